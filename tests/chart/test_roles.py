@@ -77,7 +77,6 @@ def test_the_cluster_role_holds_nothing_else(tmp_path: Path) -> None:
         ("", "pods"): READ | {"delete"},
         ("", "nodes"): READ,
         ("", "namespaces"): READ,
-        ("", "events"): {"create", "patch"},
         ("events.k8s.io", "events"): {"create", "patch"},
         ("discovery.k8s.io", "endpointslices"): READ,
         ("kueue.x-k8s.io", "workloads"): READ,

@@ -15,6 +15,7 @@ from reprieve.engine.quota.timing import queue_timestamp
 from reprieve.engine.quota.tree import Tree
 from reprieve.units.instants import parse_instant
 from reprieve.wording import kueue
+from reprieve.wording.events import EventText
 
 Json = dict[str, Any]
 
@@ -32,9 +33,9 @@ class Statuses:
         metadata = each.get("metadata") or {}
         return f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}"
 
-    def emit(self, *events: kueue.Event) -> None:
+    def emit(self, subject: str, *events: EventText) -> None:
         self.events += [
-            {"object": e.subject, "type": e.type, "reason": e.reason, "message": e.message}
+            {"object": subject, "type": e.type, "reason": e.reason, "message": e.message}
             for e in events
         ]
 
@@ -81,10 +82,8 @@ class Statuses:
         else:
             known["count"] += 1
         name = tree.names[target.holder.queue]
-        self.emit(
-            *kueue.eviction_events(preemptor, victim, message, boosted),
-            kueue.preempted_workload_event(preemptor, victim, name, boosted),
-        )
+        self.emit(victim.key, *kueue.eviction_events(preemptor, victim, message, boosted))
+        self.emit(preemptor.key, kueue.preempted_workload_event(preemptor, victim, name, boosted))
 
     def apply(self, entry: Entry, tree: Tree, configuration: Configuration) -> None:
         key, settings = entry.workload.key, configuration.settings
@@ -100,7 +99,7 @@ class Statuses:
         self.objects[key]["status"]["resourceRequests"] = resource_requests(
             entry.workload, settings, configuration
         )
-        self.emit(kueue.pending_event(entry.workload, entry.reason, entry.message))
+        self.emit(key, kueue.pending_event(entry.workload, entry.reason, entry.message))
 
     def _reserve(self, entry: Entry, configuration: Configuration) -> None:
         key, name = entry.workload.key, entry.cluster_queue
@@ -115,7 +114,8 @@ class Statuses:
                 self.set(key, kind, False, "QuotaReserved", f"Previously: {found['message']}")
         queued = queue_timestamp(entry.workload, configuration.settings)
         now = parse_instant(self.now)
-        self.emit(kueue.quota_reserved_event(entry.workload, name, queued, now, entry.assignment))
+        text = kueue.quota_reserved_event(entry.workload, name, queued, now, entry.assignment)
+        self.emit(key, text)
         checks = {c["name"]: c["state"] for c in status.get("admissionChecks") or ()}
         for check in status.get("admissionChecks") or ():
             check.setdefault("lastTransitionTime", self.now)
@@ -125,12 +125,12 @@ class Statuses:
             self.set(key, "Admitted", False, "UnsatisfiedAdmissionChecks", message)
         else:
             self.set(key, "Admitted", True, "Admitted", "The workload is admitted")
-            self.emit(kueue.admitted_event(entry.workload, name))
+            self.emit(key, kueue.admitted_event(entry.workload, name))
         if entry.replaced is not None:
             message = kueue.slice_replaced_message(entry.workload)
             old = entry.replaced.key
             self.set(old, "Finished", True, "WorkloadSliceReplaced", message)
-            self.emit(kueue.Event(old, "Normal", "WorkloadSliceReplaced", message))
+            self.emit(old, EventText("Normal", "WorkloadSliceReplaced", message))
 
 
 def resource_requests(

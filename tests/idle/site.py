@@ -420,7 +420,7 @@ class Site:
             f"{event['involvedObject']['kind']}/{event['involvedObject']['name']} "
             f"{event['reason']}: {event['message']}"
             for event in await self.all("events")
-            if event.get("source", {}).get("component") == "gpuworkload-controller"
+            if event.get("reportingComponent") == "gpuworkload-controller"
         ]
         texts = [*map(str, workloads), *map(str, records), *events, *self.lines[-60:]]
         return "\n".join(texts)

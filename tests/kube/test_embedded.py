@@ -356,15 +356,15 @@ async def test_a_lease_passes_from_one_process_to_the_next(
 
 
 async def test_events_are_stored_and_counted(client: Client) -> None:
-    recorder = EventRecorder(client, SystemClock())
+    recorder = EventRecorder(client, SystemClock(), instance="test")
     about = Reference("v1", "ConfigMap", "default", "a", "u")
     async with in_background(recorder.run()):
         for _ in range(3):
-            recorder.event(about, "Normal", "Seen", "was here", annotations={"a": "b"})
+            recorder.event(about, "Normal", "Seen", "Looking", "was here", controller="test")
         await recorder.flush()
     page = await client.list(EVENTS, dict, namespace="default")
     events: list[Json] = page.items
-    assert [(event["message"], event["count"]) for event in events] == [("was here", 3)]
+    assert [(e["message"], e["series"]["count"]) for e in events] == [("was here", 2)]
     assert recorder.dropped == 0
 
 

@@ -1,49 +1,72 @@
-"""What becomes of recorded events: counted, combined, filtered, dropped, and never in the way."""
+"""Series events: notes as the API takes them, how many go when, and where none are taken."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from contextlib import suppress
 
 import pytest
 
-from reprieve.kube.errors import Forbidden, Unreachable
-from reprieve.kube.event_correlation import COMBINED
+from reprieve.kube import events
+from reprieve.kube.errors import ApiError, Unreachable
 from reprieve.kube.events import EventRecorder
 from reprieve.kube.references import Reference
-from reprieve.kube.resource import EVENTS
+from reprieve.kube.resource import Resource
 from reprieve.kube.transport import Request
+from reprieve.kube.writes import Priority
 from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import HOUR, MINUTE, SECOND
+from reprieve.units.durations import MINUTE, SECOND
 from tests.background import in_background
 from tests.kube.fakes import Collection, FakeAnswer, FakeWire, client_over, refusal
 
-JOB = Reference("batch/v1", "Job", "work", "train", "u1")
+EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
+WORK = Reference("kueue.x-k8s.io/v1beta2", "Workload", "work", "train", "u1")
+
+
+@pytest.mark.parametrize(
+    ("note", "written"),
+    [
+        ("short", "short"),
+        ("x" * 1_024, "x" * 1_024),
+        ("x" * 1_025, "x" * 1_020 + " ..."),
+        ("é" * 512, "é" * 512),
+        ("é" * 513, "é" * 510 + " ..."),
+        ("x" + "é" * 600, "x" + "é" * 509 + " ..."),
+    ],
+)
+async def test_a_note_is_cut_where_the_api_takes_no_more(note: str, written: str) -> None:
+    clock, stored = VirtualClock(), Collection(EVENTS)
+    recorder = EventRecorder(client_over(FakeWire(stored.handle), clock), clock, instance="t")
+    async with in_background(recorder.run()):
+        recorder.event(WORK, "Warning", "WaitingForQuota", "Waiting", note, controller="admission")
+        await clock.advance(0, settle=200)
+    assert [event["note"] for event in stored.objects.values()] == [written]
+    assert len(written.encode()) <= 1_024
 
 
 class Stage:
+    """A recorder over a fake API server."""
+
     def __init__(self) -> None:
-        self.events = Collection(EVENTS)
-        self.wire = FakeWire(self.events.handle)
-        self.clock = VirtualClock()
-        self.reports: list[Exception] = []
-        self.recorder = EventRecorder(
-            client_over(self.wire, self.clock), self.clock, queue=50, report=self.reports.append
-        )
+        self.clock, self.stored = VirtualClock(), Collection(EVENTS)
+        self.wire = FakeWire(self.stored.handle)
+        self.client = client_over(self.wire, self.clock)
+        self.recorder = EventRecorder(self.client, self.clock, instance="t")
 
-    def say(self, message: str, about: Reference = JOB, **rest: Any) -> None:
-        self.recorder.event(about, "Warning", "WorkloadPreempted", message, **rest)
+    def say(self, number: int, kind: str = "Normal", namespace: str = "work") -> None:
+        about = Reference("v1", "Pod", namespace, f"p-{number}", f"u{number}")
+        self.recorder.event(about, kind, "Reason", "Action", f"{number}", controller="c")
 
-    async def settle(self, nanoseconds: int = 0) -> None:
-        await self.clock.advance(nanoseconds, settle=200)
-
-    @property
-    def stored(self) -> list[dict[str, Any]]:
-        return list(self.events.objects.values())
+    async def others(self, count: int) -> None:
+        """Let so many writes go that go before events."""
+        first = self.client.at(Priority.EVICT)
+        for number in range(count):
+            with suppress(ApiError):
+                await first.delete(EVENTS, "work", f"x-{number}")
 
     @property
-    def counts(self) -> list[tuple[str, int]]:
-        return [(event["message"], event["count"]) for event in self.stored]
+    def notes(self) -> list[str]:
+        return [event["note"] for event in self.stored.objects.values()]
 
 
 @pytest.fixture
@@ -53,175 +76,188 @@ async def stage() -> AsyncIterator[Stage]:
         yield made
 
 
-async def test_an_event_is_written_as_the_api_has_it(stage: Stage) -> None:
-    stage.say("gone", annotations={"reprieve.dev/plan": "p1"})
+async def test_events_of_a_quiet_process_are_written_at_once(stage: Stage) -> None:
+    for number in range(200):
+        stage.say(number)
+    await stage.clock.advance(0, settle=2_000)
+    assert len(stage.notes) == 200
+
+
+async def test_few_events_are_written_while_there_is_more_to_write_and_the_others_later(
+    stage: Stage,
+) -> None:
+    for number in range(1_000):
+        stage.say(number)
+    await stage.clock.advance(0, settle=2_000)
+    assert len(stage.notes) == 200  # the burst
+    for _ in range(10):
+        await stage.others(50)
+        await stage.clock.advance(SECOND, settle=100)
+    # 20 in each of the seconds, but for what the first one began with.
+    assert 380 <= len(stage.notes) <= 480
+    await stage.clock.advance(10 * SECOND)
+    assert sorted(map(int, stage.notes)) == list(range(1_000))
+    assert stage.recorder.dropped == 0
+
+
+async def test_warnings_go_first_and_a_full_queue_drops_the_oldest_that_is_none(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "_QUEUE", 100)
+    for number in range(150):
+        stage.say(number, "Warning" if number in (10, 140) else "Normal")
+    assert stage.recorder.dropped == 50
     await stage.recorder.flush()
-    [event] = stage.stored
-    assert event["metadata"]["name"] == f"train.{stage.clock.wall():x}"
-    del event["metadata"]
+    assert stage.notes[:2] == ["10", "140"]
+    assert sorted(map(int, stage.notes)) == [10, *range(51, 150)]
+    for number in range(150, 260):
+        stage.say(number, "Warning")
+    stage.say(260)
+    assert stage.recorder.dropped == 61
+
+
+async def test_a_namespace_that_refused_an_event_is_left_alone_for_a_minute(stage: Stage) -> None:
+    terminating = "unable to create new content in namespace work because it is being terminated"
+    stage.stored.refuse = lambda request: (
+        refusal(403, "Forbidden", terminating) if "/work/" in request.path else None
+    )
+    for number in range(2_000):
+        stage.say(number)
+    stage.say(2_000, namespace="play")
+    await stage.recorder.flush()
+    refused = [request for request in stage.wire.requests if "/work/" in request.path]
+    # As many as were on their way when the first answer came.
+    assert 1 <= len(refused) <= 4
+    assert stage.notes == ["2000"]
+    assert stage.recorder.dropped == 2_000
+    stage.stored.refuse = lambda request: None
+    await stage.clock.advance(MINUTE)
+    stage.say(2_001)
+    await stage.recorder.flush()
+    assert stage.notes == ["2000", "2001"]
+
+
+async def test_an_event_is_written_as_the_api_has_it(stage: Stage) -> None:
+    related = Reference("v1", "Node", "", "node-1", "u2")
+    stage.recorder.event(
+        WORK,
+        "Warning",
+        "Preempted",
+        "Preempting",
+        "gone",
+        controller="c",
+        related=related,
+        annotations={"reprieve.dev/plan": "p1"},
+    )
+    await stage.recorder.flush()
+    [event] = stage.stored.objects.values()
+    assert event["metadata"].pop("name") == f"train.{stage.clock.wall():x}"
     assert event == {
-        "apiVersion": "v1",
+        "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "involvedObject": {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
+        "metadata": {
+            "namespace": "work",
+            "annotations": {"reprieve.dev/plan": "p1"},
+            **{key: event["metadata"][key] for key in ("uid", "resourceVersion")},
+        },
+        "eventTime": "2026-03-04T10:00:00.000000Z",
+        "reportingController": "c",
+        "reportingInstance": "t",
+        "action": "Preempting",
+        "reason": "Preempted",
+        "type": "Warning",
+        "note": "gone",
+        "regarding": {
+            "apiVersion": "kueue.x-k8s.io/v1beta2",
+            "kind": "Workload",
             "namespace": "work",
             "name": "train",
             "uid": "u1",
         },
-        "type": "Warning",
-        "reason": "WorkloadPreempted",
-        "message": "gone",
-        "count": 1,
-        "firstTimestamp": "2026-03-04T10:00:00Z",
-        "lastTimestamp": "2026-03-04T10:00:00Z",
-        "source": {"component": "reprieve"},
-        "reportingComponent": "reprieve",
-        "reportingInstance": "",
+        "related": {"apiVersion": "v1", "kind": "Node", "name": "node-1", "uid": "u2"},
     }
 
 
+async def test_what_is_told_apart_is_one_event_for_each_note_and_plan(stage: Stage) -> None:
+    for note, plan in (("a", "1"), ("a", "1"), ("b", "1"), ("a", "2")):
+        stage.recorder.event(
+            WORK,
+            "Normal",
+            "Reason",
+            "Action",
+            note,
+            controller="c",
+            annotations={"plan": plan},
+            apart=True,
+        )
+        await stage.recorder.flush()
+    told = [
+        (e["note"], e["metadata"]["annotations"]["plan"], e.get("series", {}).get("count"))
+        for e in stage.stored.objects.values()
+    ]
+    assert told == [("a", "1", 2), ("b", "1", None), ("a", "2", None)]
+
+
 async def test_events_about_cluster_wide_objects_go_to_default(stage: Stage) -> None:
-    stage.say("odd", Reference("v1", "Node", "", "node-1", "u2"))
+    stage.recorder.event(
+        Reference("v1", "Node", "", "node-1", "u2"), "Normal", "R", "A", "odd", controller="c"
+    )
     await stage.recorder.flush()
-    [(namespace, _)] = stage.events.objects
+    [(namespace, _)] = stage.stored.objects
     assert namespace == "default"
-    assert "namespace" not in stage.stored[0]["involvedObject"]
 
 
-async def test_the_same_event_again_counts_in_the_same_object(stage: Stage) -> None:
-    for plan in ("p1", "p2", "p3"):
-        stage.say("gone", annotations={"reprieve.dev/plan": plan})
-        await stage.settle(SECOND)
-    [event] = stage.stored
-    assert (event["count"], event["lastTimestamp"]) == (3, "2026-03-04T10:00:02Z")
-    assert event["firstTimestamp"] == "2026-03-04T10:00:00Z"
-    assert event["metadata"]["annotations"] == {"reprieve.dev/plan": "p3"}
-    assert [request.method for request in stage.wire.requests] == ["POST", "PATCH", "PATCH"]
-
-
-async def test_from_the_tenth_similar_event_on_they_are_combined(stage: Stage) -> None:
-    for number in range(13):
-        stage.say(f"message {number}")
+async def test_two_events_of_one_instant_have_two_valid_names(stage: Stage) -> None:
+    long = Reference("v1", "Pod", "work", "a" * 235 + "." + "b" * 17, "u4")
+    for reason in ("One", "Two"):
+        stage.recorder.event(long, "Normal", reason, "A", "x", controller="c")
     await stage.recorder.flush()
-    assert stage.counts[:9] == [(f"message {number}", 1) for number in range(9)]
-    assert stage.counts[9:] == [(f"{COMBINED}message 12", 4)]
-
-
-async def test_similar_events_far_apart_are_not_combined(stage: Stage) -> None:
-    for number in range(13):
-        stage.say(f"message {number}")
-        await stage.settle(11 * MINUTE)
-    assert stage.counts == [(f"message {number}", 1) for number in range(13)]
-
-
-async def test_a_burst_of_25_passes_then_one_every_five_minutes(stage: Stage) -> None:
-    for _ in range(40):
-        stage.say("again")
-    await stage.recorder.flush()
-    assert stage.counts == [("again", 25)]
-    assert stage.recorder.dropped == 15
-    stage.say("other", Reference("batch/v1", "Job", "work", "another", "u3"))
-    await stage.settle(5 * MINUTE)
-    assert stage.counts[1:] == [("other", 1)]
-    stage.say("again")
-    stage.say("again")
-    await stage.recorder.flush()
-    # What the filter swallowed was counted all the same.
-    assert stage.counts[0] == ("again", 41)
-    assert stage.recorder.dropped == 16
-
-
-async def test_two_events_of_one_instant_have_two_names(stage: Stage) -> None:
-    stage.say("one")
-    stage.say("two")
-    await stage.recorder.flush()
-    assert len(stage.stored) == 2
-
-
-async def test_the_name_of_an_event_is_a_valid_one_however_long_the_object_is(
-    stage: Stage,
-) -> None:
-    stage.say("one", Reference("v1", "Pod", "work", "a" * 235 + "." + "b" * 17, "u4"))
-    await stage.recorder.flush()
-    name = stage.stored[0]["metadata"]["name"]
-    assert len(name) <= 253
-    assert ".." not in name
+    names = [name for _, name in stage.stored.objects]
+    assert len(set(names)) == 2
+    assert all(len(name) <= 253 and ".." not in name for name in names)
 
 
 async def test_an_expired_event_goes_on_in_a_new_object(stage: Stage) -> None:
-    stage.say("gone")
-    await stage.settle(HOUR)
-    [(namespace, name)] = stage.events.objects
-    stage.events.remove(namespace, name)
-    stage.say("gone")
-    await stage.settle()
-    assert stage.counts == [("gone", 2)]
-
-
-async def test_a_full_queue_drops_and_the_caller_notices_nothing(stage: Stage) -> None:
-    for number in range(60):
-        stage.say("x", Reference("v1", "Pod", "work", f"pod-{number}", f"p{number}"))
-    assert stage.recorder.dropped == 10
+    stage.say(1)
     await stage.recorder.flush()
-    assert len(stage.stored) == 50
+    [(namespace, name)] = stage.stored.objects
+    stage.stored.remove(namespace, name)
+    stage.say(1)
+    await stage.recorder.flush()
+    assert [e["series"]["count"] for e in stage.stored.objects.values()] == [2]
 
 
-async def test_trouble_is_retried_a_few_times_then_dropped_and_reported_once(
-    stage: Stage,
-) -> None:
-    def refuse(request: Request) -> FakeAnswer | None:
+async def test_trouble_is_retried_a_few_times_then_dropped_and_reported_once() -> None:
+    clock, stored, reports = VirtualClock(), Collection(EVENTS), list[Exception]()
+
+    def unreachable(request: Request) -> FakeAnswer | None:
         raise Unreachable("no route")
 
-    stage.events.refuse = refuse
-    stage.say("one")
-    stage.say("two")
-    await stage.settle(5 * MINUTE)
-    assert len(stage.wire.requests) == 10
-    assert stage.recorder.dropped == 2
-    assert [str(report) for report in stage.reports] == ["no route"]
-    stage.events.refuse = lambda request: None
-    stage.say("three")
-    await stage.settle()
-    assert stage.counts == [("three", 1)]
-
-
-async def test_a_namespace_that_refused_an_event_is_left_alone_for_a_minute(stage: Stage) -> None:
-    denial = 'User "x" cannot create resource "events" in API group "" in the namespace "work"'
-    stage.events.refuse = lambda request: refusal(403, "Forbidden", denial)
-    elsewhere = Reference("batch/v1", "Job", "play", "train", "u2")
-    stage.say("one")
-    stage.say("two")
-    await stage.settle(MINUTE - 1)
-    stage.say("three")
-    stage.say("elsewhere", elsewhere)
-    await stage.settle()
-    assert [request.path.split("/")[-2] for request in stage.wire.requests] == ["work", "play"]
-    [report] = stage.reports
-    assert isinstance(report, Forbidden)
-    assert stage.recorder.dropped == 4
-    stage.events.refuse = lambda request: None
-    await stage.settle(1)
-    stage.say("four")
-    await stage.settle()
-    assert [event["message"] for event in stage.stored] == ["four"]
+    stored.refuse = unreachable
+    wire = FakeWire(stored.handle)
+    recorder = EventRecorder(client_over(wire, clock), clock, instance="t", report=reports.append)
+    async with in_background(recorder.run()):
+        for reason in ("One", "Two"):
+            recorder.event(WORK, "Normal", reason, "A", "x", controller="c")
+        await clock.advance(5 * MINUTE, settle=200)
+        assert len(wire.requests) == 10
+        assert recorder.dropped == 2
+        assert [str(report) for report in reports] == ["no route"]
+        stored.refuse = lambda request: None
+        recorder.event(WORK, "Normal", "Three", "A", "x", controller="c")
+        await clock.advance(0, settle=200)
+    assert [event["reason"] for event in stored.objects.values()] == ["Three"]
 
 
 async def test_a_create_whose_answer_was_lost_is_not_written_twice(stage: Stage) -> None:
-    lost = []
+    def lose_the_first(request: Request) -> FakeAnswer | None:
+        stage.stored.refuse = lambda request: None
+        stage.stored.handle(request)
+        raise Unreachable("reset")
 
-    def refuse(request: Request) -> FakeAnswer | None:
-        if not lost:
-            lost.append(1)
-            stage.events.refuse = lambda request: None
-            stage.events.handle(request)
-            stage.events.refuse = refuse
-            raise Unreachable("reset")
-        return None
-
-    stage.events.refuse = refuse
-    stage.say("one")
-    await stage.settle(5 * SECOND)
-    stage.say("one")
-    await stage.settle()
-    assert stage.counts == [("one", 2)]
+    stage.stored.refuse = lose_the_first
+    stage.say(1)
+    await stage.clock.advance(5 * SECOND, settle=200)
+    stage.say(1)
+    await stage.clock.advance(0, settle=200)
+    assert [e["series"]["count"] for e in stage.stored.objects.values()] == [2]

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from reprieve.execution.fence import Fence
-from reprieve.kube.series_events import SeriesEvents
+from reprieve.kube.events import EventRecorder
 from reprieve.planes.quota.context import QuotaContext, QuotaOptions
 from reprieve.planes.quota.plane import QuotaPlane
 from reprieve.planes.quota.webhooks.process import plane_hooks
@@ -40,7 +40,7 @@ def plane(settings: QuotaSettings) -> QuotaPlane:
         client=client_over(scripted()),
         clock=VirtualClock(),
         fence=cast("Fence", None),
-        events=cast("SeriesEvents", None),
+        events=cast("EventRecorder", None),
         metrics=metrics,
         quota_metrics=QuotaMetrics(metrics.registry),
         options=QuotaOptions.of(settings),

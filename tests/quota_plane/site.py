@@ -14,6 +14,7 @@ from reprieve.execution.fence import Fence
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import AlreadyExists
+from reprieve.kube.events import EventRecorder
 from reprieve.kube.resource import (
     CUSTOM_RESOURCE_DEFINITIONS,
     EVENTS,
@@ -22,7 +23,6 @@ from reprieve.kube.resource import (
     PREEMPTIONS,
     Resource,
 )
-from reprieve.kube.series_events import SeriesEvents
 from reprieve.planes.quota.context import QuotaContext, QuotaOptions
 from reprieve.planes.quota.plane import QuotaPlane
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, EmbeddedStage, embedded_stage
@@ -218,7 +218,7 @@ class Site:
         clock = self.clock
         connection = await load_connection(str(self.embedded.operator_kubeconfig))
         self._client = connect(connection, clock)
-        events = SeriesEvents(self._client, clock, instance="test")
+        events = EventRecorder(self._client, clock, instance="test")
         self.metrics = Metrics()
         context = QuotaContext(
             client=self._client,

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Deposed, Fence, Tenure
 from reprieve.kube.client import Client
-from reprieve.kube.series_events import SeriesEvents
+from reprieve.kube.events import EventRecorder
 from reprieve.kube.transport import Request, Transport
 from reprieve.planes.scheduling.context import SchedulingContext
 from reprieve.planes.scheduling.plane import SchedulingPlane
@@ -351,7 +351,7 @@ class Memory:
         client = Client(Transport(wire, self.clock, jitter=Random(7)))
         identity = f"operator-{len(self.planes)}"
         metrics = Metrics()
-        events = SeriesEvents(client, self.clock, instance=identity)
+        events = EventRecorder(client, self.clock, instance=identity)
         held = Held(self.clock, identity, epoch=len(self.planes) + 1)
         fence = Fence(tenure or held, self.clock, LEASE)
         told = Disruptions(client, _OPERATOR_NAMESPACE, fence, self.clock, metrics)

@@ -48,9 +48,9 @@ from reprieve.execution.intents import IntentLog
 from reprieve.execution.returns import Returns, Unit
 from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
+from reprieve.kube.events import EventRecorder
 from reprieve.kube.references import Reference
 from reprieve.kube.resource import DISRUPTIONS, NAMESPACES, PREEMPTIONS, SECRETS
-from reprieve.kube.series_events import SeriesEvents
 from reprieve.kube.writes import Priority
 from reprieve.records.victim_states import victim_states
 from reprieve.telemetry.metrics import Metrics
@@ -119,7 +119,7 @@ class Disruptions:
         fence: Fence,
         clock: Clock,
         metrics: Metrics,
-        events: SeriesEvents | None = None,
+        events: EventRecorder | None = None,
         policy: GovernorPolicy | None = None,
     ) -> None:
         """`policy`: how often within which time is told as repeated displacement."""

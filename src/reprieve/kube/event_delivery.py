@@ -1,4 +1,4 @@
-"""Writes one Event after the other for the recorders: attempts, refusals, and what is dropped.
+"""Writes one Event after the other for the recorder: attempts, refusals, and what is dropped.
 
 An answer that may come otherwise is asked for again a few times. A namespace that goes away, or in
 which nobody may write events, would refuse everything else that is said there, so that nothing more

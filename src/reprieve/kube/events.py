@@ -1,43 +1,84 @@
-"""The Event recorder: tells people, in the objects' own events, what was done and why.
+"""The Event recorder, one of a process: tells people, in events.k8s.io/v1, what was done and why.
 
-Recording never waits and never fails: events go into a bounded queue, from which one task writes
-them behind all other writes. What does not fit, is spam (see `event_correlation`) or cannot be
-written after a few attempts is dropped and counted.
+An event names an action and, where there is one, a related object; its time is `eventTime`, and the
+old fields stay empty. The same thing again within six minutes (same regarding with its
+resourceVersion, related, type, reason and action; of those that are told `apart` also note and
+annotations, since there each of them says something of its own) becomes the series of the first
+one, written at its first repetition and then at most once a minute. A note is cut where the API
+takes no more. Recording never waits or fails: what cannot be written, or is about a namespace that
+has refused events lately, is dropped and counted. Warnings go first, and all within a budget that
+is small while this process has other things to write; of a queue that is full the oldest event goes
+that is no warning. Source: client-go, tools/events/event_broadcaster.go; the design's "Processes
+and time".
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client
 from reprieve.kube.errors import NotFound
-from reprieve.kube.event_correlation import Correlator, Happening, Series
 from reprieve.kube.event_delivery import EventDelivery
 from reprieve.kube.references import Reference
-from reprieve.kube.resource import EVENTS
+from reprieve.kube.resource import Resource
+from reprieve.kube.write_budget import Allowance, WriteBudget
 from reprieve.kube.writes import Priority
 from reprieve.units.clock import Clock
-from reprieve.units.instants import format_instant
+from reprieve.units.durations import MINUTE
+from reprieve.units.instants import Nanos, format_micro
 
 __all__ = ["EventRecorder"]
 
-_QUEUE: Final = 1_000
+_EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
+_QUEUE: Final = 4_000
+_WRITERS: Final = 4
+#: While more than so many other writes per second are made, only so many events per second are.
+_ALLOWANCE: Final = Allowance(burst=200, quiet=100, busy=20, many=10)
+_SERIES: Final = 6 * MINUTE
+_PATCH: Final = MINUTE
+_KEPT: Final = 4_096
+_LONGEST: Final = 1_024  # bytes of a note
+_CUT: Final = " ..."
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    regarding: Reference
+    related: Reference | None
+    controller: str
+    type: str
+    reason: str
+    action: str
+    annotations: tuple[tuple[str, str], ...] = ()
+    note: str = ""  # only of what is told apart
+
+
+@dataclass(frozen=True, slots=True)
+class _Happening:
+    key: _Key
+    note: str
+    annotations: Mapping[str, str]
+    wall: Nanos
+    monotonic: Nanos
+
+
+@dataclass(slots=True)
+class _Series:
+    name: str
+    last: Nanos
+    count: int = 0
+    patched: Nanos | None = None
 
 
 class EventRecorder:
-    """Writes core/v1 Events for one component.
+    """Writes Events; `instance` names this process.
 
-    Args:
-        client: for the API server.
-        clock: for the times in the events.
-        component: who reports, such as `reprieve`.
-        instance: which process reports.
-        queue: events that may wait to be written.
-        report: told once of each distinct trouble with writing events.
+    `report` is told once of each distinct trouble with writing.
     """
 
     def __init__(
@@ -45,20 +86,20 @@ class EventRecorder:
         client: Client,
         clock: Clock,
         *,
-        component: str = "reprieve",
-        instance: str = "",
-        queue: int = _QUEUE,
+        instance: str,
         report: Callable[[Exception], None] = lambda error: None,
     ) -> None:
         self._client = client.at(Priority.EVENT)
         self._clock = clock
-        self._component = component
         self._instance = instance
-        self._limit = queue
-        self._correlator = Correlator()
+        self._budget = WriteBudget(clock, lambda: client.passed_before(Priority.EVENT), _ALLOWANCE)
         self._delivery = EventDelivery(self._client, clock, report)
-        self._waiting: deque[Happening] = deque()
-        self._arrived = asyncio.Event()
+        self._warnings: deque[_Happening] = deque()
+        self._others: deque[_Happening] = deque()
+        self._series: OrderedDict[_Key, _Series] = OrderedDict()
+        self._last_name = 0
+        self._arrived = asyncio.Semaphore(0)
+        self._open = 0
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -72,9 +113,13 @@ class EventRecorder:
         regarding: Reference,
         type: str,
         reason: str,
-        message: str,
+        action: str,
+        note: str,
         *,
+        controller: str,
+        related: Reference | None = None,
         annotations: Mapping[str, str] | None = None,
+        apart: bool = False,
     ) -> None:
         """Record an event; returns at once and never raises.
 
@@ -82,88 +127,135 @@ class EventRecorder:
             regarding: the object it is about.
             type: `Normal` or `Warning`.
             reason: one word in CamelCase.
-            message: for people.
+            action: what was done, one word in CamelCase.
+            note: for people.
+            controller: who reports.
+            related: who else is concerned.
             annotations: of the Event object.
+            apart: whether another note or annotation is another event, not this one again.
         """
-        if len(self._waiting) >= self._limit:
-            self._delivery.dropped += 1
-            return
-        self._waiting.append(
-            Happening(
-                regarding,
-                str(type),
-                reason,
-                message,
-                dict(annotations or {}),
-                self._clock.wall(),
-                self._clock.monotonic(),
-            )
+        key = _Key(
+            regarding,
+            related,
+            controller,
+            type,
+            reason,
+            action,
+            tuple(sorted((annotations or {}).items())) if apart else (),
+            note if apart else "",
         )
-        self._idle.clear()
-        self._arrived.set()
+        happening = _Happening(
+            key, _cut(note), dict(annotations or {}), self._clock.wall(), self._clock.monotonic()
+        )
+        full = len(self._warnings) + len(self._others) >= _QUEUE
+        if full:
+            self._delivery.dropped += 1
+            if not self._others:
+                return
+            self._others.popleft()
+        (self._warnings if type == "Warning" else self._others).append(happening)
+        if not full:
+            self._open += 1
+            self._idle.clear()
+            self._arrived.release()
 
     async def run(self) -> None:
         """Write events until cancelled."""
-        while True:
-            await self._arrived.wait()
-            while self._waiting:
-                happening = self._waiting.popleft()
-                try:
-                    series = self._correlator.observe(happening)
-                    if series is None:
-                        self._delivery.dropped += 1
-                    else:
-                        await self._write(happening, series)
-                except Exception as fault:
-                    # An event is never worth the others.
-                    self._delivery.drop(fault)
-            self._arrived.clear()
-            self._idle.set()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_WRITERS):
+                group.create_task(self._work())
 
     async def flush(self) -> None:
         """Return when everything recorded so far is written or dropped; `run` must be running."""
         await self._idle.wait()
 
-    async def _write(self, happening: Happening, series: Series) -> None:
-        namespace = happening.regarding.home
+    async def _work(self) -> None:
+        while True:
+            await self._arrived.acquire()
+            try:
+                await self._write((self._warnings or self._others).popleft())
+            except Exception as fault:
+                # An event is never worth the others.
+                self._delivery.drop(fault)
+            finally:
+                self._open -= 1
+                if not self._open:
+                    self._idle.set()
+
+    async def _write(self, happening: _Happening) -> None:
+        namespace = happening.key.regarding.home
         if self._delivery.refuses(namespace):
             return
-        if await self._delivery.deliver(namespace, lambda: self._once(happening, series)):
-            series.written = True
+        series = self._observe(happening)
+        if series.count > 1:
+            due = series.patched is None or happening.monotonic - series.patched >= _PATCH
+            if not due:
+                return
+            series.patched = happening.monotonic
+        await self._budget.turn()
+        await self._delivery.deliver(namespace, lambda: self._once(happening, series))
 
-    async def _once(self, happening: Happening, series: Series) -> None:
-        namespace = happening.regarding.home
-        if series.written:
-            patch: Json = {
-                "count": series.count,
-                "lastTimestamp": format_instant(series.last),
-                "message": series.message,
-            }
-            if series.annotations:
-                patch["metadata"] = {"annotations": dict(series.annotations)}
+    def _observe(self, happening: _Happening) -> _Series:
+        key, now = happening.key, happening.monotonic
+        series = self._series.pop(key, None)
+        if series is None or now - series.last > _SERIES:
+            # Names come from the time; two events of one instant need two names all the same.
+            self._last_name = max(happening.wall, self._last_name + 1)
+            stem = key.regarding.name[:236].rstrip("-.")
+            series = _Series(f"{stem}.{self._last_name:x}", now)
+        series.last = now
+        series.count += 1
+        self._series[key] = series
+        # Those that were not touched longest stand first; one that is over begins anew anyway.
+        while len(self._series) > _KEPT or now - next(iter(self._series.values())).last > _SERIES:
+            self._series.popitem(last=False)
+        return series
+
+    async def _once(self, happening: _Happening, series: _Series) -> None:
+        namespace = happening.key.regarding.home
+        if series.count > 1:
+            patch: Json = {"series": self._series_json(happening, series)}
             try:
-                await self._client.patch(EVENTS, namespace, series.name, patch, dict)
+                await self._client.patch(_EVENTS, namespace, series.name, patch, dict)
             except NotFound:
-                # Events live for an hour; the series goes on in a new object of the same name.
-                series.written = False
+                # Events live for an hour: it begins anew, with its count.
+                pass
             else:
                 return
-        await self._client.create(EVENTS, self._body(happening, series, namespace), dict)
+        await self._client.create(_EVENTS, self._body(happening, series, namespace), dict)
 
-    def _body(self, happening: Happening, series: Series, namespace: str) -> Json:
-        metadata: dict[str, Any] = {"name": series.name, "namespace": namespace}
-        if series.annotations:
-            metadata["annotations"] = dict(series.annotations)
+    def _series_json(self, happening: _Happening, series: _Series) -> Json:
         return {
-            "metadata": metadata,
-            "involvedObject": happening.regarding.as_json(),
-            "type": happening.type,
-            "reason": happening.reason,
-            "message": series.message,
             "count": series.count,
-            "firstTimestamp": format_instant(series.first),
-            "lastTimestamp": format_instant(series.last),
-            "source": {"component": self._component},
-            "reportingComponent": self._component,
-            "reportingInstance": self._instance,
+            "lastObservedTime": format_micro(happening.wall),
         }
+
+    def _body(self, happening: _Happening, series: _Series, namespace: str) -> Json:
+        key = happening.key
+        body: dict[str, Any] = {
+            "metadata": {"name": series.name, "namespace": namespace},
+            "eventTime": format_micro(happening.wall),
+            "reportingController": key.controller,
+            "reportingInstance": self._instance,
+            "action": key.action,
+            "reason": key.reason,
+            "type": key.type,
+            "note": happening.note,
+            "regarding": key.regarding.as_json(),
+        }
+        if happening.annotations:
+            body["metadata"]["annotations"] = dict(happening.annotations)
+        if key.related is not None:
+            body["related"] = key.related.as_json()
+        if series.count > 1:
+            body["series"] = self._series_json(happening, series)
+        return body
+
+
+def _cut(note: str) -> str:
+    if len(note) <= _LONGEST // 4:
+        return note
+    said = note.encode()
+    if len(said) <= _LONGEST:
+        return note
+    return said[: _LONGEST - len(_CUT)].decode(errors="ignore") + _CUT

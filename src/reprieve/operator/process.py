@@ -31,8 +31,8 @@ from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import ApiError, NotFound
+from reprieve.kube.events import EventRecorder
 from reprieve.kube.resource import NAMESPACES
-from reprieve.kube.series_events import SeriesEvents
 from reprieve.kube.transport import HttpWire
 from reprieve.operator.collector import relax_collector
 from reprieve.operator.counted_wire import CountedWire
@@ -43,6 +43,7 @@ from reprieve.operator.metrics_access import metrics_protection
 from reprieve.planes.common.assembly import (
     Assembled,
     Plane,
+    Runner,
     Stopped,
     Surroundings,
     report_of_events,
@@ -163,7 +164,7 @@ async def _run(
     broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     limit = _decision_limit(options, clock, metrics, keeper, broken)
     fence = Fence(tenure, clock, options.lease_duration)
-    events = SeriesEvents(client, clock, instance=identity, report=report_of_events)
+    events = EventRecorder(client, clock, instance=identity, report=report_of_events)
     governor = Governor(settings.governor, threading.RLock())
     disruptions = Disruptions(client, namespace, fence, clock, metrics, events, settings.governor)
     others = None
@@ -175,6 +176,7 @@ async def _run(
         client=client,
         clock=clock,
         metrics=metrics,
+        events=events,
         fence=fence,
         disruptions=disruptions,
         governor=governor,
@@ -190,7 +192,6 @@ async def _run(
     )
     made = await _assembled(given)
     serving = next((each.serving for each in made if each.serving is not None), None)
-    recorders = [events, *(recorder for each in made for recorder in each.recorders)]
     async with serve_telemetry(
         metrics.registry,
         lambda: iter((Check("loop", passed=True),)),
@@ -205,7 +206,7 @@ async def _run(
         if others is not None:
             others.decides = lambda: any(_decides_about_quota(each.plane) for each in made)
             runners.append(others)
-        beside = (*recorders, lag, disruptions, *runners)
+        beside: list[Runner] = [events, lag, disruptions, *runners]
         background = [asyncio.create_task(each.run()) for each in beside]
         answering = None if serving is None else asyncio.create_task(serving.run())
         background += [] if answering is None else [answering]
@@ -217,9 +218,7 @@ async def _run(
             return await lead(planes, keeper, lease, limit.suspects, stop, answering, broken)
         finally:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(
-                    asyncio.gather(*(recorder.flush() for recorder in recorders)), _FLUSH
-                )
+                await asyncio.wait_for(events.flush(), _FLUSH)
             await end(background)
 
 

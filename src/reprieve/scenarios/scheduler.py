@@ -16,7 +16,7 @@ from typing import Final
 from reprieve.execution.fence import Fence
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
-from reprieve.kube.series_events import SeriesEvents
+from reprieve.kube.events import EventRecorder
 from reprieve.planes.scheduling.context import SchedulingContext
 from reprieve.planes.scheduling.plane import SchedulingPlane
 from reprieve.settings.scheduling import scheduling_settings
@@ -48,7 +48,7 @@ class _Always:
 async def scheduling(kubeconfig: Path, namespace: str, clock: Clock) -> AsyncIterator[None]:
     """Schedule pods for as long as the block lasts; `namespace` takes the intents."""
     client = connect(await load_connection(str(kubeconfig)), clock, field_manager=_NAME)
-    events = SeriesEvents(client, clock, instance=_NAME)
+    events = EventRecorder(client, clock, instance=_NAME)
     metrics = Metrics()
     plane = SchedulingPlane(
         SchedulingContext(

@@ -27,6 +27,7 @@ from reprieve.execution.jobs import resource_of
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client
+from reprieve.kube.events import EventRecorder
 from reprieve.kube.reader import Reader
 from reprieve.kube.resource import (
     GPU_WORKLOADS,
@@ -336,6 +337,8 @@ async def _assembled(overlay: Overlay, clock: LoopClock, deciders: Deciders) -> 
         mirror=Mirror(client, clock),
         clock=clock,
         metrics=Metrics(),
+        # It never runs: what would be told stays unsaid.
+        events=EventRecorder(client, clock, instance=held.identity),
         fence=Fence(held, clock, MINUTE),
         identity=held.identity,
         decision_limit=DecisionLimit(inline=True),

@@ -8,15 +8,14 @@ section 9.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from reprieve.engine.quota.assignment import Assignment, Considered
 from reprieve.engine.quota.model import Reason, Workload
 from reprieve.units.instants import Nanos
+from reprieve.wording.events import EventText
 from reprieve.wording.undecided import DECISION_FAILED, FAULT, PREEMPTION_NOT_RECORDED, not_recorded
 
 __all__ = [
-    "Event",
     "admitted_event",
     "decision_failed",
     "eviction_events",
@@ -39,16 +38,6 @@ HUMAN = {
 UNKNOWN = "UNKNOWN"
 # A duration saturates here; the zero time is further away than that.
 LONGEST = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One event about a workload; `subject` is its key."""
-
-    subject: str
-    type: str
-    reason: str
-    message: str
 
 
 def preemption_message(
@@ -78,22 +67,21 @@ def priorities(preemptor: Workload, preemptee: Workload, boosted: bool) -> str:
 
 def eviction_events(
     preemptor: Workload, preemptee: Workload, message: str, boosted: bool = False
-) -> tuple[Event, Event]:
+) -> tuple[EventText, EventText]:
     """Return the two events about a victim."""
     both = priorities(preemptor, preemptee, boosted)
     return (
-        Event(preemptee.key, "Normal", "EvictedDueToPreempted", message),
-        Event(preemptee.key, "Normal", "Preempted", f"{message}; {both}"),
+        EventText("Normal", "EvictedDueToPreempted", message),
+        EventText("Normal", "Preempted", f"{message}; {both}"),
     )
 
 
 def preempted_workload_event(
     preemptor: Workload, preemptee: Workload, cluster_queue: str, boosted: bool = False
-) -> Event:
+) -> EventText:
     """Return the event about the preemptor; a victim without a namespace is named alone."""
     name = preemptee.key if preemptee.namespace else preemptee.name
-    return Event(
-        preemptor.key,
+    return EventText(
         "Normal",
         "PreemptedWorkload",
         f"Preempted workload {name} (UID: {preemptee.uid}) in ClusterQueue {cluster_queue}; "
@@ -101,20 +89,20 @@ def preempted_workload_event(
     )
 
 
-def preemption_not_recorded(preemptor: Workload, failure: str, pause: int) -> Event:
+def preemption_not_recorded(preemptor: Workload, failure: str, pause: int) -> EventText:
     """Return the event about whose plan cannot be written down; `pause` in seconds."""
     message = not_recorded(failure, pause)
-    return Event(preemptor.key, "Warning", PREEMPTION_NOT_RECORDED, message)
+    return EventText("Warning", PREEMPTION_NOT_RECORDED, message)
 
 
-def decision_failed(key: str, message: str = FAULT) -> Event:
+def decision_failed(message: str = FAULT) -> EventText:
     """Return the event about a workload about which a fault of ours keeps us from deciding."""
-    return Event(key, "Warning", DECISION_FAILED, message)
+    return EventText("Warning", DECISION_FAILED, message)
 
 
-def pending_event(workload: Workload, reason: str, message: str) -> Event:
+def pending_event(workload: Workload, reason: str, message: str) -> EventText:
     """Return the event about a head that got no quota."""
-    return Event(workload.key, "Warning", reason, message)
+    return EventText("Warning", reason, message)
 
 
 def quota_reserved_message(cluster_queue: str) -> str:
@@ -128,12 +116,11 @@ def quota_reserved_event(
     queued_at: Nanos,
     now: Nanos,
     assignment: Assignment,
-) -> Event:
+) -> EventText:
     """Return the event about a reservation, with the flavors that were not simply free."""
     waited = max(-LONGEST, min(LONGEST, now - queued_at)) / 1e9
     considered = flavors_considered(assignment)
-    return Event(
-        workload.key,
+    return EventText(
         "Normal",
         "QuotaReserved",
         f"{quota_reserved_message(cluster_queue)}, wait time since queued was {waited:.0f}s"
@@ -141,10 +128,9 @@ def quota_reserved_event(
     )
 
 
-def admitted_event(workload: Workload, cluster_queue: str, waited_s: int = 0) -> Event:
+def admitted_event(workload: Workload, cluster_queue: str, waited_s: int = 0) -> EventText:
     """Return the event about an admission."""
-    return Event(
-        workload.key,
+    return EventText(
         "Normal",
         "Admitted",
         f"Admitted by ClusterQueue {cluster_queue}, wait time since reservation was {waited_s}s",

@@ -18,7 +18,6 @@ from reprieve.execution.fence import Fence
 from reprieve.intake.exposition import Exposition
 from reprieve.kube.client import Client
 from reprieve.kube.events import EventRecorder
-from reprieve.kube.series_events import SeriesEvents
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.common.mirror import Mirror
 from reprieve.planes.common.other_actors import OtherActors
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Assembled",
     "Plane",
-    "Recorder",
     "Runner",
     "Serving",
     "Stopped",
@@ -50,8 +48,6 @@ __all__ = [
 T = TypeVar("T")
 
 log: Final = logging.getLogger("reprieve")
-
-Recorder = EventRecorder | SeriesEvents
 
 
 class Stopped(Exception):
@@ -119,6 +115,7 @@ class Surroundings:
     client: Client
     clock: Clock
     metrics: Metrics
+    events: EventRecorder
     fence: Fence
     identity: str
     decision_limit: DecisionLimit
@@ -154,19 +151,12 @@ class Surroundings:
             raise Stopped
         return answer
 
-    def series_events(self) -> SeriesEvents:
-        """Return a recorder of events.k8s.io for one plane."""
-        return SeriesEvents(
-            self.client, self.clock, instance=self.identity, report=report_of_events
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
     """A plane with what runs beside it. `view`: the cluster, which others may read."""
 
     plane: Plane
-    recorders: Sequence[Recorder]
     runners: Sequence[Runner] = ()
     serving: Serving | None = None
     page: Callable[[str], Page] | None = None

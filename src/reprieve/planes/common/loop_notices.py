@@ -22,8 +22,8 @@ from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.disruptions.questions import Hold, Loop, Question
 from reprieve.execution.fence import Deposed
 from reprieve.kube.errors import ApiError
+from reprieve.kube.events import EventRecorder
 from reprieve.kube.references import Reference
-from reprieve.kube.series_events import SeriesEvents
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.instants import Nanos
 from reprieve.wording.disruptions import LOOP, PAIR_HELD, loop_text, pair_text
@@ -57,7 +57,7 @@ class LoopNotices:
         self,
         governor: Governor,
         metrics: Metrics,
-        events: SeriesEvents | None = None,
+        events: EventRecorder | None = None,
         numbers: Numbers | None = None,
         writes: Callable[[], bool] = lambda: True,
     ) -> None:

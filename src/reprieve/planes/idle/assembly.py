@@ -10,13 +10,11 @@ from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client
 from reprieve.kube.discovery import RestMapper
 from reprieve.kube.errors import AlreadyExists, ApiError
-from reprieve.kube.events import EventRecorder
 from reprieve.kube.resource import KAIWO_CONFIGS
-from reprieve.planes.common.assembly import Assembled, Surroundings, report_of_events
+from reprieve.planes.common.assembly import Assembled, Surroundings
 from reprieve.planes.idle.context import IdleContext
 from reprieve.planes.idle.plane import IdlePlane
 from reprieve.planes.idle.provable import with_provable_fit
-from reprieve.wording.kaiwo import COMPONENT
 
 __all__ = ["assemble"]
 
@@ -33,16 +31,13 @@ async def assemble(given: Surroundings) -> Assembled:
     if not given.options.dry_run:
         await _make_kaiwo_config(client)
     proven = await given.answered(partial(with_provable_fit, client, given.settings.start))
-    events = EventRecorder(
-        client, clock, component=COMPONENT, instance=given.identity, report=report_of_events
-    )
     context = IdleContext(
         client=client,
         mapper=RestMapper(client, clock),
         clock=clock,
         fence=given.fence,
         shared=given.mirror,
-        events=events,
+        events=given.events,
         metrics=given.metrics,
         start=proven,
         lagging=given.lagging,
@@ -54,7 +49,7 @@ async def assemble(given: Surroundings) -> Assembled:
         measured=given.measured,
         dry_run=given.options.dry_run,
     )
-    return Assembled(IdlePlane(context, given.namespace), [events])
+    return Assembled(IdlePlane(context, given.namespace))
 
 
 async def _make_kaiwo_config(client: Client) -> None:

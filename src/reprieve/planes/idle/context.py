@@ -28,6 +28,7 @@ from reprieve.units.clock import Clock
 from reprieve.units.durations import HOUR
 from reprieve.units.instants import Nanos
 from reprieve.wording.events import EventText
+from reprieve.wording.kaiwo import COMPONENT
 
 __all__ = ["IdleContext", "log"]
 
@@ -83,8 +84,11 @@ class IdleContext:
             Reference(about.api_version, about.kind, about.namespace, about.name, about.uid),
             text.type,
             text.reason,
+            text.action or text.reason,
             text.message,
+            controller=COMPONENT,
             annotations={PLAN_ANNOTATION: plan} if plan else None,
+            apart=True,
         )
 
     def say_once(self, key: str, say: Callable[[], None]) -> None:

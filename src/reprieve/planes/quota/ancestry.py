@@ -23,7 +23,7 @@ from reprieve.planes.quota.composing import Composer
 from reprieve.planes.quota.context import QuotaContext, log
 from reprieve.planes.quota.job_lookup import JobLookup, queue_name, workload_key
 from reprieve.planes.quota.watches import Watches
-from reprieve.wording.kueue import Event
+from reprieve.wording.events import EventText
 
 __all__ = ["Ancestor", "Ancestry"]
 
@@ -102,7 +102,7 @@ class Ancestry:
                 found = self._ancestor(place, above)
             current = above
         text = f"more than {_DEEPEST} owners stand above this job; it is queued by itself"
-        self._composer.tell(kind, job, Event("", "Warning", "JobNestingTooDeep", text))
+        self._composer.tell(kind, job, EventText("Warning", "JobNestingTooDeep", text))
         return found
 
     def _ancestor(self, place: tuple[str, str], job: Json) -> Ancestor:

@@ -25,13 +25,12 @@ async def assemble(given: Surroundings) -> Assembled:
     assert source is not None, "read for every process that runs the plane"
     stored = await given.answered(partial(stored_settings, given.client, source))
     warn(stored.settings.notices)
-    events = given.series_events()
     context = QuotaContext(
         client=given.client,
         clock=given.clock,
         fence=given.fence,
         shared=given.mirror,
-        events=events,
+        events=given.events,
         metrics=given.metrics,
         quota_metrics=QuotaMetrics(
             given.metrics.registry,
@@ -53,4 +52,4 @@ async def assemble(given: Surroundings) -> Assembled:
     serving = None
     if given.wait_leading is not None and stored.settings.serves_webhooks:
         serving = ProcessWebhooks(plane, stored.settings, given.namespace, given.wait_leading)
-    return Assembled(plane, [events], runners, serving)
+    return Assembled(plane, runners, serving)

@@ -46,6 +46,7 @@ from reprieve.planes.quota.waiting import Waiting
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
 from reprieve.wording import kueue
+from reprieve.wording.events import EventText
 
 __all__ = ["CarryOut"]
 
@@ -129,7 +130,7 @@ class CarryOut:
             what = effect.entry.workload.key if isinstance(effect, Explain) else "a run of cycles"
             log.exception("%s is not told", what)
 
-    def _tell_fault(self, entry: Entry, event: kueue.Event) -> None:
+    def _tell_fault(self, entry: Entry, event: EventText) -> None:
         if isinstance(entry.failure, TookTooLong):
             stopped = self._context.metrics.decisions_stopped
             stopped.labels(Plane.QUOTA.value, "stopped").inc()

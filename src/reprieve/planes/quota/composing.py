@@ -22,7 +22,7 @@ from reprieve.planes.quota.context import QuotaContext
 from reprieve.planes.quota.job_lookup import queue_name
 from reprieve.planes.quota.watches import Watches
 from reprieve.units.untrusted import integer_or_none
-from reprieve.wording.kueue import Event
+from reprieve.wording.events import EventText
 
 __all__ = ["PRIORITY_CLASS", "Composer", "labels_of", "most_seconds", "owner", "typed"]
 
@@ -91,7 +91,7 @@ class Composer:
             held = self._watches.classes.cache.named("", name)
             if held is None:
                 text = f'WorkloadPriorityClass "{name}" not found'
-                self.tell(kind, job, Event("", "Warning", "WorkloadPriorityClassNotFound", text))
+                self.tell(kind, job, EventText("Warning", "WorkloadPriorityClassNotFound", text))
                 return None
             return _priority("kueue.x-k8s.io", "WorkloadPriorityClass", name, held.object.value)
         named = [first(job, path) for path in kind.priority]
@@ -112,7 +112,7 @@ class Composer:
         fence = self._context.fence
         return self._context.client.at(priority, fence.check, timeout=fence.request_timeout)
 
-    def tell(self, kind: JobKind, job: Json, event: Event) -> None:
+    def tell(self, kind: JobKind, job: Json, event: EventText) -> None:
         """Send an event about a job."""
         metadata = job["metadata"]
         reference = Reference(

@@ -19,8 +19,8 @@ from reprieve.execution.fence import Fence
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.table import BUILT_IN, queued_kinds
 from reprieve.kube.client import Client
+from reprieve.kube.events import EventRecorder
 from reprieve.kube.references import Reference
-from reprieve.kube.series_events import SeriesEvents
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.common.mirror import Mirror
 from reprieve.planes.common.solve import DecisionLimit
@@ -32,7 +32,7 @@ from reprieve.telemetry.metrics import Metrics
 from reprieve.telemetry.quota import QuotaMetrics
 from reprieve.units.clock import Clock
 from reprieve.units.durations import HOUR
-from reprieve.wording.kueue import Event
+from reprieve.wording.events import EventText
 
 __all__ = ["ADMISSION", "QuotaContext", "QuotaOptions", "log", "reference_of"]
 
@@ -120,7 +120,7 @@ class QuotaContext:
     client: Client
     clock: Clock
     fence: Fence
-    events: SeriesEvents
+    events: EventRecorder
     metrics: Metrics
     quota_metrics: QuotaMetrics
     options: QuotaOptions = field(default_factory=QuotaOptions)
@@ -147,7 +147,7 @@ class QuotaContext:
     def announce(
         self,
         regarding: Reference,
-        event: Event,
+        event: EventText,
         controller: str = ADMISSION,
         related: Reference | None = None,
         action: str = "",

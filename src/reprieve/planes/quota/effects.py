@@ -28,6 +28,7 @@ from reprieve.engine.quota.tree import Tree
 from reprieve.records.quota.record import policy_text
 from reprieve.units.instants import Nanos
 from reprieve.wording import kueue
+from reprieve.wording.events import EventText
 
 __all__ = [
     "Admit",
@@ -59,8 +60,8 @@ class Marking:
     victim: model.Workload
     reason: model.Reason
     message: str
-    events: tuple[kueue.Event, ...]
-    told: kueue.Event  # about the preemptor
+    events: tuple[EventText, ...]
+    told: EventText  # about the preemptor
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ class TellFault:
     """Log and tell that deciding about a workload failed."""
 
     entry: Entry
-    event: kueue.Event
+    event: EventText
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +222,7 @@ def _faults(results: Sequence[CycleResult]) -> Iterator[Effect]:
         for queue, fault in result.queue_faults.items():
             yield LeaveOut(queue, fault)
         for entry in result.of(Outcome.FAULT):
-            yield TellFault(entry, kueue.decision_failed(entry.workload.key, entry.message))
+            yield TellFault(entry, kueue.decision_failed(entry.message))
 
 
 def _preemption(

@@ -15,7 +15,7 @@ from reprieve.planes.quota.composing import Composer
 from reprieve.planes.quota.job_lookup import queue_name
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.watches import Watches
-from reprieve.wording.kueue import Event
+from reprieve.wording.events import EventText
 from reprieve.wording.kueue_jobs import NON_SUSPENDABLE, exposed
 
 __all__ = ["ExposureEvents", "settings_that_hit"]
@@ -56,4 +56,4 @@ class ExposureEvents:
         if len(self._told) > _KEPT:
             del self._told[next(iter(self._told))]
         text = exposed(kind.kind, metadata["namespace"], queue, found)
-        self._composer.tell(kind, job, Event("", "Warning", NON_SUSPENDABLE, text))
+        self._composer.tell(kind, job, EventText("Warning", NON_SUSPENDABLE, text))

@@ -47,7 +47,7 @@ from reprieve.planes.quota.pod_lookup import PodLookup
 from reprieve.planes.quota.pod_steps import PodSteps
 from reprieve.planes.quota.state import QuotaState
 from reprieve.units.untrusted import integer_or_none
-from reprieve.wording.kueue import Event
+from reprieve.wording.events import EventText
 from reprieve.wording.kueue_jobs import surplus_replica, surplus_replicas
 
 __all__ = ["SetReconciler"]
@@ -131,7 +131,7 @@ class SetReconciler:
             self._composer.tell(
                 kind,
                 obj,
-                Event("", "Warning", "SurplusReplicas", surplus_replicas(kind.kind, count, total)),
+                EventText("Warning", "SurplusReplicas", surplus_replicas(kind.kind, count, total)),
             )
         await self._workloads.follow_labels(kind, obj, at, workload)
 

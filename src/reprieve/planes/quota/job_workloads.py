@@ -49,7 +49,7 @@ from reprieve.planes.quota.watches import WORKLOADS
 from reprieve.planes.quota.writing import StatusWriter
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, parse_instant
-from reprieve.wording.kueue import Event
+from reprieve.wording.events import EventText
 from reprieve.wording.kueue_jobs import preferred_topology
 
 __all__ = ["JobWorkloads"]
@@ -108,13 +108,13 @@ class JobWorkloads:
         self._measure(kind, job, stored)
         log.info("%s/%s: Workload %s made", kind.kind, job["metadata"]["name"], metadata["name"])
         self._composer.tell(
-            kind, job, Event("", _NORMAL, "CreatedWorkload", f"Created Workload: {at}")
+            kind, job, EventText(_NORMAL, "CreatedWorkload", f"Created Workload: {at}")
         )
         for each in obj["spec"]["podSets"]:
             level = (each.get("topologyRequest") or {}).get("preferred")
             if level:
                 text = preferred_topology(each["name"], level)
-                self._composer.tell(kind, job, Event("", "Warning", "TopologyIgnored", text))
+                self._composer.tell(kind, job, EventText("Warning", "TopologyIgnored", text))
 
     def _measure(self, kind: JobKind, job: Json, stored: Json) -> None:
         """Count how long a job had no Workload; one that was changed since says nothing."""
@@ -165,7 +165,7 @@ class JobWorkloads:
             self._tell_refused(kind, job, at, refusal)
             return
         text = f"Updated not matching Workload for suspended job: {at}"
-        self._composer.tell(kind, job, Event("", _NORMAL, "UpdatedWorkload", text))
+        self._composer.tell(kind, job, EventText(_NORMAL, "UpdatedWorkload", text))
 
     async def delete(self, kind: JobKind, job: Json, at: str, workload: Workload) -> None:
         """Delete a Workload that holds quota for what its job no longer is, at a growing pause."""
@@ -184,7 +184,7 @@ class JobWorkloads:
         except NotFound:
             self._state.gone(at)
         text = f"Deleted not matching Workload: {at}"
-        self._composer.tell(kind, job, Event("", _NORMAL, "DeletedWorkload", text))
+        self._composer.tell(kind, job, EventText(_NORMAL, "DeletedWorkload", text))
 
     async def follow_labels(
         self, kind: JobKind, job: Json, at: str, workload: Workload, *, queue: bool = True
@@ -224,7 +224,7 @@ class JobWorkloads:
             return
         log.info("%s is finished: %s", at, reason)
         text = f"Workload '{at}' is declared finished"
-        self._composer.tell(kind, job, Event("", _NORMAL, "FinishedWorkload", text))
+        self._composer.tell(kind, job, EventText(_NORMAL, "FinishedWorkload", text))
 
     async def finish_orphan(self, at: str, workload: Workload) -> bool:
         """Declare a Workload finished whose job is gone; tell whether it ends only now."""
@@ -288,7 +288,7 @@ class JobWorkloads:
         if stored is not None:
             self._note(stored)
             added = len(stored["metadata"]["ownerReferences"]) - len(known)
-            event = Event(at, _NORMAL, "OwnerReferencesAdded", f"Added {added} owner reference(s)")
+            event = EventText(_NORMAL, "OwnerReferencesAdded", f"Added {added} owner reference(s)")
             self._context.announce(reference_of(workload), event)
 
     async def observe(self, kind: JobKind, job: Json, at: str, workload: Workload) -> None:
@@ -321,7 +321,7 @@ class JobWorkloads:
         """Tell whose job it is what the API server said of its Workload."""
         log.warning("%s/%s: Workload %s is refused", kind.kind, job["metadata"]["name"], at)
         text = f"its Workload {at} is refused: {refusal.message}"
-        self._composer.tell(kind, job, Event("", "Warning", _COMPOSE, text))
+        self._composer.tell(kind, job, EventText("Warning", _COMPOSE, text))
 
     def _composed(self, kind: JobKind, job: Json) -> Json | None:
         return self._composer.workload(

@@ -23,7 +23,7 @@ from reprieve.settings.quota import QuotaSettings, QuotaSource
 from reprieve.settings.quota_changes import configuration_changes
 from reprieve.settings.quota_configuration import CONFIG_MAP_KEY
 from reprieve.units.errors import UsageError
-from reprieve.wording.kueue import Event
+from reprieve.wording.events import EventText
 
 __all__ = ["LiveConfiguration", "StoredSettings", "stored_settings"]
 
@@ -112,7 +112,7 @@ class LiveConfiguration:
         if not changes:
             return
         told = "; ".join(map(str, changes))
-        self._tell(given, Event("", "Normal", "ConfigurationChanged", _cut(told)))
+        self._tell(given, EventText("Normal", "ConfigurationChanged", _cut(told)))
         log.info("ConfigMap %s/%s: %s", *self._place, told)
         if any(change.live for change in changes):
             self._take(_with_live(self._context.options, after))
@@ -121,9 +121,9 @@ class LiveConfiguration:
         if why != self._rejected:
             self._rejected = why
             log.warning("ConfigMap %s/%s: %s", *self._place, why)
-            self._tell(given, Event("", "Warning", "InvalidConfiguration", _cut(why)))
+            self._tell(given, EventText("Warning", "InvalidConfiguration", _cut(why)))
 
-    def _tell(self, given: ConfigMap | None, event: Event) -> None:
+    def _tell(self, given: ConfigMap | None, event: EventText) -> None:
         uid = "" if given is None else given.metadata.uid
         about = Reference("v1", "ConfigMap", *self._place, uid)
         if self._context.fence.open:

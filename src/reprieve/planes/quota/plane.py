@@ -42,7 +42,7 @@ from reprieve.planes.quota.workloads import WorkloadReconciler
 from reprieve.planes.quota.writing import StatusWriter
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
-from reprieve.wording.kueue import Event
+from reprieve.wording.events import EventText
 
 __all__ = ["QuotaPlane"]
 
@@ -258,7 +258,7 @@ class QuotaPlane:
         """Tell whom a fault of ours concerns; it is logged where it is caught."""
         if about is not None:
             text = "A fault of the operator keeps it from being looked after: see its log"
-            self.context.announce(about, Event(key, "Warning", "ReconcileFailed", text))
+            self.context.announce(about, EventText("Warning", "ReconcileFailed", text))
 
     def _subscribe(self) -> None:
         self.state.subscribe()

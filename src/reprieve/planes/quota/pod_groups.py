@@ -50,7 +50,7 @@ from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.workloads import WorkloadReconciler
 from reprieve.planes.quota.writing import StatusWriter
 from reprieve.units.instants import Nanos
-from reprieve.wording.kueue import Event
+from reprieve.wording.events import EventText
 from reprieve.wording.kueue_jobs import DELETED, NOT_ADMITTED, UNMATCHED, conflicting_workload
 
 __all__ = ["GroupReconciler"]
@@ -250,7 +250,7 @@ class GroupReconciler:
             await self._steps.writer.finalize(pod)
 
     def _tell(self, kind: JobKind, pod: Json, level: str, reason: str, text: str) -> None:
-        self._composer.tell(kind, pod, Event("", level, reason, text))
+        self._composer.tell(kind, pod, EventText(level, reason, text))
 
 
 def _started(kind: JobKind, members: Sequence[Json]) -> list[Json]:

@@ -27,7 +27,7 @@ from reprieve.planes.quota.pod_lookup import PodLookup, group_key
 from reprieve.planes.quota.watches import Watches
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, parse_instant
-from reprieve.wording.kueue import Event
+from reprieve.wording.events import EventText
 from reprieve.wording.kueue_jobs import NO_SURPLUS, NOT_GATED, surplus_text
 
 __all__ = ["PodSteps", "Why"]
@@ -84,7 +84,7 @@ class PodSteps:
                 queue = admission.cluster_queue
                 self._context.quota_metrics.ungated(kind.gate, queue, group, seconds)
             text = f"Admitted by clusterQueue {admission.cluster_queue}"
-            self._composer.tell(kind, pod, Event("", "Normal", "Started", text))
+            self._composer.tell(kind, pod, EventText("Normal", "Started", text))
 
     async def stop(
         self, kind: JobKind, pod: Json, reason: str, message: str, *, all_pods: bool = False
@@ -98,7 +98,7 @@ class PodSteps:
             return
         if await self.writer.terminate(pod, reason, message):
             log.info("%s/%s ended: %s", kind.kind, pod["metadata"]["name"], message)
-            self._composer.tell(kind, pod, Event("", "Normal", "Stopped", message))
+            self._composer.tell(kind, pod, EventText("Normal", "Stopped", message))
 
     def tell_missed(self, kind: JobKind, pod: Json) -> bool:
         """Tell a pod that runs and was never gated; return whether it is one.
@@ -107,7 +107,7 @@ class PodSteps:
         """
         if not is_missed(pod, kind.gate):
             return False
-        self._composer.tell(kind, pod, Event("", "Warning", "NotGated", NOT_GATED))
+        self._composer.tell(kind, pod, EventText("Warning", "NotGated", NOT_GATED))
         return True
 
     async def turn_away(self, kind: JobKind, pod: Json, group: str, count: int) -> None:
@@ -131,7 +131,7 @@ class PodSteps:
             return
         if await self.writer.tell(pod, SURPLUS, True, "GroupIsComplete", text):
             log.info("%s/%s is one too many, and stays gated", kind.kind, pod["metadata"]["name"])
-            self._composer.tell(kind, pod, Event("", "Warning", "ExcessPodGated", text))
+            self._composer.tell(kind, pod, EventText("Warning", "ExcessPodGated", text))
 
     def _may_delete(self, kind: JobKind, pod: Json) -> bool:
         """Tell whether a pod may be deleted now; otherwise it is looked at again."""
@@ -151,4 +151,4 @@ class PodSteps:
         if await self.writer.delete(pod):
             log.info("%s/%s is one too many", kind.kind, pod["metadata"]["name"])
             text = "Excess pod deleted"
-            self._composer.tell(kind, pod, Event("", "Normal", "ExcessPodDeleted", text))
+            self._composer.tell(kind, pod, EventText("Normal", "ExcessPodDeleted", text))

@@ -30,7 +30,7 @@ from reprieve.planes.quota.job_workloads import JobWorkloads
 from reprieve.planes.quota.pod_steps import PodSteps, Why
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.workloads import WorkloadReconciler
-from reprieve.wording.kueue import Event
+from reprieve.wording.events import EventText
 from reprieve.wording.kueue_jobs import DELETED, MISSING, NOT_ADMITTED, UNMATCHED, orphaned
 
 __all__ = ["PodReconciler"]
@@ -94,7 +94,7 @@ class PodReconciler:
     async def gone(self, at: str, workload: Workload) -> None:
         """Declare the Workload of a pod that is gone finished."""
         if await self._workloads.finish_orphan(at, workload):
-            event = Event(at, "Normal", "FinishedWorkload", orphaned(at))
+            event = EventText("Normal", "FinishedWorkload", orphaned(at))
             self._context.announce(reference_of(workload), event)
 
     async def _make(self, kind: JobKind, pod: Json) -> None:

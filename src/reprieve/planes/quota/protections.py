@@ -15,7 +15,7 @@ from reprieve.kube.references import Reference
 from reprieve.planes.quota.context import QuotaContext, log
 from reprieve.planes.quota.watches import Held, HeldWatch, Watches
 from reprieve.settings.quota import MinRuntimes, min_runtimes
-from reprieve.wording.kueue import Event
+from reprieve.wording.events import EventText
 
 __all__ = ["Protections"]
 
@@ -68,7 +68,7 @@ class Protections:
                 kind = type(held.object).__name__
                 log.warning("%s %s: %s", kind, held.name, problem)
                 about = Reference(kueue.API_VERSION, kind, held.namespace, held.name, held.uid)
-                self._context.announce(about, Event(held.name, "Warning", _REASON, problem))
+                self._context.announce(about, EventText("Warning", _REASON, problem))
 
 
 def _said(held: Held[Any] | None) -> MinRuntimes:

@@ -19,7 +19,7 @@ from reprieve.planes.quota.job_lookup import JobLookup
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.watches import WORKLOADS
 from reprieve.units.instants import Nanos
-from reprieve.wording import kueue
+from reprieve.wording.events import EventText
 
 __all__ = ["Retention"]
 
@@ -56,7 +56,7 @@ class Retention:
             self._state.gone(key)
             return
         text = "Deleted finished workload due to elapsed retention"
-        self._context.announce(reference_of(workload), kueue.Event(key, "Normal", "Deleted", text))
+        self._context.announce(reference_of(workload), EventText("Normal", "Deleted", text))
 
     async def keep_deactivated(self, key: str, workload: Workload) -> None:
         """Delete the job of a Workload that was deactivated, once it was kept long enough."""
@@ -73,7 +73,7 @@ class Retention:
             return
         reference = Reference(kind.api_version, kind.kind, held.namespace, held.name, held.uid)
         text = "Deleted job: deactivation retention period expired"
-        event = kueue.Event(key, "Normal", "Deleted", text)
+        event = EventText("Normal", "Deleted", text)
         self._context.announce(reference, event, f"{kind.framework}-kueue-controller")
 
     async def let_go(self, key: str, workload: Workload) -> None:

@@ -52,7 +52,8 @@ from reprieve.planes.quota.tallies import Phase, Standing, Tallies
 from reprieve.planes.quota.watches import Held, HeldWatch, Watches
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, parse_instant
-from reprieve.wording.kueue import Event, decision_failed
+from reprieve.wording.events import EventText
+from reprieve.wording.kueue import decision_failed
 
 __all__ = ["QuotaState", "key_of", "says_why"]
 
@@ -287,7 +288,7 @@ class QuotaState:
             self._uncounted[key] = admission.cluster_queue
         else:
             self._uncounted.pop(key, None)
-        self._context.announce(reference_of(found), decision_failed(key))
+        self._context.announce(reference_of(found), decision_failed())
 
     def decided(self, key: str) -> None:
         """The admission of a workload was written, or given up."""
@@ -392,7 +393,7 @@ class QuotaState:
         kind = type(held.object).__name__
         about = Reference(kueue.API_VERSION, kind, held.namespace, held.name, held.uid)
         text = f"It cannot be used: {problem}"
-        self._context.announce(about, Event(held.name, "Warning", "Misconfigured", text))
+        self._context.announce(about, EventText("Warning", "Misconfigured", text))
 
     def _configuration_changed(self, old: Held[Any] | None, new: Held[Any] | None) -> None:
         self.protection_changed(old, new)

@@ -36,7 +36,7 @@ from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos
 from reprieve.wording.diagnosis import waiting_event
-from reprieve.wording.kueue import Event
+from reprieve.wording.events import EventText
 
 __all__ = ["Waiting"]
 
@@ -220,7 +220,7 @@ class Waiting:
             return
         self._told[key] = said.reason
         text = waiting_event(said)
-        event = Event(key, text.type, text.reason, text.message)
+        event = EventText(text.type, text.reason, text.message)
         # Events of one action soon after each other are one event, of which the first note stays.
         self._context.announce(
             reference_of(found), event, controller=_CONTROLLER, action=str(said.reason)

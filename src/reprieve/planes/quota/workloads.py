@@ -49,6 +49,7 @@ from reprieve.planes.quota.writing import StatusWriter
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, parse_instant
 from reprieve.wording import kueue
+from reprieve.wording.events import EventText
 from reprieve.wording.kueue_checks import checks_message, retry_until
 from reprieve.wording.kueue_queues import reservation_blocker
 
@@ -357,7 +358,7 @@ class WorkloadReconciler:
             self._tell(after, "Normal", "AdmissionGateCleared", text)
 
     def _tell(self, workload: Workload, kind: str, reason: str, message: str) -> None:
-        event = kueue.Event("", kind, reason, message)
+        event = EventText(kind, reason, message)
         self._context.announce(reference_of(workload), event)
 
     def _word(self, reason: str) -> str:

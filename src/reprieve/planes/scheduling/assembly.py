@@ -29,13 +29,12 @@ async def assemble(given: Surroundings) -> Assembled:
                 profile,
                 plugin,
             )
-    events = given.series_events()
     context = SchedulingContext(
         client=given.client,
         clock=given.clock,
         fence=given.fence,
         shared=given.mirror,
-        events=events,
+        events=given.events,
         metrics=given.metrics,
         scheduler_metrics=SchedulingMetrics(given.metrics.registry),
         settings=settings.scheduling,
@@ -53,4 +52,4 @@ async def assemble(given: Surroundings) -> Assembled:
         decision_log=given.decision_log,
     )
     plane = SchedulingPlane(context, given.namespace)
-    return Assembled(plane, [events], page=plane.gangs.page, view=plane.state)
+    return Assembled(plane, page=plane.gangs.page, view=plane.state)

@@ -16,8 +16,8 @@ from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Fence
 from reprieve.execution.parts import SIZES, Sizes
 from reprieve.kube.client import Client
+from reprieve.kube.events import EventRecorder
 from reprieve.kube.references import Reference
-from reprieve.kube.series_events import SeriesEvents
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.common.mirror import Mirror
 from reprieve.planes.common.other_actors import OtherActors
@@ -44,7 +44,7 @@ class SchedulingContext:
     client: Client
     clock: Clock
     fence: Fence
-    events: SeriesEvents
+    events: EventRecorder
     metrics: Metrics
     scheduler_metrics: SchedulingMetrics
     settings: SchedulingSettings
