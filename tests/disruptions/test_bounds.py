@@ -15,6 +15,7 @@ from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Displacement
 from reprieve.engine.disruptions.lineage import Party, party_of
 from reprieve.engine.disruptions.questions import GovernorPolicy
+from reprieve.execution.crowding import MOST_IN_NAMESPACE, Crowding
 from tests.disruptions.builders import at, displaced, identity, question
 from tests.entries import entries
 
@@ -72,3 +73,20 @@ def test_counts_of_displacements_are_bounded_and_the_newest_stay() -> None:
     expected = sum(at(ROWS - 1) - at(n) < window for n in range(99, ROWS, 100))
     kept = int(MOST * 0.9 / 101)
     assert kept <= counts.displaced(last, at(ROWS - 1)) <= min(expected, MOST // 100)
+
+
+def test_of_any_number_of_namespaces_some_are_known_and_the_others_are_looked_at() -> None:
+    crowding = Crowding(most=100)
+    crowding.counted({f"old-{number}": 1 for number in range(500)} | {"full": 199})
+    assert crowding.crowded == []
+    crowding.written("full")
+    assert crowding.crowded == []
+    crowding.written("full")
+    assert crowding.crowded == ["full"]
+    for number in range(1_000):
+        crowding.written(f"new-{number}")
+        assert sum(entries(crowding).values()) <= 2 * 100
+    assert len(crowding.crowded) == 100 and "new-0" in crowding.crowded
+    for name in crowding.crowded:
+        crowding.left(name, MOST_IN_NAMESPACE)
+    assert crowding.crowded == []

@@ -212,3 +212,51 @@ async def test_of_an_object_that_is_gone_the_work_is_one_of_its_own() -> None:
         await others.settle()
         (row,) = others.told
         assert row.victim.lineage == "object/gone-uid"
+
+
+async def test_an_event_of_the_future_or_of_no_time_counts_once_at_many_looks() -> None:
+    others = Others()
+    others.object("podgroups.scheduling.volcano.sh", "g")
+    version = "scheduling.volcano.sh/v1beta1"
+    others.event("PodGroup", version, "g", "g-uid", seconds=-600)
+    others.api.put(
+        "events",
+        {
+            "metadata": {"name": "timeless", "namespace": "team"},
+            "involvedObject": {
+                "apiVersion": version,
+                "kind": "PodGroup",
+                "namespace": "team",
+                "name": "g",
+                "uid": "g-uid",
+            },
+            "reason": "Evict",
+        },
+    )
+    for _ in range(3):
+        # Each follows anew, as after a watch that cannot go on.
+        task = asyncio.ensure_future(others.actors.run())
+        await others.settle()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert len(others.told) == 2, others.told
+
+
+async def test_a_flood_of_events_of_one_namespace_is_bounded_and_leaves_others_theirs() -> None:
+    others = Others()
+    for number in range(1_200):
+        others.event("Pod", "v1", f"p-{number}", f"forged-{number}")
+    task = asyncio.ensure_future(others.actors.run())
+    await others.settle(10)
+    assert len(others.told) == 1_000
+    about = {"apiVersion": "v1", "kind": "Pod", "namespace": "else", "name": "p", "uid": "p"}
+    metadata = {"name": "p.1", "namespace": "else"}
+    others.api.put("events", {"metadata": metadata, "involvedObject": about, "reason": "Evict"})
+    await others.settle()
+    assert len(others.told) == 1_001 and others.told[-1].victim.tenant == "else"
+    await others.clock.advance(25 * HOUR)
+    others.event("Pod", "v1", "late", "late")
+    await others.settle()
+    assert others.told[-1].uid == "late"
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

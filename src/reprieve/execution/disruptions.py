@@ -42,6 +42,7 @@ from reprieve.api.reprieve import Metadata, Preemption, VictimStatus
 from reprieve.engine.disruptions.counts import DisplacementCounts
 from reprieve.engine.disruptions.ledger import KEPT, Displacement
 from reprieve.engine.disruptions.questions import GovernorPolicy
+from reprieve.execution.crowding import MOST_IN_NAMESPACE, Crowding
 from reprieve.execution.displaced_units import DisplacedUnit, displaced_units, displacement_of
 from reprieve.execution.fence import Deposed, Fence
 from reprieve.execution.intents import IntentLog
@@ -72,7 +73,6 @@ log: Final = logging.getLogger("reprieve.execution")
 
 _CONTROLLER: Final = "reprieve"
 TIME_TO_LIVE: Final = 168 * HOUR
-MOST_IN_NAMESPACE: Final = 200
 _KEY_BYTES: Final = 32
 _WITH_THE_PLAN: Final = 64  # units that are written before the record of their plan is closed
 _AT_ONCE: Final = 8
@@ -136,9 +136,7 @@ class Disruptions:
         self._owing = asyncio.Event()
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._secret: bytes | None = None
-        # How many a namespace has, as far as this process has counted them.
-        self._counts: dict[str, int] = {}
-        self._crowded: set[str] = set()
+        self._crowding = Crowding()
 
     # What happened.
 
@@ -308,9 +306,7 @@ class Disruptions:
         self._metrics.lineage_displacements.observe(told.spec.times)
         if told.status.repeated:
             self._tell_repeated(unit, told.status.message)
-        self._counts[space] = self._counts.get(space, MOST_IN_NAMESPACE) + 1
-        if self._counts[space] > MOST_IN_NAMESPACE:
-            self._crowded.add(space)
+        self._crowding.written(space)
 
     async def _of(self, intent: Preemption, unit: DisplacedUnit) -> Disruption:
         spec, status = intent.spec, intent.status
@@ -420,7 +416,7 @@ class Disruptions:
                 if self._clock.monotonic() >= next_sweep:
                     await self._sweep()
                     next_sweep = self._clock.monotonic() + _SWEEP_EVERY
-                for space in sorted(self._crowded):
+                for space in self._crowding.crowded:
                     await self._trim(space)
             except Deposed:
                 continue
@@ -443,8 +439,7 @@ class Disruptions:
                     space = each.metadata.namespace
                     counts[space] = counts.get(space, 0) + 1
         await self._remove(old)
-        self._counts = counts
-        self._crowded = {space for space, count in counts.items() if count > MOST_IN_NAMESPACE}
+        self._crowding.counted(counts)
 
     async def _trim(self, namespace: str) -> None:
         """Remove the oldest of a namespace that has too many."""
@@ -455,8 +450,7 @@ class Disruptions:
         )
         surplus = max(0, len(ordered) - MOST_IN_NAMESPACE)
         await self._remove(ordered[:surplus])
-        self._counts[namespace] = len(ordered) - surplus
-        self._crowded.discard(namespace)
+        self._crowding.left(namespace, len(ordered) - surplus)
 
     async def _remove(self, old: Sequence[Metadata]) -> None:
         async def remove(metadata: Metadata) -> None:

@@ -11,7 +11,9 @@ Read are two things beside what the scheduling plane sees of pods:
 
 Such rows protect their victim and are nobody's fault. They are told once, by whatever said it: the
 same object, and what happened to a line of work within one second. What an API server has still to
-say of it is known after a restart, too. Source: specification of disruptions, section 3.
+say of it is known after a restart, too. Tenants may write events: of a namespace a thousand count
+within a day, and one that is told of the future or of no time at all counts once.
+Source: specification of disruptions, section 3.
 """
 
 from __future__ import annotations
@@ -48,6 +50,8 @@ _EVICT: Final = "Evict"
 _GROUPS: Final = ("scheduling.volcano.sh", "scheduling.run.ai")
 _WAITING: Final = 10_000
 _KNOWN: Final = 100_000
+_MOST_OF_NAMESPACE: Final = 1_000  # events that count within a day
+_NAMESPACES: Final = 10_000
 
 
 class _Event(msgspec.Struct, frozen=True, rename="camel"):
@@ -82,6 +86,9 @@ class OtherActors:
         self._note = note
         self._known: dict[tuple[str, Nanos], None] = {}
         self._events: asyncio.Queue[_Event] = asyncio.Queue(_WAITING)
+        # Events that counted by namespace, since the instant at which that was begun anew.
+        self._counted: dict[str, int] = {}
+        self._counted_since = clock.wall()
 
     def displaced(self, row: Displacement, once: Nanos | None = None) -> bool:
         """Take note of a displacement, if it is new; `once`: by when the same object is the same.
@@ -138,11 +145,12 @@ class OtherActors:
         references = metadata.owner_references or ()
         owner = next((each.uid for each in references if each.controller), "")
         owner = owner or (metadata.labels or {}).get(JOB_UID, "")
-        at = self._instant(evicted.last_transition_time)
+        said = _said(evicted.last_transition_time)
+        at = self._instant(said)
         # A protection asks for no weak link; without one a late row has nothing folded anew.
         victim = replace(workload_party(workload, owner, ""), weak="")
         row = Displacement(at, Actor.OTHER, None, victim, metadata.uid)
-        if self.displaced(row, at):
+        if self.displaced(row, said):
             log.info("%s/%s was preempted by Kueue", metadata.namespace, metadata.name)
 
     # Volcano and KAI.
@@ -161,9 +169,15 @@ class OtherActors:
         while True:
             event = await self._events.get()
             about = event.involved_object
-            at = self._instant(event.last_timestamp or event.event_time or "")
+            said = _said(event.last_timestamp or event.event_time or "")
+            once = Nanos(0) if about.kind == "Pod" else said
+            # Before anything is read for it.
+            if (about.uid, once) in self._known or not self._has_room(about.namespace):
+                continue
+            at = self._instant(said)
             row = Displacement(at, Actor.OTHER, None, await self._party(about), about.uid)
-            if self.displaced(row, None if about.kind == "Pod" else at):
+            if self.displaced(row, once):
+                self._count(about.namespace)
                 log.info("%s %s/%s is evicted by others", about.kind, about.namespace, about.name)
 
     async def _party(self, about: ObjectRef) -> Party:
@@ -180,16 +194,36 @@ class OtherActors:
                 owner, label = controller_uid(found), lineage_label(found)
         return party_of(Identity(about.uid, about.namespace, about.namespace, owner, label=label))
 
-    def _instant(self, text: str) -> Nanos:
+    def _has_room(self, namespace: str) -> bool:
+        """Whether an event of a namespace counts."""
+        now = self._clock.wall()
+        if now - self._counted_since >= KEPT:
+            self._counted.clear()
+            self._counted_since = now
+        return self._counted.get(namespace, 0) < _MOST_OF_NAMESPACE
+
+    def _count(self, namespace: str) -> None:
+        self._counted[namespace] = self._counted.get(namespace, 0) + 1
+        if self._counted[namespace] == _MOST_OF_NAMESPACE:
+            log.warning("events on evictions in %s count no more for up to a day", namespace)
+        if len(self._counted) > _NAMESPACES:
+            del self._counted[next(iter(self._counted))]
+
+    def _instant(self, said: Nanos) -> Nanos:
         """Return when it happened: not later than now, whatever is said, as tenants write events.
 
         By a row of the future all others would be too old for the ledger.
         """
         now = self._clock.wall()
-        try:
-            return min(parse_instant(text), now)
-        except InvalidInstant:
-            return now
+        return min(said, now) if said else now
+
+
+def _said(text: str) -> Nanos:
+    """Return the instant that is told, 0 where none is: it is the same at each look."""
+    try:
+        return parse_instant(text)
+    except InvalidInstant:
+        return Nanos(0)
 
 
 class _Each:

@@ -1,0 +1,56 @@
+"""Which namespaces may have too many Disruptions, as far as this process has counted them.
+
+Of a namespace that is not known it is taken to be so: it is looked at. So whatever is forgotten
+costs a list, and no more than a number of namespaces has to be known. Source: specification of
+disruptions, section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["MOST_IN_NAMESPACE", "Crowding"]
+
+MOST_IN_NAMESPACE: Final = 200
+_MOST_NAMESPACES: Final = 10_000
+
+
+class Crowding:
+    """How many there are by namespace; `most`: namespaces that are known."""
+
+    def __init__(self, most: int = _MOST_NAMESPACES) -> None:
+        self._most = most
+        self._counts: dict[str, int] = {}
+        self._crowded: set[str] = set()
+
+    @property
+    def crowded(self) -> list[str]:
+        """The namespaces to be looked at, by name."""
+        return sorted(self._crowded)
+
+    def written(self, namespace: str) -> None:
+        """One more was written."""
+        self._note(namespace, self._counts.pop(namespace, MOST_IN_NAMESPACE) + 1)
+
+    def left(self, namespace: str, count: int) -> None:
+        """A namespace was looked at, and so many are left."""
+        self._crowded.discard(namespace)
+        self._counts.pop(namespace, None)
+        self._note(namespace, count)
+
+    def counted(self, counts: Mapping[str, int]) -> None:
+        """All were counted."""
+        self._counts.clear()
+        self._crowded.clear()
+        # The fullest last, as the first are forgotten.
+        for namespace, count in sorted(counts.items(), key=lambda each: each[1]):
+            self._note(namespace, count)
+
+    def _note(self, namespace: str, count: int) -> None:
+        self._counts[namespace] = count
+        if len(self._counts) > self._most:
+            del self._counts[next(iter(self._counts))]
+        # What finds no place is found when all are counted, once an hour.
+        if count > MOST_IN_NAMESPACE and len(self._crowded) < self._most:
+            self._crowded.add(namespace)
