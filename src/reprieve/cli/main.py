@@ -61,6 +61,11 @@ COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
         "simulate",
         "Replay a trace of jobs under several policies, and report what each costs.",
     ),
+    "traces": (
+        "reprieve.cli.traces",
+        "traces",
+        "Tell where to get traces for simulate, and check files by their sha256.",
+    ),
     "shadow": (
         "reprieve.cli.shadow",
         "shadow",

@@ -9,7 +9,7 @@ here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +22,7 @@ from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import NODES
 from reprieve.simulation.node_lists import read_node_list
-from reprieve.simulation.readers import READERS
+from reprieve.simulation.readers import READERS, Reader
 from reprieve.simulation.readers.kueue import workload_jobs
 from reprieve.simulation.study import Study, read_study
 from reprieve.simulation.trace import Trace
@@ -32,7 +32,7 @@ from reprieve.units.quantities import parse_quantity
 from reprieve.whatif.lists import gather
 from reprieve.whatif.snapshot import Snapshot
 
-__all__ = ["devices_of_nodes", "read_snapshot_trace", "study_of"]
+__all__ = ["FORMS", "devices_of_nodes", "read_snapshot_trace", "study_of"]
 
 _GZIP: Final = b"\x1f\x8b"
 _WORKLOADS: Final = ("kueue.x-k8s.io", "workloads")
@@ -52,7 +52,7 @@ def study_of(path: Path) -> Study:
     Raises:
         UsageError: what is wrong, where, and what is accepted.
     """
-    return read_study(path, {**READERS, "snapshot": read_snapshot_trace}, devices_of_nodes)
+    return read_study(path, FORMS, devices_of_nodes)
 
 
 def read_snapshot_trace(path: Path, name: str) -> Trace:
@@ -95,6 +95,10 @@ def devices_of_nodes(path: Path) -> Sequence[int]:
         devices_of((name, parse_quantity(much)) for name, much in node.status.allocatable.items())
         for node in nodes
     ]
+
+
+#: What a study may name as the form of its trace.
+FORMS: Final[Mapping[str, Reader]] = {**READERS, "snapshot": read_snapshot_trace}
 
 
 async def _nodes(kubeconfig: Path) -> Snapshot:
