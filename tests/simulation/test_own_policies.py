@@ -118,7 +118,12 @@ def test_the_example_loses_less_than_priority_and_age(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("class Mine:\n  def admit(self, h): return 1 / 0\n  def order(self, c): return []",
-         "policy mine: admit raised ZeroDivisionError"),
+         "policy mine: admit raised ZeroDivisionError('division by zero') at mine.py:2"),
+        ("class Mine:\n  def admit(self, h): raise SystemExit(0)\n  def order(self, c): return []",
+         "policy mine: admit raised SystemExit(0) at mine.py:2"),
+        (("class Mine:\n  def __init__(self): exit(3)\n  def admit(self, h): return []\n"
+         "  def order(self, c): return []"),
+         "policy mine cannot be made: SystemExit(3)"),
         ("class Mine:\n  def admit(self, h): return [1]\n  def order(self, c): return []",
          "policy mine: admit returned 1, which it was not shown, or twice"),
         ("class Mine:\n  def admit(self, h): return []\n  def order(self, c): return []",
@@ -131,13 +136,23 @@ def test_a_policy_that_raises_is_named_and_the_other_runs_go_on(
     (tmp_path / "mine.py").write_text(text)
     study = study_in(tmp_path, STUDY + '  mine: {own: "mine.py:Mine"}\n')
     done = CliRunner().invoke(
-        simulate, [str(study), "-o", str(tmp_path / "report.html"), "--workers", "1"]
+        simulate,
+        [
+            *(str(study), "-o", str(tmp_path / "report.html"), "--workers", "1"),
+            *("--plots", str(tmp_path / "plots")),
+        ],
     )
     assert done.exit_code == 1
     assert said in done.stderr
     assert "Failed: trace trace, seed 0" in (tmp_path / "report.html").read_text()
     rows = (tmp_path / "results.csv").read_text().splitlines()
     assert len(rows) == 1 + 3 * 2
+    # The others are compared all the same, with charts of theirs.
+    table = done.stdout.split("load 1.2")[1].splitlines()
+    assert [line.split()[0] for line in table[1:4] if line] == ["policy", "none", "classical"]
+    legend = (tmp_path / "plots" / "load-1.2-lost.svg").read_text()
+    assert ">classical</text>" in legend
+    assert ">mine</text>" not in legend
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,8 @@ def figures(results: Results, summary: LoadSummary) -> Iterator[Figure]:
 
 def plots(results: Results) -> Iterator[tuple[str, str]]:
     """Yield name and content of a file for each chart of each load."""
-    names = [policy.name for policy in results.study.policies]
     for summary in results.loads:
+        names = [policy.policy for policy in summary.policies]
         load = "as-it-is" if summary.load is None else f"{summary.load:g}"
         for figure in figures(results, summary):
             yield f"load-{load}-{figure.name}.svg", _for_paper(figure.svg, names)

@@ -21,6 +21,7 @@ A study names it as `own: FILE.py:CLASS`, beside the study file, or by the name 
 from __future__ import annotations
 
 import importlib.util
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -29,7 +30,16 @@ from typing import Any, Final, Protocol
 
 from reprieve.units.errors import ReprieveError, UsageError
 
-__all__ = ["ENTRY_POINTS", "Candidate", "Candidates", "Head", "OwnFault", "OwnPolicy", "load_own"]
+__all__ = [
+    "ENTRY_POINTS",
+    "Candidate",
+    "Candidates",
+    "Head",
+    "OwnFault",
+    "OwnPolicy",
+    "load_own",
+    "raised",
+]
 
 ENTRY_POINTS: Final = "reprieve.policies"
 
@@ -96,6 +106,13 @@ class OwnFault(ReprieveError):
     """A policy of one's own raised, or returned what it was not shown."""
 
 
+def raised(error: BaseException) -> str:
+    """Return what a policy raised, and where: the innermost line, which is mostly the policy's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if len(frames) > 1 else ""
+    return f"{error!r}{where}"
+
+
 def load_own(name: str, beside: Path, where: str) -> Any:
     """Return the class that a study names.
 
@@ -113,7 +130,7 @@ def load_own(name: str, beside: Path, where: str) -> Any:
             raise UsageError(f"{where}: {name!r}; accepted: {accepted}{known} installed")
         try:
             found = offered[name].load()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise UsageError(f"{where}: {name!r} cannot be loaded: {error!r}") from error
     for method in ("admit", "order"):
         if not callable(getattr(found, method, None)):
@@ -131,5 +148,5 @@ def _from_file(path: Path, attribute: str, where: str, accepted: str) -> Any:
     try:
         spec.loader.exec_module(module)
         return getattr(module, attribute)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UsageError(f"{where}: {path} cannot be loaded: {error!r}") from error

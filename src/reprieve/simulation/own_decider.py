@@ -26,7 +26,15 @@ from reprieve.engine.quota.classical import fill_back, fits, take
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
 from reprieve.engine.quota.model import Admission, AdmittedPodSet, Reason, Workload
 from reprieve.engine.quota.state import Holder, Holdings, Snapshot
-from reprieve.simulation.own import Candidate, Candidates, Head, OwnFault, OwnPolicy, load_own
+from reprieve.simulation.own import (
+    Candidate,
+    Candidates,
+    Head,
+    OwnFault,
+    OwnPolicy,
+    load_own,
+    raised,
+)
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.quota_cluster import DEVICE, FLAVOR, configuration, key_of, workload
 from reprieve.simulation.trace import Job
@@ -69,8 +77,8 @@ class OwnDecider:
         name, beside = policy.own or ("", Path())
         try:
             self._policy: OwnPolicy = load_own(name, beside, f"policies.{policy.name}.own")()
-        except Exception as error:
-            raise OwnFault(f"policy {policy.name} cannot be made: {error!r}") from error
+        except (Exception, SystemExit) as error:
+            raise OwnFault(f"policy {policy.name} cannot be made: {raised(error)}") from error
         self._holdings = Holdings(configuration(policy, tenants, count * self._node_devices))
         self._standing = standing
         #: Jobs that wait, by tenant, priority and width, in the order of arrivals.
@@ -252,8 +260,8 @@ class OwnDecider:
         """Return the policy's answer, which names nothing that it was not shown."""
         try:
             answer = list(getattr(self._policy, method)(given))
-        except Exception as error:
-            raise OwnFault(f"policy {self._spec.name}: {method} raised {error!r}") from error
+        except (Exception, SystemExit) as error:  # a policy ends its own runs alone
+            raise OwnFault(f"policy {self._spec.name}: {method} raised {raised(error)}") from error
         left = set(known)
         for each in answer:
             if each not in left:

@@ -1,7 +1,8 @@
 """The results of a study: each load and policy over its runs, compared to the first policy.
 
 Only runs that all policies of a load have finished are compared, so that an interrupted study
-compares like with like.
+compares like with like. A policy that failed and finished no run of a load is left out of it, and
+the others are compared.
 """
 
 from __future__ import annotations
@@ -123,7 +124,9 @@ def summarised(study: Study, runs: Sequence[Run], ended: Sequence[Outcome | Fail
     failed = sorted((each for each in ended if isinstance(each, Failed)), key=_number)
     loads = []
     for load in study.workload.loads:
-        summary = _of_load(study, load, [each for each in outcomes if each.run.load == load])
+        faults = {each.run.policy.name for each in failed if each.run.load == load}
+        mine = [each for each in outcomes if each.run.load == load]
+        summary = _of_load(study, load, mine, faults)
         if summary is not None:
             loads.append(summary)
     missing = len(runs) - len(outcomes) - len(failed)
@@ -134,11 +137,14 @@ def _number(ended: Outcome | Failed) -> int:
     return ended.run.number
 
 
-def _of_load(study: Study, load: float | None, outcomes: list[Outcome]) -> LoadSummary | None:
+def _of_load(
+    study: Study, load: float | None, outcomes: list[Outcome], faults: set[str]
+) -> LoadSummary | None:
     by_run: dict[tuple[str, int], dict[str, Outcome]] = {}
     for each in outcomes:
         by_run.setdefault((each.run.trace, each.run.seed), {})[each.run.policy.name] = each
-    names = [policy.name for policy in study.policies]
+    left_out = faults.difference(each.run.policy.name for each in outcomes)
+    names = [policy.name for policy in study.policies if policy.name not in left_out]
     whole = {key: of for key, of in by_run.items() if len(of) == len(names)}
     if not whole:
         return None
