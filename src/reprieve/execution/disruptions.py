@@ -331,7 +331,9 @@ class Disruptions:
                 window=format_duration(policy.repeated_window),
                 spared_by=spared_by(spec.plane, unit.rule),
             ),
-            DisruptionStatus(repeated, repeated_text(times, policy.repeated_window))
+            DisruptionStatus(
+                repeated, repeated_text(times, policy.repeated_window, policy.enforcement)
+            )
             if repeated
             else DisruptionStatus(),
         )

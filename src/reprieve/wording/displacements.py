@@ -11,6 +11,7 @@ import hashlib
 import hmac
 from typing import Final
 
+from reprieve.engine.disruptions.questions import Enforcement
 from reprieve.units.durations import format_duration
 
 __all__ = ["NOBODY", "REPEATED", "known_as", "repeated_text", "rule_text", "spared_by"]
@@ -20,6 +21,11 @@ NOBODY: Final = "nobody"
 #: Reason of the event on work that is displaced again and again.
 REPEATED: Final = "DisplacedRepeatedly"
 _DIGITS: Final = 4
+_REPEATED: Final = {
+    Enforcement.TOLD: "that is told, and does not protect it",
+    Enforcement.EQUALS: "for a time it does not make way for work without a higher priority",
+    Enforcement.ALL: "for a time it makes way for emergencies alone",
+}
 
 _QUOTA_RULES: Final = {
     "InClusterQueue": (
@@ -73,11 +79,11 @@ def spared_by(plane: str, rule: str) -> str:
     return _of(plane, rule)[1]
 
 
-def repeated_text(times: int, window: int) -> str:
+def repeated_text(times: int, window: int, enforcement: Enforcement) -> str:
     """Return what is said of work that was displaced so often; `window` in nanoseconds."""
     return (
-        f"this line of work was displaced {times} times within {format_duration(window)}: that is "
-        "told, and does not protect it"
+        f"this line of work was displaced {times} times within {format_duration(window)}: "
+        f"{_REPEATED[enforcement]}"
     )
 
 

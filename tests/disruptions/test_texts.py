@@ -1,0 +1,24 @@
+"""What a tenant reads of repeated displacement is what the operator has chosen."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprieve.engine.disruptions.questions import Enforcement
+from reprieve.units.durations import HOUR
+from reprieve.wording.displacements import repeated_text
+
+
+@pytest.mark.parametrize(
+    ("enforcement", "said"),
+    [
+        (Enforcement.TOLD, "that is told, and does not protect it"),
+        (Enforcement.EQUALS, "for a time it does not make way for work without a higher priority"),
+        (Enforcement.ALL, "for a time it makes way for emergencies alone"),
+    ],
+)
+def test_repeated_displacement_is_said_with_what_it_protects_from(
+    enforcement: Enforcement, said: str
+) -> None:
+    expected = f"this line of work was displaced 3 times within 1h0m0s: {said}"
+    assert repeated_text(3, HOUR, enforcement) == expected
