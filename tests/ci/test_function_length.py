@@ -35,9 +35,6 @@ TOO_LONG = {
     "operator/process.py:_run": 81,
     "scenarios/embedded.py:embedded_stage": 71,
     "planes/scheduling/decisions.py:decide": 69,
-    "engine/scheduling/domains.py:_best": 67,
-    "engine/scheduling/queue.py:done": 62,
-    "engine/scheduling/proof.py:_faults": 61,
 }
 
 

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from reprieve.api.reprieve import Action, ObjectRef, Victim
 from reprieve.execution.fence import Fence
@@ -210,8 +210,9 @@ async def _suspend(writer: Client, resource: Resource, found: Json, root: Object
         return Eviction(Result.REFUSED, f"{root.kind} has no suspend field")
     if _at(found, path) is True:
         return Eviction(Result.GONE, "already suspended")
-    patch: Any = True
-    for key in reversed(path):
+    *outer, last = path
+    patch: Json = {last: True}
+    for key in reversed(outer):
         patch = {key: patch}
     await _patch(writer, resource, found, patch)
     return Eviction(Result.EVICTED)
@@ -256,7 +257,7 @@ def _suspend_path(root: ObjectRef) -> tuple[str, ...] | None:
     return SUSPEND_FIELDS.get((group, root.kind))
 
 
-def _at(value: Any, path: tuple[str, ...]) -> Any:
+def _at(value: object, path: tuple[str, ...]) -> object:
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value

@@ -118,12 +118,7 @@ class DecisionLog:
     ) -> None:
         """Write what a decision was made on that refused a unit; `samples` said that it is due."""
         line = Sample(
-            format_micro(self._clock.wall()),
-            plane.value,
-            unit.kind,
-            unit.namespace,
-            unit.name,
-            unit.uid,
+            *self._said_of(plane, unit),
             reason.value,
             dict(recorded),
         )
@@ -131,16 +126,16 @@ class DecisionLog:
         self.samples.took(len(text))
         self._put(text)
 
+    def _said_of(self, plane: Plane, unit: Ref) -> tuple[str, str, str, str, str, str]:
+        """Return what every line about a unit begins with: when, by which plane, about whom."""
+        at = format_micro(self._clock.wall())
+        return at, plane.value, unit.kind, unit.namespace, unit.name, unit.uid
+
     def _say(
         self, plane: Plane, unit: Ref, reason: Reason | None, previous: Reason | None, said: str
     ) -> None:
         line = ReasonChange(
-            format_micro(self._clock.wall()),
-            plane.value,
-            unit.kind,
-            unit.namespace,
-            unit.name,
-            unit.uid,
+            *self._said_of(plane, unit),
             "" if reason is None else reason.value,
             "" if previous is None else previous.value,
             said,

@@ -154,19 +154,7 @@ def _best(
             feasible[domain.name] = (domain, placing)
     assert first is not None
     if not feasible:
-        inner = () if first.failure is None else (first.failure,)
-        placements = Explanation(Sentence.PLACEMENTS, (len(domains),), inner)
-        failure = Explanation(Sentence.GROUP_UNSCHEDULABLE, (), (placements,))
-        counts = (0, len(domains))
-        return GroupPlacing(
-            first.nodes,
-            first.diagnoses,
-            failure,
-            first.error,
-            counts,
-            first.parts,
-            tuple(elsewhere),
-        )
+        return _nowhere(first, len(domains), elsewhere)
     chosen = next(iter(feasible.values()))
     if len(feasible) > 1:
         best = best_placement(
@@ -191,6 +179,22 @@ def _best(
         if node >= 0:
             simulation.place(pending, node)
     return _taken(placing, (len(feasible), len(domains) - len(feasible)), part)
+
+
+def _nowhere(first: Placing, domains: int, elsewhere: Sequence[Diagnosis]) -> GroupPlacing:
+    """Return that no domain takes the group, told by the first one."""
+    inner = () if first.failure is None else (first.failure,)
+    placements = Explanation(Sentence.PLACEMENTS, (domains,), inner)
+    failure = Explanation(Sentence.GROUP_UNSCHEDULABLE, (), (placements,))
+    return GroupPlacing(
+        first.nodes,
+        first.diagnoses,
+        failure,
+        first.error,
+        (0, domains),
+        first.parts,
+        tuple(elsewhere),
+    )
 
 
 def _taken(placing: Placing, placements: tuple[int, int], part: bool) -> GroupPlacing:

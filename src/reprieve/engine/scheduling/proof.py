@@ -17,7 +17,7 @@ know, what the plan names as one where `victimGangs` is All; else each pod by it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
@@ -108,16 +108,7 @@ def _faults(
     """Return what is wrong; whether a victim could stay is left out without `victim_gangs`."""
     placed = _placed(snapshot, attempt)
     pods = [snapshot.pending.get(uid) for uid, _ in placed]
-    faults = [
-        PlanFault(Fault.UNKNOWN_MEMBER, str(uid))
-        for (uid, _), pending in zip(placed, pods, strict=True)
-        if pending is None or pending.row.deleting
-    ]
-    faults += [
-        PlanFault(Fault.UNKNOWN_NODE, str(uid), node)
-        for uid, node in placed
-        if node not in snapshot.node_index
-    ]
+    faults = [*_unknown(snapshot, placed, pods)]
     group = _group(snapshot, policy, attempt)
     slots = _slots(snapshot, attempt)
     # Older gangs know pods and no groups of the API.
@@ -158,6 +149,18 @@ def _faults(
         PlanFault(Fault.REDUCIBLE, snapshot.pod_keys[int(pods[0])], f"{len(pods)}")
         for pods in could_stay(simulation, members, going, tried_again=tried_again)
     )
+
+
+def _unknown(
+    snapshot: Snapshot, placed: Sequence[tuple[Uid, str]], pods: Sequence[Pending | None]
+) -> Iterator[PlanFault]:
+    """Yield the pods and nodes of the plan that are not there."""
+    for (uid, _), pending in zip(placed, pods, strict=True):
+        if pending is None or pending.row.deleting:
+            yield PlanFault(Fault.UNKNOWN_MEMBER, str(uid))
+    for uid, node in placed:
+        if node not in snapshot.node_index:
+            yield PlanFault(Fault.UNKNOWN_NODE, str(uid), node)
 
 
 def _placed(snapshot: Snapshot, attempt: Attempt) -> list[tuple[Uid, str]]:

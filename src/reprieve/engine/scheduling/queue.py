@@ -185,13 +185,16 @@ class Queue:
                     member.since = now
         if outcome is Outcome.AGAIN:
             self._places.enqueue(entry, now, "ScheduleAgain")
-            return
-        if outcome is Outcome.PLACED:
+        elif outcome is Outcome.PLACED:
             entry.rejections = entry.errors = 0
             entry.until = -1
             entry.since = entry.since if stayed else now
             self._places.enqueue(entry, now, "ScheduleAttemptSuccess")
-            return
+        else:
+            self._requeue(entry, outcome, now, events)
+
+    def _requeue(self, entry: Entry, outcome: Outcome, now: int, events: Iterable[Event]) -> None:
+        """Put back what was rejected or failed: to wait for events, or for its backoff's end."""
         if outcome is Outcome.ERROR:
             entry.errors += 1
         else:
