@@ -122,6 +122,16 @@ def job_for_which_victims_leave() -> Story:
 
 
 @story
+def job_that_waits_for_a_save() -> Story:
+    mine = job(suspend=True)
+    told = (
+        f"{_NO_QUOTA}. Preempts 2 workload(s) once their work is saved, which is expected by "
+        f"{at(-4)}"
+    )
+    return Story("job/train", [mine, workload(mine, condition("QuotaReserved", False, told))])
+
+
+@story
 def job_in_backoff() -> Story:
     mine = job(suspend=True)
     queued = workload(

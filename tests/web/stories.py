@@ -144,7 +144,10 @@ def written(
 
 
 def quota_record(
-    name: str = "quota-train-1", fair: tuple[Strategy, ...] | None = None
+    name: str = "quota-train-1",
+    fair: tuple[Strategy, ...] | None = None,
+    *,
+    harm_order: bool = False,
 ) -> Preemption:
     """Queue b takes back what a and c have borrowed: of four, two make way and one is put back."""
     configuration = Configuration(
@@ -157,7 +160,7 @@ def quota_record(
         {"gpus": ResourceFlavor("gpus")},
         {f"team-{each}/{each}": LocalQueue(f"team-{each}/{each}", each) for each in "abc"},
         {f"team-{each}": {} for each in "abc"},
-        Settings(fair_sharing=fair),
+        Settings(fair_sharing=fair, harm_order=harm_order),
     )
     holdings, queues = Holdings(configuration), Queues(configuration)
     for each in (

@@ -42,3 +42,10 @@ def test_with_fair_sharing_places_are_those_within_a_queue() -> None:
     places = {each.name: (each.place, each.among) for each in judgement.candidates if each.place}
     assert {among for _, among in places.values()} == {3}
     assert sorted(place for place, _ in places.values()) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("fair", [None, (Strategy.LESS_THAN_INITIAL_SHARE,)])
+def test_where_saves_were_compared_the_order_says_so(fair: tuple[Strategy, ...] | None) -> None:
+    judgement = judgement_of(quota_record(fair=fair, harm_order=True))
+    assert judgement.again is Again.SAME
+    assert judgement.order.endswith(", then later save, or admission without one")

@@ -8,6 +8,7 @@ sections 16 and 21, for the texts of filters.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -135,6 +136,16 @@ def is_unbound(pod: Json) -> bool:
     )
 
 
+_ROOM_IN_PRINCIPLE: Final = (
+    "insufficient unused quota",
+    "pending the preemption",
+    "once their work is saved",
+)
+_SAVING: Final = re.compile(
+    r"Preempts (\d+ workload\(s\)) once their work is saved, which is expected by (\S+)"
+)
+
+
 def _quota_reasons(message: str) -> Iterator[Reason]:
     """Yield the reasons for which a message of the quota plane stands."""
     for end, reason in (
@@ -150,6 +161,7 @@ def _quota_reasons(message: str) -> Iterator[Reason]:
     lower = message.lower()
     for part, reason in (
         ("pending the preemption of", Reason.VICTIMS_LEAVING),
+        ("once their work is saved", Reason.VICTIMS_LEAVING),
         ("podsready condition", Reason.PODS_NOT_READY),
         ("insufficient unused quota", Reason.HELD_BY_OTHERS),
     ):
@@ -161,7 +173,7 @@ def _quota_reasons(message: str) -> Iterator[Reason]:
         ("doesn't match node affinity", Reason.NO_FLAVOR_MATCHES),
     )
     # Where another flavor has room in principle, what keeps it from this one is no verdict.
-    if "insufficient unused quota" not in lower and "pending the preemption" not in lower:
+    if not any(part in lower for part in _ROOM_IN_PRINCIPLE):
         for part, reason in permanent:
             if part in lower:
                 yield reason
@@ -178,6 +190,8 @@ def _quota_values(reason: Reason, message: str, again: str) -> Mapping[str, str]
             return {"why": message}
         case Reason.BACKOFF:
             return {"until": again}
+        case Reason.VICTIMS_LEAVING if (found := _SAVING.search(message)) is not None:
+            return {"saving": found[1].replace("(s)", "s"), "saved": found[2]}
         case _:
             return {}
 

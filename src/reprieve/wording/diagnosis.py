@@ -109,7 +109,11 @@ _QUOTA: Final[Mapping[Reason, Words]] = {
     Reason.VICTIMS_LEAVING: Words(
         "Work makes way for it and has not ended yet",
         "Nothing: it is admitted once they have ended.",
-        ("{victims} on the way out", "they are to have ended by {until}"),
+        (
+            "{victims} on the way out",
+            "{saving} to go once the next save is made, expected by {saved}",
+            "they are to have ended by {until}",
+        ),
     ),
     Reason.BACKOFF: Words(
         "It was evicted or refused lately and is not tried before its pause is over",

@@ -236,6 +236,23 @@ def test_who_waits_for_victims_is_told_whom() -> None:
     assert told(site.why("w")) == (Reason.VICTIMS_LEAVING, {"victims": "team/victim"})
 
 
+def test_who_waits_for_a_save_of_victims_is_told_of_whom_and_until_when() -> None:
+    save = Nanos(NOW + 300 * SECOND)
+    victim = replace(held(work("victim", "q", 8), "q", ago=1_500), next_checkpoint=save)
+    site = Site(queue("q", 8), settings=Settings(harm_order=True)).hold(victim)
+    site.submit(work("w", "q", 8, priority=5)).decide()
+    found = site.why("w")
+    assert told(found) == (
+        Reason.VICTIMS_LEAVING,
+        {"saving": "team/victim", "saved": format_instant(save)},
+    )
+    assert found is not None
+    assert sentence(found) == (
+        "Work makes way for it and has not ended yet: team/victim to go once the next save is "
+        f"made, expected by {format_instant(save)}"
+    )
+
+
 def test_behind_the_head_of_a_strict_queue_nobody_is_told_of_quota() -> None:
     site = Site(queue("q", 8, strategy=STRICT)).hold(held(work("h", "q", 6, priority=9), "q"))
     site.submit(work("head", "q", 4, priority=5), work("w", "q", 1)).decide()

@@ -218,7 +218,12 @@ def _of_place(
     queues, entry = facts.queues, facts.entry
     if queues.awaits_preemption(workload.key):
         names = [] if entry is None else [target.holder.key for target in entry.targets]
-        found[Reason.VICTIMS_LEAVING] = {"victims": _some(names)}
+        saved = None if entry is None else entry.saves_until
+        found[Reason.VICTIMS_LEAVING] = (
+            {"victims": _some(names)}
+            if saved is None
+            else {"saving": _some(names), "saved": format_instant(saved)}
+        )
         return
     if entry is not None and entry.outcome is Outcome.DEFERRED:
         found[Reason.VICTIMS_LEAVING] = {}

@@ -397,7 +397,7 @@ class _Cycle:
     def _preempt(self, entry: Entry, assignment: Assignment) -> None:
         entry.reason = Unready.WAITING_FOR_PREEMPTED_WORKLOADS
         entry.requeue, entry.scan = RequeueReason.PENDING_PREEMPTION, None
-        until = self._waits_for_save(entry, assignment)
+        entry.saves_until = until = self._waits_for_save(entry, assignment)
         if until is not None:
             entry.message = (
                 f"{assignment.message}. Preempts {len(entry.targets)} workload(s) once their work "

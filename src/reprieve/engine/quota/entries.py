@@ -65,7 +65,8 @@ class Entry:
     `QuotaReserved=False`; empty where the workload got quota. `issued` are the targets whose
     eviction has to be written, without those that are evicted already; `replaced` is the slice
     whose place the workload takes; `resumed` is where an earlier scan of flavors stopped and this
-    one went on; `saves_since` is when it waited for a save of its victims for the first time;
+    one went on; `saves_since` is when it waited for a save of its victims for the first time,
+    `saves_until` the save that it waits for now;
     `spared` is whom it left alone by an option, `proven` says that by another one nodes were found
     for all of its pods. `failure` is what deciding about it raised.
     """
@@ -78,6 +79,7 @@ class Entry:
     deferred: bool = False
     preempts: bool = False
     saves_since: Nanos | None = None
+    saves_until: Nanos | None = None
     outcome: Outcome = Outcome.INADMISSIBLE
     reason: str = ""
     message: str = ""

@@ -3,8 +3,9 @@
 What is said of a candidate names nobody else, so that a page may show those that its viewer sees
 and count the others. Places are counted from 1, in the order in which the plane takes candidates:
 
-1. quota: evicted first, then other ClusterQueues, lower priority, later reservation, uid; with
-   fair sharing within each ClusterQueue
+1. quota: evicted first, then other ClusterQueues, lower priority, later reservation (of work that
+   has saved since the later save, where the policy asks for it), uid; with fair sharing within each
+   ClusterQueue
 2. scheduling: lower priority first, then less lost work where the policy asks for it, later start
 3. idle: idle for the longest first
 
@@ -50,12 +51,13 @@ def candidates_of(replay: Replays) -> Iterator[Candidate]:
 def order_of(replay: Replays) -> str:
     """Return in which order candidates are taken, in words."""
     if isinstance(replay, QuotaReplay):
-        if replay.decided_on.settings.fair_sharing is not None:
+        settings = replay.decided_on.settings
+        last = "later save, or admission without one" if settings.harm_order else "later admission"
+        if settings.fair_sharing is not None:
             return (
-                "within its ClusterQueue, which shares choose: lower priority first, then later "
-                "admission"
+                f"within its ClusterQueue, which shares choose: lower priority first, then {last}"
             )
-        return "other ClusterQueues first, then lower priority, then later admission"
+        return f"other ClusterQueues first, then lower priority, then {last}"
     if isinstance(replay, SchedulingReplay):
         cost = " less lost work, then" if replay.decided_on.policy.harm_order else ""
         return f"lower priority first, then{cost} a later start"
