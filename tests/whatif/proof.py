@@ -111,6 +111,12 @@ async def proven(folder: Path, seed: int, planes: str, cases: int) -> Tally:
             *("--controllers", planes),
             environment={**variables, "GPU_PREEMPTION_METRICS_ENDPOINT": exporter.url},
         )
+        for number in range(len(nodes) if "idle" in planes else 0):
+            # Most of the room is taken at first, by idle work among others.
+            first = _gpu_job(random, f"f{number}", "low", queued=False)
+            root = Root(NAMESPACE, "Job", f"f{number}")
+            exporter.set_utilization(root, random.choice((0.0, 0.0, 90.0)))
+            await _create(client, first)
         await asyncio.sleep(_REST_S)
         for number in range(cases):
             submitted = _submission(random, planes, f"s{number}")
@@ -185,7 +191,7 @@ def _submission(random: Random, planes: str, name: str) -> Sequence[Object]:
             members = (pod(f"{name}-{i}", cpu, group=name, priority=priority) for i in range(count))
             return [group(name, min_count=least, mode=mode, priority=priority), *members]
         case "gpus":
-            return [_gpu_job(random, name, priority)]
+            return [_gpu_job(random, name, priority, queued=random.random() < 0.5)]
         case _:
             queue = f"q-{random.randint(0, 2)}"
             body = job(
@@ -199,9 +205,8 @@ def _submission(random: Random, planes: str, name: str) -> Sequence[Object]:
             return [body]
 
 
-def _gpu_job(random: Random, name: str, priority: str) -> Object:
+def _gpu_job(random: Random, name: str, priority: str, *, queued: bool) -> Object:
     """Return a Job with GPUs, queued or not, that mostly opts in."""
-    queued = random.random() < 0.5
     body = job(
         name,
         f"q-{random.randint(0, 2)}",
