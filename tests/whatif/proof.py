@@ -106,10 +106,10 @@ async def proven(folder: Path, seed: int, planes: str, cases: int) -> Tally:
         client = cluster.client
         await _create(client, *_base(random, planes))
         exporter = cluster.embedded.machines.exporter
-        variables = dict(_IDLE)
+        variables = _IDLE if "idle" in planes else {}
         operator = await cluster.operator(
             *("--controllers", planes),
-            environment={**variables, "GPU_PREEMPTION_METRICS_ENDPOINT": exporter.url},
+            environment=variables | {"GPU_PREEMPTION_METRICS_ENDPOINT": exporter.url},
         )
         for number in range(len(nodes) if "idle" in planes else 0):
             # Most of the room is taken at first, by idle work among others.

@@ -18,7 +18,7 @@ PLANES = ("scheduling", "quota", "scheduling,quota", "idle,scheduling,quota")
 
 @pytest.mark.parametrize(
     ("planes", "seed"),
-    [("scheduling", 2), ("quota", 8), ("scheduling,quota", 0), ("idle,scheduling,quota", 0)],
+    [("scheduling", 2), ("quota", 8), ("scheduling,quota", 0), ("idle,scheduling,quota", 17)],
 )
 async def test_a_plan_is_what_then_happens(tmp_path: Path, planes: str, seed: int) -> None:
     tally = await proven(tmp_path, seed, planes, cases=8)

@@ -20,6 +20,7 @@ import heapq
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import Final
 
 import msgspec
@@ -28,6 +29,7 @@ from reprieve.execution.jobs import resource_of
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first
 from reprieve.jobs.table import job_kinds
+from reprieve.kube.objects import version_number
 from reprieve.kube.resource import PODS, Resource
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
@@ -53,6 +55,8 @@ class _OwnedMetadata(msgspec.Struct, gc=False, rename="camel"):
     uid: str = ""
     owner_references: list[_Owner] | None = None
     deletion_timestamp: str | None = None
+    creation_timestamp: str = ""
+    resource_version: str = ""
 
 
 class _Owned(msgspec.Struct, gc=False):
@@ -124,12 +128,19 @@ class StandIns:
         for resource in {listed.resource for listed in self._overlay.snapshot.kinds.values()}:
             if not resource.namespaced:
                 continue
+            owned: list[tuple[str, int, str, str, _OwnedMetadata]] = []
             for (namespace, name), raw in self._overlay.raw(resource):
                 metadata = _OWNED.decode(raw).metadata
-                for owner in metadata.owner_references or ():
-                    self._owned[owner.uid][resource, namespace, name] = None
+                if metadata.owner_references:
+                    version = version_number(metadata.resource_version)
+                    owned.append((metadata.creation_timestamp, version, namespace, name, metadata))
                 if resource == PODS and metadata.deletion_timestamp:
                     self._leaves(namespace, name)
+            # Lists come by name, which is random; what is older, or was written earlier, goes
+            # first.
+            for *_, namespace, name, metadata in sorted(owned, key=itemgetter(0, 1, 2, 3)):
+                for owner in metadata.owner_references or ():
+                    self._owned[owner.uid][resource, namespace, name] = None
 
     def _changed(self, change: Change) -> None:
         resource = self._overlay.table(*change.kind)
