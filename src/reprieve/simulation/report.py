@@ -189,7 +189,7 @@ def _configuration(results: Results) -> Iterator[str]:
     study = results.study
     yield "\n<h2>Configuration</h2>"
     yield f"<pre>{escape(study.text.rstrip())}</pre>"
-    yield "<h3>What the columns are</h3><table><tbody>"
+    yield "<h3>What the columns are</h3><table class=meanings><tbody>"
     for column in COLUMNS:
         yield f"<tr><td>{escape(column.title)}</td><td>{escape(column.meaning)}</td></tr>"
     yield "</tbody></table><p class='soft'>* the interval of the difference has no 0 in it.</p>"

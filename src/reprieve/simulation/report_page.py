@@ -29,6 +29,7 @@ table{border-collapse:collapse;margin:8px 0 4px;font-variant-numeric:tabular-num
 th,td{padding:3px 0 3px 18px;text-align:right;white-space:nowrap;vertical-align:top}
 th:first-child,td:first-child{text-align:left;padding-left:0}
 th{font-weight:500;color:var(--soft);border-bottom:1px solid var(--faint)}
+.meanings td{text-align:left;white-space:normal}
 tbody tr+tr td{border-top:1px solid var(--faint)}
 td small{display:block;font-size:11.5px;line-height:1.3}
 tr.chosen td:first-child{color:var(--accent);font-weight:600}
