@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -260,3 +262,45 @@ async def test_a_flood_of_events_of_one_namespace_is_bounded_and_leaves_others_t
     assert others.told[-1].uid == "late"
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "name", "namespace", "uid"),
+    [
+        ("Pod", "v1", "p", "", "u"),
+        ("Pod", "v1", "", "team", "u"),
+        ("Pod", "v1", "..", "team", "u"),
+        ("Pod", "v1", "p" * 5_000, "team", "u"),
+        ("Pod", "v1", "p", "../../nodes", "u"),
+        ("PodGroup", "scheduling.run.ai/../../../api/v1", "g", "team", "u"),
+        ("PodGroup", "scheduling.run.ai", "g", "team", "u"),
+        ("PodGroup", "scheduling.run.ai/v1?watch=1", "g", "team", "u"),
+        ("Pod", "v1", "p", "team", "u" * 5_000),
+        ("Pod", "v1", "p", "team", ""),
+    ],
+)
+async def test_an_event_about_what_has_no_address_asks_nobody_and_stops_nothing(
+    kind: str, version: str, name: str, namespace: str, uid: str
+) -> None:
+    # Tenants may write events, of which the API server checks neither name nor version.
+    async with followed() as others:
+        about = {"kind": kind, "apiVersion": version, "name": name, "namespace": namespace}
+        metadata = {"name": "odd", "namespace": "team"}
+        odd = {"metadata": metadata, "involvedObject": about | {"uid": uid}, "reason": "Evict"}
+        asked: list[str] = []
+        get = others.actors._client.get
+
+        async def counted(resource: Any, *where: Any) -> Any:
+            asked.append(resource.path(*where[:2]))
+            return await get(resource, *where)
+
+        with patch.object(others.actors._client, "get", counted):
+            others.api.put("events", odd)
+            await others.settle()
+            assert asked == []
+            others.object("pods", "p")
+            others.event("Pod", "v1", "p", "p-uid")
+            await others.settle()
+        assert asked == ["/api/v1/namespaces/team/pods/p"]
+        assert others.displaced() == 1
+        assert [row.uid for row in others.told] == ["p-uid"]

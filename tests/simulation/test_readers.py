@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -230,3 +232,56 @@ def test_a_trace_of_gavel_without_its_table_is_refused(
     with pytest.raises(UsageError) as refused:
         READERS["gavel"](folder / "t.trace", "t")
     assert said in str(refused.value)
+
+
+def _workload(**said: Any) -> dict[str, Any]:
+    amounts = {"nvidia.com/gpu": said.get("gpus", "1")}
+    named = {"namespace": "team", "name": said.get("name", "w")}
+    return {
+        "kind": "Workload",
+        "metadata": {**named, "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"priority": said.get("priority", 5)},
+        "status": {
+            "admission": {
+                "clusterQueue": said.get("queue", "cq"),
+                "podSetAssignments": [{"resourceUsage": amounts}],
+            },
+            "conditions": [
+                {"type": kind, "status": "True", "lastTransitionTime": f"2026-01-01T0{hour}:00:00Z"}
+                for kind, hour in (("Admitted", 1), ("Finished", 2))
+            ],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"priority": 10**30}, "priority '1000"),
+        ({"priority": True}, "priority 'True'"),
+        ({"gpus": "-5"}, "'-5' devices"),
+        ({"gpus": "9000000000"}, "'9000000000' devices"),
+        ({"gpus": "1e40"}, "exponent beyond"),
+        ({"name": "\ud800"}, "no text"),
+        ({"queue": "\ud800"}, "no text"),
+    ],
+)
+def test_values_that_no_cluster_has_cost_their_workload_alone(
+    said: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "trace.json"
+    file.write_text(json.dumps({"items": [_workload(**said), _workload(name="good")]}))
+    trace = READERS["kueue"](file, "t")
+    assert [job.id for job in trace.jobs] == ["team/good"]
+    assert [(each.line, why in each.why) for each in trace.malformed] == [(1, True)], (
+        trace.malformed
+    )
+
+
+@pytest.mark.parametrize("form", READERS)
+def test_a_compressed_file_that_is_damaged_is_refused(form: str, tmp_path: Path) -> None:
+    packed = gzip.compress(b'{"items": []}')
+    file = tmp_path / "trace.gz"
+    file.write_bytes(packed[:10] + b"\xff" * 8 + packed[18:])
+    with pytest.raises(UsageError, match="accepted: "):
+        READERS[form](file, "t")

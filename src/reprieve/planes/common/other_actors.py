@@ -39,6 +39,8 @@ from reprieve.kube.reflector import Reflector
 from reprieve.kube.resource import EVENTS, PODS, Resource
 from reprieve.units.clock import Clock
 from reprieve.units.instants import InvalidInstant, Nanos, parse_instant
+from reprieve.units.names import DNS_LABEL, DNS_SUBDOMAIN
+from reprieve.units.untrusted import LONGEST_VALUE, shown
 
 __all__ = ["OtherActors"]
 
@@ -85,7 +87,7 @@ class OtherActors:
         self._governor = governor
         self._note = note
         self._known: dict[tuple[str, Nanos], None] = {}
-        self._events: asyncio.Queue[_Event] = asyncio.Queue(_WAITING)
+        self._events: asyncio.Queue[tuple[_Event, Resource]] = asyncio.Queue(_WAITING)
         # Events that counted by namespace, since the instant at which that was begun anew.
         self._counted: dict[str, int] = {}
         self._counted_since = clock.wall()
@@ -157,17 +159,21 @@ class OtherActors:
 
     def _arrived(self, event: _Event) -> None:
         about = event.involved_object
-        group = about.api_version.partition("/")[0]
-        known = about.kind == "Pod" or (about.kind == "PodGroup" and group in _GROUPS)
-        if event.reason != _EVICT or not known:
+        if event.reason != _EVICT or about.kind not in ("Pod", "PodGroup"):
+            return
+        if about.kind == "PodGroup" and about.api_version.partition("/")[0] not in _GROUPS:
+            return
+        kind = _kind_of(about)
+        if kind is None:
+            log.info("an event tells of %s %s: no such name", about.kind, shown(about.name))
             return
         if self._events.full():
             self._events.get_nowait()
-        self._events.put_nowait(event)
+        self._events.put_nowait((event, kind))
 
     async def _take_events(self) -> None:
         while True:
-            event = await self._events.get()
+            event, kind = await self._events.get()
             about = event.involved_object
             said = _said(event.last_timestamp or event.event_time or "")
             once = Nanos(0) if about.kind == "Pod" else said
@@ -175,22 +181,20 @@ class OtherActors:
             if (about.uid, once) in self._known or not self._has_room(about.namespace):
                 continue
             at = self._instant(said)
-            row = Displacement(at, Actor.OTHER, None, await self._party(about), about.uid)
+            row = Displacement(at, Actor.OTHER, None, await self._party(about, kind), about.uid)
             if self.displaced(row, once):
                 self._count(about.namespace)
                 log.info("%s %s/%s is evicted by others", about.kind, about.namespace, about.name)
 
-    async def _party(self, about: ObjectRef) -> Party:
+    async def _party(self, about: ObjectRef, kind: Resource) -> Party:
         """Return the line of work of an object; of one that is gone it is one of its own."""
-        group, _, version = about.api_version.rpartition("/")
-        kind = PODS if about.kind == "Pod" else Resource(group, version, "podgroups", "PodGroup")
         owner = label = ""
         try:
             found: dict[str, Any] = await self._client.get(kind, about.namespace, about.name, dict)
         except ApiError as failure:
             log.info("%s %s/%s: %s", about.kind, about.namespace, about.name, failure)
         else:
-            if found["metadata"].get("uid", "") == about.uid:
+            if (found.get("metadata") or {}).get("uid", "") == about.uid:
                 owner, label = controller_uid(found), lineage_label(found)
         return party_of(Identity(about.uid, about.namespace, about.namespace, owner, label=label))
 
@@ -224,6 +228,22 @@ def _said(text: str) -> Nanos:
         return parse_instant(text)
     except InvalidInstant:
         return Nanos(0)
+
+
+def _kind_of(about: ObjectRef) -> Resource | None:
+    """Return which kind an event tells of; None where what it tells of cannot be there.
+
+    The API server checks no name, version or uid in events: they become addresses, and are kept.
+    """
+    named = DNS_LABEL.fullmatch(about.namespace) and DNS_SUBDOMAIN.fullmatch(about.name)
+    if not named or not 0 < len(about.uid) <= LONGEST_VALUE:
+        return None
+    if about.kind == "Pod":
+        return PODS
+    group, _, version = about.api_version.partition("/")
+    return (
+        Resource(group, version, "podgroups", "PodGroup") if DNS_LABEL.fullmatch(version) else None
+    )
 
 
 class _Each:

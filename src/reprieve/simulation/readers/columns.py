@@ -87,6 +87,8 @@ def gathered(
             job = made(line, number)
             if job is not None and job.id in ids:
                 raise Unreadable(f"job {shown(job.id)} stood before")
+            if job is not None and not _is_text(job):
+                raise Unreadable(f"job {shown(ascii(job.id))}: half of a surrogate pair is no text")
         except (Unreadable, csv.Error) as error:
             malformed.append(Malformed(number, str(error)))
             continue
@@ -99,6 +101,15 @@ def gathered(
     first = jobs[0].arrival if jobs else 0
     jobs = [replace(job, arrival=job.arrival - first) for job in jobs]
     return Trace(name, tuple(jobs), tuple(malformed), without)
+
+
+def _is_text(job: Job) -> bool:
+    """Tell whether what the job is called can be written: JSON says halves of surrogate pairs."""
+    try:
+        f"{job.id}{job.model}{job.tenant}".encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def instant(text: str, what: str) -> int:

@@ -9,18 +9,17 @@ otherwise than by finishing, are left out and told; places are counted in the li
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from reprieve.engine.lost_work import devices_of
 from reprieve.simulation.readers.columns import gathered, instant, whole
+from reprieve.simulation.readers.lines import MOST_DEVICES, json_of
 from reprieve.simulation.trace import Job, Trace
 from reprieve.units.errors import UsageError
 from reprieve.units.quantities import parse_quantity
-from reprieve.units.untrusted import LONGEST_NAME, Unreadable, bounded
+from reprieve.units.untrusted import INT32, LONGEST_NAME, Unreadable, bounded, shown
 
 __all__ = ["read_kueue", "workload_jobs"]
 
@@ -33,11 +32,7 @@ def read_kueue(path: Path, name: str) -> Trace:
     Raises:
         UsageError: it cannot be read, or is no list of Workloads.
     """
-    try:
-        content = path.read_bytes()
-        document = json.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
-    except (OSError, EOFError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: {error}; accepted: {_ACCEPTED}") from None
+    document = json_of(path, _ACCEPTED)
     items = document.get("items") if isinstance(document, Mapping) else None
     if not isinstance(items, list):
         raise UsageError(f"{path}: no list; accepted: {_ACCEPTED}")
@@ -69,12 +64,16 @@ def _job(said: Mapping[str, Any]) -> Job | None:
         raise Unreadable("it has not finished")
     admission = _mapping(status["admission"], "admission")
     wide = sum(_devices(admission))
+    if not 0 <= wide <= MOST_DEVICES:
+        raise Unreadable(f"{shown(wide)} devices; accepted: at most {MOST_DEVICES}")
     if not wide:
         return None
     ended = instant(true["Finished"], "Finished")
     priority = spec.get("priority")
-    if priority is not None and type(priority) is not int:
-        raise Unreadable(f"priority {bounded(str(priority))!r}; accepted: an integer")
+    if priority is not None and not (type(priority) is int and INT32[0] <= priority <= INT32[1]):
+        raise Unreadable(
+            f"priority {shown(priority)}; accepted: an integer from {INT32[0]} to {INT32[1]}"
+        )
     return Job(
         id=bounded(f"{metadata.get('namespace')}/{metadata.get('name')}", LONGEST_NAME),
         arrival=instant(str(metadata.get("creationTimestamp")), "creationTimestamp"),

@@ -1,4 +1,4 @@
-"""Lines of a trace file, plain or compressed, and the numbers in them.
+"""What is in a trace file, plain or compressed: its lines or its JSON, and the numbers in them.
 
 A file that cannot be read at all is an error; a line that cannot is counted by its reader.
 """
@@ -6,15 +6,17 @@ A file that cannot be read at all is an error; a line that cannot is counted by 
 from __future__ import annotations
 
 import gzip
+import json
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from reprieve.units.durations import HOUR, SECOND
 from reprieve.units.errors import UsageError
 from reprieve.units.untrusted import Unreadable, read_float, read_integer, shown
 
-__all__ = ["MOST_DEVICES", "devices", "numbered_lines", "seconds"]
+__all__ = ["MOST_DEVICES", "devices", "json_of", "numbered_lines", "seconds"]
 
 MOST_DEVICES: Final = 1_000_000
 _LONGEST: Final = 100 * 365 * 24 * HOUR
@@ -31,8 +33,21 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         with opened(path, "rt", encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
                 yield number, line.rstrip("\r\n")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise UsageError(f"{path}: {error}; accepted: a text file in UTF-8, plain or .gz") from None
+
+
+def json_of(path: Path, accepted: str) -> Any:
+    """Return what a JSON file holds.
+
+    Raises:
+        UsageError: it is not there, is no JSON, or is damaged.
+    """
+    try:
+        content = path.read_bytes()
+        return json.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
+    except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
+        raise UsageError(f"{path}: {error}; accepted: {accepted}") from None
 
 
 def seconds(text: str, what: str) -> int:

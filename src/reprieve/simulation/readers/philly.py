@@ -8,13 +8,12 @@ counted in the list from 1.
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from reprieve.simulation.readers.columns import gathered, instant, whole
+from reprieve.simulation.readers.lines import json_of
 from reprieve.simulation.trace import Job, Trace
 from reprieve.units.errors import UsageError
 from reprieve.units.untrusted import LONGEST_NAME, Unreadable, bounded
@@ -28,11 +27,7 @@ def read_philly(path: Path, name: str) -> Trace:
     Raises:
         UsageError: it cannot be read, or is no list in JSON.
     """
-    try:
-        content = path.read_bytes()
-        jobs = json.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
-    except (OSError, EOFError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: {error}; accepted: the job log of Philly in JSON") from None
+    jobs = json_of(path, "the job log of Philly in JSON")
     if not isinstance(jobs, list):
         raise UsageError(f"{path}: no list; accepted: the job log of Philly in JSON")
 
