@@ -47,6 +47,7 @@ REVIEWED: Final = {
     "simulation/readers/gavel.py": "the table of rates of the person who runs it",
     "simulation/readers/lines.py": "the whole of a trace in JSON, of the person who runs it",
     "simulation/shards.py": "files of this command's own, in the folder of the person who runs it",
+    "simulation/sources.py": "files of sums of the person who runs it, a line of bounded length",
     "simulation/stories.py": "decisions of the replay",
     "simulation/study.py": "the study file of the person who runs it",
     "whatif/admission.py": "selectors that the API server gave, by their schema",
