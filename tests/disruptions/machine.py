@@ -205,9 +205,9 @@ class Planes:
             restore = self.quota.restore if plane is Actor.QUOTA else self.told[plane].restore
             restore(records)
 
-    async def look(self) -> None:
+    async def reconcile(self) -> None:
         for executor in self.executors.values():
-            await executor.look()
+            await executor.reconcile()
 
 
 @dataclass
@@ -324,7 +324,7 @@ class World(Records):
             if plane in self.planes.told:
                 self.planes.told[plane].recorded(intent.metadata.name, issued)
             await self.planes.executors[plane].carry(intent)
-            await self.planes.look()
+            await self.planes.reconcile()
 
         await self._survive(work)
         if self.random.random() < 0.7:
@@ -361,7 +361,7 @@ class World(Records):
         self.seen["restarts"] += 1
         self.planes = Planes(self)
         await self._in_time(self.planes.recover)
-        await self._in_time(self.planes.look)
+        await self._in_time(self.planes.reconcile)
         self._come_back()
 
     async def _in_time(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:

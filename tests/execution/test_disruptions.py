@@ -116,7 +116,7 @@ class Story(Records):
 
     async def until_closed(self, rounds: int = 20) -> None:
         for _ in range(rounds):
-            await with_time(self, self.executor.look)
+            await with_time(self, self.executor.reconcile)
             await self.clock.advance(2 * SECOND)
             if not self.executor.open:
                 return

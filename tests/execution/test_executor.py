@@ -208,7 +208,7 @@ class Site(Records):
 
     async def until_closed(self, rounds: int = 20) -> None:
         for _ in range(rounds):
-            await with_time(self, self.executor.look)
+            await with_time(self, self.executor.reconcile)
             await asyncio.gather(*self.tasks)
             await self.clock.advance(2 * SECOND)
             if not self.executor.open:

@@ -20,9 +20,9 @@ class Carried(Generic[M]):
 
     `marks`: of all and only victims that are told and not evicted yet, by uid. `left`: of those who
     are on their way. `states`: of those of whom it is known what became of them, or is tried again
-    (PENDING). `busy`: a task is at it, so that `look` leaves it alone. `ending`: how it is to be
-    closed, once that is known. `ended`: when victims were seen to be out of the way, as RFC 3339.
-    `told`: their tenants are told, or will be. Other instants are monotonic.
+    (PENDING). `busy`: a task is at it, so that `reconcile` leaves it alone. `ending`: how it is to
+    be closed, once that is known. `ended`: when victims were seen to be out of the way, as RFC
+    3339. `told`: their tenants are told, or will be. Other instants are monotonic.
     """
 
     intent: Preemption

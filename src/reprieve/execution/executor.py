@@ -152,7 +152,7 @@ class Executor(Generic[M]):
             each.pending_since = None
 
     def watch(self, each: Carried[M]) -> None:
-        """From now on `look` sees to a plan whose calls are over."""
+        """From now on `reconcile` sees to a plan whose calls are over."""
         each.busy = False
 
     async def give_up(self, each: Carried[M], reason: str) -> None:
@@ -177,7 +177,7 @@ class Executor(Generic[M]):
 
     # Steps 4 and 5.
 
-    async def look(self) -> None:
+    async def reconcile(self) -> None:
         """Go on with what is stalled or pending, close what is over.
 
         Raises:
@@ -270,7 +270,7 @@ class Executor(Generic[M]):
 
         Raises:
             Deposed: the fence is closed.
-            ApiError: to be tried again, by `look` if nobody else does so.
+            ApiError: to be tried again, by `reconcile` if nobody else does so.
         """
         each = self._begin(intent, again=True)
         each.stalled = True

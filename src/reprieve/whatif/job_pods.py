@@ -42,7 +42,7 @@ class JobPods:
         self._clock = clock
         self._below = below
 
-    def look(self, kind: JobKind, job: Json, *, started: bool) -> None:
+    def reconcile(self, kind: JobKind, job: Json, *, started: bool) -> None:
         """Do what a change of a job, or of one of its pods, asks for; `started`: it was let go."""
         job = self._resolved(kind, job)
         pods = list(self._below(job["metadata"]["uid"]))

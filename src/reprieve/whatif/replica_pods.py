@@ -48,7 +48,7 @@ class ReplicaPods:
         """Tell whether pods of this kind are made here."""
         return (group, kind) in self._makers
 
-    def look(self, owner: Json) -> None:
+    def reconcile(self, owner: Json) -> None:
         """Make the pods that an owner lacks."""
         if owner["metadata"].get("deletionTimestamp"):
             return

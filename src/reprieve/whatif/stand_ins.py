@@ -194,12 +194,12 @@ class StandIns:
     def _look_at_job(self, kind: JobKind, namespace: str, name: str, *, started: bool) -> None:
         job = self._overlay.get(resource_of(kind), namespace, name)
         if job is not None and not job["metadata"].get("deletionTimestamp"):
-            self._jobs.look(kind, job, started=started)
+            self._jobs.reconcile(kind, job, started=started)
 
     def _look_at_set(self, resource: Resource, namespace: str, name: str) -> None:
         owner = self._overlay.get(resource, namespace, name)
         if owner is not None:
-            self._replicas.look(owner)
+            self._replicas.reconcile(owner)
 
     def _look_at_pod(self, change: Change) -> None:
         metadata = change.object["metadata"]

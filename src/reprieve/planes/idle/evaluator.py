@@ -137,7 +137,7 @@ class Evaluator:
         """Carry on what is open, also while nothing new may be decided."""
         context = self._context
         if not context.read_only and not context.dry_run and context.fence.open:
-            await self.open_intents.look()
+            await self.open_intents.reconcile()
 
     async def _once(self) -> None:
         context = self._context

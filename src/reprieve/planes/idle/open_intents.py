@@ -123,7 +123,7 @@ class OpenIntents:
         """Evict the victims of a plan whose marks are written, in a task of its own."""
         self._spawn(self._evict(each))
 
-    async def look(self) -> None:
+    async def reconcile(self) -> None:
         """Resume, adopt and complete what there is.
 
         Raises:
@@ -133,7 +133,7 @@ class OpenIntents:
         await self._read_parts()
         self._resume_open()
         await self._adopt()
-        await self._executor.look()
+        await self._executor.reconcile()
         clock = self._context.clock
         now, wall = clock.monotonic(), clock.wall()
         for each in self._executor.open.values():

@@ -76,7 +76,7 @@ class SetReconciler:
         self._workloads = workloads
         self._exposure = exposure
 
-    async def look(self, kind: JobKind, obj: Json) -> None:
+    async def reconcile(self, kind: JobKind, obj: Json) -> None:
         """Do what the set needs; its caller knows that it is queued.
 
         Raises:

@@ -118,7 +118,7 @@ class JobReconciler:
         )
         self._sets = SetReconciler(state, jobs.pods, composer, steps, self._workloads, exposure)
 
-    async def look(self, key: str) -> None:
+    async def reconcile(self, key: str) -> None:
         """Do what the job needs.
 
         Raises:
@@ -126,7 +126,7 @@ class JobReconciler:
             ApiError: to be tried again.
         """
         if key.startswith(GROUP_PREFIX):
-            await self._groups.look(key.removeprefix(GROUP_PREFIX))
+            await self._groups.reconcile(key.removeprefix(GROUP_PREFIX))
             return
         kind, held = self._jobs.split(key)
         if held is None:
@@ -134,7 +134,7 @@ class JobReconciler:
             return
         job = held.object
         if kind.gate:
-            await self._pods.look(kind, job)
+            await self._pods.reconcile(kind, job)
             return
         if first(job, "metadata.deletionTimestamp"):
             return
@@ -145,7 +145,7 @@ class JobReconciler:
             await self._follow_ancestor(kind, job, above)
         elif self._ancestry.queues(job) and is_managed(kind, job):
             if kind.passes_on is not None:
-                await self._sets.look(kind, job)
+                await self._sets.reconcile(kind, job)
             else:
                 await self._look(kind, self._jobs.resolved(kind, job))
 
@@ -163,7 +163,7 @@ class JobReconciler:
                 await self._workloads.finish_orphan(at, workload)
         self._jobs.forget_left(key)
         if workload is not None:
-            await self._releasing.look(at)
+            await self._releasing.reconcile(at)
 
     async def _look(self, kind: JobKind, job: Json) -> None:
         at = workload_key(kind, job)
@@ -175,7 +175,7 @@ class JobReconciler:
         elif workload.metadata.deletion_timestamp:
             if over is None:
                 await self._stop(kind, job, DELETED)
-            await self._releasing.look(at)
+            await self._releasing.reconcile(at)
         elif is_condition_true(workload, "Finished"):
             return
         elif over is not None:

@@ -223,7 +223,7 @@ class QuotaPlane:
     async def _look_at_job(self, key: str) -> None:
         if self.context.writes:
             try:
-                await self.jobs.look(key)
+                await self.jobs.reconcile(key)
             except (Deposed, ApiError):
                 raise
             except Exception:
@@ -235,7 +235,7 @@ class QuotaPlane:
     async def _look_at_workload(self, key: str) -> None:
         if self.context.writes:
             try:
-                await self.workloads.look(key)
+                await self.workloads.reconcile(key)
             except (Deposed, ApiError):
                 raise
             except Exception:
@@ -364,7 +364,7 @@ class QuotaPlane:
     async def _housekeeping(self) -> None:
         while True:
             try:
-                await self.preemptions.look()
+                await self.preemptions.reconcile()
             except ApiError as failure:
                 log.warning("intents: %s", failure)
             self.state.protections.tell()

@@ -85,7 +85,7 @@ class GroupReconciler:
         self._exposure = exposure
         self._again = again
 
-    async def look(self, at: str) -> None:
+    async def reconcile(self, at: str) -> None:
         """Do what the group `namespace/name` needs.
 
         Raises:
@@ -102,7 +102,7 @@ class GroupReconciler:
                 alone = PARENT not in annotations_of(pod)
                 await self._steps.stop(kind, pod, Why.DELETED, DELETED, all_pods=alone)
                 await self._steps.writer.finalize(pod)
-            await self._releasing.look(at)
+            await self._releasing.reconcile(at)
             return
         if not members:
             await self._without_members(at, workload)

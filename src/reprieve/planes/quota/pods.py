@@ -55,7 +55,7 @@ class PodReconciler:
         self._releasing = releasing
         self._exposure = exposure
 
-    async def look(self, kind: JobKind, pod: Json) -> None:
+    async def reconcile(self, kind: JobKind, pod: Json) -> None:
         """Do what the pod needs.
 
         Raises:

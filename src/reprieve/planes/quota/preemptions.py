@@ -126,14 +126,14 @@ class Preemptions:
         await self._recorded(key_of(preemptor))
         return failed
 
-    async def look(self) -> None:
+    async def reconcile(self) -> None:
         """Close the intents that are over.
 
         Raises:
             Deposed: the fence is closed.
             ApiError: to be tried again.
         """
-        await self._executor.look()
+        await self._executor.reconcile()
 
     def _tell(
         self,

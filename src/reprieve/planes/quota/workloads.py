@@ -86,7 +86,7 @@ class WorkloadReconciler:
         # The ClusterQueues that cannot admit, of the configuration that they were found in.
         self._inactive: tuple[Configuration | None, Collection[str]] = (None, ())
 
-    async def look(self, key: str) -> None:
+    async def reconcile(self, key: str) -> None:
         """Do what the Workload needs.
 
         Raises:

@@ -242,10 +242,10 @@ class SchedulingPlane:
                     log.warning("%s/%s was not seen bound in time", row.namespace, row.name)
                     queue.add(row, now)
             tell_ignored(self.context, self.state)
-            self.gangs.look(now)
+            self.gangs.reconcile(now)
             self.gang_outcomes.show()
-            self._short_groups.look(now)
-            self.waiting.look(now)
+            self._short_groups.reconcile(now)
+            self.waiting.reconcile(now)
             await self.loops.show(clock.wall())
             self.context.scheduler_metrics.show_queue(queue.entities(), queue.pods())
             for (place, event, kind), number in queue.incoming.items():
@@ -253,7 +253,7 @@ class SchedulingPlane:
             queue.incoming.clear()
             if not self.context.dry_run:
                 try:
-                    await self.preemptions.look()
+                    await self.preemptions.reconcile()
                 except ApiError as failure:
                     log.warning("intents: %s", failure)
             self.decisions.loop.ask()

@@ -131,14 +131,14 @@ class Preemptions:
         """Return by when the victims of a preemptor are to have ended (`SchedulingVictims`)."""
         return self._victims.deadline(preemptor)
 
-    async def look(self) -> None:
+    async def reconcile(self) -> None:
         """Complete what is over, plan around what does not end.
 
         Raises:
             Deposed: the process lease is lost.
             ApiError: to be tried again.
         """
-        await self._executor.look()
+        await self._executor.reconcile()
 
     async def keep_few_records(self) -> None:
         """Remove old records once in a while, until cancelled."""

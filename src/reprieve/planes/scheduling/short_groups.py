@@ -71,7 +71,7 @@ class ShortGroups:
         self._condition_type = condition_type
         self._waits: dict[Uid, _Wait] = {}
 
-    def look(self, now: int) -> None:
+    def reconcile(self, now: int) -> None:
         """Tell those who have waited for long enough; called every second or so."""
         before, self._waits = self._waits, {}
         for each in self._all():

@@ -162,7 +162,7 @@ class Waiting:
 
     # Telling.
 
-    def look(self, now: int) -> None:
+    def reconcile(self, now: int) -> None:
         """Count who waits, and tell those whose reason is new; called every second or so."""
         if self._looked is not None and now - self._looked < _PERIOD:
             return

@@ -89,12 +89,12 @@ class GangPlane:
     def pod_seen(self, row: PodRow) -> None:
         """A member came or changed."""
         self.release(self.book.see(row))
-        self.statuses.look(row.gang)
+        self.statuses.reconcile(row.gang)
 
     def pod_gone(self, row: PodRow) -> None:
         """A member is gone."""
         self.book.gone(row.uid)
-        self.statuses.look(row.gang)
+        self.statuses.reconcile(row.gang)
 
     def waits(self, uid: Uid) -> bool:
         """Whether the pod waits in Permit, so that it is not in the queue."""
@@ -141,7 +141,7 @@ class GangPlane:
                 self._state.queue.add(row, now)
         return found
 
-    def look(self, now: int) -> None:
+    def reconcile(self, now: int) -> None:
         """End the time in Permit, and that of groups that are held back, when it is over."""
         self.book.let_go(now)
         for group in self.book.overdue(now):

@@ -78,14 +78,14 @@ class GroupStatuses:
         if known is not None and plain_phase(known.phase) == phase and not door.all_phases:
             phase = known.phase
         self._known[id] = _Known(door, group, status, phase)
-        self.look(id)
+        self.reconcile(id)
 
     def remove(self, id: str) -> None:
         """Forget a PodGroup."""
         self._known.pop(id, None)
         self._due.pop(id, None)
 
-    def look(self, id: str) -> None:
+    def reconcile(self, id: str) -> None:
         """Look at the PodGroup soon, if there is one."""
         if id in self._known:
             self._due[id] = None
@@ -106,7 +106,7 @@ class GroupStatuses:
                 except ApiError as failure:
                     log.warning("status of PodGroup %s: %s", id, failure)
                     await self._clock.sleep(_AGAIN)
-                    self.look(id)
+                    self.reconcile(id)
                 except Deposed:
                     raise
                 except Exception:
@@ -129,7 +129,7 @@ class GroupStatuses:
         if not body:
             if after.phase != before.phase:
                 # Two phases of Koordinator are one here: the next look goes on from the second.
-                self.look(id)
+                self.reconcile(id)
             return
         metadata = group.metadata
         resource = RESOURCES[known.door.api_version]
@@ -145,7 +145,7 @@ class GroupStatuses:
         if self._known.get(id) is known:
             known.status = _status(written)
             known.group = written
-            self.look(id)
+            self.reconcile(id)
 
 
 def _status(group: PodGroup) -> PodGroupStatus:
