@@ -35,6 +35,7 @@ ROOMS: Final = {
 
 #: Modules that read text by themselves: what, and why it is no tenant's, or bounded.
 REVIEWED: Final = {
+    "answers/conditions.py": "one message of a condition, of bounded length, by a linear pattern",
     "answers/displacements.py": "records of the operator, by their schema",
     "answers/evidence.py": "pods and events by their schema, as the person asked gets them",
     "answers/record_sources.py": "files of the person who asks, and records of the operator",

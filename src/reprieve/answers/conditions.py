@@ -142,7 +142,7 @@ _ROOM_IN_PRINCIPLE: Final = (
     "once their work is saved",
 )
 _SAVING: Final = re.compile(
-    r"Preempts (\d+ workload\(s\)) once their work is saved, which is expected by (\S+)"
+    r"Preempts (\d++ workload\(s\)) once their work is saved, which is expected by (\S++)"
 )
 
 
