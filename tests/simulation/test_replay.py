@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import pytest
 
+from reprieve.engine.quota.displacements import party_of
 from reprieve.engine.quota.model import QueueingStrategy
 from reprieve.simulation.measures import measured
+from reprieve.simulation.quota_cluster import workload
 from reprieve.simulation.replay import Admitted, Preempted, Replay, ReplayFault, Victim
 from tests.oracle.replay import first_come_waits, strict_waits
 from tests.simulation.building import (
@@ -168,3 +171,9 @@ def test_the_same_jobs_give_the_same_decisions() -> None:
 def test_a_job_that_can_never_run_ends_the_replay_with_its_name() -> None:
     with pytest.raises(ReplayFault, match=r"1 jobs have not finished, among them wide of a"):
         played([job("wide", 0, 5, 10)], never())
+
+
+def test_the_line_of_work_that_a_job_says_is_the_one_that_it_has_without_saying_it() -> None:
+    """So that the governor decides alike, and strangers to it are told apart at once."""
+    said = workload(job("x", 0, 4, 100), 7, classical(), 8)
+    assert said.party == party_of(replace(said, party=None))

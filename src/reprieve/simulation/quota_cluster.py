@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Final
 
+from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.quota.model import (
     ClusterQueue,
     Cohort,
@@ -74,6 +75,8 @@ def workload(job: Job, number: int, policy: PolicySpec, node_devices: int) -> Wo
         pod_sets=_pods(job.devices, node_devices),
         preempt_min_runtime_s=policy.preempt_min_runtime_s,
         reclaim_min_runtime_s=policy.reclaim_min_runtime_s,
+        # A line of work of its own, said so that strangers are told apart at once.
+        party=Party(Lineage(f"object/{number:012}"), job.tenant),
     )
 
 
