@@ -232,3 +232,36 @@ async def test_a_stream_that_breaks_is_unreachable(transport: Transport) -> None
         async for line in transport.stream(Request("GET", "/broken")):
             seen.append(line)
     assert seen == [b"one"]
+
+
+async def test_the_fence_is_asked_again_when_the_connection_is_there() -> None:
+    # The process may stand still while it connects, for longer than its lease.
+    received: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        received.append(request.path)
+        return web.Response(text="{}")
+
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", answer)
+    async with TestServer(application) as there:
+        address = str(there.make_url("")).rstrip("/")
+        connection = Connection(server=address, tls=None, headers=Headers(lambda: "Bearer t"))
+        transport = Transport(HttpWire(connection), SystemClock())
+        asked = 0
+
+        def open_once() -> None:
+            nonlocal asked
+            asked += 1
+            if asked > 1:
+                raise Expired("the lease is over")
+
+        try:
+            with pytest.raises(Expired, match="the lease is over"):
+                await transport.request(Request("DELETE", "/x"), before_send=open_once)
+            assert received == [] and asked == 2
+            # Nothing of it is left for other requests.
+            await transport.request(Request("DELETE", "/y"))
+            assert received == ["/y"]
+        finally:
+            await transport.close()

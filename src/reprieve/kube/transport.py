@@ -14,6 +14,7 @@ import functools
 import socket
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, Protocol
@@ -39,6 +40,8 @@ __all__ = ["Answer", "HttpWire", "Request", "Transport", "Wire"]
 
 JSON: Final = "application/json"
 _READ: Final = 2**20
+#: What the request at hand asks before it is sent.
+_BEFORE_SEND: Final = ContextVar[Callable[[], None] | None]("before_send", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +119,8 @@ class Transport:
             call: what it is in RBAC's words, for errors.
             retry: None retries reads only.
             turn: entered for each attempt and left before the pause that follows it.
-            before_send: called inside the turn, right before each attempt; what it raises ends
-                the call.
+            before_send: called inside the turn, right before each attempt, and by `HttpWire` once
+                more with the connection at hand; what it raises ends the call.
 
         Raises:
             ApiError: see `reprieve.kube.errors`.
@@ -127,9 +130,14 @@ class Transport:
         for attempt in range(ATTEMPTS):
             try:
                 async with turn():
-                    if before_send is not None:
-                        before_send()
-                    return await self._once(request, call, rejected)
+                    if before_send is None:
+                        return await self._once(request, call, rejected)
+                    before_send()
+                    checked = _BEFORE_SEND.set(before_send)
+                    try:
+                        return await self._once(request, call, rejected)
+                    finally:
+                        _BEFORE_SEND.reset(checked)
             except Unauthorized:
                 if rejected:
                     raise
@@ -214,6 +222,20 @@ def _seconds(text: str | None) -> float | None:
     return float(text) if text is not None and text.isascii() and text.isdigit() else None
 
 
+class _CheckedRequest(aiohttp.ClientRequest):
+    """A request that asks once more whether it may be sent when its connection is there.
+
+    A connection may take long to come, the process may stand still meanwhile, and aiohttp sends
+    again by itself where a connection that was kept open turns out to be closed.
+    """
+
+    async def send(self, conn: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
+        check = _BEFORE_SEND.get()
+        if check is not None:
+            check()
+        return await super().send(conn)
+
+
 class HttpWire:
     """HTTP/1.1 over aiohttp, with connections kept open.
 
@@ -267,6 +289,7 @@ class HttpWire:
                     socket_factory=_kept_alive,
                 ),
                 read_bufsize=_READ,
+                request_class=_CheckedRequest,
                 headers={"User-Agent": "reprieve"},
             )
         return self._session

@@ -1,7 +1,8 @@
 """`python -m tests.scheduling.crash.broken_rule ...` is `reprieve` without one of its rules.
 
 `BROKEN_RULE` names the rule. What holds each of them is played with processes that are killed
-(`test_churn_of_processes`), which has to notice that it is gone.
+(`test_churn_of_processes`) or stand still (`test_leaders_that_go_on`), which has to notice that it
+is gone.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from reprieve.api.reprieve import Preemption, Victim, VictimState
 from reprieve.cli.main import main
 from reprieve.engine.plan import Plan
 from reprieve.execution.book import Book, Recovered
+from reprieve.execution.fence import Fence
 from reprieve.execution.pod_victims import PodVictims
 from reprieve.execution.victims import Reading, VictimResult
 from reprieve.kube.bodies import Json
 from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import PODS
 
-__all__ = ["RULES"]
+__all__ = ["FENCE", "RULES"]
 
 _write, _recover = Book.write, Book.recover
 _read, _delete = PodVictims.read, PodVictims._delete
@@ -70,7 +72,13 @@ def each_victim_is_deleted_twice() -> None:
     patch.object(PodVictims, "_delete", delete).start()
 
 
-#: What breaks each rule, and what the test says of it.
+def the_fence_is_open_without_a_lease() -> None:
+    patch.object(Fence, "open", property(lambda self: True)).start()
+
+
+#: The rule that a leader that goes on keeps, and what the test of it says.
+FENCE: Final = "fence"
+#: What breaks each rule that processes that are killed keep, and what the test says of it.
 RULES: Final[Mapping[str, tuple[Callable[[], None], str]]] = {
     "record first": (victims_go_before_the_record, "without a record|twice|differ"),
     "take over": (nobody_takes_over_what_is_open, "every record is closed"),
@@ -79,5 +87,6 @@ RULES: Final[Mapping[str, tuple[Callable[[], None], str]]] = {
 }
 
 if __name__ == "__main__":
-    RULES[os.environ["BROKEN_RULE"]][0]()
+    broken = os.environ["BROKEN_RULE"]
+    (the_fence_is_open_without_a_lease if broken == FENCE else RULES[broken][0])()
     main()
