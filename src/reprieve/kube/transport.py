@@ -35,6 +35,7 @@ from reprieve.kube.errors import (
 from reprieve.kube.retry import ATTEMPTS, AWAY, backoff
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
+from reprieve.units.errors import ReprieveError
 
 __all__ = ["Answer", "HttpWire", "Request", "Transport", "Wire"]
 
@@ -234,6 +235,17 @@ class _CheckedRequest(aiohttp.ClientRequest):
         if check is not None:
             check()
         return await super().send(conn)
+
+    async def write_bytes(self, writer: Any, conn: Any, *rest: Any) -> None:
+        """Write what was made ready, in a task of its own, if it may still be sent."""
+        check = _BEFORE_SEND.get()
+        try:
+            if check is not None:
+                check()
+        except ReprieveError as refused:
+            conn.protocol.set_exception(refused)
+        else:
+            await super().write_bytes(writer, conn, *rest)
 
 
 class HttpWire:
