@@ -11,7 +11,7 @@ from typing import Final
 from unittest.mock import patch
 
 from reprieve.engine.disruptions.governor import Governor
-from reprieve.execution import returns
+from reprieve.execution import pod_victims, returns
 from reprieve.execution.book import Retention
 from reprieve.planes.common import displacements
 from reprieve.planes.scheduling import preemptions
@@ -47,6 +47,7 @@ async def test_after_more_gangs_a_plane_holds_no_more_than_before() -> None:
         patch.object(preemptions, "_RETENTION", Retention(cap=_MOST, every=5 * SECOND)),
         patch.object(displacements, "_MOST_KNOWN", _MOST),
         patch.object(returns, "_MOST_RUNS", _MOST),
+        patch.object(pod_victims, "_MOST_EVICTED", _MOST),
     ):
         async with memory() as cluster:
             cluster.nodes([4] * _NODES)

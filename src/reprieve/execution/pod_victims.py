@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 from weakref import WeakValueDictionary
@@ -37,6 +38,7 @@ _REASON: Final = "PreemptionByScheduler"
 _RESUMED: Final = "preempting to accommodate a higher priority workload"
 _GONE: Final = "gone or on its way already, not by this plan"
 _ON_ITS_WAY: Final = "gone or on its way"
+_MOST_EVICTED: Final = 32_768  # of whom it is known which plan evicted them; the oldest go
 
 
 def is_marked(pod: Json) -> bool:
@@ -69,6 +71,7 @@ class PodVictims:
         self._writer = client.at(Priority.EVICT, fence.check, timeout=fence.request_timeout)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unanswered: set[tuple[str, str]] = set()  # deletions: plan and victim
+        self._evicted_by: OrderedDict[str, str] = OrderedDict()  # victims, and whose they were
         # What the victims of a plan, or of a unit of it that was taken over, are told.
         self._messages: dict[tuple[str, str], str] = {}
 
@@ -153,7 +156,8 @@ class PodVictims:
         """
         pod = await self._read(victim)
         if pod is None or _ends(pod):
-            if elsewhere or (pod is not None and not _mark_of(pod)):
+            unmarked = pod is not None and not _mark_of(pod)
+            if elsewhere or unmarked or not self._is_of(intent, victim):
                 return Reading(Standing.GONE, _GONE)
             return Reading(Standing.EVICTED, _ON_ITS_WAY)
         if is_marked(pod):
@@ -177,6 +181,7 @@ class PodVictims:
             if not is_marked(pod):
                 pod = await self._mark(pod, self._message(intent, victim))
             await self._delete(asked, pod)
+            self._is_of(intent, victim)
             self._tell_evicted(intent, victim, pod)
             return VictimResult(VictimState.EVICTED)
 
@@ -202,12 +207,24 @@ class PodVictims:
             raise
 
     def _found_gone(self, intent: Preemption, victim: Victim, pod: Json | None) -> VictimResult:
-        """Return the state of one that leaves without a call: ours if we had asked for it."""
-        if (intent.metadata.name, victim.root.uid) not in self._unanswered:
+        """Return the state of one that leaves without a call: ours if we had asked for it.
+
+        A refusal may be lost as well as an answer: then it was another plan that was asked first.
+        """
+        asked = (intent.metadata.name, victim.root.uid) in self._unanswered
+        if not asked or not self._is_of(intent, victim):
             return VictimResult(VictimState.GONE, _GONE)
         if pod is not None:
             self._tell_evicted(intent, victim, pod)
         return VictimResult(VictimState.EVICTED, _ON_ITS_WAY)
+
+    def _is_of(self, intent: Preemption, victim: Victim) -> bool:
+        """Whether a victim that leaves was evicted by this plan: the first that says so."""
+        name = intent.metadata.name
+        first = self._evicted_by.setdefault(victim.root.uid, name)
+        if len(self._evicted_by) > _MOST_EVICTED:
+            self._evicted_by.popitem(last=False)
+        return first == name
 
     def _tell_evicted(self, intent: Preemption, victim: Victim, pod: Json) -> None:
         try:
