@@ -65,8 +65,10 @@ def test_a_preemption_is_a_plan_with_its_input_and_a_mark_with_texts_for_each_vi
     assert preempt.decision_input == {"cycle": 2}
     for marking in preempt.markings:
         assert "due to prioritization in the ClusterQueue" in marking.message
-        assert [each.subject for each in marking.events] == [f"ns/{marking.victim.name}"] * 2
-        assert marking.told.subject == "ns/high"
+        assert [each.reason for each in marking.events] == ["EvictedDueToPreempted", "Preempted"]
+        assert marking.events[0].message == marking.message
+        assert marking.told.reason == "PreemptedWorkload"
+        assert f"ns/{marking.victim.name} " in marking.told.message
     assert kinds(told) == ["Explain", "ExplainAlike", "Measure"]
 
 
@@ -117,7 +119,8 @@ def test_what_is_to_be_tried_again_comes_first_and_faults_are_told() -> None:
         LeaveOut("other", fault),
     ]
     (told,) = (each for each in found if isinstance(each, TellFault))
-    assert (told.entry.failure, told.event.subject) == (fault, "ns/high")
+    assert (told.entry.failure, told.entry.workload.key) == (fault, "ns/high")
+    assert told.event.reason == "DecisionFailed"
 
 
 def test_one_whose_plan_cannot_be_made_is_taken_back_and_all_else_is_done(
