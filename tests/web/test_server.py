@@ -428,6 +428,25 @@ async def test_a_plan_that_cannot_be_made_is_told_as_the_command_does() -> None:
         assert await _ask(served, {"manifest": "a: b"}) == (502, {"error": "manifest 1: no kind"})
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux bounds another process's memory")
+async def test_a_plan_has_so_much_memory_and_is_the_first_to_go() -> None:
+    program = (
+        "import json,resource,sys;sys.stdin.read();"
+        "adjusted=open('/proc/self/oom_score_adj').read().strip();"
+        "print(json.dumps([resource.getrlimit(resource.RLIMIT_DATA),adjusted]))"
+    )
+    async with serving(StandIn(), plans=_plans(program)) as served:
+        assert await _ask(served, {"manifest": "a: b"}) == (200, [[2**31, 2**31], "1000"])
+
+    said = "the plan takes more memory than there is for it here, 2 GiB at most; the command has "
+    for ends in ("bytearray(2**31)", "import os; os.kill(os.getpid(), 9)"):
+        async with serving(
+            StandIn(), plans=_plans(f"import sys;sys.stdin.read();{ends}")
+        ) as served:
+            answer = await _ask(served, {"manifest": "a: b"})
+        assert answer == (502, {"error": f"{said}no such limit"})
+
+
 @pytest.mark.parametrize(
     "body",
     [

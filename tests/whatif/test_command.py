@@ -125,6 +125,24 @@ def test_of_a_job_the_pods_that_start_with_nobody_making_way_are_told(cluster: R
     assert "  without anybody making way: 2 pods now" in told
 
 
+def test_work_of_endlessly_many_pods_ends_with_one_line_and_exit_code_2(cluster: Running) -> None:
+    template = {"spec": {**pod("any")["spec"], "restartPolicy": "Never"}}
+    metadata = {"name": "sweep", "namespace": "default"}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata}
+    command = [sys.executable, "-m", "reprieve", "plan", "-f", "-"]
+    ended = subprocess.run(
+        [*command, "--kubeconfig", str(cluster.kubeconfig)],
+        input=json.dumps({**job, "spec": {"parallelism": 2**31 - 1, "template": template}}),
+        text=True,
+        capture_output=True,
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == (
+        "Error: standard input, line 1, column 1: Job default/sweep: 2147483647 pods; accepted: at "
+        "most 20000 in all of a plan\n"
+    )
+
+
 def test_the_process_ends_with_the_exit_code_of_the_verdict(cluster: Running) -> None:
     command = [sys.executable, "-m", "reprieve", "plan", "-f", "-", "--detailed-exitcode"]
     command += ["--kubeconfig", str(cluster.kubeconfig)]

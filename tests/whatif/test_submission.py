@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from reprieve.kube.resource import NODES, PODS, Resource
@@ -9,6 +11,8 @@ from reprieve.units.errors import UsageError
 from reprieve.whatif.submission import Document, matched, read_documents, schedulers_named
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: one}\n"
+#: Two levels by itself, and 150 with its aliases.
+CHAIN = "- &a0 [x]\n" + "".join(f"- &a{n + 1} [*a{n}]\n" for n in range(150))
 JOBS = Resource("batch", "v1", "jobs", "Job")
 
 
@@ -39,14 +43,62 @@ def refused(text: str) -> str:
             "apiVersion: v1\nkind: Pod\nmetadata: {name: [a]}",
             "work.yaml, line 1, column 1: metadata.name is ['a']",
         ),
-        ("a: &a [*a, *a]", "work.yaml, line 1, column 1: apiVersion is missing"),
+        ("a: &a [*a, *a]", "work.yaml, line 1, column 1: nested too deeply, or within itself"),
+        (f"{POD}spec:\n{CHAIN}", "work.yaml, line 1, column 1: nested too deeply"),
         ("? {a: b}\n: c", "work.yaml, line 1, column 3: not YAML: found unhashable key"),
         ("[" * 5000, "work.yaml"),
+        (f"{POD}spec: &a {{b: *a}}", "work.yaml, line 1, column 1: nested too deeply, or within"),
+        (f"{POD}spec: {'[' * 101}{']' * 101}", "work.yaml, line 1, column 1: nested too deeply"),
+        (f"{POD}spec: {{null: a}}", "work.yaml, line 1, column 1: a field's name is no text"),
+        (f'{POD}spec: {{a: "\\ud800"}}', "work.yaml, line 1, column 1: a text has half a char"),
         ("!!python/object:os.system x", "work.yaml, line 1, column 1: not YAML: "),
     ],
 )
 def test_what_is_no_manifest_is_told_with_its_place(text: str, said: str) -> None:
     assert refused(text).startswith(said), refused(text)
+
+
+def aliases(form: str) -> str:
+    """Return nine to the eleventh copies of a text, in few characters."""
+    names = "abcdefghijkl"
+    lines = [f"- &a {form.format('x')}"]
+    for before, name in pairwise(names):
+        lines.append(f"- &{name} {form.format(', '.join([f'*{before}'] * 9))}")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        aliases("[{}]"),
+        aliases("{{a: [{}]}}"),
+        aliases("!!pairs [a: [{}]]"),
+        f"kind: List\nitems:\n{aliases('{{kind: List, items: [{}]}}')}",
+    ],
+)
+def test_aliases_do_not_make_a_short_file_endless(text: str) -> None:
+    assert len(text) < 1000
+    assert refused(text) == (
+        "work.yaml, line 1, column 1: too long with its aliases; accepted: at most 3145728 "
+        "characters"
+    )
+
+
+def test_a_long_list_without_aliases_is_read_whole() -> None:
+    pod = "{apiVersion: v1, kind: Pod, metadata: {name: one}, spec: {a: " + "x" * 400_000 + "}}"
+    text = "kind: List\nitems:\n" + f"- {pod}\n" * 8
+    assert len(text) > 3 * 2**20
+    assert len(read_documents(text, "work.yaml")) == 8
+
+
+def test_of_more_objects_than_a_plan_makes_pods_the_first_one_too_many_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("reprieve.whatif.submission.MOST_PODS", 2)
+    assert len(read_documents("---\n".join([POD] * 2), "work.yaml")) == 2
+    assert refused("---\n".join([POD] * 4)) == (
+        "work.yaml, line 9, column 1: one object more; accepted: at most 2 in all"
+    )
 
 
 def test_many_documents_and_lists_are_read_in_order() -> None:

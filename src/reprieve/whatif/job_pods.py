@@ -23,6 +23,7 @@ from reprieve.jobs.training import RUNTIME
 from reprieve.kube.resource import PODS, Resource
 from reprieve.units.clock import Clock
 from reprieve.units.instants import format_instant
+from reprieve.whatif.made_pods import MadePods
 from reprieve.whatif.overlay import Overlay, Refused
 from reprieve.whatif.pod_templates import pod_of
 
@@ -33,14 +34,22 @@ _OVER: Final = ("Succeeded", "Failed")
 
 
 class JobPods:
-    """Makes and ends the pods of jobs; `below` yields the pods under an owner's uid."""
+    """Makes and ends the pods of jobs, as many as may be made.
+
+    `below` yields the pods under an owner's uid.
+    """
 
     def __init__(
-        self, overlay: Overlay, clock: Clock, below: Callable[[str], Iterator[Json]]
+        self,
+        overlay: Overlay,
+        clock: Clock,
+        below: Callable[[str], Iterator[Json]],
+        made: MadePods,
     ) -> None:
         self._overlay = overlay
         self._clock = clock
         self._below = below
+        self._made = made
 
     def reconcile(self, kind: JobKind, job: Json, *, started: bool) -> None:
         """Do what a change of a job, or of one of its pods, asks for; `started`: it was let go."""
@@ -87,10 +96,13 @@ class JobPods:
         completions = first(job, "spec.completions")
         if completions is not None:
             wanted = min(wanted, max(0, int(completions) - succeeded))
+        lacking = self._made.allowed(job, wanted, wanted - len(stays))
+        if not lacking:
+            return
         indexed = first(job, "spec.completionMode") == "Indexed"
-        taken = {_index_of(pod) for pod in pods if pod in stays or _is_over(pod)}
+        taken = {_index_of(pod) for pod in (*stays, *filter(_is_over, pods))}
         free = (str(number) for number in range(len(pods) + wanted + 1) if str(number) not in taken)
-        for _ in range(wanted - len(stays)):
+        for _ in range(lacking):
             self._add(job, sets[0].template, next(free) if indexed else "")
 
     def _add(self, job: Json, template: Json, index: str) -> None:
@@ -113,7 +125,11 @@ class JobPods:
 
     def _make(self, kind: JobKind, job: Json) -> None:
         """Make all pods of another kind."""
-        for one in found_pod_sets(kind, job):
+        sets = found_pod_sets(kind, job)
+        wanted = sum(one.count for one in sets)
+        if not self._made.allowed(job, wanted, wanted):
+            return
+        for one in sets:
             for number in range(one.count):
                 name = f"{job['metadata']['name']}-{one.name}-{number}"
                 template = copy.deepcopy(one.template)

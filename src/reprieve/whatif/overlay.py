@@ -326,10 +326,15 @@ class Overlay:
         return self._settle(table, key, old, new)
 
     def suffix(self, resource: Resource, namespace: str, stem: str) -> str:
-        """Return five letters for a generated name, other ones at each call."""
-        text = f"{resource.qualified}/{namespace}/{stem}/{next(self._numbers)}"
-        digest = hashlib.sha256(text.encode()).digest()
-        return "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:5])
+        """Return five letters for a generated name that is free, other ones at each call."""
+        table = self._tables.get((resource.group, resource.plural))
+        while True:
+            text = f"{resource.qualified}/{namespace}/{stem}/{next(self._numbers)}"
+            digest = hashlib.sha256(text.encode()).digest()
+            letters = "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:5])
+            # Of three thousand names of one stem two are the same in one of four cases.
+            if table is None or (namespace, stem + letters) not in table.objects:
+                return letters
 
     # The way in
 

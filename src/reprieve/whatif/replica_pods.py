@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from reprieve.jobs.paths import Json, first
 from reprieve.kube.resource import PODS, Resource
+from reprieve.whatif.made_pods import MadePods
 from reprieve.whatif.overlay import Overlay
 from reprieve.whatif.pod_templates import controlled_by, pod_of
 
@@ -32,11 +33,14 @@ _OVER: Final = ("Succeeded", "Failed")
 
 
 class ReplicaPods:
-    """Makes the pods of sets; `below` yields the pods under an owner's uid."""
+    """Makes the pods of sets, as many as may be made; `below` yields those under an owner's uid."""
 
-    def __init__(self, overlay: Overlay, below: Callable[[str], Iterator[Json]]) -> None:
+    def __init__(
+        self, overlay: Overlay, below: Callable[[str], Iterator[Json]], made: MadePods
+    ) -> None:
         self._overlay = overlay
         self._below = below
+        self._made = made
         self._makers: dict[tuple[str, str], Callable[[Json], None]] = {
             _DEPLOYMENT: self._deployment,
             _REPLICA_SET: self._replica_set,
@@ -86,7 +90,8 @@ class ReplicaPods:
         metadata = owner["metadata"]
         here = sum(1 for pod in self._below(metadata["uid"]) if _is_active(pod))
         stem = f"{metadata['name']}-"
-        for _ in range(_replicas(owner) - here):
+        wanted = _replicas(owner)
+        for _ in range(self._made.allowed(owner, wanted, wanted - here)):
             suffix = self._overlay.suffix(PODS, metadata.get("namespace", ""), stem)
             self._add(owner, _template(owner), stem + suffix)
 
@@ -95,9 +100,14 @@ class ReplicaPods:
         pods = {pod["metadata"]["name"]: pod for pod in self._below(metadata["uid"])}
         start = int(first(owner, "spec.ordinals.start") or 0)
         ordered = first(owner, "spec.podManagementPolicy") != "Parallel"
-        for ordinal in range(start, start + _replicas(owner)):
+        wanted, lacking = _replicas(owner), _replicas(owner) - len(pods)
+        if not ordered and lacking > 0 and not self._made.allowed(owner, wanted, lacking):
+            return
+        for ordinal in range(start, start + wanted):
             name = f"{metadata['name']}-{ordinal}"
             if name not in pods:
+                if ordered and not self._made.allowed(owner, wanted, 1):
+                    return
                 labels = {
                     "apps.kubernetes.io/pod-index": str(ordinal),
                     "statefulset.kubernetes.io/pod-name": name,
@@ -110,10 +120,13 @@ class ReplicaPods:
         metadata, whole = owner["metadata"], first(owner, "spec.leaderWorkerTemplate") or {}
         names = {pod["metadata"]["name"] for pod in self._below(metadata["uid"])}
         worker = whole.get("workerTemplate") or {}
-        size = whole.get("size")
+        size = 1 if whole.get("size") is None else int(whole["size"])
+        wanted = _replicas(owner) * size
+        if wanted > len(names) and not self._made.allowed(owner, wanted, wanted - len(names)):
+            return
         for group in range(_replicas(owner)):
             leader = f"{metadata['name']}-{group}"
-            for index in range(1 if size is None else int(size)):
+            for index in range(size):
                 name = f"{leader}-{index}" if index else leader
                 if name in names:
                     continue

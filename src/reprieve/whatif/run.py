@@ -223,7 +223,8 @@ async def decided(
 
     Raises:
         Undecided: the planes did not get ready.
-        UsageError: what is stored of their settings is not accepted.
+        UsageError: what is stored of their settings is not accepted, or more pods would be made
+            than may be.
     """
     if client is None:
         return settled(snapshot, deciders, submitted, victims=victims)
@@ -306,6 +307,8 @@ async def _run(
             if not victims:
                 obj = preempting_nobody(obj)
             created.append(overlay.create(each.resource, obj))
+            # Before what stands in for controllers has its turn.
+            stand_ins.made_pods.submitted(created[-1], each.place)
             # As a client sends one after the other; a gang may be decided about before it is whole.
             await clock.sleep(_PACE)
         came = await rest.until(clock.monotonic() + _LONGEST)

@@ -35,6 +35,7 @@ from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import format_instant
 from reprieve.whatif.job_pods import JobPods
+from reprieve.whatif.made_pods import MadePods
 from reprieve.whatif.overlay import Change, Overlay, Refused
 from reprieve.whatif.pod_templates import PRIORITIES, RUNTIME_CLASSES
 from reprieve.whatif.replica_pods import ReplicaPods
@@ -68,7 +69,11 @@ _Key = tuple[Resource, str, str]
 
 
 class StandIns:
-    """All of them over one overlay; `busy` while one of them is still to do something."""
+    """All of them over one overlay; `busy` while one of them is still to do something.
+
+    Attributes:
+        made_pods: how many pods they may make.
+    """
 
     #: What they read beyond what the planes do.
     KINDS: Final = (PODS, PRIORITIES, RUNTIME_CLASSES)
@@ -84,8 +89,9 @@ class StandIns:
         self._kinds: dict[tuple[str, str], JobKind] = {
             (kind.group, kind.plural): kind for kind in job_kinds() if kind.suspend
         }
-        self._jobs = JobPods(overlay, clock, self.below)
-        self._replicas = ReplicaPods(overlay, self.below)
+        self.made_pods = MadePods()
+        self._jobs = JobPods(overlay, clock, self.below, self.made_pods)
+        self._replicas = ReplicaPods(overlay, self.below, self.made_pods)
         self._index()
         overlay.subscribers.append(self._changed)
 

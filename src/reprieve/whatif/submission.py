@@ -1,7 +1,8 @@
 """What is to be submitted: documents of a file, as the API server would store them.
 
 1. The file is read: YAML or JSON, many documents, lists. What is wrong is told with line and
-   column.
+   column. An object is as large as the API server takes one, with its aliases written out, and
+   there are no more objects than a plan makes pods.
 2. Each object's kind is looked up in what the API server serves; one that is not is told with the
    kinds whose names come nearest.
 3. Each is created in a dry run, so that defaulting, admission and rights are the API server's own.
@@ -28,6 +29,7 @@ from reprieve.kube.resource import Resource
 from reprieve.kube.transport import Request
 from reprieve.kube.yaml_text import ManifestLoader
 from reprieve.units.errors import ReprieveError, UsageError
+from reprieve.whatif.made_pods import MOST_PODS
 
 __all__ = [
     "Document",
@@ -40,6 +42,8 @@ __all__ = [
 
 _NEAREST: Final = 3
 _LONGEST_NAME: Final = 253
+_LARGEST: Final = 3 * 2**20  # characters of an object; the API server takes no larger request
+_DEEPEST: Final = 100  # levels of one document
 _DEFAULT_SCHEDULER: Final = "default-scheduler"
 
 
@@ -87,7 +91,11 @@ def read_documents(text: str, where: str) -> list[Document]:
                 continue
             mark = node.start_mark
             place = f"{where}, line {mark.line + 1}, column {mark.column + 1}"
-            found += _objects(loader.construct_document(node), place)
+            document = loader.construct_document(node)
+            _check_json(document, place, max(_LARGEST, len(text)))
+            found += _objects(document, place)
+            if len(found) > MOST_PODS:
+                raise UsageError(f"{place}: one object more; accepted: at most {MOST_PODS} in all")
     except yaml.MarkedYAMLError as error:
         raise UsageError(f"{where}{_marked(error)}") from None
     except (yaml.YAMLError, ValueError, LookupError, TypeError, RecursionError) as error:
@@ -179,6 +187,45 @@ async def _dry_run(client: Reader, submitted: Submitted, namespaces: Collection[
     except ApiError as refusal:
         raise ReprieveError(f"{submitted.place}: the API server refuses it: {refusal}") from None
     return Submitted(resource, msgspec.json.decode(body), submitted.place, judged=True)
+
+
+def _check_json(document: Any, place: str, most: int) -> None:
+    """Refuse what JSON cannot say, and what is small in its file and endless with aliases copied.
+
+    Raises:
+        UsageError: it is longer than `most` characters, nested too deeply, or holds itself.
+    """
+    size, levels = _extent(document, {}, _DEEPEST)
+    if levels > _DEEPEST:
+        raise UsageError(
+            f"{place}: nested too deeply, or within itself; accepted: at most {_DEEPEST} levels"
+        )
+    if size > most:
+        raise UsageError(f"{place}: too long with its aliases; accepted: at most {most} characters")
+    try:
+        msgspec.json.encode(document)
+    except UnicodeEncodeError:
+        raise UsageError(f"{place}: a text has half a character; accepted: Unicode") from None
+    except TypeError:
+        raise UsageError(f"{place}: a field's name is no text; accepted: texts") from None
+
+
+def _extent(part: Any, known: dict[int, tuple[int, int]], levels: int) -> tuple[int, int]:
+    """Return about how many characters a part has as JSON, and its levels.
+
+    What occurs often is looked at once. Below `levels` nothing is: then it has one level more.
+    """
+    if not isinstance(part, dict | list | tuple | set):
+        return len(part) if isinstance(part, str | bytes) else len(str(part)), 0
+    if not levels:
+        return 0, 1
+    if id(part) not in known:
+        known[id(part)] = 0, _DEEPEST  # of itself, if it holds itself
+        inner = [*part, *part.values()] if isinstance(part, dict) else part
+        found = [_extent(each, known, levels - 1) for each in inner]
+        deepest = max((depth for _, depth in found), default=0)
+        known[id(part)] = sum(1 + size for size, _ in found), 1 + deepest
+    return known[id(part)]
 
 
 def _objects(document: Any, place: str) -> Iterator[Document]:

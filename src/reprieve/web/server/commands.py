@@ -1,16 +1,21 @@
 """Asks a command of Reprieve in a process of its own, with the rights of who looks.
 
 So deciding holds up no page, and a fault in it ends with it. Turns are few, and each is ended when
-it takes too long.
+it takes too long. On Linux a command has so much memory and no more, and where the machine or the
+container has none left it is the one that goes, not the page.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
+import signal
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from reprieve.units.errors import ReprieveError, UsageError
@@ -21,6 +26,8 @@ __all__ = ["Commands", "Rights"]
 _AT_ONCE: Final = 2
 _WAITING: Final = 8
 _TIME_S: Final = 60.0
+_MEMORY_GIB: Final = 2
+_FIRST_TO_GO: Final = "1000"  # the highest that oom_score_adj takes
 _LONGEST_ERROR: Final = 4_000
 #: The exit code of a command that was asked what it cannot answer.
 _USAGE: Final = 2
@@ -37,7 +44,7 @@ class _Outcome:
 
 
 class Commands:
-    """Asks one command, two at once at most, each for at most a minute.
+    """Asks one command, two at once at most, each for at most a minute and 2 GiB of memory.
 
     Args:
         rights: for each question, the options that carry the rights of who asks.
@@ -69,6 +76,11 @@ class Commands:
             self._waiting -= 1
         if outcome.code == 0:
             return outcome.output
+        if outcome.code == -signal.SIGKILL or "MemoryError" in outcome.errors:
+            raise ReprieveError(
+                f"the {self._what} takes more memory than there is for it here, {_MEMORY_GIB} GiB "
+                "at most; the command has no such limit"
+            )
         text = outcome.errors.removeprefix("Error: ").strip()[:_LONGEST_ERROR]
         if outcome.code == _USAGE:
             raise UsageError(text)
@@ -82,6 +94,7 @@ class Commands:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
+        _bound_memory(process.pid)
         try:
             async with asyncio.timeout(_TIME_S):
                 output, errors = await process.communicate(given)
@@ -97,3 +110,14 @@ class Commands:
                 await process.wait()
         assert process.returncode is not None
         return _Outcome(process.returncode, output, errors.decode(errors="replace"))
+
+
+def _bound_memory(process: int) -> None:
+    """Bound the memory of a process that was just started and has read nothing yet."""
+    if sys.platform != "linux":
+        return
+    most = _MEMORY_GIB * 2**30
+    # It may have ended by itself; a container may keep /proc from being written.
+    with contextlib.suppress(OSError):
+        resource.prlimit(process, resource.RLIMIT_DATA, (most, most))
+        Path(f"/proc/{process}/oom_score_adj").write_text(_FIRST_TO_GO, encoding="ascii")
