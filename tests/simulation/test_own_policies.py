@@ -55,6 +55,22 @@ def test_who_is_not_needed_is_put_back(tmp_path: Path) -> None:
     assert life_of(done, "urgent").started == 100 * SECOND
 
 
+def test_nobody_is_displaced_for_a_job_that_made_way_in_the_same_instant(tmp_path: Path) -> None:
+    everybody = """
+class Everybody:
+    def admit(self, heads):
+        return heads
+
+    def order(self, candidates):
+        return list(candidates)
+"""
+    jobs = [job("first", 0, 4, 1_000), job("second", 100, 4, 50, "b")]
+    done = played(jobs, own(tmp_path, everybody, "Everybody"))
+    preempted = [each for each in done.decisions if isinstance(each, Preempted)]
+    assert [each.victims[0].job for each in preempted] == ["a/first"]
+    assert life_of(done, "second").started == 100 * SECOND
+
+
 def test_room_that_comes_free_is_the_preemptors_while_its_victims_leave(tmp_path: Path) -> None:
     jobs = [
         job("wide", 0, 4, 1_000),

@@ -87,6 +87,8 @@ class OwnDecider:
         self._started: dict[str, int] = {}
         self._jobs: dict[str, Job] = {}
         self._changed = False
+        self._at = Nanos(-1)
+        self._made_way: set[str] = set()  # in this instant, in which others may be asked for again
 
     def waits(self, job: Job, number: int, now: Nanos) -> None:
         """Queue a job."""
@@ -117,7 +119,9 @@ class OwnDecider:
 
     def decide(self, now: Nanos) -> Iterator[CycleResult]:
         """Ask until nothing changes."""
-        made_way: set[str] = set()
+        if now != self._at:
+            self._at = now
+            self._made_way.clear()
         while True:
             self._changed = False
             result = CycleResult()
@@ -125,15 +129,15 @@ class OwnDecider:
                 if self._fits(row, self._holdings.snapshot()):
                     del self._claims[key]
                     result.entries.append(self._admitted(row, now))
-            entry = None if result.entries else self._next(now, made_way)
+            entry = None if result.entries else self._next(now)
             if entry is not None:
                 result.entries.append(entry)
-                made_way |= {target.holder.key for target in entry.issued}
+                self._made_way |= {target.holder.key for target in entry.issued}
             if not result.entries:
                 return
             yield result
 
-    def _next(self, now: Nanos, made_way: set[str]) -> Entry | None:
+    def _next(self, now: Nanos) -> Entry | None:
         """Return the first thing that the policy's order leads to, None if that is nothing."""
         rows: dict[str, _Waiting] = {}
         heads = []
@@ -146,7 +150,7 @@ class OwnDecider:
             if self._fits(row, self._holdings.snapshot()) and self._fits(row, self._later()):
                 self._remove(row)
                 return self._admitted(row, now)
-            if key_of(row.job) not in made_way:
+            if key_of(row.job) not in self._made_way:
                 entry = self._preempting(head, row, now)
                 if entry is not None:
                     return entry
