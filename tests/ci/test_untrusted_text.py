@@ -59,6 +59,7 @@ REVIEWED: Final = {
     "whatif/measured.py": "GpuWorkloads by their schema, as the person asked gets them",
     "whatif/overlay.py": "bodies that the copy's own planes wrote",
     "whatif/planning.py": "objects that were read already",
+    "whatif/pod_templates.py": "PriorityClasses by their schema, as the person asked gets them",
     "whatif/replica_pods.py": "numbers of the API's schema",
     "whatif/stand_ins.py": "objects that were read already",
     "whatif/stored.py": "documents and snapshots of the person who asks",

@@ -6,9 +6,12 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from reprieve.cli.plan_text import plan_text
 from reprieve.kube.resource import NAMESPACES, PODS
 from reprieve.whatif.answer import Verdict
+from reprieve.whatif.run import Undecided
 from tests.scheduling.site import NAMESPACE, node, pod, priority_class, site
 from tests.whatif.asking import ask
 
@@ -72,3 +75,18 @@ async def test_what_a_tenant_may_not_list_is_told_and_nothing_of_it_named(tmp_pa
         whole = await ask(cluster.embedded.kubeconfig, wanted, **facts)
         assert whole.answer.verdict is Verdict.STARTS_WITH_VICTIMS
         assert [each.name for each in whole.answer.victims] == ["secret-model"]
+
+
+async def test_who_may_not_list_nodes_is_refused_and_not_told_that_nothing_fits(
+    tmp_path: Path,
+) -> None:
+    roles = [each for each in ROLES if each.get("metadata", {}).get("name") != "sees-nodes"]
+    assert len(roles) == len(ROLES) - 2
+    facts: dict[str, Any] = {"controllers": "scheduling", "names": ["default-scheduler"]}
+    async with site(
+        [node("node-0")], tmp_path, rbac=True, operator_user=TENANT, operator_roles=roles
+    ) as cluster:
+        with pytest.raises(Undecided, match="without nodes, which you may not list; the rule to"):
+            await ask(cluster.embedded.operator_kubeconfig, pod("mine", 2), **facts)
+        seen = await ask(cluster.embedded.kubeconfig, pod("mine", 2), **facts)
+        assert seen.answer.verdict is Verdict.STARTS

@@ -130,6 +130,8 @@ def _limits(reading: Reading, decided: Decided | None = None) -> list[str]:
     """Return what the caller may not list; records stand in `_unknown_things`."""
     if decided is not None and decided.unseen:
         text = "; ".join(decided.unseen)
+        if decided.diagnosis is None and decided.starts is None:
+            return [f"Told from what you may read; you may not list {text}."]
         return [f"Decided without what you may not list: {text}: figures are lower bounds."]
     refused = sorted({kind for kind, _ in reading.refused} - {_RECORDS})
     if not refused:

@@ -6,26 +6,32 @@ then only the next decision, or the end of those who make way, keeps it waiting.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from reprieve.answers.conditions import condition, is_unbound
-from reprieve.answers.quantities import counted, duration, listed
+from reprieve.answers.quantities import duration, listed
 from reprieve.answers.sources import Json
 from reprieve.answers.unit import Unit, name_of, namespace_of, uid_of
+from reprieve.answers.unseen import unseen_texts
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.plan import Plane
+from reprieve.kube.resource import NODES
 from reprieve.planes.quota.plane import QuotaPlane
+from reprieve.planes.quota.watches import CLUSTER_QUEUES
 from reprieve.planes.scheduling.plane import SchedulingPlane
 from reprieve.units.instants import Nanos
 from reprieve.whatif.planning import over_after
+from reprieve.whatif.pod_templates import preempting_classes
 from reprieve.whatif.run import Run
 
 __all__ = ["Decided", "asked_of_planes", "start_text"]
 
 _WORKLOADS: Final = ("kueue.x-k8s.io", "workloads")
 _PODS: Final = ("", "pods")
+# Without any of them all seems to be refused, or nothing to be asked for.
+_DECIDED_ON: Final = {Plane.SCHEDULING: NODES, Plane.QUOTA: CLUSTER_QUEUES}
 _LONGEST_TRYING: Final = 3.0  # seconds for changes that would help
 
 
@@ -51,6 +57,10 @@ class Decided:
 async def asked_of_planes(unit: Unit, run: Run, plane: Plane) -> Decided:
     """Return what the planes of a run say about a unit, which waits in one of them."""
     snapshot = run.overlay.snapshot
+    needed = _DECIDED_ON.get(plane)
+    if needed is not None and snapshot.refuses(needed):
+        told = f"It cannot be decided anew without {needed.plural}, which you may not list."
+        return Decided(snapshot.at, unseen=tuple(unseen_texts(snapshot)), notes=(told,))
     diagnosis = await _diagnosis(unit, run, plane)
     starts = None if diagnosis is not None else _start(unit, run)
     notes = list(run.troubles)
@@ -67,7 +77,7 @@ async def asked_of_planes(unit: Unit, run: Run, plane: Plane) -> Decided:
         snapshot.at,
         diagnosis,
         starts,
-        tuple(_unseen(run)),
+        tuple(unseen_texts(snapshot)),
         tuple(notes),
     )
 
@@ -85,9 +95,11 @@ async def _diagnosis(unit: Unit, run: Run, plane: Plane) -> Diagnosis | None:
         if plane is Plane.QUOTA and isinstance(each, QuotaPlane) and unit.workload is not None:
             return await each.waiting.diagnosis(namespace, name_of(unit.workload))
         if plane is Plane.SCHEDULING and isinstance(each, SchedulingPlane):
-            over = over_after(_LONGEST_TRYING)
+            over, classes = over_after(_LONGEST_TRYING), tuple(preempting_classes(run.overlay))
             for kind, name in _names(unit):
-                found = each.diagnosis(kind, namespace, name, fixes=True, stop=over)
+                found = each.diagnosis(
+                    kind, namespace, name, fixes=True, classes=classes, stop=over
+                )
                 if found is not None:
                     return found
     return None
@@ -121,16 +133,3 @@ def _start(unit: Unit, run: Run) -> Nanos | None:
 def _is_admitted(workload: Json) -> bool:
     found = condition(workload, "Admitted")
     return found is not None and found.get("status") == "True"
-
-
-def _unseen(run: Run) -> Iterator[str]:
-    """Yield what could not be listed, in words."""
-    snapshot = run.overlay.snapshot
-    spaces = {name for each in snapshot.unseen for name in each.namespaces}
-    if spaces:
-        of = "" if snapshot.namespaces is None else f" of {snapshot.namespaces}"
-        kinds = listed((each.resource.plural for each in snapshot.unseen if each.namespaces), 4)
-        yield f"{kinds} of {counted(len(spaces), 'namespace')}{of}"
-    whole = [each.resource.plural for each in snapshot.unseen if not each.namespaces]
-    if whole:
-        yield listed(whole, 6)

@@ -147,8 +147,7 @@ def plan(
     try:
         answer, deciders = asyncio.run(_answered(documents, **given))
     except ReprieveError as failure:
-        if not detailed_exitcode or isinstance(failure, UsageError):
-            raise
+        # Whatever could not be answered ends with 2, whether or not more is asked of the code.
         raise UsageError(str(failure)) from None
     if output == "text":
         style = Style.of_terminal(everything=everything)

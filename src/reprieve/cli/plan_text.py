@@ -9,6 +9,7 @@ from typing import Final
 
 from reprieve.answers.layout import MOST_LINES, Style, safe, shortened, wrapped
 from reprieve.answers.quantities import amounts, counted, device_time, summed
+from reprieve.answers.unseen import by_weight, elsewhere, whole
 from reprieve.units.durations import SECOND
 from reprieve.whatif.answer import Answer, Displaced, Outcome, Verdict
 from reprieve.whatif.snapshot import Snapshot
@@ -68,13 +69,16 @@ def _first_line(answer: Answer) -> str:
     at = datetime.fromtimestamp(snapshot.at / SECOND, UTC).strftime("%H:%M:%S UTC")
     line = f"snapshot {at} ({_things(snapshot)})"
     places = {name for each in snapshot.unseen for name in each.namespaces}
-    whole = sorted(each.resource.plural for each in snapshot.unseen if not each.namespaces)
     refused = []
     if places:
         of = f" of {snapshot.namespaces}" if snapshot.namespaces is not None else ""
         refused.append(f"{len(places)}{of} namespaces")
-    if whole:
-        refused.append(", ".join(whole))
+    kinds = list(whole(snapshot))
+    if kinds:
+        refused.append(by_weight(kinds, len(kinds)))
+    beyond = list(elsewhere(snapshot))
+    if beyond:
+        refused.append(f"{by_weight(beyond, len(beyond))} in other namespaces")
     # What limits every figure comes first: of a long line the end is cut.
     if refused:
         line += f"; figures are lower bounds: you may not list {'; nor '.join(refused)}"

@@ -20,13 +20,24 @@ import msgspec
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.jobs.table import job_kinds
+from reprieve.kube.errors import rbac_rule
 from reprieve.kube.reader import Reader
-from reprieve.kube.resource import GPU_WORKLOADS, PODS, PREEMPTION_PARTS, PREEMPTIONS
+from reprieve.kube.resource import (
+    GPU_WORKLOADS,
+    NODES,
+    PODS,
+    PREEMPTION_PARTS,
+    PREEMPTIONS,
+    Resource,
+)
+from reprieve.planes.common.process_settings import QUOTA, SCHEDULING
 from reprieve.planes.quota.plane import QuotaPlane
+from reprieve.planes.quota.watches import CLUSTER_QUEUES
 from reprieve.planes.scheduling.plane import SchedulingPlane
 from reprieve.whatif.afterwards import borrowed, with_undisturbed
 from reprieve.whatif.answer import Answer, Outcome, Verdict, answer_of
-from reprieve.whatif.run import Deciders, Run, decided
+from reprieve.whatif.pod_templates import preempting_classes
+from reprieve.whatif.run import Deciders, Run, Undecided, decided
 from reprieve.whatif.snapshot import KindKey, Listed, Snapshot
 from reprieve.whatif.submission import Submitted
 from reprieve.wording.diagnosis import sentence
@@ -97,10 +108,15 @@ async def planned(
     after `trying` seconds no further change is tried in the scheduling plane.
 
     Raises:
-        Undecided: the planes did not get ready.
+        Undecided: the planes did not get ready, or the caller may not list what they decide on.
         UsageError: what is stored of their settings is not accepted.
     """
+    if SCHEDULING in deciders.options.controllers:
+        _require(snapshot, NODES)
     run = await decided(client, snapshot, deciders, submitted)
+    queued = any(each.queue for each in answer_of(run).outcomes)
+    if queued and QUOTA in deciders.options.controllers:
+        _require(snapshot, CLUSTER_QUEUES)
     over = over_after(trying)
     answer = await _explained(run, answer_of(run), fixes=fixes, over=over)
     answer = replace(answer, borrowed=tuple(borrowed(run, answer)))
@@ -128,6 +144,16 @@ async def planned(
             for each in answer.outcomes
         )
     )
+
+
+def _require(snapshot: Snapshot, resource: Resource) -> None:
+    """Refuse to decide where a cluster would seem to have none of a kind."""
+    if snapshot.refuses(resource):
+        rule = rbac_rule(resource.group, resource.plural, "list")
+        raise Undecided(
+            f"it cannot be decided without {resource.plural}, which you may not list; the rule to "
+            f"add: {rule}; or decide on the file of a reprieve snapshot with --from"
+        )
 
 
 def emptied(snapshot: Snapshot) -> Snapshot:
@@ -184,5 +210,8 @@ async def _diagnosis(
             return await plane.waiting.diagnosis(outcome.namespace, name, fixes=fixes)
         if kind in ("Pod", "PodGroup") and isinstance(plane, SchedulingPlane):
             await asyncio.sleep(0)
-            return plane.diagnosis(kind, outcome.namespace, name, fixes=fixes, stop=over)
+            classes = tuple(preempting_classes(run.overlay))
+            return plane.diagnosis(
+                kind, outcome.namespace, name, fixes=fixes, classes=classes, stop=over
+            )
     return None

@@ -7,7 +7,10 @@ DefaultTolerationSeconds; `batch/v1` Jobs for labels and names.
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any, Final
+
+import msgspec
 
 from reprieve.jobs.paths import Json
 from reprieve.kube.resource import Resource
@@ -20,6 +23,7 @@ __all__ = [
     "admitted_pod",
     "controlled_by",
     "pod_of",
+    "preempting_classes",
 ]
 
 PRIORITIES: Final = Resource(
@@ -28,6 +32,14 @@ PRIORITIES: Final = Resource(
 RUNTIME_CLASSES: Final = Resource(
     "node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False
 )
+
+
+class _PriorityClass(msgspec.Struct, gc=False, rename="camel"):
+    value: int = 0
+    preemption_policy: str = ""
+
+
+_CLASS: Final = msgspec.json.Decoder(_PriorityClass)
 _NEVER_READY: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _WAIT_SECONDS: Final = 300
 
@@ -59,6 +71,14 @@ def pod_of(overlay: Overlay, owner: Json, template: Json, name: str, labels: Jso
     return admitted_pod(
         overlay, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
     )
+
+
+def preempting_classes(overlay: Overlay) -> Iterator[tuple[int, str]]:
+    """Yield value and name of the priority classes by which others make way."""
+    for (_, name), raw in overlay.raw(PRIORITIES):
+        found = _CLASS.decode(raw)
+        if found.preemption_policy != "Never":
+            yield found.value, name
 
 
 def admitted_pod(overlay: Overlay, pod: Json) -> Json:

@@ -64,6 +64,13 @@ class Snapshot:
         listed = self.kinds.get((group, plural))
         return 0 if listed is None else len(listed.objects)
 
+    def refuses(self, resource: Resource) -> bool:
+        """Tell whether nothing could be listed of a kind without namespaces."""
+        return any(
+            (each.resource.group, each.resource.plural) == (resource.group, resource.plural)
+            for each in self.unseen
+        )
+
     def knowing(self, single: Mapping[str, bytes | None]) -> Snapshot:
         """Return the snapshot with more objects that were read one by one."""
         return replace(self, single={**self.single, **single})

@@ -109,16 +109,20 @@ def with_priority(snapshot: Snapshot, unit: Unit, name: str, value: int) -> Snap
     return with_group(snapshot, unit.group, lambda row: replace(row, priority=value))
 
 
-def higher_classes(snapshot: Snapshot, above: int) -> list[tuple[int, str]]:
+def higher_classes(
+    snapshot: Snapshot, above: int, others: Iterable[tuple[int, str]] = ()
+) -> list[tuple[int, str]]:
     """Return value and name of the priority classes above a priority, the lowest first.
 
-    Those of the system's own pods are left out.
+    `others` are known beside those of the snapshot. Those of the system's own pods are left out.
     """
     rows = snapshot.tables.get(Kind.PRIORITY_CLASS, {})
+    known = {name: row.value for (_, name), row in rows.items()}
+    known |= {name: value for value, name in others}
     found: dict[int, str] = {}
-    for (_, name), row in sorted(rows.items()):
-        if row.value > above and not name.startswith(_SYSTEM):
-            found.setdefault(row.value, name)
+    for name, value in sorted(known.items()):
+        if value > above and not name.startswith(_SYSTEM):
+            found.setdefault(value, name)
     return sorted(found.items())
 
 

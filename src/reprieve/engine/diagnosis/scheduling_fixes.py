@@ -64,7 +64,11 @@ _NOTHING_TRIED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A unit that waits, and all that its decision depends on, as for `Session`."""
+    """A unit that waits, and all that its decision depends on, as for `Session`.
+
+    `classes`: values and names of priority classes beside those of the snapshot, which has none
+    where no option asks for them.
+    """
 
     snapshot: Snapshot
     policy: Policy
@@ -76,6 +80,7 @@ class Question:
     plugins: Mapping[str, PostFilter] = field(default_factory=lambda: GROUP_POST_FILTERS)
     scorers: Mapping[str, PlacementScorer] = field(default_factory=dict)
     holds: Mapping[Uid, Hold] = field(default_factory=dict)
+    classes: tuple[tuple[int, str], ...] = ()
 
     @property
     def group(self) -> GroupRow | None:
@@ -287,7 +292,7 @@ def _priorities(asking: _Asking, question: Question) -> Iterator[Fix]:
         return
     first = snapshot.pending[next(uid for uid in unit.pods if uid in snapshot.pending)].row
     before = first.pod_class.priority_class or str(first.priority)
-    for value, name in higher_classes(snapshot, first.priority)[:_MOST_CLASSES]:
+    for value, name in higher_classes(snapshot, first.priority, question.classes)[:_MOST_CLASSES]:
         raised = replace(question, snapshot=with_priority(snapshot, unit, name, value))
         victims = asking.victims(raised)
         if victims is not None:

@@ -7,7 +7,7 @@ Order: watches, the first lists, recovery of open intents, then decisions. Sourc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -174,18 +174,20 @@ class SchedulingPlane:
         name: str,
         *,
         fixes: bool = False,
+        classes: Sequence[tuple[int, str]] = (),
         stop: Callable[[], bool] = lambda: False,
     ) -> Diagnosis | None:
         """Return why a `Pod`, `PodGroup` or `CompositePodGroup` waits, with figures.
 
         None: it does not wait, or nothing has been decided about it yet. A pod of a group waits for
         what its group waits for. `fixes`: with changes that would help, for which the engine
-        decides up to 20 times, until `stop` says that it has been long enough. Nothing is written.
+        decides up to 20 times, until `stop` says that it has been long enough; `classes` are values
+        and names of priority classes to try, as they are not watched. Nothing is written.
         """
         found = self.waiting.unit(kind, namespace, name)
         if found is None:
             return None
-        question = self._question(found)
+        question = replace(self._question(found), classes=tuple(classes))
         policy, unit, now = question.policy, question.unit, question.now
         known = self.waiting.with_deadline(found)
         told = with_figures(question.snapshot, policy, unit, known, now=now)

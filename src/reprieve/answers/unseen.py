@@ -1,0 +1,62 @@
+"""Says what a caller may not list: what decisions depend on most comes first.
+
+A kind without namespaces is seen as a whole or not at all. Of another one some namespaces may be
+refused; where the namespaces themselves cannot be listed, all but those that were asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from reprieve.answers.quantities import counted
+from reprieve.whatif.snapshot import Snapshot, Unseen
+
+__all__ = ["by_weight", "elsewhere", "unseen_texts", "whole"]
+
+_FIRST: Final = ("nodes", "pods", "podgroups", "clusterqueues", "workloads", "localqueues")
+_MOST: Final = 4
+
+
+def unseen_texts(snapshot: Snapshot) -> Iterator[str]:
+    """Yield what could not be listed, in words, such as `nodes, csinodes and 3 more`."""
+    kinds = list(whole(snapshot))
+    if kinds:
+        yield by_weight(kinds, _MOST)
+    kinds = list(elsewhere(snapshot))
+    if kinds:
+        yield f"{by_weight(kinds, _MOST)} in other namespaces"
+    refused = [each for each in snapshot.unseen if each.namespaces]
+    spaces = {name for each in refused for name in each.namespaces}
+    if spaces:
+        of = "" if snapshot.namespaces is None else f" of {snapshot.namespaces}"
+        yield f"{by_weight(_names(refused), _MOST)} of {counted(len(spaces), 'namespace')}{of}"
+
+
+def whole(snapshot: Snapshot) -> Iterator[str]:
+    """Yield the kinds without namespaces that were refused."""
+    yield from _names(each for each in snapshot.unseen if not each.resource.namespaced)
+
+
+def elsewhere(snapshot: Snapshot) -> Iterator[str]:
+    """Yield the kinds that were listed where the caller asked, and in no other namespace."""
+    if snapshot.namespaces is None:
+        yield from _names(
+            each for each in snapshot.unseen if each.resource.namespaced and not each.namespaces
+        )
+
+
+def by_weight(kinds: Iterable[str], most: int) -> str:
+    """Return the names, those that decisions depend on first; beyond `most` they are counted."""
+    known = sorted(set(kinds), key=lambda kind: (_weight(kind), kind))
+    shown = ", ".join(known[:most])
+    return shown if len(known) <= most else f"{shown} and {len(known) - most} more"
+
+
+def _weight(kind: str) -> int:
+    return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
+
+
+def _names(unseen: Iterable[Unseen]) -> Iterator[str]:
+    for each in unseen:
+        yield each.resource.plural
