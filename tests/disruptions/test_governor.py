@@ -359,6 +359,10 @@ def test_what_did_not_happen_holds_nobody() -> None:
     assert found.loops(at(40)) == governor(*rows).loops(at(40)) != ()
 
 
+def labelled(name: str) -> Party:
+    return party(name, merged="label/ns/b")
+
+
 def test_loops_are_told_with_what_they_cost() -> None:
     rows = turns("ab", 2, lost_device_seconds=900)
     assert governor(*rows).loops(at(40)) == (
@@ -382,6 +386,18 @@ def test_a_turn_is_named_in_its_order() -> None:
     # Without a -> c neither a -> c -> b -> d -> a nor a -> c -> a turns.
     assert [(edge.preemptor, edge.victim) for edge in loop.held] == [("a", "c")]
     assert find_loops(edges, 3) == []
+
+
+def test_a_pair_is_held_once_also_when_its_work_comes_back_under_a_name_of_its_own() -> None:
+    found = Governor()  # with nobody who got what it wanted
+    for number in range(2):
+        found.record(displaced(number, "a", labelled("b-1"), number=number))
+    (pair,) = found.held(at(2))
+    found.record(displaced(3, "a", labelled("b-2"), number=3))
+    held = found.held(at(4))
+    assert len(held) == 1 and pair not in held
+    ((asked, hold),) = held.values()
+    assert asked.victim.lineage == "b-2" and hold.until == at(3_601)
 
 
 # Other numbers, and what is told late

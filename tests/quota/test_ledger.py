@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from reprieve.api import kueue
 from reprieve.api.reprieve import (
     IntentPhase,
     Metadata,
@@ -24,6 +25,7 @@ from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.model import Workload
 from reprieve.planes.quota.context import QuotaOptions
 from reprieve.planes.quota.held_pairs import HeldPairs
+from reprieve.planes.quota.watches import Held
 from reprieve.records.displacements import stored
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.durations import HOUR, SECOND
@@ -120,6 +122,29 @@ def test_records_of_earlier_versions_count_for_the_work_of_objects_that_are_ther
     assert pairs.ledger is not None
     high, low = of("high", 0), of("low", 7)
     assert pairs.ledger.held_until(high, low, later(3), above=5) == later(1) + HOUR
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_line_of_work_is_named_by_its_newest_workload_that_is_not_finished(
+    finished: bool,
+) -> None:
+    pairs, named = restored(), list[tuple[str, str]]()
+    pairs._loops = cast(
+        "Any",
+        SimpleNamespace(
+            knows_any=True,
+            again=lambda party, known: named.append((party.lineage, known.uid)),
+        ),
+    )
+    condition = {"type": "Finished", "status": str(finished), "reason": "Succeeded"}
+    since = {"message": "", "lastTransitionTime": format_instant(later(0))}
+    status = {"conditions": [condition | since]}
+    metadata = {"name": "low", "namespace": "ns", "uid": "new"}
+    new = Held.of(msgspec.convert({"metadata": metadata, "status": status}, kueue.Workload))
+    pairs.seen(None, new)
+    pairs.seen(new, new)  # which is no news
+    pairs.seen(new, None)
+    assert named == ([] if finished else [("owner/low", "new")])
 
 
 def of(name: str, number: int) -> Workload:

@@ -39,6 +39,7 @@ class HeldPairs:
             return {}
         if self._revision != self._history.revision:
             self._revision = self._history.revision
+            self._name_anew()
             self._look(now)
         for loop in loops:
             for one, other in loop.held:
@@ -53,6 +54,12 @@ class HeldPairs:
             elif now - question.now >= self._window:
                 del self._often[pair]
         return found
+
+    def _name_anew(self) -> None:
+        """Know pairs by their families of now, which may have become one since; the last counts."""
+        family = self._history.family
+        asked = sorted(self._often.values(), key=lambda question: question.now)
+        self._often = {(family(each.preemptor), family(each.victim)): each for each in asked}
 
     def _look(self, now: Nanos) -> None:
         often = self._history.often(Nanos(now - self._window), self._limit)

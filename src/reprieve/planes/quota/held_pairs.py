@@ -142,6 +142,15 @@ class HeldPairs:
         if party is not None:
             disruptions.returns.runs(party, new.uid, parse_instant(now.last_transition_time))
 
+    def seen(self, old: Held[kueue.Workload] | None, new: Held[kueue.Workload] | None) -> None:
+        """Know a line of work that took part in a displacement by its new object."""
+        if new is None or (old is not None and old.uid == new.uid) or not self._loops.knows_any:
+            return
+        reference, conditions = _reference_of(new.object), new.object.status.conditions
+        party = self._there(reference)
+        if party is not None and not is_true(condition_of(conditions, "Finished")):
+            self._loops.again(party, _about(reference))
+
     def changed(self, old: Held[kueue.Workload] | None, new: Held[kueue.Workload] | None) -> None:
         """Take note of a Workload that fails: its job did, or its pods did not start in time.
 

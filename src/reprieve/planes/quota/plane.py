@@ -268,6 +268,7 @@ class QuotaPlane:
         self.state.listeners.append(self._meters.changed)
         self.state.listeners.append(self.held_pairs.changed)
         self.state.listeners.append(self.held_pairs.admitted)
+        self.state.listeners.append(self.held_pairs.seen)
 
     def _subscribe_to(self, kind: JobKind) -> None:
         def changed(old: Held[Json] | None, new: Held[Json] | None) -> None:
