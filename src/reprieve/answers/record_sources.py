@@ -100,7 +100,7 @@ def record_of_file(filename: str, name: str | None) -> Preemption:
     parts = {_name_of(each): each for each in _listed(document, "PreemptionPart")}
     try:
         return _whole(found[0], parts)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise UsageError(f"-f {filename}: not a Preemption: {error}") from None
     except PartsMissing as missing:
         raise UsageError(
@@ -188,7 +188,7 @@ def _records(
     for each in found:
         try:
             records.append(_whole(each, parts))
-        except (msgspec.ValidationError, PartsMissing) as error:
+        except (msgspec.ValidationError, UnicodeEncodeError, PartsMissing) as error:
             unread.append(f"{_name_of(each)}: {error}")
     return records, unread
 

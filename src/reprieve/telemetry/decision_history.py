@@ -112,7 +112,7 @@ def lines_of_log(path: Path) -> Iterator[Line | None]:
                 for text in content:
                     try:
                         yield decode(text)
-                    except (msgspec.MsgspecError, UnicodeDecodeError):
+                    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                         yield None
     except OSError as error:
         raise UsageError(

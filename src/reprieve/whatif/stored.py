@@ -9,6 +9,7 @@ one that was damaged. Objects stand as `pruning` leaves them: in version 2 as `c
 from __future__ import annotations
 
 import gzip
+import io
 import zlib
 from itertools import chain
 from typing import Any, Final
@@ -31,6 +32,7 @@ FORMAT: Final = "reprieve.dev/snapshot"
 VERSION: Final = 2
 _READ: Final = (1, VERSION)
 _LEVEL: Final = 6
+_LARGEST: Final = 2**30  # bytes, twenty times those of 50,000 pods: a small file may unpack to more
 
 
 class _Struct(msgspec.Struct, frozen=True, rename="camel"):
@@ -141,9 +143,19 @@ def snapshot_of_bytes(body: bytes, where: str) -> Snapshot:
         UsageError: it is no snapshot, damaged, or of another version.
     """
     try:
-        text = gzip.decompress(body)
+        with gzip.open(io.BytesIO(body)) as file:
+            text = file.read(_LARGEST + 1)
+        if len(text) > _LARGEST:
+            raise UsageError(f"{where}: too large; accepted: at most {_LARGEST} bytes unpacked")
         head = msgspec.json.decode(text, type=_Head)
-    except (OSError, EOFError, zlib.error, msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (
+        OSError,
+        EOFError,
+        zlib.error,
+        msgspec.MsgspecError,
+        UnicodeDecodeError,
+        RecursionError,
+    ) as error:
         why = " ".join(str(error).split())
         raise UsageError(
             f"{where}: not a snapshot, or damaged ({why}); accepted: a file of reprieve snapshot"
@@ -157,7 +169,14 @@ def snapshot_of_bytes(body: bytes, where: str) -> Snapshot:
     try:
         stored = msgspec.json.decode(text, type=_Stored)
         return _snapshot(stored)
-    except (msgspec.MsgspecError, InvalidInstant, LookupError, TypeError, ValueError) as error:
+    except (
+        msgspec.MsgspecError,
+        InvalidInstant,
+        LookupError,
+        TypeError,
+        ValueError,
+        RecursionError,
+    ) as error:
         why = " ".join(str(error).split())
         raise UsageError(
             f"{where}: damaged ({why}); accepted: a file of reprieve snapshot"
