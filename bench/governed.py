@@ -1,12 +1,13 @@
-"""What the governor of disruptions adds to a decision about quota.
+"""What the governor of disruptions adds to a decision.
 
-    python -m bench.governed [--quick] [--pairs N]
+    python -m bench.governed [--quick] [--planes] [--pairs N]
 
-The decisions of `bench.quota`, mixed scenarios of 6,000 admitted workloads in 60 queues, made with
-and without a governor whose ledger holds a day of 5,000 displacements: `quiet` is asked for work
-that was in none of them, `busy` for work that displaced 200 of the admitted two hours ago and more,
-`lately` for work that did so within the hour, and `in-vain` for such work that got nothing by it,
-so that it is asked about each of the 200 that is a candidate.
+Decisions about quota, those of `bench.quota`, mixed scenarios of 6,000 admitted workloads in 60
+queues, made with and without a governor whose ledger holds a day of 5,000 displacements: `quiet` is
+asked for work that was in none of them, `busy` for work that displaced 200 of the admitted two
+hours ago and more, `lately` for work that did so within the hour, and `in-vain` for such work that
+got nothing by it, so that it is asked about each of the 200 that is a candidate. Then those of the
+scheduling and of the idle plane (`bench.governed_planes`; with `--planes` these alone).
 
 Both are made in turn, each first in every other pair, so that what
 else the machine does meets both alike; told are the medians of the CPU time of a decision, and of
@@ -25,6 +26,7 @@ from statistics import median
 from typing import Final
 
 from bench.disruptions import displacements
+from bench.governed_planes import run_planes
 from bench.measuring import print_line
 from bench.quota import MIXED, mixed
 from reprieve.engine.disruptions.governor import Governor
@@ -126,13 +128,15 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the cases; a wrong result is an AssertionError."""
     parser = argparse.ArgumentParser(prog="python -m bench.governed", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small, two pairs")
+    parser.add_argument("--planes", action="store_true", help="scheduling and idle alone")
     parser.add_argument("--pairs", type=int, default=300, metavar="N", help="decisions of each")
     chosen = parser.parse_args(arguments)
     sizes = (6, 72) if chosen.quick else (60, 6_000)
     rows, pairs = (500, 2) if chosen.quick else (_ROWS, chosen.pairs)
-    for case in MIXED:
+    for case in () if chosen.planes else MIXED:
         for kind in (_QUIET, _BUSY, _LATELY, _IN_VAIN):
             _measured(case, kind, sizes, rows, pairs)
+    run_planes(pairs, quick=chosen.quick)
     return 0
 
 

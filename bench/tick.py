@@ -95,7 +95,7 @@ async def run_tick(nodes: int, families: int, runs: int) -> None:
             )
             first = f"http://{node_address(0)}:{port}"
             state = {"tick": 0, "bytes": 0}
-            workloads = _workloads(nodes, clock.wall())
+            workloads = idle_workloads(nodes, clock.wall())
 
             async def prepare(run: int) -> None:
                 nonlocal workloads
@@ -103,7 +103,7 @@ async def run_tick(nodes: int, families: int, runs: int) -> None:
                 async with control.get(f"{first}/tick/{run + 1}") as answer:
                     state["bytes"] = int(await answer.text())
                 await clock.advance(15 * SECOND)
-                workloads = _workloads(nodes, clock.wall())
+                workloads = idle_workloads(nodes, clock.wall())
 
             async def measured(stopwatch: Stopwatch) -> Tick:
                 with stopwatch.part("fetch_and_parse"):
@@ -167,7 +167,7 @@ def _members(nodes: int) -> dict[tuple[str, int], list[tuple[int, int]]]:
     return members
 
 
-def _workloads(nodes: int, now: Nanos) -> tuple[Workload, ...]:
+def idle_workloads(nodes: int, now: Nanos) -> tuple[Workload, ...]:
     """Return all workloads before a tick: idle since an hour or more, as far as the past goes."""
     workloads = []
     for index, ((namespace, number), pods) in enumerate(sorted(_members(nodes).items())):
