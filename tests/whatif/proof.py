@@ -2,7 +2,9 @@
 
 Nothing else changes between the plan and the submission, so that what happens is what was planned:
 what starts, who makes way, and where pods run. Pods of Jobs have random names, so that of a Job the
-nodes are compared with how many pods each has.
+nodes are compared with how many pods each has. Kubelets end pods a millisecond apart, as the plan
+takes them to: where several end at one instant, how their deletions come between the operator's
+decisions is chance, and can move members of a gang from one node to another.
 """
 
 from __future__ import annotations
@@ -18,8 +20,10 @@ from typing import Any
 import msgspec
 
 from kubelocal.machines.gpus import Root
+from kubelocal.machines.kubelet import KubeletTimes
 from reprieve.kube.client import Client
 from reprieve.kube.resource import PODS, PREEMPTIONS, Resource
+from reprieve.units.durations import MILLISECOND
 from reprieve.whatif.answer import Answer, Verdict
 from tests.idle.site import PREFIX
 from tests.quota_plane.site import (
@@ -102,7 +106,9 @@ async def proven(folder: Path, seed: int, planes: str, cases: int) -> Tally:
     nodes = [node(f"node-{i}", random.choice((4, 6, 8))) for i in range(random.randint(2, 4))]
     if "idle" in planes:
         nodes = [msgspec.structs.replace(e, allocatable=e.allocatable | {GPU: "4"}) for e in nodes]
-    async with site(nodes, folder, kubelet=True, kueue="quota" in planes) as cluster:
+    paced = KubeletTimes(apart=MILLISECOND)
+    queued = "quota" in planes
+    async with site(nodes, folder, kubelet=True, kueue=queued, kubelet_times=paced) as cluster:
         client = cluster.client
         await _create(client, *_base(random, planes))
         exporter = cluster.embedded.machines.exporter

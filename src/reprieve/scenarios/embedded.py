@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from kubelocal.cluster import EmbeddedCluster
 from kubelocal.machines.embedded import EmbeddedObjects
+from kubelocal.machines.kubelet import KubeletTimes
 from kubelocal.machines.run import Machines
 from kubelocal.server.options import WriteOptions
 from reprieve.scenarios.model import NodeSpec
@@ -68,6 +69,7 @@ async def embedded_stage(
     strict_disruption_mode: bool = False,
     kueue: bool = False,
     hosts: Collection[str] = (),
+    kubelet_times: KubeletTimes | None = None,
 ) -> AsyncIterator[EmbeddedStage]:
     """Start everything but the operator, with the CRDs and the operator's namespace in place.
 
@@ -77,6 +79,7 @@ async def embedded_stage(
     `machines_without` names machines that are not to run; without `scheduler` the operator is the
     one that schedules. `feature_gates` of the server that differ from its defaults, and
     `strict_disruption_mode` and `hosts` as it takes them. `kueue`: its kinds are there too.
+    `kubelet_times`: how long pods take to start and to end.
 
     Raises:
         OSError: the port is taken, or a file cannot be written.
@@ -112,6 +115,7 @@ async def embedded_stage(
                 machines_without=machines_without,
                 scheduler=scheduler,
                 kueue=kueue,
+                kubelet_times=kubelet_times,
             )
         )
         if rbac:

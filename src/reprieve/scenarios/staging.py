@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from kubelocal.crds import permissive_definitions
 from kubelocal.machines.gpus import Root
+from kubelocal.machines.kubelet import KubeletTimes
 from kubelocal.machines.nodes import NodeSpec as MachineSpec
 from kubelocal.machines.objects import AlreadyThere, ChangeType, Objects
 from kubelocal.machines.run import Machines
@@ -54,6 +55,7 @@ async def staged(
     machines_without: Collection[str] = (),
     scheduler: bool = True,
     kueue: bool = False,
+    kubelet_times: KubeletTimes | None = None,
 ) -> AsyncIterator[tuple[Stage, Machines]]:
     """Bring up everything but the operator, and stop it in the reverse order.
 
@@ -74,6 +76,7 @@ async def staged(
             clock,
             [MachineSpec.of(n.name, n.allocatable, n.labels, n.taints) for n in nodes],
             without=machines_without,
+            times=kubelet_times,
         )
         await machines.start()
         stack.push_async_callback(machines.stop)

@@ -208,3 +208,17 @@ async def test_a_pod_that_does_not_fit_on_its_node_is_rejected() -> None:
             "one": ("Running", "", ""),
             "more": ("Failed", "OutOfpods", f"{short}pods, requested: 1, used: 4, capacity: 4"),
         }
+
+
+async def test_pods_that_are_deleted_together_end_apart_in_that_order() -> None:
+    ended: list[list[str]] = []
+    names = ("second", "first", "third")
+    async with running(times=KubeletTimes(apart=10 * SECOND)) as cluster:
+        await cluster.create(*(pod(name, 1) for name in names))
+        await cluster.wait(2)
+        for name in ("first", "second", "third"):
+            await cluster.delete("pods", name)
+        for seconds in (2, 10, 10):
+            await cluster.wait(seconds)
+            ended.append(sorted(cluster.phases()))
+    assert ended == [["second", "third"], ["third"], []]
