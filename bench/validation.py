@@ -1,4 +1,4 @@
-"""`python -m bench.validation [--quick] [--jobs N] [--steps 1,2,3,4]`: is the replay right?
+"""`python -m bench.validation [--quick] [--jobs N] [--steps 1,2,3,4] [--out FILE]`: right?
 
 The ladder of docs/simulate.md, a line for each thing that is compared:
 
@@ -8,21 +8,27 @@ The ladder of docs/simulate.md, a line for each thing that is compared:
 4. recorded cases of Kueue and kube-scheduler: the victims that they say
 5. what step 3 does on a real API server, in real time: not part of this
 
-`--quick` has few jobs and wide bounds: it is the smoke test that CI runs. The exit code is 1 if a
+`--quick` has few jobs and wide bounds: it is the smoke test that CI runs. `--out FILE` is written
+for `reprieve simulate --validation FILE`, which prints it in its report. The exit code is 1 if a
 bound does not hold.
 """
 
 from __future__ import annotations
 
 import argparse
+import shlex
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+import msgspec
+
+import reprieve
 from bench.cluster_study import (
     TENANTS,
     Played,
@@ -39,6 +45,7 @@ from reprieve.engine.quota.model import Policy, Preemption, QueueingStrategy
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.replay import Life, replay
 from reprieve.simulation.trace import Job
+from reprieve.simulation.validation_figures import Comparison, Validation
 from reprieve.simulation.work import Checkpointing, Displaced, Run, Saved
 from reprieve.units.durations import SECOND
 from tests.oracle.queueing import md1_wait, mmk_wait, preemptive_waits
@@ -95,21 +102,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--study-jobs", type=int, default=200, metavar="N", help="of step 3")
     parser.add_argument("--steps", default="1,2,3,4", metavar="LIST")
     parser.add_argument("--vectors", type=Path, default=VECTORS, metavar="DIR", help="of step 4")
-    chosen = parser.parse_args(arguments)
+    parser.add_argument("--out", type=Path, metavar="FILE", help="for a study's report")
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    chosen = parser.parse_args(given)
     steps = {int(each) for each in chosen.steps.split(",")}
-    good = True
+    told: list[Comparison] = []
     if 1 in steps:
         jobs, bound = (5_000, 0.25) if chosen.quick else (chosen.jobs, 0.02)
-        good = _queues(jobs, bound) and good
+        told += _queues(jobs, bound)
     if steps & {2, 3}:
-        good = _study(30 if chosen.quick else chosen.study_jobs) and good
+        told += _study(30 if chosen.quick else chosen.study_jobs)
     if 4 in steps:
-        good = _recorded(chosen.vectors, chosen.quick) and good
-    return 0 if good else 1
+        told += _recorded(chosen.vectors, chosen.quick)
+    if chosen.out is not None:
+        command = shlex.join(["python", "-m", "bench.validation", *given])
+        found = Validation(command, _commit(), reprieve.__version__, tuple(told))
+        chosen.out.write_bytes(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
+    return 0 if all(each.holds for each in told) else 1
 
 
-def _queues(jobs: int, bound: float) -> bool:
-    good = True
+def _commit() -> str:
+    """Return the commit of the sources, with `-dirty` if they have changed since."""
+    here = Path(__file__).parent
+    said = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        return subprocess.run(
+            said, cwd=here, capture_output=True, text=True, check=True
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def _told(
+    case: str, holds: bool, cpu_ms: float, wall_ms: float, **figures: int | float
+) -> Comparison:
+    """Print one comparison, and return it without its times, which are none of the result."""
+    print_line("validation", case, cpu_ms=round(cpu_ms), wall_ms=round(wall_ms), **figures)
+    return Comparison(case, holds, dict(figures))
+
+
+def _queues(jobs: int, bound: float) -> Iterator[Comparison]:
     for case in CASES:
         started, cpu = time.perf_counter(), time.process_time()
         found = waits(case, jobs)
@@ -117,21 +149,19 @@ def _queues(jobs: int, bound: float) -> bool:
         wall_ms = (time.perf_counter() - started) * 1e3
         for priority, expected in case.expected.items():
             off = found[priority] / expected - 1
-            good = good and abs(off) <= bound
-            print_line(
-                "validation",
+            yield _told(
                 f"{case.name}, priority {priority}" if len(case.expected) > 1 else case.name,
-                cpu_ms=round(cpu_ms),
-                wall_ms=round(wall_ms),
+                abs(off) <= bound,
+                cpu_ms,
+                wall_ms,
                 jobs=jobs,
                 wait=round(found[priority], 4),
                 formula=round(expected, 4),
                 off_percent=round(100 * off, 2),
             )
-    return good
 
 
-def _study(count: int) -> bool:
+def _study(count: int) -> Iterator[Comparison]:
     """Play the same jobs both ways, and decide the records again."""
     jobs, devices = study_jobs(count), 16
     spec = PolicySpec("classical")
@@ -142,20 +172,21 @@ def _study(count: int) -> bool:
     cpu_ms = (time.process_time() - cpu) * 1e3
     wall_ms = (time.perf_counter() - started) * 1e3
     same, of = reproduced(real.records)
-    print_line(
-        "validation",
+    yield _told(
         "2 own records: the same plan ids",
-        cpu_ms=round(cpu_ms),
-        wall_ms=round(wall_ms),
+        same == of > 0,
+        cpu_ms,
+        wall_ms,
         records=of,
         same=same,
     )
     found = agreement(replayed, real)
-    print_line(
-        "validation",
+    close = found.admissions >= 0.99 and found.victims >= 0.99 and abs(found.makespan_off) <= 0.02
+    yield _told(
         "3 embedded cluster",
-        cpu_ms=round(cpu_ms),
-        wall_ms=round(wall_ms),
+        close,
+        cpu_ms,
+        wall_ms,
         jobs=count,
         admissions=len(real.admitted),
         preempted=len(real.victims),
@@ -164,15 +195,12 @@ def _study(count: int) -> bool:
         makespan_s=round(real.makespan_s, 1),
         makespan_off_percent=round(100 * found.makespan_off, 3),
     )
-    close = found.admissions >= 0.99 and found.victims >= 0.99 and abs(found.makespan_off) <= 0.02
-    return same == of > 0 and close
 
 
-def _recorded(folder: Path, quick: bool) -> bool:
+def _recorded(folder: Path, quick: bool) -> Iterator[Comparison]:
     if not folder.is_dir():
         print(f"step 4 is left out: no recorded cases in {folder}; --vectors DIR names them")
-        return True
-    good = True
+        return
     both = (("Kueue", kueue_cases), ("kube-scheduler", kube_scheduler_cases))
     for name, cases_of in both:
         started, cpu = time.perf_counter(), time.process_time()
@@ -184,17 +212,15 @@ def _recorded(folder: Path, quick: bool) -> bool:
             verdict = case()
             same += verdict is True
             judged += verdict is None
-        good = good and same + judged == of > 0
-        print_line(
-            "validation",
+        yield _told(
             f"4 recorded cases of {name}",
-            cpu_ms=round((time.process_time() - cpu) * 1e3),
-            wall_ms=round((time.perf_counter() - started) * 1e3),
+            same + judged == of > 0,
+            (time.process_time() - cpu) * 1e3,
+            (time.perf_counter() - started) * 1e3,
             cases=of,
             same=same,
             documented_deviations=judged,
         )
-    return good
 
 
 def waits(case: Case, jobs: int, seed: int = 0) -> dict[int, float]:

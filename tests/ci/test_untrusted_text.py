@@ -51,6 +51,7 @@ REVIEWED: Final = {
     "simulation/sources.py": "files of sums of the person who runs it, a line of bounded length",
     "simulation/stories.py": "decisions of the replay",
     "simulation/study.py": "the study file of the person who runs it",
+    "simulation/validation_figures.py": "the file of the person who runs it, by its schema",
     "whatif/admission.py": "selectors that the API server gave, by their schema",
     "whatif/afterwards.py": "truth as a number",
     "whatif/answer.py": "records of the copy's own planes, by their schema",

@@ -209,3 +209,33 @@ def test_a_real_trace_is_replayed_under_both_policies(tmp_path: Path) -> None:
     assert run(study).exit_code == 0
     none, classical = rows(tmp_path)
     assert none["jobs"] == classical["jobs"] == "533"
+
+
+def test_the_report_prints_the_figures_of_a_validation_with_their_commit_and_command(
+    tmp_path: Path,
+) -> None:
+    study = study_in(tmp_path)
+    figures = tmp_path / "validation.json"
+    said = {
+        "command": "python -m bench.validation --jobs 7",
+        "commit": "abc<1>",
+        "version": "0.0.1",
+        "comparisons": [
+            {"case": "M/M/1", "holds": True, "figures": {"off_percent": 0.4}},
+            {"case": "M/D/1", "holds": False, "figures": {"wait": 0.9}},
+        ],
+    }
+    figures.write_text(json.dumps(said))
+    assert run(study, "--validation", str(figures)).exit_code == 0
+    report = (tmp_path / "report.html").read_text()
+    made_by = "<code>python -m bench.validation --jobs 7</code> with commit abc&lt;1&gt;"
+    assert made_by in report
+    assert "<td>M/M/1</td><td>off (%) 0.4</td><td>yes</td>" in report
+    assert "<td>M/D/1</td><td>wait 0.9</td><td>no</td>" in report
+    assert "1 of the comparisons are not within their bound" in report
+    assert "which these figures are not of" in report
+    figures.write_text('{"command": 1}')
+    with pytest.raises(UsageError, match=r"--validation .*accepted: a file that"):
+        run(study, "--validation", str(figures))
+    assert run(study).exit_code == 0
+    assert "No figures of a validation were given" in (tmp_path / "report.html").read_text()

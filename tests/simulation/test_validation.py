@@ -20,6 +20,7 @@ from bench.cluster_study import (
 from bench.recorded_cases import kube_scheduler_cases, kueue_cases
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.replay import replay
+from reprieve.simulation.validation_figures import read_validation
 from reprieve.simulation.work import Checkpointing
 
 
@@ -52,3 +53,15 @@ def test_recorded_cases_of_others_have_the_victims_that_they_say(cases: object) 
     chosen = [case for number, case in enumerate(cases(validation.VECTORS)) if not number % 50]
     verdicts = [case() for case in chosen]
     assert len(verdicts) >= 5 and False not in verdicts and True in verdicts
+
+
+def test_its_file_is_what_a_report_reads(tmp_path: Path) -> None:
+    file = tmp_path / "validation.json"
+    given = ["--quick", "--steps", "1", "--out", str(file)]
+    assert validation.main(given) == 0
+    found = read_validation(file)
+    assert found.command == f"python -m bench.validation {' '.join(given)}"
+    names = ["M/M/1 at 0.5", "M/M/4 at 0.6", "M/D/1 at 0.6"]
+    two = [f"two classes, preemptive, priority {priority}" for priority in (100, 0)]
+    assert [each.case for each in found.comparisons] == names + two
+    assert all(each.holds and each.figures["jobs"] == 5_000 for each in found.comparisons)

@@ -40,6 +40,7 @@ from reprieve.simulation.shards import Shard, read_shard, read_shards, write_sha
 from reprieve.simulation.study import Study
 from reprieve.simulation.summary import Results, summarised
 from reprieve.simulation.tables import own_load_lines, results_csv, terminal_tables
+from reprieve.simulation.validation_figures import Validation, read_validation
 from reprieve.units.errors import UsageError
 
 __all__ = ["simulate"]
@@ -82,6 +83,14 @@ _ENDING: Final = (signal.SIGINT, signal.SIGTERM)
     metavar="DIR",
     help="Make no runs, but the report of what all shards have left in a folder.",
 )
+@click.option(
+    "--validation",
+    "validation_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Print the figures of a validation in the report, as `python -m bench.validation --out "
+    "FILE` writes them.",
+)
 def simulate(
     study: Path,
     output: Path | None,
@@ -90,6 +99,7 @@ def simulate(
     no_decisions: bool,
     shard_text: str | None,
     merge: Path | None,
+    validation_file: Path | None,
 ) -> None:
     """Replay a trace under several policies with the engine that decides.
 
@@ -97,14 +107,16 @@ def simulate(
     example.
     """
     if shard_text is not None:
-        if merge is not None or plots is not None:
-            raise UsageError("--shard: accepted: without --merge and --plots, which need all runs")
+        if merge is not None or plots is not None or validation_file is not None:
+            others = "--merge, --plots and --validation, which need all runs"
+            raise UsageError(f"--shard: accepted: without {others}")
         folder = output or Path("shards")
         _make_shard(study, read_shard(shard_text), folder, workers, decisions=not no_decisions)
         return
     given, report = study_of(study), output or Path("report.html")
     if report.is_dir() or not report.resolve().parent.is_dir():
         raise UsageError(f"--output {report}: accepted: a file in a folder that is there")
+    validation = read_validation(validation_file) if validation_file else None
     runs = planned(given)
     missing: list[str] = []
     with tempfile.TemporaryDirectory(prefix="reprieve-") as made:
@@ -113,7 +125,7 @@ def simulate(
         else:
             (ended, missing), interrupted = read_shards(merge, given, runs), False
         results = summarised(given, runs, ended)
-        _write(results, report, decisions=not no_decisions)
+        _write(results, report, validation, decisions=not no_decisions)
     if plots is not None:
         _write_plots(results, plots)
     _tell(results, report, interrupted, missing)
@@ -210,8 +222,10 @@ class _Line:
             click.echo("\r\x1b[K", nl=False, err=True)
 
 
-def _write(results: Results, output: Path, *, decisions: bool) -> None:
-    output.write_text(report_html(results), encoding="utf-8")
+def _write(
+    results: Results, output: Path, validation: Validation | None, *, decisions: bool
+) -> None:
+    output.write_text(report_html(results, validation), encoding="utf-8")
     output.with_name("results.csv").write_text(results_csv(results), encoding="utf-8")
     if decisions:
         with output.with_name("decisions.jsonl").open("wb") as whole:

@@ -29,6 +29,7 @@ from reprieve.simulation.summary import (
     duration_text,
 )
 from reprieve.simulation.tables import load_title, own_load_lines
+from reprieve.simulation.validation_figures import Validation, validation_section
 
 __all__ = ["report_html"]
 
@@ -36,12 +37,12 @@ _MOST_LINES: Final = 6
 _MOST_STORIES: Final = 12 * 1024 * 1024  # characters of packed stories in a report
 
 
-def report_html(results: Results) -> str:
-    """Return the report."""
-    return "".join(_parts(results))
+def report_html(results: Results, validation: Validation | None = None) -> str:
+    """Return the report; `validation` are figures that it prints as they are."""
+    return "".join(_parts(results, validation))
 
 
-def _parts(results: Results) -> Iterator[str]:
+def _parts(results: Results, validation: Validation | None) -> Iterator[str]:
     study = results.study
     title = f"Study {study.name}"
     yield "<!doctype html>\n<html lang=en><head><meta charset=utf-8>"
@@ -68,6 +69,7 @@ def _parts(results: Results) -> Iterator[str]:
     for summary in results.loads:
         yield from _load(results, summary)
     yield from _stories(results)
+    yield from validation_section(validation, reprieve.__version__)
     yield from _configuration(results)
     accent = 1 if len(study.policies) > 1 else 0
     yield f"<script>{SCRIPT}choose({accent});</script></body></html>\n"
