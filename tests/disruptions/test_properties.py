@@ -83,6 +83,11 @@ def test_over_random_histories_a_naive_reading_holds_the_same() -> None:
                     assert known is not None
                     named = not known.isdisjoint(asked.victim.names)
                     assert named or found is None
+                    # Asked with no lower priority, as all of these are.
+                    fewer = governor.known_by(asked.preemptor, now, below=False)
+                    assert fewer is not None and fewer <= known
+                    assert not fewer.isdisjoint(asked.victim.names) or found is None
+                    seen["not asked about with no lower priority"] += len(fewer) < len(known)
                     seen["not asked about"] += not named
                     seen["longer than a window"] += end - now > WINDOW * SECOND
         members = [len(loop.members) for loop in governor.loops(last)]
@@ -93,6 +98,7 @@ def test_over_random_histories_a_naive_reading_holds_the_same() -> None:
     assert seen["held"] >= 500 and seen["loops"] >= 200, seen
     assert seen["loops of three or more"] >= 50 and seen["longer than a window"] >= 40, seen
     assert seen["not asked about"] >= 5 * seen["held"], seen
+    assert seen["not asked about with no lower priority"] >= 100, seen
     assert seen["some cause is another"] >= 20 and seen["without gain"] >= 50, seen
 
 

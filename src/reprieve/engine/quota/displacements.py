@@ -111,11 +111,16 @@ class Displacements:
         """Tell whether anybody could be held back from what a workload asks for."""
         return workload.uid in self._fixed_for or self.governor.may_hold(party_of(workload))
 
-    def known_by(self, workload: Workload, now: Nanos) -> frozenset[str] | None:
-        """Return by what those are known who could be held back from it now; None: all."""
+    def known_by(
+        self, workload: Workload, now: Nanos, *, below: bool = True
+    ) -> frozenset[str] | None:
+        """Return by what those are known who could be held back from it now; None: all.
+
+        `below`: whether any of them may have a higher priority.
+        """
         if workload.uid in self._fixed_for:
             return None
-        return self.governor.known_by(party_of(workload), now)
+        return self.governor.known_by(party_of(workload), now, below=below)
 
     def held_until(
         self,

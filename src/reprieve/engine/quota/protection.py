@@ -113,6 +113,7 @@ class Spared:
     young: set[str] = field(default_factory=set)
     paired: set[str] = field(default_factory=set)
     rules: set[Rule] = field(default_factory=set)
+    _below: frozenset[str] | None = None  # likewise, of those of no higher priority
 
     def __call__(self, holder: Holder) -> bool:
         """Tell whether a candidate is left alone."""
@@ -131,6 +132,10 @@ class Spared:
         if known is not None and party is not None and known.isdisjoint(party.names):
             return False
         if self.ledger is not None:
+            if known is not None and party is not None and self._is_below(self.ledger, workload):
+                known = self._below
+                if known is not None and known.isdisjoint(party.names):
+                    return False
             held = self._hold(self.ledger, holder)
             if held is not None:
                 self.rules.add(held.rule)
@@ -149,6 +154,17 @@ class Spared:
             why = " or ".join(dict.fromkeys(_WHY[rule] for rule in Rule if rule in self.rules))
             parts.append(f"{len(self.paired)} workload(s) {why}")
         return f"Not preempted: {' and '.join(parts)}, the first until {format_instant(self.until)}"
+
+    def _is_below(self, ledger: Displacements, workload: Workload) -> bool:
+        """Tell whether it has no higher priority than the preemptor, and see who of those is known.
+
+        Who displaces what has a higher priority is held a time earlier, and so from more.
+        """
+        if self.causes is None or self.causes.priority(workload) > self.who.priority:
+            return False
+        if self._below is None:
+            self._below = ledger.known_by(self.who.workload, self.now, below=False)
+        return True
 
     def _hold(self, ledger: Displacements, holder: Holder) -> Hold | None:
         who, workload = self.who, holder.workload
