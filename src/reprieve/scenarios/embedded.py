@@ -6,7 +6,6 @@ stopped in the reverse order of its start, whatever happened.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -85,44 +84,47 @@ async def embedded_stage(
         OSError: the port is taken, or a file cannot be written.
     """
     clock = clock or SystemClock()
-    async with contextlib.AsyncExitStack() as stack:
-        cluster = EmbeddedCluster(
-            clock=clock,
-            port=port,
-            data=data,
-            tls=tls,
-            rbac=rbac,
-            feature_gates=feature_gates,
-            strict_disruption_mode=strict_disruption_mode,
-            hosts=hosts,
-        )
-        await cluster.start()
-        stack.push_async_callback(cluster.stop)
-        kubeconfig = kubeconfig or directory / "kubeconfig"
-        operator_kubeconfig = directory / "operator.kubeconfig"
-        cluster.write_kubeconfig(kubeconfig, name=_CONTEXT)
-        cluster.write_kubeconfig(operator_kubeconfig, user=operator_user, name=_CONTEXT)
-        stage, machines = await stack.enter_async_context(
-            staged(
-                kubeconfig,
-                operator_kubeconfig,
-                nodes,
-                clock,
-                store=EmbeddedObjects(cluster.api),
-                rights=_UserRights(cluster, operator_user),
-                operator_arguments=operator_arguments,
-                on_operator_line=on_operator_line,
-                machines_without=machines_without,
-                scheduler=scheduler,
-                kueue=kueue,
-                kubelet_times=kubelet_times,
-            )
-        )
-        if rbac:
-            await _give(cluster, operator_roles or [_every_right(operator_user)])
-        yield EmbeddedStage(
-            stage, cluster, machines, kubeconfig, operator_kubeconfig, machines.exporter.url
-        )
+    cluster = EmbeddedCluster(
+        clock=clock,
+        port=port,
+        data=data,
+        tls=tls,
+        rbac=rbac,
+        feature_gates=feature_gates,
+        strict_disruption_mode=strict_disruption_mode,
+        hosts=hosts,
+    )
+    people, operator = kubeconfig or directory / "kubeconfig", directory / "operator.kubeconfig"
+    async with _running(cluster):
+        cluster.write_kubeconfig(people, name=_CONTEXT)
+        cluster.write_kubeconfig(operator, user=operator_user, name=_CONTEXT)
+        async with staged(
+            people,
+            operator,
+            nodes,
+            clock,
+            store=EmbeddedObjects(cluster.api),
+            rights=_UserRights(cluster, operator_user),
+            operator_arguments=operator_arguments,
+            on_operator_line=on_operator_line,
+            machines_without=machines_without,
+            scheduler=scheduler,
+            kueue=kueue,
+            kubelet_times=kubelet_times,
+        ) as (stage, machines):
+            if rbac:
+                await _give(cluster, operator_roles or [_every_right(operator_user)])
+            exporter = machines.exporter.url
+            yield EmbeddedStage(stage, cluster, machines, people, operator, exporter)
+
+
+@asynccontextmanager
+async def _running(cluster: EmbeddedCluster) -> AsyncIterator[None]:
+    await cluster.start()
+    try:
+        yield
+    finally:
+        await cluster.stop()
 
 
 def holds_cluster(data: Path) -> bool:
