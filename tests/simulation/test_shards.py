@@ -120,7 +120,7 @@ def test_shards_of_another_study_or_division_are_refused(tmp_path: Path) -> None
     (shards / "shard-0-of-2.jsonl").write_text("{}\n")
     with pytest.raises(UsageError, match=r"accepted: a file that --shard wrote$"):
         run(study, *report)
-    with pytest.raises(UsageError, match=r"^--shard: accepted: without --merge and --plots"):
+    with pytest.raises(UsageError, match=r"^--shard: accepted: without --merge, --plots and --val"):
         run(study, "--shard", "0/2", "--merge", shards)
 
 
