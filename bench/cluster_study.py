@@ -1,8 +1,6 @@
 """The jobs of a study as Jobs on a cluster, decided about by the real quota plane.
 
-Tenants are ClusterQueues in one cohort, as `simulation.quota_cluster` has them, and each has a
-namespace with a LocalQueue. A job is a Job of one pod on one large node, so that nothing is
-fragmented; its pod runs for as long as the job (`sim.reprieve.dev/run-time`), anew from the
+Its objects are those of `cluster_study_objects`. A pod runs for as long as the job, anew from the
 beginning after it was displaced, and leaves at once: the work model without saves. What happens is
 noted in the order in which the API server tells it: who gets quota, and who is preempted for whom.
 """
@@ -22,13 +20,20 @@ from uuid import UUID
 
 import msgspec
 
-from reprieve.api.kueue import API_VERSION
+from bench.cluster_study_objects import (
+    LOCAL_QUEUES,
+    job_object,
+    job_of,
+    large_node,
+    local_queue,
+    priority_class,
+    queue_objects,
+)
 from reprieve.api.reprieve import Preemption
 from reprieve.engine.placement.profile import Policy
 from reprieve.kube.reflector import Reflector
-from reprieve.kube.resource import NAMESPACES, PREEMPTIONS, Resource
+from reprieve.kube.resource import NAMESPACES, PREEMPTIONS
 from reprieve.planes.quota.context import QuotaOptions
-from reprieve.scenarios.model import NodeSpec
 from reprieve.settings.quota import QuotaSettings
 from reprieve.shadow.candidate import Candidate
 from reprieve.shadow.comparison import compared
@@ -41,6 +46,7 @@ from tests.virtual_time import LoopClock, VirtualTimeLoop
 __all__ = [
     "TENANTS",
     "Agreement",
+    "Notes",
     "Played",
     "agreement",
     "played",
@@ -51,9 +57,6 @@ __all__ = [
 
 Object = dict[str, Any]
 TENANTS: Final = ("a", "b", "c")
-DEVICE: Final = "nvidia.com/gpu"
-_QUEUES: Final = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
-_RULES: Final = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
 
 
 @dataclass
@@ -75,6 +78,15 @@ class Played:
             else:
                 found.victims += [(decision.preemptor, each.job) for each in decision.victims]
         return found
+
+    def note_records(self, records: Sequence[Object]) -> None:
+        """Take victims from the Preemptions of a cluster, in the order of their decisions."""
+        self.records = sorted(records, key=lambda each: each["spec"]["decidedAt"])
+        self.victims = [
+            (job_of(record["spec"]["preemptor"]), job_of(victim["subject"]))
+            for record in self.records
+            for victim in record["spec"]["victims"]
+        ]
 
 
 @dataclass(frozen=True)
@@ -151,27 +163,21 @@ def _no_plugins(_policy: Policy) -> tuple[dict[str, Any], dict[str, Any]]:
 
 async def played(jobs: Sequence[Job], tenants: Sequence[str], devices: int, folder: Path) -> Played:
     """Submit the jobs to an embedded cluster at their arrivals; return what came of them."""
-    size: dict[str, str | int] = {
-        DEVICE: str(devices),
-        "cpu": "4000",
-        "memory": "4000Gi",
-        "pods": "4000",
-    }
-    nodes = [NodeSpec("node-0", size)]
     # Between equals the uid decides: here, as in the replay, who was created first.
     numbers = count(1)
     ordered = patch("uuid.uuid4", lambda: UUID(int=next(numbers)))
     # As the operator and the replay have it: who displaces in vain is held.
     usual = QuotaSettings()
     options = QuotaOptions(loop_limit=usual.loop_limit, loop_window=usual.loop_window)
-    async with site(folder, *_setup(tenants, devices), nodes=nodes, options=options) as cluster:
+    nodes, objects = [large_node(devices)], queue_objects(tenants, devices)
+    async with site(folder, *objects, nodes=nodes, options=options) as cluster:
         ordered.start()
         for tenant in tenants:
             await cluster.client.create(NAMESPACES, {"metadata": {"name": tenant}}, dict)
-            await cluster.client.create(_QUEUES, _local_queue(tenant), dict)
+            await cluster.client.create(LOCAL_QUEUES, local_queue(tenant), dict)
         for name in sorted({job.priority or 0 for job in jobs}):
-            await cluster.create(_priority(name))
-        notes = _Notes()
+            await cluster.create(priority_class(name))
+        notes = Notes()
         watching = asyncio.create_task(_watch(cluster, notes))
         await asyncio.sleep(5)
         began = asyncio.get_running_loop().time()
@@ -181,97 +187,17 @@ async def played(jobs: Sequence[Job], tenants: Sequence[str], devices: int, fold
             await asyncio.sleep(
                 max(0.0, began + job.arrival / SECOND - asyncio.get_running_loop().time())
             )
-            await cluster.client.create(JOBS, _job(job), dict)
+            await cluster.client.create(JOBS, job_object(job), dict)
         await notes.until_finished(len(jobs))
         found = notes.found
         found.makespan_s = asyncio.get_running_loop().time() - began
-        page = await cluster.client.list(PREEMPTIONS, dict)
-        found.records = sorted(page.items, key=lambda each: each["spec"]["decidedAt"])
-        found.victims = [
-            (_job_of(record["spec"]["preemptor"]), _job_of(victim["subject"]))
-            for record in found.records
-            for victim in record["spec"]["victims"]
-        ]
+        found.note_records((await cluster.client.list(PREEMPTIONS, dict)).items)
         watching.cancel()
         ordered.stop()
         return found
 
 
-def _setup(tenants: Sequence[str], devices: int) -> list[Object]:
-    even, left = divmod(devices, len(tenants))
-    flavor = {"apiVersion": API_VERSION, "kind": "ResourceFlavor", "metadata": {"name": "devices"}}
-    queues = []
-    for place, name in enumerate(tenants):
-        quota = {"name": DEVICE, "nominalQuota": str(even + (place < left))}
-        group = {
-            "coveredResources": [DEVICE],
-            "flavors": [{"name": "devices", "resources": [quota]}],
-        }
-        spec = {
-            "cohortName": "cluster",
-            "namespaceSelector": {},
-            "resourceGroups": [group],
-            "preemption": _RULES,
-        }
-        metadata = {"name": name}
-        queues.append(
-            {
-                "apiVersion": API_VERSION,
-                "kind": "ClusterQueue",
-                "metadata": metadata,
-                "spec": spec,
-            }
-        )
-    return [flavor, *queues]
-
-
-def _local_queue(tenant: str) -> Object:
-    metadata = {"name": "jobs", "namespace": tenant}
-    return {"metadata": metadata, "spec": {"clusterQueue": tenant}}
-
-
-def _priority(value: int) -> Object:
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "WorkloadPriorityClass",
-        "metadata": {"name": f"priority-{value}"},
-        "value": value,
-    }
-
-
-def _job(job: Job) -> Object:
-    amounts = {DEVICE: str(job.devices)}
-    container = {
-        "name": "main",
-        "image": "registry.example/train:1",
-        "resources": {"requests": amounts, "limits": amounts},
-    }
-    lasts = {
-        "sim.reprieve.dev/run-time": f"{job.duration // MILLISECOND}ms",
-        "sim.reprieve.dev/start-latency": "1ms",
-        "sim.reprieve.dev/termination-time": "1ms",
-    }
-    template = {
-        "metadata": {"annotations": lasts},
-        "spec": {"restartPolicy": "Never", "containers": [container]},
-    }
-    labels = {
-        "kueue.x-k8s.io/queue-name": "jobs",
-        "kueue.x-k8s.io/priority-class": f"priority-{job.priority or 0}",
-    }
-    return {
-        "metadata": {"name": job.id, "namespace": job.tenant, "labels": labels},
-        "spec": {"suspend": True, "parallelism": 1, "completions": 1, "template": template},
-    }
-
-
-def _job_of(workload: Object) -> str:
-    """Return the key of the job that a Workload is of, by the name that it gets for it."""
-    name = str(workload["name"]).removeprefix("job-").rpartition("-")[0]
-    return f"{workload['namespace']}/{name}"
-
-
-class _Notes:
+class Notes:
     """Notes who gets quota and who has finished; a sink of a reflector."""
 
     def __init__(self) -> None:
@@ -298,7 +224,7 @@ class _Notes:
             for each in (obj.get("status") or {}).get("conditions") or ()
             if each["status"] == "True"
         }
-        name, uid = _job_of(obj["metadata"]), obj["metadata"]["uid"]
+        name, uid = job_of(obj["metadata"]), obj["metadata"]["uid"]
         holds = "QuotaReserved" in said
         if holds and not self._reserved.get(uid) and "Finished" not in said:
             self.found.admitted.append(name)
@@ -311,5 +237,5 @@ class _Notes:
         """Nothing is deleted while it is played."""
 
 
-async def _watch(cluster: Site, notes: _Notes) -> None:
+async def _watch(cluster: Site, notes: Notes) -> None:
     await Reflector(cluster.client, WORKLOADS, dict, notes, LoopClock()).run()

@@ -19,13 +19,14 @@ import msgspec
 from bench.measuring import print_line
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
-from reprieve.engine.plan import Plane, Ref
+from reprieve.engine.plan import Plane
 from reprieve.records.idle.record import packed
 from reprieve.telemetry.decision_history import lines_of_log
 from reprieve.telemetry.decision_log import decision_log
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.clock import SystemClock
 from reprieve.units.ids import Uid
+from reprieve.units.references import Reference
 
 _A_SECOND = 1_000
 _HELD = {"what": "6 nvidia.com/gpu in flavor h100"}
@@ -35,7 +36,7 @@ def main() -> None:
     seconds = 2 if "--quick" in sys.argv[1:] else 60
     clock = SystemClock()
     units = [
-        Ref(
+        Reference(
             "kueue.x-k8s.io/v1beta2",
             "Workload",
             f"team-{number % 40}",

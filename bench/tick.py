@@ -34,7 +34,6 @@ from reprieve.engine.idle.model import (
 from reprieve.engine.idle.outcome import Evaluation
 from reprieve.engine.idle.samples import merge
 from reprieve.engine.idle.vendors import AMD
-from reprieve.engine.plan import Ref
 from reprieve.intake.readings import readings_by_namespace
 from reprieve.planes.idle.measures.metric_sources import (
     MetricReader,
@@ -47,6 +46,7 @@ from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos
+from reprieve.units.references import Reference
 
 __all__ = ["run_tick"]
 
@@ -199,8 +199,10 @@ def _workload(
 ) -> Workload:
     uid = f"{namespace}-{name}"
     return Workload(
-        ref=Ref("kaiwo.silogen.ai/v1alpha1", "GpuWorkload", namespace, name, Uid(f"{uid}-gw")),
-        root=Ref("batch/v1", "Job", namespace, name, Uid(uid)),
+        ref=Reference(
+            "kaiwo.silogen.ai/v1alpha1", "GpuWorkload", namespace, name, Uid(f"{uid}-gw")
+        ),
+        root=Reference("batch/v1", "Job", namespace, name, Uid(uid)),
         created=created,
         gpus={GPU: gpus},
         settings=SETTINGS,

@@ -6,7 +6,12 @@ The ladder of docs/simulate.md, a line for each thing that is compared:
 2. the records of step 3's cluster, decided again: the same plan ids
 3. a study through the replay, and through the real quota plane on the embedded cluster
 4. recorded cases of Kueue and kube-scheduler: the victims that they say
-5. what step 3 does on a real API server, in real time: not part of this
+5. a study with saves on a real API server, in real time: makespan and lost device hours. It is
+   made by `--steps 5` alone, lasts for about `--minutes N`, and wants the control plane that
+   CONTRIBUTING names. The jobs of an hour are scaled to the minutes, what a cluster takes time for
+   is not: its seconds are told, and beside the replay stand `delayed` ones, that take as long for
+   each step as the cluster did, in 200 draws. In how many of them the figure is at most the
+   cluster's is its `rank`; the middle 95 % of the ranks are what chance explains
 
 `--quick` has few jobs and wide bounds: it is the smoke test that CI runs. `--out FILE` is written
 for `reprieve simulate --validation FILE`, which prints it in its report. The exit code is 1 if a
@@ -16,6 +21,7 @@ bound does not hold.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import shlex
 import subprocess
 import sys
@@ -29,6 +35,8 @@ from random import Random
 import msgspec
 
 import reprieve
+from bench.api_server_study import DEVICES, played_in_real_time, timed_study
+from bench.api_server_study import TENANTS as REAL_TENANTS
 from bench.cluster_study import (
     TENANTS,
     Played,
@@ -38,6 +46,7 @@ from bench.cluster_study import (
     study_jobs,
     virtually,
 )
+from bench.delayed_replay import beside_replays
 from bench.measuring import print_line
 from bench.recorded_cases import kube_scheduler_cases, kueue_cases
 from reprieve.engine.disruptions.questions import GovernorPolicy
@@ -48,6 +57,7 @@ from reprieve.simulation.trace import Job
 from reprieve.simulation.validation_figures import Comparison, Validation
 from reprieve.simulation.work import Checkpointing, Displaced, Run, Saved
 from reprieve.units.durations import SECOND
+from tests.integration.control_plane import NoBinaries, find_binaries
 from tests.oracle.queueing import md1_wait, mmk_wait, preemptive_waits
 
 __all__ = ["CASES", "Case", "Resuming", "main", "waits"]
@@ -101,6 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=100_000, metavar="N", help="of step 1")
     parser.add_argument("--study-jobs", type=int, default=200, metavar="N", help="of step 3")
     parser.add_argument("--steps", default="1,2,3,4", metavar="LIST")
+    parser.add_argument("--minutes", type=float, default=60, metavar="N", help="of step 5")
     parser.add_argument("--vectors", type=Path, default=VECTORS, metavar="DIR", help="of step 4")
     parser.add_argument("--out", type=Path, metavar="FILE", help="for a study's report")
     given = sys.argv[1:] if arguments is None else list(arguments)
@@ -114,6 +125,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         told += _study(30 if chosen.quick else chosen.study_jobs)
     if 4 in steps:
         told += _recorded(chosen.vectors, chosen.quick)
+    if 5 in steps:
+        told += _in_real_time(*((30, 2.0) if chosen.quick else (108, chosen.minutes)))
     if chosen.out is not None:
         command = shlex.join(["python", "-m", "bench.validation", *given])
         found = Validation(command, _commit(), reprieve.__version__, tuple(told))
@@ -221,6 +234,34 @@ def _recorded(folder: Path, quick: bool) -> Iterator[Comparison]:
             same=same,
             documented_deviations=judged,
         )
+
+
+def _in_real_time(count: int, minutes: float) -> Iterator[Comparison]:
+    """Play a study with saves on a real control plane, and in the replay."""
+    try:
+        binaries = find_binaries()
+    except NoBinaries as missing:
+        print(f"step 5 is left out: {missing}")
+        return
+    jobs, model = timed_study(count, minutes)
+    started, cpu = time.perf_counter(), time.process_time()
+    with tempfile.TemporaryDirectory(prefix="reprieve-") as folder:
+        most_s = 60 * max(3 * minutes, minutes + 5)
+        playing = played_in_real_time(binaries, Path(folder), jobs, model, most_s)
+        real = asyncio.run(playing)
+    cpu_ms = (time.process_time() - cpu) * 1e3
+    wall_ms = (time.perf_counter() - started) * 1e3
+    close, figures = beside_replays(jobs, model, real, REAL_TENANTS, DEVICES)
+    yield _told("5 real API server", close, cpu_ms, wall_ms, minutes=minutes, **figures)
+    same, of = reproduced(real.played.records)
+    yield _told(
+        "5 its own records: the same plan ids",
+        same == of > 0,
+        cpu_ms,
+        wall_ms,
+        records=of,
+        same=same,
+    )
 
 
 def waits(case: Case, jobs: int, seed: int = 0) -> dict[int, float]:

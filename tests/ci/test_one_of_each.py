@@ -1,9 +1,10 @@
-"""What the whole house has once: who posts events, and what names an object in them."""
+"""What the whole house has once: who posts events, and what names an object."""
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 SOURCES = Path(__file__).parents[2] / "src" / "reprieve"
@@ -34,4 +35,63 @@ def test_the_process_has_one_recorder_for_all_planes() -> None:
 
 def test_events_have_one_text_and_one_reference() -> None:
     assert list(_found(r"\nclass EventText\b")) == ["wording/events.py"]
-    assert list(_found(r"\nclass Reference:")) == ["kube/references.py"]
+    assert list(_found(r"\nclass Reference:")) == ["units/references.py"]
+
+
+#: The fields that name an object, and no more than which a reference has.
+_NAMING = {
+    "api_version",
+    "group",
+    "kind",
+    "namespace",
+    "name",
+    "uid",
+    "version",
+    "resource_version",
+}
+
+#: What names an object and nothing else: the one value, and forms that differ for their reasons.
+_REFERENCES = {
+    "units/references.py Reference": "the value, pure, for the engine and all others",
+    "api/reprieve.py ObjectRef": "it on the wire: camel case, and what lacks a field is refused",
+    "api/reprieve.py SubjectClass": "many at once: the name is made of that of the root",
+    "engine/cluster/rows.py Gone": "a row that goes: its kind is the engine's own",
+    "engine/idle/discovery.py Lookup": "a question: without a uid any object of the name will do",
+    "answers/document.py Subject": "what a person typed: a name without API version and uid",
+    "web/mirror/told.py _Involved": "of an Event as anybody writes it: whatever may be missing",
+}
+
+#: An entry of `ownerReferences` has no namespace and says whether it controls.
+_OWNER_REFERENCES = {
+    "api/core.py OwnerReference": "on the wire",
+    "engine/idle/discovery.py Owner": "the value, pure: what a walk to the root follows",
+    "api/kaiwo.py WorkloadReference": "no owner, but `spec.workloadRef` of a GpuWorkload",
+    "whatif/fields.py _Owner": "what a manifest says, which is refused where a field is no text",
+}
+
+
+def _classes_of(fields: Callable[[set[str]], bool]) -> set[str]:
+    found = set()
+    for path in sorted(SOURCES.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                named = {
+                    each.target.id
+                    for each in node.body
+                    if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+                }
+                if fields(named):
+                    found.add(f"{path.relative_to(SOURCES).as_posix()} {node.name}")
+    return found
+
+
+def test_one_value_names_an_object() -> None:
+    naming = _classes_of(lambda named: {"kind", "namespace", "name"} <= named <= _NAMING)
+    assert naming == set(_REFERENCES)
+
+
+def test_one_value_names_an_owner() -> None:
+    owner = {"api_version", "kind", "name", "uid"}
+    assert _classes_of(lambda named: owner <= named <= owner | {"controller"}) == set(
+        _OWNER_REFERENCES
+    )

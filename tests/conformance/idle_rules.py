@@ -25,7 +25,6 @@ from reprieve.engine.idle.model import Aggregation, Phase, Policy, Status, Track
 from reprieve.engine.idle.resources import add, workload_gpus
 from reprieve.engine.idle.samples import aggregate, merge
 from reprieve.engine.idle.vendors import AMD
-from reprieve.engine.plan import Ref
 from reprieve.intake.exposition import MalformedExposition, parse_exposition
 from reprieve.intake.gpuworkloads import (
     initial_status,
@@ -46,6 +45,7 @@ from reprieve.settings.idle import (
 from reprieve.units.durations import SECOND, InvalidDuration, format_duration, parse_duration
 from reprieve.units.ids import Uid
 from reprieve.units.instants import parse_instant
+from reprieve.units.references import Reference
 from reprieve.wording.kaiwo import resolution_error_text
 from tests.conformance.world import Json, World, as_found
 
@@ -162,7 +162,9 @@ def run_naming(given: Json, literal: LiteralSwitches) -> str:
 def run_pod_ownership(given: Json, literal: LiteralSwitches) -> bool:
     pod = msgspec.convert(given["pod"], Pod)
     ref = given["workloadRef"]
-    root = Ref(ref["apiVersion"], ref["kind"], pod.metadata.namespace, ref["name"], Uid(ref["uid"]))
+    root = Reference(
+        ref["apiVersion"], ref["kind"], pod.metadata.namespace, ref["name"], Uid(ref["uid"])
+    )
     return World(given.get("objects") or []).owned(root, pod, literal)
 
 

@@ -19,9 +19,9 @@ from reprieve.engine.idle.discovery import (
     owns,
 )
 from reprieve.engine.idle.literal import LiteralSwitches
-from reprieve.engine.plan import Ref
 from reprieve.intake.owners import found
 from reprieve.intake.pods import gpus_of
+from reprieve.units.references import Reference
 
 Json = dict[str, Any]
 Result = TypeVar("Result")
@@ -71,10 +71,10 @@ class World:
     def pods(self, namespace: str) -> list[Pod]:
         return [pod for pod in self._all("Pod", Pod) if pod.metadata.namespace == namespace]
 
-    def owned_pods(self, root: Ref, literal: LiteralSwitches) -> list[Pod]:
+    def owned_pods(self, root: Reference, literal: LiteralSwitches) -> list[Pod]:
         return [pod for pod in self.pods(root.namespace) if self.owned(root, pod, literal)]
 
-    def owned(self, root: Ref, pod: Pod, literal: LiteralSwitches) -> bool:
+    def owned(self, root: Reference, pod: Pod, literal: LiteralSwitches) -> bool:
         try:
             return self.walk(owns(root, found(pod), bool(gpus_of(pod)), literal))
         except ResolutionError:
@@ -82,9 +82,9 @@ class World:
 
     def kueue_workloads(self) -> list[KueueWorkload]:
         return [
-            each
-            for each in self._all("Workload", KueueWorkload)
-            if each.api_version.startswith("kueue.x-k8s.io/")
+            msgspec.convert(each, KueueWorkload)
+            for each in self.objects
+            if each["kind"] == "Workload" and each["apiVersion"].startswith("kueue.x-k8s.io/")
         ]
 
     def gpu_workloads(self) -> list[GpuWorkload]:

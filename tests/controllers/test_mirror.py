@@ -11,10 +11,13 @@ import pytest
 from msgspec import inspect
 
 from reprieve.api.core import Node, Pod
+from reprieve.api.kueue import Workload
 from reprieve.api.scheduling import NodeObject, PodObject
 from reprieve.kube.reflector import Health
 from reprieve.kube.resource import PODS
 from reprieve.planes.common.mirror import WIDER, Followed, Mirror
+from reprieve.planes.idle.watches import Watches as IdleWatches
+from reprieve.planes.quota.watches import WORKLOADS
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import MINUTE, SECOND
 from tests.background import in_background
@@ -251,3 +254,16 @@ def lacking(narrow: Any, wide: Any, where: str) -> list[str]:
             for each in lacking(f.type, fields[f.encode_name].type, f"{where}.{f.name}")
         ]
     return [] if narrow == wide else [where]
+
+
+async def test_idle_and_quota_read_workloads_by_one_reflector() -> None:
+    mirror = Site().mirror
+    queued = IdleWatches(
+        mirror, VirtualClock(), (), nodes=False, services=False, report=lambda error: None
+    )
+    queued.read_kueue_as("v1beta2")
+    quota = mirror.follow(WORKLOADS, Workload, Observer())
+    feed = mirror.join(quota)
+    assert mirror.join(queued.kueue.reflector) is feed
+    for each in (quota, queued.kueue.reflector):
+        await mirror.leave(feed, each)

@@ -6,15 +6,15 @@ import pytest
 
 from reprieve.engine.idle import lifecycle
 from reprieve.engine.idle.literal import LiteralSwitches
-from reprieve.engine.plan import Ref
 from reprieve.kube.discovery import RestMapper
 from reprieve.kube.transport import Request
 from reprieve.planes.idle.roots import Roots
 from reprieve.units.clock import VirtualClock
 from reprieve.units.ids import Uid
+from reprieve.units.references import Reference
 from tests.kube.fakes import FakeAnswer, FakeWire, client_over, refusal
 
-_ROOTS = [Ref("batch/v1", "Job", "team", f"job-{n}", Uid(f"uid-{n}")) for n in range(100)]
+_ROOTS = [Reference("batch/v1", "Job", "team", f"job-{n}", Uid(f"uid-{n}")) for n in range(100)]
 _GONE = {"job-0", "job-50", "job-99"}
 
 

@@ -41,6 +41,7 @@ from reprieve.telemetry.metrics import Metrics
 from reprieve.units.durations import HOUR, SECOND
 from reprieve.units.ids import PlanId, Uid
 from reprieve.units.instants import Nanos, format_instant
+from reprieve.units.references import Reference
 from tests.disruptions.builders import identity
 from tests.execution.test_executor import Death
 from tests.execution.test_recovery import Records
@@ -425,8 +426,8 @@ class World(Records):
             if closed and record["spec"]["decidedAt"] < oldest:
                 self.api.remove(f"{PREEMPTIONS.plural}.{PREEMPTIONS.group}", space, name)
 
-    def _ref(self, pod: str) -> engine.Ref:
-        return engine.Ref("v1", "Pod", _SPACE, pod, Uid(pod))
+    def _ref(self, pod: str) -> Reference:
+        return Reference("v1", "Pod", _SPACE, pod, Uid(pod))
 
     def _come_back(self) -> None:
         for work in self.works.values():

@@ -13,11 +13,11 @@ from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor
 from reprieve.engine.disruptions.lineage import Lineage
 from reprieve.kube.errors import ServerError
-from reprieve.kube.references import Reference
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.durations import MINUTE
 from reprieve.units.instants import Nanos
+from reprieve.units.references import Reference
 from reprieve.wording.displacements import known_as
 from reprieve.wording.disruptions import LOOP, PAIR_HELD
 from reprieve.wording.kaiwo import with_loop

@@ -20,10 +20,10 @@ from reprieve.engine.idle.model import (
     TrackedPod,
     Workload,
 )
-from reprieve.engine.plan import Ref
 from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos, parse_instant
+from reprieve.units.references import Reference
 
 NOW = parse_instant("2026-03-04T10:15:00Z")
 DEFAULTS = Settings(5.0, 10 * MINUTE, PreemptionPolicy.ON_PRESSURE, Aggregation.MAX, 24 * HOUR)
@@ -66,8 +66,10 @@ def workload(
         status.setdefault("idle_since", ago(1800))
     tracked = tuple(TrackedPod(each.name, tuple(samples.get(each.name, ()))) for each in pods)
     return Workload(
-        ref=Ref("kaiwo.silogen.ai/v1alpha1", "GpuWorkload", namespace, name, Uid(f"{name}-gw")),
-        root=Ref("batch/v1", "Job", namespace, name, Uid(f"{name}-uid")),
+        ref=Reference(
+            "kaiwo.silogen.ai/v1alpha1", "GpuWorkload", namespace, name, Uid(f"{name}-gw")
+        ),
+        root=Reference("batch/v1", "Job", namespace, name, Uid(f"{name}-uid")),
         created=ago(7200) if created is None else created,
         gpus=amounts,
         settings=settings,
@@ -139,8 +141,10 @@ def row_of(each: dict[str, Any]) -> Workload:
         for p in each["pods"]
     )
     return Workload(
-        ref=Ref("kaiwo.silogen.ai/v1alpha1", "GpuWorkload", namespace, name, Uid(f"gw-{name}")),
-        root=Ref("batch/v1", "Job", namespace, name, Uid(each["root"])),
+        ref=Reference(
+            "kaiwo.silogen.ai/v1alpha1", "GpuWorkload", namespace, name, Uid(f"gw-{name}")
+        ),
+        root=Reference("batch/v1", "Job", namespace, name, Uid(each["root"])),
         created=Nanos(each["created"] * SECOND),
         gpus=each["gpus"],
         settings=replace(

@@ -24,14 +24,16 @@ from reprieve.engine.idle.discovery import (
 )
 from reprieve.engine.idle.evaluation_lease import LeaseState, may_take
 from reprieve.engine.idle.literal import LiteralSwitches
-from reprieve.engine.plan import Ref
 from reprieve.intake.cluster.selectors import equal_labels
 from reprieve.units.ids import Uid
+from reprieve.units.references import Reference
 from reprieve.wording.kaiwo import resolution_error_text
 from tests.engine.rows import NOW, ago
 
 OFF = LiteralSwitches()
-POD = Found(Ref("v1", "Pod", "ml", "p", Uid("p")), (Owner("batch/v1", "Job", "j", Uid("j"), True),))
+POD = Found(
+    Reference("v1", "Pod", "ml", "p", Uid("p")), (Owner("batch/v1", "Job", "j", Uid("j"), True),)
+)
 START = Lookup("v1", "Pod", "ml", "p")
 
 
@@ -63,7 +65,7 @@ def test_what_stops_a_walk_is_told_apart() -> None:
 
 
 def test_a_pod_whose_owner_is_gone_belongs_to_nobody() -> None:
-    walk = owns(Ref("apps/v1", "Deployment", "ml", "d", Uid("d")), POD, True, OFF)
+    walk = owns(Reference("apps/v1", "Deployment", "ml", "d", Uid("d")), POD, True, OFF)
     next(walk)
     with pytest.raises(StopIteration) as ended:
         walk.send(Missing())
@@ -109,7 +111,7 @@ def way_up(*things: Found, literal: LiteralSwitches = OFF) -> Root:
 def below(kind: str, name: str, api_version: str = "apps/v1", **labels: str) -> Found:
     """The pod `p` that names this owner as its controller."""
     owner = Owner(api_version, kind, name, Uid(name), True)
-    return Found(Ref("v1", "Pod", "ml", labels.pop("pod", "p"), Uid("p")), (owner,), labels)
+    return Found(Reference("v1", "Pod", "ml", labels.pop("pod", "p"), Uid("p")), (owner,), labels)
 
 
 def owner(
@@ -122,7 +124,7 @@ def owner(
     **selected: str,
 ) -> Found:
     selector = equal_labels(selected) if selected else None
-    ref = Ref(api_version, kind, "ml", name, Uid(name))
+    ref = Reference(api_version, kind, "ml", name, Uid(name))
     return Found(ref, owners, labels or {}, selector, children)
 
 

@@ -23,9 +23,9 @@ from reprieve.engine.idle.lifecycle import Action, Facts, Present, step
 from reprieve.engine.idle.literal import SWITCHES, LiteralSwitches
 from reprieve.engine.idle.model import Phase, Policy, PreemptionPolicy, Status, TrackedPod
 from reprieve.engine.idle.samples import ImpossibleReading, Reading, aggregate, merge
-from reprieve.engine.plan import Ref
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
+from reprieve.units.references import Reference
 from reprieve.wording.documentation import switches_markdown
 from tests.engine.rows import (
     DEFAULTS,
@@ -137,7 +137,7 @@ def test_h6_partitions_of_one_gpu_are_kept_apart() -> None:
 def test_h7_an_owner_with_another_uid_is_not_the_owner() -> None:
     default, literal = policies("owner_uid_unchecked")
     static = _pod_of(Owner("batch/v1", "Job", "train", Uid("old"), True))
-    job = Found(Ref("batch/v1", "Job", "ml-team", "train", Uid("new")))
+    job = Found(Reference("batch/v1", "Job", "ml-team", "train", Uid("new")))
     with pytest.raises(OwnerNotFound):
         _root(static, default.literal, job)
     assert _root(static, literal.literal, job).chain == "Pod/p -> Job/train"
@@ -161,7 +161,7 @@ def test_h10_a_demand_without_pods_is_no_demand() -> None:
 def test_h11_a_node_is_never_a_root() -> None:
     default, literal = policies("node_roots_tracked")
     static = _pod_of(Owner("v1", "Node", "gpu-0", Uid("node"), True))
-    node = Found(Ref("v1", "Node", "", "gpu-0", Uid("node")))
+    node = Found(Reference("v1", "Node", "", "gpu-0", Uid("node")))
     with pytest.raises(NodeRoot):
         _root(static, default.literal, node)
     assert _root(static, literal.literal, node).ref.kind == "Node"
@@ -208,7 +208,7 @@ def test_settling_ends_the_credit_of_h4() -> None:
 
 
 def _pod_of(owner: Owner) -> Found:
-    return Found(Ref("v1", "Pod", "ml-team", "p", Uid("p")), (owner,))
+    return Found(Reference("v1", "Pod", "ml-team", "p", Uid("p")), (owner,))
 
 
 def _root(start: Found, literal: LiteralSwitches, *others: Found) -> Root:

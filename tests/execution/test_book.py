@@ -14,6 +14,7 @@ from reprieve.kube.errors import Forbidden
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.durations import HOUR, MINUTE
 from reprieve.units.ids import PlanId, Uid
+from reprieve.units.references import Reference
 from tests.execution.test_recovery import Records, with_time
 from tests.kube.fakes import FakeAnswer, refusal
 from tests.scheduling.memory import Target
@@ -21,8 +22,8 @@ from tests.scheduling.memory import Target
 _KIND = "preemptions.reprieve.dev"
 
 
-def _ref(name: str) -> engine.Ref:
-    return engine.Ref("v1", "Pod", "ns", name, Uid(f"{name}-uid"))
+def _ref(name: str) -> Reference:
+    return Reference("v1", "Pod", "ns", name, Uid(f"{name}-uid"))
 
 
 def _plan(name: str, preemptor: str | None = "high") -> engine.Plan:

@@ -30,6 +30,7 @@ from reprieve.telemetry.metrics import Metrics
 from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.ids import PlanId, Uid
 from reprieve.units.instants import Nanos, format_instant
+from reprieve.units.references import Reference
 from tests.execution.test_executor import PLANES, Death, Fakes, Plane, When, World, _dying, _quiet
 from tests.execution.test_recovery import Records, with_time
 from tests.kube.fakes import FakeAnswer, refusal
@@ -95,8 +96,8 @@ class Story(Records):
         proof = engine.Proof(engine.ProofLevel.QUOTA)
         return engine.Plan(PlanId(name), engine.Plane.QUOTA, 1, proof, preemptor, victims)
 
-    def ref(self, name: str, space: str) -> engine.Ref:
-        return engine.Ref("v1", "Pod", space, name, Uid(f"{name}-uid"))
+    def ref(self, name: str, space: str) -> Reference:
+        return Reference("v1", "Pod", space, name, Uid(f"{name}-uid"))
 
     async def carry(self, name: str = "plan", space: str = "team") -> None:
         plan = self.plan(name, space)

@@ -23,6 +23,7 @@ from reprieve.kube.errors import ApiError, Forbidden
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.ids import PlanId, Uid
+from reprieve.units.references import Reference
 from tests.execution.test_recovery import Records, with_time
 from tests.kube.fakes import FakeAnswer
 from tests.scheduling.memory import Target
@@ -183,8 +184,8 @@ class Site(Records):
         self.tasks.append(asyncio.ensure_future(work))
 
     def plan(self, name: str = "plan", preemptor: str = "high") -> engine.Plan:
-        def ref(each: str) -> engine.Ref:
-            return engine.Ref("v1", "Pod", "ns", each, Uid(each))
+        def ref(each: str) -> Reference:
+            return Reference("v1", "Pod", "ns", each, Uid(each))
 
         victims = tuple(
             engine.Victim(ref(each), ref(each), {"cpu": 1}, "rule", unit=self.plane.unit)

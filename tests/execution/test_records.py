@@ -16,6 +16,7 @@ from reprieve.execution.recovery import expired
 from reprieve.units.durations import HOUR, SECOND
 from reprieve.units.ids import PlanId, Uid
 from reprieve.units.instants import Nanos, format_instant
+from reprieve.units.references import Reference
 
 NOW = Nanos(1_772_618_400 * SECOND)
 WEEK = 168 * HOUR
@@ -32,11 +33,11 @@ def record(name: str, phase: IntentPhase, hours_ago: int) -> Preemption:
     )
 
 
-def ref(name: str) -> engine.Ref:
-    return engine.Ref("kaiwo.silogen.ai/v1alpha1", "GpuWorkload", "ns", name, Uid(f"{name}-uid"))
+def ref(name: str) -> Reference:
+    return Reference("kaiwo.silogen.ai/v1alpha1", "GpuWorkload", "ns", name, Uid(f"{name}-uid"))
 
 
-def plan(preemptor: engine.Ref | None) -> engine.Plan:
+def plan(preemptor: Reference | None) -> engine.Plan:
     victim = engine.Victim(ref("victim"), ref("root"), {"amd.com/gpu": 4}, "OldestIdle", "because")
     proof = engine.Proof(engine.ProofLevel.SUM, {"amd.com/gpu": 4}, {}, {"amd.com/gpu": 4})
     return engine.Plan(PlanId("p1"), engine.Plane.IDLE, 7, proof, preemptor, (victim,))

@@ -196,3 +196,23 @@ async def test_of_too_many_lines_of_work_those_go_first_of_which_nothing_is_awai
             for number in range(100):
                 told.displaced(Unit(("team", f"gone-{number}"), f"owner/gone-{number}", Nanos(0)))
             assert len(vars(told)["_lines"]) <= 20
+
+
+async def test_of_too_many_units_of_one_line_that_never_run_again_the_last_are_awaited() -> None:
+    async with memory() as cluster:
+        told = vars(cluster.start(tells=True).displacements)["_returns"]
+        line_of_all = Party(Lineage("owner/alike"))
+        units = [
+            Unit(("team", f"displaced-{number:03}"), line_of_all.lineage, Nanos(number))
+            for number in range(100)
+        ]
+        with patch.object(returns, "_MOST_AWAY", 20):
+            for unit in units:
+                assert told.displaced(unit) is None
+                (line,) = vars(told)["_lines"].values()
+                assert len(line.away) <= 20
+            for number in range(30):
+                told.runs(line_of_all, f"uid-{number}", Nanos(200 + number))
+        assert vars(told)["_due"] == {
+            unit.name: Nanos(200 + number) for number, unit in enumerate(units[-20:])
+        }

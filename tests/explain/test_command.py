@@ -127,8 +127,11 @@ def test_a_tenant_is_told_what_he_may_not_list_and_nothing_of_others(site: Site)
     document = json.loads(told.output)
     assert document["state"] == "Waits"
     # Without nodes none would accept the pod: what the pod itself says is told instead.
-    seen = "Told from what you may read; you may not list nodes, "
-    assert document["limits"][0].startswith(seen)
+    seen = "Told from what you may read; you may not list other namespaces and "
+    (limit,) = document["limits"]
+    assert limit.startswith(seen)
+    assert len(limit) <= 100
+    assert any(each.startswith("You may not list nodes, ") for each in document["certainty"])
     assert document["waiting"]["reason"] != "NoNodeMatches"
     assert any("without nodes" in each for each in document["certainty"])
     first = site.ask("pod/waits", tenant=True).output.splitlines()[0]
@@ -151,6 +154,16 @@ def test_what_runs_is_told_with_its_node(site: Site) -> None:
     told = site.ask("pod/secret-project", "-n", "rivals-of-mine")
     assert told.output.startswith("Pod rivals-of-mine/secret-project runs since ")
     assert told.output.splitlines()[0].endswith(": on node node-0.")
+
+
+def test_a_kind_and_a_name_may_be_two_words(site: Site) -> None:
+    told = site.ask("pod", "secret-project", "-n", "rivals-of-mine")
+    assert told.output.startswith("Pod rivals-of-mine/secret-project runs since ")
+    refused = site.ask("pod", "waits", "secret-project", "-n", "mine")
+    assert isinstance(refused.exception, UsageError)
+    assert str(refused.exception) == (
+        "'pod waits secret-project'; accepted: KIND/NAME, or KIND NAME, of one object"
+    )
 
 
 def test_an_unknown_name_is_answered_with_the_nearest(site: Site) -> None:
@@ -177,7 +190,7 @@ def test_who_waits_is_listed_with_reason_and_remedy(site: Site) -> None:
 
 def test_a_tenant_lists_his_own_work_and_is_told_what_he_may_not_list(site: Site) -> None:
     holders, waiters = site.list("holders", tenant=True), site.list("waiters", tenant=True)
-    assert holders.stdout == "No holders found.\n"
+    assert holders.stdout == "No holders found in namespace mine; -A looks in all.\n"
     assert "pod/mine/waits" in waiters.stdout
     assert "you may not list: pods outside of mine, nodes, " in waiters.stderr
     for told in (holders, waiters):
@@ -209,6 +222,8 @@ def test_a_shell_is_offered_kinds_and_the_names_that_the_caller_may_list(site: S
     assert offered("po") == ["pod/", "podgroup/"]
     assert offered("-n", "mine", "pod/") == ["pod/waits"]
     assert offered("-n", "rivals-of-mine", "pod/s") == ["pod/secret-project"]
+    assert offered("-n", "mine", "pod", "") == ["waits"]
+    assert offered("-n", "mine", "pod", "waits", "") == []
     assert offered("-n", "ri") == ["rivals-of-mine"]
     # What may not be listed, and what is no kind, is offered nothing, and nothing is said.
     assert offered("-n", "rivals-of-mine", "pod/", tenant=True) == []

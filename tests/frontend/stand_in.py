@@ -216,13 +216,20 @@ PLAN: dict[str, Any] = {
             "reason": "", "message": "all of 8 pods start", "conditionReason": "",
             "conditionMessage": "", "queue": "main", "clusterQueue": "team-a-queue",
             "priority": 0, "pods": 8, "placed": 8, "fixes": [], "podsWithoutVictims": 3,
+            "requests": {"nvidia.com/gpu": "64"}, "missing": {"nvidia.com/gpu": "40"},
+            "podsOnEmptyCluster": None, "idle": None,
+            "estimate": {
+                "basis": "VictimsLeave", "notLaterThan": "2026-11-23T12:05:00Z", "holder": "",
+                "field": "", "withinSeconds": None, "quantile": None, "confidence": None,
+                "cases": 0, "why": "",
+            },
         }
     ],
     "victims": [
         {
             "kind": "Job", "namespace": "team-b", "name": "sweep-17", "uid": "u1",
             "rule": "Borrowed", "devices": 24, "lostDeviceSeconds": 23040, "plane": "quota",
-            "why": "it borrows over nominal", "amounts": {"nvidia.com/gpu": 24},
+            "why": "it borrows over nominal", "amounts": {"nvidia.com/gpu": 24}, "saved": "",
         }
     ],
     "placement": [{"pod": "train-0", "node": "node-3"}],
@@ -239,7 +246,16 @@ PLAN: dict[str, Any] = {
     "reserved": False,
     "complete": True,
     "warnings": [],
-    "borrowed": [{"clusterQueue": "team-a-queue", "amounts": {"nvidia.com/gpu": 8}}],
+    "fragile": {
+        "resource": "nvidia.com/gpu", "amount": "2", "kind": "Node", "name": "node-3",
+        "flavor": "", "verdict": "StartsWithVictims",
+    },
+    "borrowed": [
+        {
+            "clusterQueue": "team-a-queue", "amounts": {"nvidia.com/gpu": "8"},
+            "reclaimers": ["team-b-queue"],
+        }
+    ],
 }  # fmt: skip
 
 

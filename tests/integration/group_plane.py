@@ -59,8 +59,12 @@ async def on_plane(
     nodes: Sequence[NodeSpec],
     *arguments: str,
     kueue: bool = False,
+    ready: str = "scheduling pods of",
 ) -> AsyncIterator[Stage]:
-    """Bring up nodes, exporter and observer; `arguments` are the operator's."""
+    """Bring up nodes, exporter and observer.
+
+    `arguments` are the operator's, which has started once it has said `ready`.
+    """
     kubeconfig, operator_kubeconfig = folder / "kubeconfig", folder / "operator.kubeconfig"
     plane.write_kubeconfig(kubeconfig, ADMINISTRATOR)
     plane.write_kubeconfig(operator_kubeconfig, OPERATOR_USER)
@@ -82,7 +86,7 @@ async def on_plane(
             async def until_it_schedules() -> None:
                 # A loaded machine takes longer for that than scenarios sleep.
                 await start()
-                await operator.until_said("scheduling pods of", _PATIENCE_S)
+                await operator.until_said(ready, _PATIENCE_S)
 
             vars(operator)["start"] = until_it_schedules
             return operator

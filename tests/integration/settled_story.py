@@ -34,7 +34,18 @@ from tests.integration.group_plane import group_flags, on_plane
 from tests.integration.roles import RBAC, ROLES
 from tests.reliability.stand import PRIORITY_CLASSES
 
-__all__ = ["ASKER", "OTHERS", "TEAM", "TENANT", "Said", "Story", "gang", "job", "settled_story"]
+__all__ = [
+    "ASKER",
+    "OTHERS",
+    "TEAM",
+    "TENANT",
+    "Said",
+    "Story",
+    "audited_plane",
+    "gang",
+    "job",
+    "settled_story",
+]
 
 ASKER: Final = "asker"
 TENANT: Final = "tenant"
@@ -194,8 +205,8 @@ class Story:
 
 
 @contextmanager
-def settled_story(binaries: Binaries, folder: Path) -> Iterator[Story]:
-    """Play it on a control plane of its own."""
+def audited_plane(binaries: Binaries, folder: Path) -> Iterator[Story]:
+    """Run a control plane on which nothing has happened yet, with an audit of who asks."""
     (folder / "audit.yaml").write_text(yaml.safe_dump(_POLICY), encoding="utf-8")
     (folder / "audit.log").touch()
     audit = (
@@ -206,8 +217,15 @@ def settled_story(binaries: Binaries, folder: Path) -> Iterator[Story]:
     users = dict.fromkeys((ADMINISTRATOR, OPERATOR_USER, ASKER), "system:masters")
     flags = {"kube-apiserver": (*group_flags(binaries.release), *audit)}
     with control_plane(binaries, folder, {**users, TENANT: "tenants"}, flags) as plane:
-        asyncio.run(_play(plane, folder))
         yield Story(plane, folder)
+
+
+@contextmanager
+def settled_story(binaries: Binaries, folder: Path) -> Iterator[Story]:
+    """Play it on a control plane of its own."""
+    with audited_plane(binaries, folder) as story:
+        asyncio.run(_play(story.plane, folder))
+        yield story
 
 
 async def _play(plane: ControlPlane, folder: Path) -> None:

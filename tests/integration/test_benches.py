@@ -43,6 +43,15 @@ def test_bindings_are_counted_by_a_real_api_server(kubeconfig: Path) -> None:
     assert figures["cpu_ms"] > 0
 
 
+@pytest.mark.usefixtures("real_cluster")  # Skips where there are no binaries.
+def test_one_command_runs_the_benches_on_a_control_plane_of_its_own() -> None:
+    command = [sys.executable, "-m", "bench.real_api_server", "--quick", "bindings"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    figures = json.loads(done.stdout.splitlines()[-1])
+    assert figures["requests"]["POST pods/binding 201"] == 40
+
+
 def _result(module: str, kubeconfig: Path) -> dict[str, Any]:
     command = [sys.executable, "-m", module, "--quick", "--kubeconfig", str(kubeconfig)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)

@@ -32,12 +32,12 @@ from reprieve.kube.errors import (
 from reprieve.kube.events import EventRecorder
 from reprieve.kube.lease import LeaderElector, LeaseTimes
 from reprieve.kube.objects import Metadata, version_number
-from reprieve.kube.references import Reference
 from reprieve.kube.reflector import Health, Reflector
 from reprieve.kube.resource import EVENTS, LEASES, NAMESPACES, PODS, Resource
 from reprieve.kube.transport import Transport
 from reprieve.units.clock import SystemClock
 from reprieve.units.durations import MILLISECOND, SECOND
+from reprieve.units.references import Reference
 from tests.background import in_background
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")

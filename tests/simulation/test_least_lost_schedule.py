@@ -117,7 +117,7 @@ def test_no_policy_loses_less_than_the_bound_of_its_own_waits() -> None:
     lost = 0.0
     for seed in range(4):
         for policy in POLICIES[:2]:
-            found = compared(drawn(seed, 4), policy, 30)
+            found = compared(drawn(seed, 4), policy, 600)
             assert found.exact and found.least_h <= found.lost_h
             lost += found.lost_h
     assert lost > 0

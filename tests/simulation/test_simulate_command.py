@@ -14,12 +14,17 @@ import sys
 import time
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner, Result
 
 from reprieve.cli.simulate import simulate
+from reprieve.simulation import runs
+from reprieve.simulation.policy import PolicySpec
+from reprieve.simulation.replay import Replay, replay
+from reprieve.simulation.trace import Job
 from reprieve.units.errors import UsageError
 from tests.simulation.building import STUDY, study_in, traces
 
@@ -65,6 +70,21 @@ def test_a_study_gives_a_table_a_report_and_every_decision(tmp_path: Path) -> No
     lines = (tmp_path / "decisions.jsonl").read_text().splitlines()
     victims = [len(each["victims"]) for each in map(json.loads, lines) if "victims" in each]
     assert sum(victims) == sum(int(row["preemptions"]) for row in classical)
+
+
+def test_a_fault_of_the_replays_own_costs_its_runs_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def faulty(jobs: list[Job], policy: PolicySpec, *rest: Any) -> Replay:
+        if policy.name == "classical":
+            raise AssertionError("no such room")
+        return replay(jobs, policy, *rest)
+
+    monkeypatch.setattr(runs, "replay", faulty)
+    done = run(study_in(tmp_path))
+    assert done.exit_code == 1
+    assert "a fault of the replay's own: AssertionError('no such room') at " in done.stderr
+    assert [row["policy"] for row in rows(tmp_path)] == ["none"] * 3
 
 
 def test_the_same_study_gives_the_same_bytes_whatever_the_processes(tmp_path: Path) -> None:

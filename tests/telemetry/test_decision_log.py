@@ -15,15 +15,16 @@ import pytest
 
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
-from reprieve.engine.plan import Plane, Ref
+from reprieve.engine.plan import Plane
 from reprieve.telemetry.decision_log import DecisionLog, decision_log
 from reprieve.telemetry.line_writer import LineWriter, RotatedFile
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.clock import SystemClock
 from reprieve.units.errors import UsageError
 from reprieve.units.ids import Uid
+from reprieve.units.references import Reference
 
-TRAIN = Ref("v1", "Pod", "team", "train\x9b\u2028", Uid("u-1"))
+TRAIN = Reference("v1", "Pod", "team", "train\x9b\u2028", Uid("u-1"))
 FULL = Diagnosis(Plane.SCHEDULING, Reason.FULL)
 LEAVING = Diagnosis(Plane.SCHEDULING, Reason.VICTIMS_LEAVING)
 
@@ -71,7 +72,7 @@ def test_another_object_of_the_same_name_begins_anew() -> None:
     written: list[bytes] = []
     log = DecisionLog(SystemClock(), written.append)
     log.waits("k", TRAIN, FULL)
-    log.waits("k", Ref("v1", "Pod", "team", "train", Uid("u-2")), FULL)
+    log.waits("k", Reference("v1", "Pod", "team", "train", Uid("u-2")), FULL)
     found = lines(*written)
     assert words(found) == [("", "Full"), ("Full", ""), ("", "Full")]
     assert [each["uid"] for each in found] == ["u-1", "u-1", "u-2"]

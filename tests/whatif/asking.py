@@ -55,8 +55,12 @@ async def ask(
     namespace: str = "team",
     without_server: bool = False,
     environment: Mapping[str, str] | None = None,
+    asking: float = 0.0,
 ) -> Asked:
-    """Return what would happen if these objects were created now."""
+    """Return what would happen if these objects were created now.
+
+    `asking`: seconds for how narrowly it starts, and for ends of run times.
+    """
     clock = LoopClock()
     wire = Audited(HttpWire(await load_connection(str(kubeconfig))))
     client = Client(Transport(ReadingWire(wire), clock))
@@ -69,6 +73,6 @@ async def ask(
         submitted = matched(documents, discovered(snapshot.documents), namespace)
         if not without_server:
             submitted = await dry_run(client, submitted)
-        return Asked(await planned(client, snapshot, deciders, submitted), wire.sent)
+        return Asked(await planned(client, snapshot, deciders, submitted, asking=asking), wire.sent)
     finally:
         await client.close()

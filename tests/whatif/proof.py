@@ -52,10 +52,10 @@ from tests.whatif.asking import ask
 
 Object = dict[str, Any]
 PRIORITIES = {"low": 100, "middle": 1000, "high": 10_000}
-_REST_S = 45.0
+REST_S = 45.0
 GPU = "amd.com/gpu"
-_IDLE = {"GPU_PREEMPTION_ENABLED": "true", "GPU_PREEMPTION_DEFAULT_GRACE_PERIOD": "1s"}
-_PACE_S = 0.01  # between two objects that are submitted
+IDLE = {"GPU_PREEMPTION_ENABLED": "true", "GPU_PREEMPTION_DEFAULT_GRACE_PERIOD": "1s"}
+PACE_S = 0.01  # between two objects that are submitted
 _FLAVORS = Resource("kueue.x-k8s.io", "v1beta2", "resourceflavors", "ResourceFlavor", False)
 _CLASSES = Resource(
     "kueue.x-k8s.io", "v1beta2", "workloadpriorityclasses", "WorkloadPriorityClass", False
@@ -110,20 +110,20 @@ async def proven(folder: Path, seed: int, planes: str, cases: int) -> Tally:
     queued = "quota" in planes
     async with site(nodes, folder, kubelet=True, kueue=queued, kubelet_times=paced) as cluster:
         client = cluster.client
-        await _create(client, *_base(random, planes))
+        await create(client, *_base(random, planes))
         exporter = cluster.embedded.machines.exporter
-        variables = _IDLE if "idle" in planes else {}
+        variables = IDLE if "idle" in planes else {}
         operator = await cluster.operator(
             *("--controllers", planes),
             environment=variables | {"GPU_PREEMPTION_METRICS_ENDPOINT": exporter.url},
         )
         for number in range(len(nodes) if "idle" in planes else 0):
             # Most of the room is taken at first, by idle work among others.
-            first = _gpu_job(random, f"f{number}", "low", queued=False)
+            first = gpu_job(random, f"f{number}", "low", queued=False)
             root = Root(NAMESPACE, "Job", f"f{number}")
             exporter.set_utilization(root, random.choice((0.0, 0.0, 90.0)))
-            await _create(client, first)
-        await asyncio.sleep(_REST_S)
+            await create(client, first)
+        await asyncio.sleep(REST_S)
         for number in range(cases):
             submitted = _submission(random, planes, f"s{number}")
             asked = await ask(
@@ -134,19 +134,19 @@ async def proven(folder: Path, seed: int, planes: str, cases: int) -> Tally:
                 namespace=NAMESPACE,
                 environment=variables,
             )
-            known = await _records(client)
+            known = await records(client)
             for obj in submitted:
                 if obj["kind"] == "Job":
                     root = Root(NAMESPACE, "Job", obj["metadata"]["name"])
                     # Idle from its start on in half of the cases; a grace period is over by then.
                     exporter.set_utilization(root, random.choice((0.0, 90.0)))
-                await _create(client, obj)
-                await asyncio.sleep(_PACE_S)
-            await asyncio.sleep(_REST_S)
+                await create(client, obj)
+                await asyncio.sleep(PACE_S)
+            await asyncio.sleep(REST_S)
             plan = _planned(asked.answer)
-            real = await _happened(client, planes, submitted, known)
+            real = await happened(client, planes, submitted, known)
             tally.compare(f"{planes} seed {seed} case {number}", asked.answer, plan, real)
-            await _thin_out(random, cluster)
+            await thin_out(random, cluster)
         await operator.stop()
     return tally
 
@@ -167,14 +167,14 @@ def _base(random: Random, planes: str) -> Iterator[Object]:
         cohort = "cohort" if random.random() < 0.8 else ""
         queue = cluster_queue(f"cq-{number}", random.randint(2, 6), cohort, preemption=preemption)
         if "idle" in planes:
-            _with_gpus(queue, random.randint(4, 12))
+            with_gpus(queue, random.randint(4, 12))
         yield queue
         yield local_queue(f"q-{number}", f"cq-{number}")
     for name, value in PRIORITIES.items():
         yield workload_class(f"w-{name}", value)
 
 
-def _with_gpus(queue: Object, gpus: int) -> None:
+def with_gpus(queue: Object, gpus: int) -> None:
     """Give a ClusterQueue quota of GPUs, too."""
     (group,) = queue["spec"]["resourceGroups"]
     group["coveredResources"].append(GPU)
@@ -197,7 +197,7 @@ def _submission(random: Random, planes: str, name: str) -> Sequence[Object]:
             members = (pod(f"{name}-{i}", cpu, group=name, priority=priority) for i in range(count))
             return [group(name, min_count=least, mode=mode, priority=priority), *members]
         case "gpus":
-            return [_gpu_job(random, name, priority, queued=random.random() < 0.5)]
+            return [gpu_job(random, name, priority, queued=random.random() < 0.5)]
         case _:
             queue = f"q-{random.randint(0, 2)}"
             body = job(
@@ -211,7 +211,7 @@ def _submission(random: Random, planes: str, name: str) -> Sequence[Object]:
             return [body]
 
 
-def _gpu_job(random: Random, name: str, priority: str, *, queued: bool) -> Object:
+def gpu_job(random: Random, name: str, priority: str, *, queued: bool) -> Object:
     """Return a Job with GPUs, queued or not, that mostly opts in."""
     body = job(
         name,
@@ -230,12 +230,12 @@ def _gpu_job(random: Random, name: str, priority: str, *, queued: bool) -> Objec
     return body
 
 
-async def _create(client: Client, *objects: Object) -> None:
+async def create(client: Client, *objects: Object) -> None:
     for obj in objects:
         await client.create(RESOURCES[obj["kind"]], obj, dict)
 
 
-async def _thin_out(random: Random, cluster: Site) -> None:
+async def thin_out(random: Random, cluster: Site) -> None:
     """Now and then something ends, so that the cluster does not only fill up."""
     if random.random() < 0.5:
         return
@@ -250,7 +250,7 @@ async def _thin_out(random: Random, cluster: Site) -> None:
         )
         if names:
             await client.delete(resource, NAMESPACE, random.choice(names))
-    await asyncio.sleep(_REST_S)
+    await asyncio.sleep(REST_S)
 
 
 def _planned(answer: Answer) -> Happened:
@@ -259,12 +259,12 @@ def _planned(answer: Answer) -> Happened:
     return Happened(starts, victims, _comparable((e.pod, e.node) for e in answer.placement))
 
 
-async def _records(client: Client) -> set[str]:
+async def records(client: Client) -> set[str]:
     page = await client.list(PREEMPTIONS, dict)
     return {each["metadata"]["name"] for each in page.items}
 
 
-async def _happened(
+async def happened(
     client: Client, planes: str, submitted: Sequence[Object], known: set[str]
 ) -> Happened:
     jobs = {each["metadata"]["name"] for each in submitted if each["kind"] == "Job"}

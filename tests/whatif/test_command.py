@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -88,8 +89,8 @@ def test_a_pod_that_fits_starts(cluster: Running) -> None:
     result = planned(cluster, pod("small"), flags=("--detailed-exitcode",))
     assert (result.exit_code, result.exception) == (0, None), result.output
     first, what, verdict, where, last = result.output.splitlines()
-    assert first.startswith("snapshot ") and "(2 nodes, 2 pods)" in first
-    assert what == "Pod default/small   1 pod, 1 placed"
+    assert re.fullmatch(r"snapshot .* UTC \(2 nodes, 2 pods, \d+\.\d s old\)", first)
+    assert what == "Pod default/small   1 pod x 4 nvidia.com/gpu, 1 placed"
     assert verdict == "  STARTS, nobody makes way"
     assert where.startswith("  small on node-")
     assert last == "decided by scheduling; nothing is submitted and nothing is reserved"
@@ -121,7 +122,8 @@ def test_of_a_job_the_pods_that_start_with_nobody_making_way_are_told(cluster: R
         },
     }
     told = planned(cluster, job).output.splitlines()
-    assert "  STARTS, others make way" in told
+    assert "Job default/sweep   3 pods x 4 nvidia.com/gpu = 12, 3 placed" in told
+    assert any(line.startswith("  STARTS, others make way") for line in told)
     assert "  without anybody making way: 2 pods now" in told
 
 
@@ -172,6 +174,26 @@ def test_a_pod_that_is_larger_than_any_node_never_fits(cluster: Running) -> None
     assert "  NEVER FITS" in result.output.splitlines()
 
 
+def test_of_what_never_fits_it_is_said_how_much_would_and_not_to_wait(cluster: Running) -> None:
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "wide", "namespace": "default"},
+        "spec": {
+            "parallelism": 3,
+            "completions": 3,
+            "template": {"spec": pod("one", 8, restartPolicy="Never")["spec"]},
+        },
+    }
+    result = planned(cluster, job, flags=("--detailed-exitcode",))
+    assert result.exit_code == 30, result.output
+    lines = result.output.splitlines()
+    assert "  even on the empty cluster: 2 of 3 pods placed" in lines
+    assert "    next: Submit 2 pods at most, ask for less, or add nodes." in lines
+    [outcome] = document(planned(cluster, job, flags=("-o", "json")))["submitted"]
+    assert outcome["podsOnEmptyCluster"] == 2
+
+
 def test_the_document_is_what_the_published_schema_says(cluster: Running) -> None:
     for wanted in (pod("small"), pod("large", 8, "high"), pod("large", 8, "low")):
         said = planned(cluster, wanted, flags=("-o", "json")).output
@@ -189,7 +211,7 @@ def timeless(value: Any) -> Any:
     return {
         name: timeless(each)
         for name, each in value.items()
-        if name != "snapshot" and "lost" not in name.lower()
+        if name not in ("snapshot", "notLaterThan") and "lost" not in name.lower()
     }
 
 
@@ -217,3 +239,53 @@ def test_a_misspelt_kind_is_told_with_those_that_come_near(cluster: Running) -> 
     assert str(refused.value).startswith(
         "standard input, line 1, column 1: the API server does not serve Pood of v1; accepted: Pod"
     )
+
+
+def manifest_of(kind: str, spec: Any) -> Object:
+    """Return a manifest that is taken as it stands."""
+    version = {"Pod": "v1", "Job": "batch/v1", "PodGroup": "scheduling.k8s.io/v1beta1"}
+    metadata = {"name": "wrong", "namespace": "default"}
+    api_version = version.get(kind, "apps/v1")
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "said"),
+    [
+        (
+            "Deployment",
+            {"replicas": "abc"},
+            "spec.replicas is 'abc'; accepted: a whole number from 0 to 2147483647",
+        ),
+        (
+            "Job",
+            {"parallelism": -1},
+            "spec.parallelism is -1; accepted: a whole number from 0 to 2147483647",
+        ),
+        ("StatefulSet", {"template": [1]}, "spec.template is a list; accepted: a mapping"),
+        (
+            "Pod",
+            {"containers": {"name": "c"}},
+            "spec.containers is a mapping; accepted: a list or nothing",
+        ),
+        ("Pod", None, "spec is missing; accepted: a mapping"),
+        (
+            "PodGroup",
+            {"schedulingPolicy": {"gang": {"minCount": "abc"}}},
+            "spec.schedulingPolicy.gang.minCount is a text; accepted: a whole number",
+        ),
+    ],
+)
+def test_a_wrong_value_without_a_server_is_one_line_and_exit_code_2(
+    cluster: Running, kind: str, spec: Any, said: str
+) -> None:
+    command = [sys.executable, "-m", "reprieve", "plan", "-f", "-", "--without-server"]
+    ended = subprocess.run(
+        [*command, "--kubeconfig", str(cluster.kubeconfig)],
+        input=json.dumps(manifest_of(kind, spec)),
+        text=True,
+        capture_output=True,
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    place = f"standard input, line 1, column 1: {kind} default/wrong"
+    assert ended.stderr == f"Error: {place}: {said}\n"

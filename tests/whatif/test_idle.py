@@ -12,6 +12,7 @@ from kubelocal.machines.gpus import Root
 from reprieve.cli.deciding import installed_deciders, reading_client
 from reprieve.cli.plan_text import plan_text
 from reprieve.cli.snapshot import wanted_kinds
+from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.kube.bodies import PatchType
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import GPU_WORKLOADS, KAIWO_CONFIGS, PREEMPTIONS
@@ -105,6 +106,12 @@ async def planned(cluster: Site, *objects: Object) -> Answer:
     return asked.answer
 
 
+def idle_reason(answer: Answer) -> Reason | None:
+    """Return why nobody idle makes way for what was submitted."""
+    (outcome,) = answer.outcomes
+    return None if outcome.idle is None else outcome.idle.reason
+
+
 async def happened(cluster: Site) -> set[tuple[str, str, str]]:
     """Return plane, kind and name of everybody whom records name."""
     page = await cluster.client.list(PREEMPTIONS, dict)
@@ -183,6 +190,9 @@ async def test_busy_work_and_work_that_did_not_opt_in_stay(tmp_path: Path) -> No
         answer = await planned(cluster, wanted)
         assert answer.verdict is Verdict.WAITS, answer
         assert answer.victims == ()
+        assert idle_reason(answer) is Reason.NOBODY_IDLE
+        outside = await planned(cluster, gpu_job("asks-nobody", 4))
+        assert idle_reason(outside) is Reason.NOT_OPTED_IN
         await started(cluster, wanted, 90.0)
         assert await happened(cluster) == set()
         assert not any(name.startswith("wanted") for name in await cluster.placed())
@@ -208,3 +218,18 @@ async def test_a_sample_that_is_out_of_date_makes_nobody_idle(tmp_path: Path) ->
         answer = await planned(cluster, gpu_job("wanted", 4, enabled="true"))
         assert answer.verdict is Verdict.WAITS, answer
         assert answer.victims == ()
+        assert idle_reason(answer) is Reason.STALE_METRICS
+
+
+async def test_work_that_is_not_idle_for_long_enough_is_told_with_when(tmp_path: Path) -> None:
+    async with three_planes(tmp_path, 4) as cluster:
+        await started(cluster, gpu_job("idle", 4, enabled="true", grace_period="1h"), 0.0)
+        answer = await planned(cluster, gpu_job("wanted", 4, enabled="true"))
+        assert answer.verdict is Verdict.WAITS, answer
+        assert idle_reason(answer) is Reason.NOT_IDLE_YET
+        (outcome,) = answer.outcomes
+        assert outcome.idle is not None and " at 20" in outcome.idle.text
+        # What waits for quota is told, too: it asks for GPUs that it does not have yet.
+        larger = gpu_job("larger", 40, queue="q", pods=3, enabled="true")
+        (outcome,) = (await planned(cluster, larger)).outcomes
+        assert outcome.verdict is Verdict.NEVER_FITS and outcome.idle is None

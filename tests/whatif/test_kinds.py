@@ -53,8 +53,9 @@ def snapshot(deciders: Deciders, *objects: Object) -> Snapshot:
         if not read:
             continue  # of no use to these planes
         (key,) = read
-        metadata = {"uid": f"{obj['kind']}-{obj['metadata']['name']}", **obj["metadata"]}
-        metadata |= {"resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"}
+        uid, created = f"{obj['kind']}-{obj['metadata']['name']}", "2026-01-01T00:00:00Z"
+        metadata = {"uid": uid, "creationTimestamp": created, **obj["metadata"]}
+        metadata["resourceVersion"] = "1"
         place = (metadata.get("namespace", ""), metadata["name"])
         found[key][place] = msgspec.json.encode({**obj, "metadata": metadata})
     return Snapshot(NOON, {key: Listed(kinds[key], found[key], 5) for key in kinds})

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from reprieve.answers.layout import MOST_LINES, Style
 from reprieve.cli.plan_text import plan_text
-from reprieve.units.durations import HOUR
+from reprieve.kube.resource import Resource
+from reprieve.units.durations import HOUR, SECOND
 from reprieve.units.instants import Nanos
 from reprieve.whatif.answer import Answer, Displaced, Outcome, Placed, Verdict
-from reprieve.whatif.snapshot import Snapshot
+from reprieve.whatif.asked import Asks
+from reprieve.whatif.snapshot import Snapshot, Unseen
 
 
 def victim(name: str, rule: str, plane: str = "quota", **devices: int) -> Displaced:
@@ -72,6 +76,41 @@ def test_an_answer_has_at_most_25_lines_and_all_of_them_where_everything_is_want
     everything = plan_text(found, ["quota"], Style(everything=True))
     for name in ("pod", "victim", "wanted"):
         assert all(any(f"{name}-{n}" in line for line in everything) for n in range(30))
+
+
+def test_the_first_line_is_one_line_and_what_is_not_seen_is_told_at_the_end() -> None:
+    kinds = [Resource("", "v1", f"kinds{n}", f"Kind{n}", namespaced=n > 9) for n in range(30)]
+    spaces = tuple(f"team-{n}" for n in range(40))
+    unseen = tuple(Unseen(each, spaces if each.namespaced else ()) for each in kinds)
+    at = Nanos(14 * HOUR)
+    found = replace(answer(), snapshot=Snapshot(at, unseen=unseen, namespaces=41))
+    told = plan_text(found, ["quota"], now=Nanos(at + 4 * SECOND // 10))
+    assert told[0] == (
+        "snapshot 14:00:00 UTC (0 nodes, 0 pods, 0.4 s old); "
+        "you may not list 40 of 41 namespaces and 10 kinds"
+    )
+    assert told[-3].startswith("how sure: figures are lower bounds: you may not list kinds0, ")
+    assert sum("may not list" in line for line in told) == 2
+
+
+def test_what_is_needed_is_told_with_what_of_it_is_free() -> None:
+    asks = Asks(8, {"nvidia.com/gpu": 8, "cpu": 2000}, {"nvidia.com/gpu": 64, "cpu": 16000})
+    wanted = Outcome(
+        "Job", "team", "wanted", Verdict.STARTS_WITH_VICTIMS, pods=8, placed=8, asks=asks,
+        short={"nvidia.com/gpu": 40}, pods_without_victims=3,
+    )  # fmt: skip
+    told = plan_text(answer(victim("b", "", amd=4), outcomes=(wanted,)), ["quota"])
+    assert told[1:4] == [
+        "Job team/wanted   8 pods x 8 nvidia.com/gpu = 64, 8 placed",
+        "  STARTS, others make way   needs 64 nvidia.com/gpu, free in reach 24: 40 from others",
+        "  without anybody making way: 3 pods now",
+    ]
+
+
+def test_a_victim_that_was_saved_is_told_with_when() -> None:
+    saved = replace(victim("b", "lower priority", "scheduling", amd=4), saved=Nanos(13 * HOUR))
+    (line,) = [line for line in plan_text(answer(saved), ["scheduling"]) if "Job team/b" in line]
+    assert line == "     Job team/b  4 amd.com/gpu  lower priority; saved 1 h ago"
 
 
 def test_nothing_of_the_cluster_steers_the_terminal() -> None:

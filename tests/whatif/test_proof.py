@@ -44,4 +44,4 @@ async def test_hundreds_of_plans_are_what_then_happens(tmp_path: Path, planes: s
         verdicts += tally.verdicts
         differences += tally.differences
     assert len(differences) <= verdicts.total() // 100, "\n".join(differences)
-    assert min(verdicts[each] for each in ("Starts", "StartsWithVictims", "Waits")) >= 5, verdicts
+    assert min(verdicts[each] for each in ("Starts", "StartsWithVictims", "Waits")) >= 3, verdicts

@@ -65,19 +65,31 @@ async def test_a_plan_with_victims_says_how_many_pods_start_without(tmp_path: Pa
         assert asked.answer.verdict is Verdict.STARTS_WITH_VICTIMS, asked.answer
         (outcome,) = asked.answer.outcomes
         assert (outcome.pods, outcome.pods_without_victims) == (2, 1)
+        assert outcome.asks.scarce == ("cpu",)
+        assert (outcome.asks.total["cpu"], outcome.short) == (2000, {"cpu": 1000})
+        told = plan_text(asked.answer, ["quota"])
+        assert "  STARTS, others make way   needs 2 cpu, free in reach 1: 1 from others" in told
         assert asked.answer.borrowed == ()
 
 
 async def test_what_a_queue_borrows_afterwards_is_told(tmp_path: Path) -> None:
-    lender = cluster_queue("lender", 4, "all")
-    objects = (flavor(), cluster_queue("cq", 2, "all"), lender, local_queue("q", "cq"))
+    reclaims = {"reclaimWithinCohort": "Any"}
+    lender = cluster_queue("lender", 4, "all", preemption=reclaims)
+    others = (
+        cluster_queue("gives-only", 4, "all"),
+        cluster_queue("elsewhere", 4, "others", preemption=reclaims),
+        cluster_queue("has-nothing", 0, "all", preemption=reclaims),
+    )
+    objects = (flavor(), cluster_queue("cq", 2, "all"), lender, *others, local_queue("q", "cq"))
     async with site(tmp_path, *objects, nodes=[node("node-0")]) as cluster:
         asked = await ask(cluster.embedded.kubeconfig, job("wanted", pods=3))
         assert asked.answer.verdict is Verdict.STARTS, asked.answer
-        assert asked.answer.borrowed == (Borrowed("cq", {"cpu": 1000}),)
+        assert asked.answer.borrowed == (Borrowed("cq", {"cpu": 1000}, ("lender",)),)
         assert asked.answer.outcomes[0].pods_without_victims is None
         told = plan_text(asked.answer, ["quota"])
-        assert "  afterwards cq borrows 1 cpu over nominal" in told
+        assert (
+            "  afterwards cq borrows 1 cpu over nominal: the next to be reclaimed, by queue lender"
+        ) in told
 
 
 async def test_what_waits_says_why(tmp_path: Path) -> None:

@@ -66,8 +66,10 @@ async def test_what_a_tenant_may_not_list_is_told_and_nothing_of_it_named(tmp_pa
         # To him the node looks free.
         assert asked.answer.verdict is Verdict.STARTS
         told = list(plan_text(asked.answer, ["scheduling"]))
-        first = " ".join(" ".join(told[:2]).split())
-        assert "figures are lower bounds: you may not list 6 of 7 namespaces; nor" in first
+        assert told[0].endswith("(1 node, 0 pods); you may not list 6 of 7 namespaces and 7 kinds")
+        assert len(told[0]) <= 120
+        (sure,) = [line for line in told if line.startswith("how sure: ")]
+        assert sure.startswith("how sure: figures are lower bounds: you may not list ")
         assert not any("secret-model" in line for line in told)
         unseen = {each.resource.plural: each.namespaces for each in asked.answer.snapshot.unseen}
         assert "secret-team" in unseen["pods"] and NAMESPACE not in unseen["pods"]

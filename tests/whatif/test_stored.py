@@ -22,6 +22,7 @@ from reprieve.units.errors import UsageError
 from reprieve.units.instants import Nanos
 from reprieve.whatif.anonymous import Pseudonyms
 from reprieve.whatif.columns import Shape, objects_of, shapes_of
+from reprieve.whatif.forms import Forms
 from reprieve.whatif.lists import discovered, gather
 from reprieve.whatif.pruning import is_described, pruned
 from reprieve.whatif.run import Run, settled
@@ -205,10 +206,12 @@ def objects(random: Random) -> list[bytes]:
 @pytest.mark.parametrize("seed", range(200))
 def test_what_is_parted_into_columns_comes_together_again(seed: int) -> None:
     given = objects(Random(seed))
-    found, others = shapes_of(given)
-    stored = msgspec.json.decode(msgspec.json.encode(found), type=list[Shape])
-    assert sorted([*objects_of(stored), *others]) == sorted(given)
-    assert all(b"\\" in each for each in others)
+    forms = Forms(lambda body: body)
+    for each in given:
+        forms.add(each)
+    stored = msgspec.json.decode(msgspec.json.encode(shapes_of(forms.rows)), type=list[Shape])
+    assert sorted([*objects_of(stored), *forms.others]) == sorted(given)
+    assert all(b"\\" in each for each in forms.others)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +247,7 @@ def changed(**given: object) -> bytes:
             gzip.compress(b'{"format": "x", "version": 1}', mtime=0),
             "FILE: x of version 1, written by ",
         ),
-        (changed(version=3), "FILE: reprieve.dev/snapshot of version 3, written by reprieve "),
+        (changed(version=4), "FILE: reprieve.dev/snapshot of version 4, written by reprieve "),
         (changed(kinds=[{}]), "FILE: damaged ("),
         (changed(at="yesterday"), "FILE: damaged ("),
     ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final
 
 from reprieve.answers.called import owners_of_marked
@@ -12,7 +12,7 @@ from reprieve.answers.document import Answer, Displaced, State
 from reprieve.answers.explanation import answer_of
 from reprieve.answers.findings import Findings
 from reprieve.answers.kinds import POD_GROUPS, Asked, nearest
-from reprieve.answers.quantities import listed
+from reprieve.answers.quantities import counted, listed
 from reprieve.answers.sources import Json, Reading, Source
 from reprieve.answers.standing import Standing, standing_of
 from reprieve.answers.told_disruptions import completed, disruptions_of
@@ -70,7 +70,7 @@ async def answer(
             displaced=displaced,
             others=others_for(unit, told, names),
             limits=_limits(reading, decided),
-            unknown=_unknown_things(reading, displaced, history),
+            unknown=_unknown_things(reading, displaced, history, decided),
             history=history,
         )
     )
@@ -129,17 +129,37 @@ async def _unknown(reading: Reading, asked: Asked, namespace: str) -> Answer:
 def _limits(reading: Reading, decided: Decided | None = None) -> list[str]:
     """Return what the caller may not list; records stand in `_unknown_things`."""
     if decided is not None and decided.unseen:
-        text = "; ".join(decided.unseen)
         if decided.diagnosis is None and decided.starts is None:
-            return [f"Told from what you may read; you may not list {text}."]
-        return [f"Decided without what you may not list: {text}: figures are lower bounds."]
-    refused = sorted({kind for kind, _ in reading.refused} - {_RECORDS})
+            return [f"Told from what you may read; you may not list {decided.hidden}."]
+        return [f"Decided without {decided.hidden} that you cannot list: figures are lower bounds."]
+    refused = _refused(reading)
     if not refused:
         return []
-    return [f"Decided without what you may not read: {listed(refused, 8)}."]
+    return [f"Told without {counted(len(refused), 'kind')} that you may not read."]
 
 
-def _unknown_things(reading: Reading, displaced: Sequence[Displaced], history: bool) -> list[str]:
+def _refused(reading: Reading) -> set[str]:
+    return {kind for kind, _ in reading.refused} - {_RECORDS}
+
+
+def _unknown_things(
+    reading: Reading,
+    displaced: Sequence[Displaced],
+    history: bool,
+    decided: Decided | None = None,
+) -> list[str]:
+    return [*_records_unknown(reading, displaced, history), *_unseen(reading, decided)]
+
+
+def _unseen(reading: Reading, decided: Decided | None) -> Iterator[str]:
+    """Yield what could not be read, by name: the first line only counts it."""
+    if decided is not None and decided.unseen:
+        yield f"You may not list {'; '.join(decided.unseen)}."
+    elif refused := _refused(reading):
+        yield f"You may not read {listed(refused, 8)}."
+
+
+def _records_unknown(reading: Reading, displaced: Sequence[Displaced], history: bool) -> list[str]:
     if any(kind == _RECORDS for kind, _ in reading.refused):
         whom = "Whom it displaced" if displaced else "Who made way for whom"
         return [f"{whom} is not known: you may not list preemptions.reprieve.dev."]

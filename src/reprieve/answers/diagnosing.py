@@ -10,26 +10,30 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from reprieve.answers.conditions import condition, is_unbound
+from reprieve.answers.conditions import is_unbound
 from reprieve.answers.quantities import duration, listed
 from reprieve.answers.sources import Json
-from reprieve.answers.unit import Unit, name_of, namespace_of, uid_of
-from reprieve.answers.unseen import unseen_texts
+from reprieve.answers.starting import estimate_of, start_in
+from reprieve.answers.unit import Unit, name_of, namespace_of
+from reprieve.answers.unseen import hidden, unseen_texts
+from reprieve.engine.diagnosis.estimates import Estimate
 from reprieve.engine.diagnosis.model import Diagnosis
+from reprieve.engine.idle.resources import is_gpu
 from reprieve.engine.plan import Plane
 from reprieve.kube.resource import NODES
 from reprieve.planes.quota.plane import QuotaPlane
 from reprieve.planes.quota.watches import CLUSTER_QUEUES
 from reprieve.planes.scheduling.plane import SchedulingPlane
 from reprieve.units.instants import Nanos
+from reprieve.whatif.asked import requests_of_spec
+from reprieve.whatif.beside import spent
+from reprieve.whatif.idle_reason import IdleReason, idle_reason
 from reprieve.whatif.planning import over_after
-from reprieve.whatif.pod_templates import preempting_classes
-from reprieve.whatif.run import Run
+from reprieve.whatif.pod_templates import labels_of_flavors, preempting_classes
+from reprieve.whatif.run import Deciders, Run
 
 __all__ = ["Decided", "asked_of_planes", "start_text"]
 
-_WORKLOADS: Final = ("kueue.x-k8s.io", "workloads")
-_PODS: Final = ("", "pods")
 # Without any of them all seems to be refused, or nothing to be asked for.
 _DECIDED_ON: Final = {Plane.SCHEDULING: NODES, Plane.QUOTA: CLUSTER_QUEUES}
 _LONGEST_TRYING: Final = 3.0  # seconds for changes that would help
@@ -43,8 +47,9 @@ class Decided:
         at: of when the cluster is that they decided on.
         diagnosis: why the unit waits, None where they do not say.
         starts: when it would start if nothing else changed, None where it would not.
-        unseen: kinds that could not be read, or not everywhere.
+        unseen: kinds that could not be read, or not everywhere; `hidden`: how much, in a few words.
         notes: what else has to be known of the answer.
+        estimate: when it starts at the latest; `idle`: why nobody idle makes way for it.
     """
 
     at: Nanos
@@ -52,17 +57,35 @@ class Decided:
     starts: Nanos | None = None
     unseen: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    hidden: str = ""
+    estimate: Estimate | None = None
+    idle: IdleReason | None = None
 
 
-async def asked_of_planes(unit: Unit, run: Run, plane: Plane) -> Decided:
-    """Return what the planes of a run say about a unit, which waits in one of them."""
+async def asked_of_planes(
+    unit: Unit, run: Run, plane: Plane, deciders: Deciders, asking: float
+) -> Decided:
+    """Return what the planes of a run say about a unit, which waits in one of them.
+
+    For so many seconds of processor time (`asking`) the cluster is decided about again.
+    """
     snapshot = run.overlay.snapshot
     needed = _DECIDED_ON.get(plane)
     if needed is not None and snapshot.refuses(needed):
         told = f"It cannot be decided anew without {needed.plural}, which you may not list."
-        return Decided(snapshot.at, unseen=tuple(unseen_texts(snapshot)), notes=(told,))
+        return Decided(
+            snapshot.at,
+            unseen=tuple(unseen_texts(snapshot)),
+            notes=(told,),
+            hidden=hidden(snapshot),
+        )
     diagnosis = await _diagnosis(unit, run, plane)
-    starts = None if diagnosis is not None else _start(unit, run)
+    starts = None if diagnosis is not None else start_in(unit, run)
+    estimate, idle = None, None
+    if diagnosis is not None:
+        estimate = await estimate_of(unit, run, plane, diagnosis, deciders, spent(asking))
+        if _asks_for_gpus(unit, deciders):
+            idle = idle_reason(run, unit.uids)
     notes = list(run.troubles)
     if not run.rest:
         notes.append("The planes had not come to an end after half an hour of the cluster's time.")
@@ -79,6 +102,9 @@ async def asked_of_planes(unit: Unit, run: Run, plane: Plane) -> Decided:
         starts,
         tuple(unseen_texts(snapshot)),
         tuple(notes),
+        hidden(snapshot),
+        estimate,
+        idle,
     )
 
 
@@ -89,6 +115,17 @@ def start_text(decided: Decided) -> str:
     return f"Decided anew it starts within {wait}, if nothing else changes."
 
 
+def _asks_for_gpus(unit: Unit, deciders: Deciders) -> bool:
+    specs = [pod["spec"] for pod in unit.pods]
+    specs += [each["template"].get("spec") or {} for each in _pod_sets(unit)]
+    vendors = deciders.settings.start.vendors
+    return any(is_gpu(name, vendors) for spec in specs for name in requests_of_spec(spec))
+
+
+def _pod_sets(unit: Unit) -> list[Json]:
+    return [] if unit.workload is None else list(unit.workload["spec"].get("podSets") or ())
+
+
 async def _diagnosis(unit: Unit, run: Run, plane: Plane) -> Diagnosis | None:
     namespace = namespace_of(unit.asked)
     for each in run.planes:
@@ -96,9 +133,17 @@ async def _diagnosis(unit: Unit, run: Run, plane: Plane) -> Diagnosis | None:
             return await each.waiting.diagnosis(namespace, name_of(unit.workload))
         if plane is Plane.SCHEDULING and isinstance(each, SchedulingPlane):
             over, classes = over_after(_LONGEST_TRYING), tuple(preempting_classes(run.overlay))
+            queued = unit.workload is not None
+            imposed = labels_of_flavors(run.overlay) if queued else frozenset[str]()
             for kind, name in _names(unit):
                 found = each.diagnosis(
-                    kind, namespace, name, fixes=True, classes=classes, stop=over
+                    kind,
+                    namespace,
+                    name,
+                    fixes=True,
+                    classes=classes,
+                    imposed=imposed,
+                    stop=over,
                 )
                 if found is not None:
                     return found
@@ -111,25 +156,3 @@ def _names(unit: Unit) -> Iterable[tuple[str, str]]:
     for pod in unit.pods:
         if is_unbound(pod):
             yield "Pod", name_of(pod)
-
-
-def _start(unit: Unit, run: Run) -> Nanos | None:
-    """Return when the last of its pods got a node, or its Workload its admission."""
-    uids = {uid_of(pod) for pod in unit.pods if is_unbound(pod)}
-    workload = None if unit.workload is None else uid_of(unit.workload)
-    found: dict[str, Nanos] = {}
-    for change in run.overlay.history:
-        if change.new is None:
-            continue
-        uid = uid_of(change.new)
-        if change.kind == _PODS and uid in uids and change.new["spec"].get("nodeName"):
-            found.setdefault(uid, change.at)
-        if change.kind == _WORKLOADS and uid == workload and _is_admitted(change.new):
-            found.setdefault(uid, change.at)
-    wanted = uids or {workload or ""}
-    return max(found.values()) if wanted <= set(found) else None
-
-
-def _is_admitted(workload: Json) -> bool:
-    found = condition(workload, "Admitted")
-    return found is not None and found.get("status") == "True"

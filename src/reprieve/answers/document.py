@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from reprieve.whatif.document import EstimateDocument, IdleDocument
+
 __all__ = [
     "VERSION",
     "Answer",
@@ -76,6 +78,7 @@ class Waiting(_Struct, frozen=True):
 
     `lacks`: in base units, by resource. `refused`: how many who could make way stay, by rule.
     `filters`: how many nodes each filter refused. `earliest`: when it may start at the earliest.
+    `estimate`: when it starts at the latest; `idle`: why nobody idle makes way for it.
     """
 
     plane: str
@@ -87,6 +90,8 @@ class Waiting(_Struct, frozen=True):
     refused: dict[str, int] = {}
     filters: dict[str, int] = {}
     earliest: str = ""
+    estimate: EstimateDocument | None = None
+    idle: IdleDocument | None = None
 
 
 class Displaced(_Struct, frozen=True):

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-import msgspec
-from msgspec.structs import replace
-
 from reprieve.answers.conditions import minimum_of
 from reprieve.answers.document import Displaced, State
 from reprieve.answers.findings import Findings
@@ -25,12 +22,11 @@ from reprieve.answers.quantities import (
 )
 from reprieve.answers.sources import Json
 from reprieve.answers.unit import Unit, name_of
-from reprieve.api import core
-from reprieve.engine.plan import Ref
-from reprieve.intake.cluster.requests import plain_requests
-from reprieve.jobs.pod_sets import found_pod_sets
 from reprieve.units.durations import InvalidDuration, parse_duration
 from reprieve.units.instants import Nanos
+from reprieve.units.references import Reference
+from reprieve.whatif.asked import described, requests_of_spec
+from reprieve.wording.estimates import estimate_text
 
 __all__ = ["MOST_TIMES", "evidence_of"]
 
@@ -57,6 +53,7 @@ def evidence_of(found: Findings) -> Iterator[tuple[str, str]]:
         # What the sentence of the reason does not say stands in the message.
         yield f"{told.plane} says", told.message
         yield "held by", _blockers_text(found)
+        yield from _decided_facts(found)
     elif standing.nodes and standing.text and standing.state is State.LEAVES:
         yield "where", listed(standing.nodes)
     yield from _idle_facts(found)
@@ -73,35 +70,18 @@ def _asks(unit: Unit) -> tuple[int, dict[str, int]]:
     """Return how many pods there are, or are described, and what they ask for together."""
     live = [pod for pod in unit.pods if pod["metadata"].get("deletionTimestamp") is None]
     if live:
-        return len(live), summed(_requests(pod["spec"]) for pod in live)
+        return len(live), summed(requests_of_spec(pod["spec"]) for pod in live)
     shapes: list[tuple[int, Mapping[str, object]]] = []
     if unit.workload is not None:
         for each in unit.workload["spec"].get("podSets") or ():
             shapes.append((int(each.get("count", 1)), (each["template"].get("spec") or {})))
     else:
-        row = job_kind_of(unit.asked)
-        for found in found_pod_sets(row, unit.asked) if row is not None else ():
-            shapes.append((found.count, found.template.get("spec") or {}))
+        shapes += described(job_kind_of(unit.asked), unit.asked)
     total = summed(
-        {name: count * amount for name, amount in _requests(spec).items()} for count, spec in shapes
+        {name: count * amount for name, amount in requests_of_spec(spec).items()}
+        for count, spec in shapes
     )
     return sum(count for count, _ in shapes), total
-
-
-def _requests(spec: Mapping[str, object]) -> dict[str, int]:
-    try:
-        read = msgspec.convert(spec, core.PodSpec)
-    except msgspec.ValidationError:
-        return {}
-    containers = [_defaulted(each) for each in read.containers or ()]
-    return plain_requests(replace(read, containers=containers))
-
-
-def _defaulted(container: core.Container) -> core.Container:
-    """Return a container of a template that asks for its limits, as the pods will."""
-    given = container.resources or core.ContainerResources()
-    requests = {**(given.limits or {}), **(given.requests or {})}
-    return replace(container, resources=replace(given, requests=requests))
 
 
 def _group_text(unit: Unit) -> str:
@@ -145,8 +125,17 @@ def _blockers_text(found: Findings) -> str:
     return f"{what}{f' in {spaces}' if spaces else ''}{f', {held}' if held else ''}"
 
 
-def _holder(ref: Ref) -> str:
+def _holder(ref: Reference) -> str:
     return f"{ref.kind} {ref.namespace}/{ref.name}" if ref.namespace else f"{ref.kind} {ref.name}"
+
+
+def _decided_facts(found: Findings) -> Iterator[tuple[str, str]]:
+    """Yield why nobody idle makes way, and when it starts."""
+    decided, now = found.decided, found.now
+    if decided is not None and decided.idle is not None:
+        yield "idle work", f"{decided.idle.reason}: {decided.idle.text}"
+    if decided is not None and decided.estimate is not None:
+        yield "start", estimate_text(decided.estimate, lambda at: ago(at, now), duration)
 
 
 def _idle_facts(found: Findings) -> Iterator[tuple[str, str]]:

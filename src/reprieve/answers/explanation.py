@@ -24,6 +24,7 @@ from reprieve.answers.quantities import ago, counted, instant_or_none
 from reprieve.answers.unit import Unit, name_of, namespace_of
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.units.instants import Nanos, format_instant
+from reprieve.whatif.document import estimate_document, idle_document
 from reprieve.wording.diagnosis import anchor, fix_text, sentence, words
 
 __all__ = ["answer_of"]
@@ -191,6 +192,8 @@ def _waiting(found: Findings, diagnosis: Diagnosis | None) -> Waiting | None:
             if diagnosis is not None and diagnosis.earliest is not None
             else ""
         ),
+        estimate=None if found.decided is None else estimate_document(found.decided.estimate),
+        idle=None if found.decided is None else idle_document(found.decided.idle),
     )
 
 

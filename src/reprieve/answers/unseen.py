@@ -12,7 +12,7 @@ from typing import Final
 from reprieve.answers.quantities import counted
 from reprieve.whatif.snapshot import Snapshot, Unseen
 
-__all__ = ["by_weight", "elsewhere", "unseen_texts", "whole"]
+__all__ = ["hidden", "unseen_texts"]
 
 _FIRST: Final = ("nodes", "pods", "podgroups", "clusterqueues", "workloads", "localqueues")
 _MOST: Final = 4
@@ -20,25 +20,40 @@ _MOST: Final = 4
 
 def unseen_texts(snapshot: Snapshot) -> Iterator[str]:
     """Yield what could not be listed, in words, such as `nodes, csinodes and 3 more`."""
-    kinds = list(whole(snapshot))
+    kinds = list(_whole(snapshot))
     if kinds:
-        yield by_weight(kinds, _MOST)
-    kinds = list(elsewhere(snapshot))
+        yield _by_weight(kinds, _MOST)
+    kinds = list(_elsewhere(snapshot))
     if kinds:
-        yield f"{by_weight(kinds, _MOST)} in other namespaces"
+        yield f"{_by_weight(kinds, _MOST)} in other namespaces"
     refused = [each for each in snapshot.unseen if each.namespaces]
     spaces = {name for each in refused for name in each.namespaces}
     if spaces:
         of = "" if snapshot.namespaces is None else f" of {snapshot.namespaces}"
-        yield f"{by_weight(_names(refused), _MOST)} of {counted(len(spaces), 'namespace')}{of}"
+        yield f"{_by_weight(_names(refused), _MOST)} of {counted(len(spaces), 'namespace')}{of}"
 
 
-def whole(snapshot: Snapshot) -> Iterator[str]:
+def hidden(snapshot: Snapshot) -> str:
+    """Return in a few words how much could not be listed, empty where all could."""
+    parts = []
+    spaces = {name for each in snapshot.unseen for name in each.namespaces}
+    if spaces:
+        of = "" if snapshot.namespaces is None else f" of {snapshot.namespaces}"
+        parts.append(f"{len(spaces):,}{of} namespaces")
+    elif list(_elsewhere(snapshot)):
+        parts.append("other namespaces")
+    kinds = set(_whole(snapshot))
+    if kinds:
+        parts.append(counted(len(kinds), "kind"))
+    return " and ".join(parts)
+
+
+def _whole(snapshot: Snapshot) -> Iterator[str]:
     """Yield the kinds without namespaces that were refused."""
     yield from _names(each for each in snapshot.unseen if not each.resource.namespaced)
 
 
-def elsewhere(snapshot: Snapshot) -> Iterator[str]:
+def _elsewhere(snapshot: Snapshot) -> Iterator[str]:
     """Yield the kinds that were listed where the caller asked, and in no other namespace."""
     if snapshot.namespaces is None:
         yield from _names(
@@ -46,7 +61,7 @@ def elsewhere(snapshot: Snapshot) -> Iterator[str]:
         )
 
 
-def by_weight(kinds: Iterable[str], most: int) -> str:
+def _by_weight(kinds: Iterable[str], most: int) -> str:
     """Return the names, those that decisions depend on first; beyond `most` they are counted."""
     known = sorted(set(kinds), key=lambda kind: (_weight(kind), kind))
     shown = ", ".join(known[:most])

@@ -16,6 +16,8 @@ __all__ = [
     "Container",
     "ContainerResources",
     "KueuePodSet",
+    "KueuePodSpec",
+    "KueuePodTemplate",
     "KueueWorkload",
     "KueueWorkloadSpec",
     "Namespace",
@@ -255,8 +257,8 @@ class WorkloadCondition(_Struct, frozen=True):
 
     type: str = ""
     status: str = ""
-    reason: str | None = None
-    message: str | None = None
+    reason: str = ""
+    message: str = ""
 
 
 class WorkloadStatus(_Struct, frozen=True):
@@ -265,17 +267,30 @@ class WorkloadStatus(_Struct, frozen=True):
     conditions: list[WorkloadCondition] | None = None
 
 
+class KueuePodSpec(_Struct, frozen=True):
+    """What pods of a Kueue Workload ask for."""
+
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+
+
+class KueuePodTemplate(_Struct, frozen=True):
+    """The pods of a pod set."""
+
+    spec: KueuePodSpec = KueuePodSpec()
+
+
 class KueuePodSet(_Struct, frozen=True):
     """Pods of one shape."""
 
     count: int = 1
-    template: PodTemplate = PodTemplate()
+    template: KueuePodTemplate = KueuePodTemplate()
 
 
 class KueueWorkloadSpec(_Struct, frozen=True):
     """What a Kueue Workload asks for."""
 
-    pod_sets: list[KueuePodSet] | None = None
+    pod_sets: list[KueuePodSet] = []
 
 
 class KueueWorkload(_Struct, frozen=True):
@@ -284,5 +299,3 @@ class KueueWorkload(_Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: KueueWorkloadSpec = KueueWorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
-    api_version: str = "kueue.x-k8s.io/v1beta1"
-    kind: str = "Workload"

@@ -13,6 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
+from reprieve.units.ids import Uid
+from reprieve.units.references import Reference
+
 __all__ = [
     "API_VERSION",
     "DRY_RUN_LABEL",
@@ -97,13 +100,32 @@ class _Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class ObjectRef(_Struct, frozen=True):
-    """One API object, by identity."""
+    """One API object, by identity: the form of `units.references.Reference` on the wire.
+
+    The engine's value knows no msgspec, and reading a record refuses a reference without a uid.
+    """
 
     api_version: str
     kind: str
     name: str
     uid: str
     namespace: str = ""
+
+    @classmethod
+    def of(cls, reference: Reference) -> ObjectRef:
+        """Return a reference as a record has it."""
+        return cls(
+            reference.api_version,
+            reference.kind,
+            reference.name,
+            reference.uid,
+            reference.namespace,
+        )
+
+    @property
+    def reference(self) -> Reference:
+        """The object, as everything but the wire names it."""
+        return Reference(self.api_version, self.kind, self.namespace, self.name, Uid(self.uid))
 
 
 class Victim(_Struct, frozen=True):

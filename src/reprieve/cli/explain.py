@@ -13,6 +13,7 @@ import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from time import process_time
 from typing import Final
 
 import click
@@ -41,11 +42,13 @@ from reprieve.kube.client import Client
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import ApiError, Forbidden
 from reprieve.kube.resource import PREEMPTIONS
+from reprieve.operator.collector import relax_collector
 from reprieve.planes.common.process_settings import SCHEDULER_NAME
 from reprieve.settings.start_up import DEFAULT_NAMESPACE
 from reprieve.units.clock import Clock, SystemClock
 from reprieve.units.errors import ReprieveError, UsageError
 from reprieve.units.instants import Nanos, format_instant, parse_instant
+from reprieve.whatif.beside import affordable
 from reprieve.whatif.lists import gather
 from reprieve.whatif.run import Undecided, decided, settled
 
@@ -78,7 +81,7 @@ class _Options:
 
 @click.command()
 @click.argument(
-    "subject", required=False, metavar="[KIND/NAME | PREEMPTION]", shell_complete=subjects
+    "words", nargs=-1, metavar="[KIND/NAME | KIND NAME | PREEMPTION]", shell_complete=subjects
 )
 @namespace_option(
     "Where it is; default: that of the kubeconfig's context. Of a preemption: "
@@ -125,7 +128,7 @@ class _Options:
 @kubeconfig_option
 @context_option
 def explain(
-    subject: str | None,
+    words: tuple[str, ...],
     namespace: str | None,
     history: bool,
     form: str,
@@ -140,10 +143,11 @@ def explain(
 ) -> None:
     """Tell why work waits or why it went, and what can be done.
 
-    KIND/NAME: a pod, a job of any kind that is queued, a podgroup, workload, gpuworkload or
-    preemption, such as pod/train-3 or job/sweep-17. A name alone is that of a preemption, whose
-    decision is made again; exits 1 when that does not give the recorded plan.
+    KIND/NAME, or KIND NAME: a pod, a job of any kind that is queued, a podgroup, workload,
+    gpuworkload or preemption, such as pod/train-3 or job/sweep-17. A name alone is that of a
+    preemption, whose decision is made again; exits 1 when that does not give the recorded plan.
     """
+    relax_collector()
     if form not in _FORMS:
         raise UsageError(f"-o: {form!r}; accepted: {', '.join(_FORMS)}")
     options = _Options(
@@ -164,6 +168,9 @@ def explain(
             "--as-of and --decision-log belong together; accepted: both, as the past is told from "
             "the log"
         )
+    if len(words) > 2:
+        raise UsageError(f"{' '.join(words)!r}; accepted: KIND/NAME, or KIND NAME, of one object")
+    subject = "/".join(words) or None
     asked = asked_of(subject) if subject is not None and "/" in subject else None
     if asked is not None and asked.resources != (PREEMPTIONS,):
         for given, name in ((workload, "--workload"), (filename, "-f")):
@@ -206,7 +213,9 @@ async def _of_snapshot(asked: Asked, options: _Options) -> Answer:
         """Return what the planes say on the snapshot; what it lacks cannot be asked for."""
         deciders = installed_deciders(snapshot, _schedulers(unit), {})
         try:
-            return await asked_of_planes(unit, settled(snapshot, deciders), plane)
+            since = process_time()
+            run = settled(snapshot, deciders)
+            return await asked_of_planes(unit, run, plane, deciders, affordable(since))
         except Undecided as failure:
             return Decided(snapshot.at, notes=(f"The planes cannot decide: {failure}.",))
 
@@ -267,8 +276,9 @@ class _Planes:
             kinds = (operator or deciders_of(None, names, {})).kinds()
             snapshot = await gather(self.client, kinds, self.clock, namespaces=[self.namespace])
             deciders = operator or installed_deciders(snapshot, names, {})
+            since = process_time()
             run = await decided(self.client, snapshot, deciders)
-            return await asked_of_planes(unit, run, plane)
+            return await asked_of_planes(unit, run, plane, deciders, affordable(since))
         except (Forbidden, Undecided) as failure:
             return Decided(self.clock.wall(), notes=(f"The planes cannot decide: {failure}.",))
 

@@ -126,20 +126,21 @@ def get(
     if namespace is not None and all_namespaces:
         raise UsageError("-n and -A: accepted: one of them")
     asked = _Asked(namespace, all_namespaces, resource, form, kubeconfig, context)
-    found, unseen, at = asyncio.run(_found(what, asked))
-    click.echo(_printed(found, what, form, at), nl=False)
+    found, unseen, at, place = asyncio.run(_found(what, asked))
+    click.echo(_printed(found, what, form, at, place), nl=False)
     if unseen and form in ("text", "wide"):
         click.echo(f"you may not list: {', '.join(unseen)}", err=True)
 
 
-async def _found(what: str, asked: _Asked) -> tuple[Table, Sequence[str], Nanos]:
+async def _found(what: str, asked: _Asked) -> tuple[Table, Sequence[str], Nanos, str]:
+    """Return the table, what could not be listed, when, and the one namespace looked in or ''."""
     connection = await load_connection(asked.kubeconfig, asked.context)
     clock = SystemClock()
     namespace = asked.namespace or connection.namespace
     client = reading_client(connection, clock)
     try:
         if what == _LOOPS:
-            return (*await _loops(client, clock), clock.wall())
+            return (*await _loops(client, clock), clock.wall(), "")
         mirror = Mirror()
         await read_once(mirror, client, [namespace])
     finally:
@@ -150,7 +151,8 @@ async def _found(what: str, asked: _Asked) -> tuple[Table, Sequence[str], Nanos]
     if asked.resource is not None:
         parameters["resource"] = (asked.resource,)
     page = PAGES[_TABLES[what].page](mirror, _EVERYTHING, parameters, clock.wall())
-    return page.tables[_TABLES[what].table], mirror.unseen, clock.wall()
+    place = "" if asked.all_namespaces else namespace
+    return page.tables[_TABLES[what].table], mirror.unseen, clock.wall(), place
 
 
 async def _loops(client: Client, clock: Clock) -> tuple[Table, Sequence[str]]:
@@ -176,7 +178,7 @@ def _called(ref: ObjectRef) -> str:
     return f"{ref.namespace}/{ref.name}"
 
 
-def _printed(table: Table, what: str, form: str, at: Nanos) -> str:
+def _printed(table: Table, what: str, form: str, at: Nanos, namespace: str) -> str:
     shown = _TABLES[what]
     names = [column.name for column in table.columns]
     rows = [dict(zip(names, row, strict=True)) for row in table.rows.values()]
@@ -185,7 +187,8 @@ def _printed(table: Table, what: str, form: str, at: Nanos) -> str:
     if form == "yaml":
         return str(yaml.safe_dump({"items": rows}, sort_keys=False))
     if not rows:
-        return f"No {what} found.\n"
+        where = f" in namespace {safe(namespace)}; -A looks in all" if namespace else ""
+        return f"No {what} found{where}.\n"
     wanted = (*shown.plain, *shown.wide) if form == "wide" else shown.plain
     columns = [column for name in wanted for column in table.columns if column.name == name]
     return "".join(f"{line}\n" for line in _lines(columns, rows, at))

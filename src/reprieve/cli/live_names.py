@@ -25,11 +25,17 @@ _MOST: Final = 200
 def subjects(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Return `KIND/`s, and after a kind its `KIND/NAME`s in the namespace that is asked about."""
+    """Return `KIND/`s, and after a kind its `KIND/NAME`s in the namespace that is asked about.
+
+    After a kind that is a word of its own, the names alone.
+    """
     from reprieve.answers.kinds import asked_of, spelled
     from reprieve.kube.resource import PREEMPTIONS
 
-    kind, slash, name = incomplete.partition("/")
+    before = context.params.get("words") or ()
+    if len(before) > 1 or (before and "/" in before[0]):
+        return []
+    kind, slash, name = (before[0], " ", incomplete) if before else incomplete.partition("/")
     if not slash:
         return [CompletionItem(f"{each}/") for each in spelled() if each.startswith(kind)]
     try:
@@ -38,7 +44,8 @@ def subjects(
         return []
     # Records stand in the operator's namespace, wherever that is.
     found = _found(context, resources, namespaced=resources != (PREEMPTIONS,))
-    return [CompletionItem(f"{kind}/{each}") for each in found if each.startswith(name)]
+    start = "" if before else f"{kind}/"
+    return [CompletionItem(f"{start}{each}") for each in found if each.startswith(name)]
 
 
 def namespaces(

@@ -151,7 +151,7 @@ def plan(
         raise UsageError(str(failure)) from None
     if output == "text":
         style = Style.of_terminal(everything=everything)
-        for line in plan_text(answer, deciders.options.controllers, style):
+        for line in plan_text(answer, deciders.options.controllers, style, SystemClock().wall()):
             click.echo(line)
     else:
         click.echo(_encoded(plan_document(answer, deciders.options.controllers), output))

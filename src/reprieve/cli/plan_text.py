@@ -8,19 +8,43 @@ from datetime import UTC, datetime
 from typing import Final
 
 from reprieve.answers.layout import MOST_LINES, Style, safe, shortened, wrapped
-from reprieve.answers.quantities import amounts, counted, device_time, summed
-from reprieve.answers.unseen import by_weight, elsewhere, whole
+from reprieve.answers.quantities import (
+    ago,
+    amounts,
+    counted,
+    device_time,
+    duration,
+    listed,
+    quantity,
+    summed,
+)
+from reprieve.answers.unseen import hidden, unseen_texts
+from reprieve.engine.diagnosis.model import Diagnosis
+from reprieve.engine.diagnosis.reasons import Reason
+from reprieve.engine.lost_work import is_device
 from reprieve.units.durations import SECOND
-from reprieve.whatif.answer import Answer, Displaced, Outcome, Verdict
+from reprieve.units.instants import Nanos
+from reprieve.whatif.answer import Answer, Borrowed, Displaced, Fragile, Outcome, Verdict
 from reprieve.whatif.snapshot import Snapshot
 from reprieve.wording.diagnosis import next_step
 from reprieve.wording.displacements import rule_text
+from reprieve.wording.estimates import estimate_text
 
 __all__ = ["plan_text"]
 
 _SHOWN: Final = 6
 _PLACES: Final = 4
 _NOTES: Final = 3
+#: Reasons whose own next step is to wait for room.
+_ROOM: Final = frozenset(
+    {
+        Reason.FULL,
+        Reason.NO_VICTIMS_SUFFICE,
+        Reason.POLICY_NEVER,
+        Reason.VICTIMS_PROTECTED,
+        Reason.SPREAD_OR_AFFINITY_BLOCKS,
+    }
+)
 _HEADLINES: Final = {
     Verdict.STARTS: "STARTS, nobody makes way",
     Verdict.STARTS_WITH_VICTIMS: "STARTS, others make way",
@@ -30,14 +54,23 @@ _HEADLINES: Final = {
 }
 
 
-def plan_text(answer: Answer, controllers: Sequence[str], style: Style | None = None) -> list[str]:
-    """Return the lines; of what is many, fewer are named until they are not too many."""
+def plan_text(
+    answer: Answer,
+    controllers: Sequence[str],
+    style: Style | None = None,
+    now: Nanos | None = None,
+) -> list[str]:
+    """Return the lines; of what is many, fewer are named until they are not too many.
+
+    `now`: with how old the snapshot is then.
+    """
     style = style or Style()
+    first = safe(_first_line(answer, now))
     if style.everything:
-        return list(_lines(answer, controllers, style, None))
+        return [first, *_lines(answer, controllers, style, None)]
     lines: list[str] = []
     for shown in range(_SHOWN, 0, -1):
-        lines = list(_lines(answer, controllers, style, shown))
+        lines = [first, *_lines(answer, controllers, style, shown)]
         if len(lines) <= MOST_LINES:
             break
     return lines
@@ -46,43 +79,43 @@ def plan_text(answer: Answer, controllers: Sequence[str], style: Style | None = 
 def _lines(
     answer: Answer, controllers: Sequence[str], style: Style, shown: int | None
 ) -> Iterator[str]:
-    """Yield the lines; `shown`: how many of each thing are named, None for all."""
-    yield from _told(_first_line(answer), style)
+    """Yield the lines below the first; `shown`: how many of each thing are named, None for all."""
     for outcome in answer.outcomes[:shown]:
-        yield from _outcome(outcome, style)
+        yield from _outcome(outcome, style, answer.snapshot.at)
     yield from _more(len(answer.outcomes), shown, "submitted things")
     if not answer.outcomes:
         yield "nothing of it is to start: no pod, group or job"
-    yield from _victims(answer.victims, style, shown)
+    yield from _victims(answer.victims, style, shown, answer.snapshot.at)
     for each in answer.borrowed[:shown]:
-        yield f"  afterwards {each.cluster_queue} borrows {amounts(each.amounts)} over nominal"
+        yield from _told(_borrowed_text(each), style, "  ")
+    if answer.fragile is not None:
+        yield from _told(_fragile_text(answer, answer.fragile), style, "  fragile: ")
     yield from _placement(answer, shown)
     if not answer.rest:
         yield "  the cluster did not come to rest within 30 minutes: this is how far it came"
     for warning in answer.warnings[: shown and min(shown, _NOTES)]:
         yield from _told(warning, style, "  note: ")
+    unseen = "; nor ".join(unseen_texts(answer.snapshot))
+    if unseen:
+        yield from _told(
+            f"figures are lower bounds: you may not list {unseen}", style, "how sure: "
+        )
     yield f"decided by {' and '.join(controllers)}; nothing is submitted and nothing is reserved"
 
 
-def _first_line(answer: Answer) -> str:
+def _first_line(answer: Answer, now: Nanos | None) -> str:
+    """Return of what and when the answer is, in one line; what is not seen is told at the end."""
     snapshot = answer.snapshot
     at = datetime.fromtimestamp(snapshot.at / SECOND, UTC).strftime("%H:%M:%S UTC")
-    line = f"snapshot {at} ({_things(snapshot)})"
-    places = {name for each in snapshot.unseen for name in each.namespaces}
-    refused = []
-    if places:
-        of = f" of {snapshot.namespaces}" if snapshot.namespaces is not None else ""
-        refused.append(f"{len(places)}{of} namespaces")
-    kinds = list(whole(snapshot))
-    if kinds:
-        refused.append(by_weight(kinds, len(kinds)))
-    beyond = list(elsewhere(snapshot))
-    if beyond:
-        refused.append(f"{by_weight(beyond, len(beyond))} in other namespaces")
-    # What limits every figure comes first: of a long line the end is cut.
-    if refused:
-        line += f"; figures are lower bounds: you may not list {'; nor '.join(refused)}"
-    return line
+    age = "" if now is None else f", {_age(now - snapshot.at)} old"
+    line = f"snapshot {at} ({_things(snapshot)}{age})"
+    unseen = hidden(snapshot)
+    return f"{line}; you may not list {unseen}" if unseen else line
+
+
+def _age(nanoseconds: int) -> str:
+    tenths = max(0, nanoseconds) * 10 // SECOND
+    return f"{tenths / 10:.1f} s" if tenths < 100 else duration(nanoseconds)
 
 
 def _things(snapshot: Snapshot) -> str:
@@ -90,10 +123,8 @@ def _things(snapshot: Snapshot) -> str:
     return f"{nodes}, {counted(snapshot.count('pods'), 'pod')}"
 
 
-def _outcome(outcome: Outcome, style: Style) -> Iterator[str]:
-    said = []
-    if outcome.pods:
-        said.append(f"{counted(outcome.pods, 'pod')}, {outcome.placed:,} placed")
+def _outcome(outcome: Outcome, style: Style, now: Nanos) -> Iterator[str]:
+    said = [each for each in (_size_text(outcome),) if each]
     if outcome.queue:
         queue = f"queue {outcome.queue}"
         if outcome.cluster_queue:
@@ -103,17 +134,93 @@ def _outcome(outcome: Outcome, style: Style) -> Iterator[str]:
         said.append(f"priority {outcome.priority}")
     title = safe(f"{outcome.kind} {_name(outcome)}")
     yield from _told("; ".join(said), style, f"{title}   ") if said else (title,)
-    yield f"  {_HEADLINES[outcome.verdict]}"
+    needs = _needs_text(outcome)
+    yield from _told(needs, style, f"  {_HEADLINES[outcome.verdict]}{'   ' if needs else ''}")
     if outcome.pods_without_victims is not None:
         pods = counted(outcome.pods_without_victims, "pod")
         yield f"  without anybody making way: {pods} now"
+    if outcome.pods_on_empty_cluster is not None and outcome.waiting[0] in ("Pod", "PodGroup"):
+        pods = f"{outcome.pods_on_empty_cluster:,} of {counted(outcome.pods, 'pod')}"
+        yield f"  even on the empty cluster: {pods} placed"
     if outcome.message:
         yield from _told(f"{outcome.reason}: {outcome.message}", style, "    ")
     if outcome.diagnosis is not None:
-        yield from _told(next_step(outcome.diagnosis), style, "    next: ")
+        yield from _told(_next_step(outcome, outcome.diagnosis), style, "    next: ")
+    if outcome.idle is not None:
+        idle = f"{outcome.idle.reason}: {outcome.idle.text}"
+        yield from _told(idle, style, "    nobody idle makes way: ")
+    if outcome.estimate is not None:
+        start = estimate_text(outcome.estimate, lambda at: ago(at, now), duration)
+        yield from _told(start, style, "    start: ")
 
 
-def _victims(victims: Sequence[Displaced], style: Style, shown: int | None) -> Iterator[str]:
+def _next_step(outcome: Outcome, diagnosis: Diagnosis) -> str:
+    """Return what to do. Of what fits nowhere, waiting is never said to help."""
+    if outcome.verdict is Verdict.NEVER_FITS:
+        # Then a change was tried with one pod of them, and would help that one alone.
+        if placed := outcome.pods_on_empty_cluster:
+            return f"Submit {counted(placed, 'pod')} at most, ask for less, or add nodes."
+        if diagnosis.reason in _ROOM and not diagnosis.fixes:
+            return "Ask for less, or add nodes; waiting does not help."
+    return next_step(diagnosis)
+
+
+def _size_text(outcome: Outcome) -> str:
+    """Return `8 pods x 8 nvidia.com/gpu = 64, 3 placed`."""
+    asks, pods = outcome.asks, max(outcome.pods, outcome.asks.pods)
+    if not pods:
+        return ""
+    text = counted(pods, "pod")
+    devices = {name: amount for name, amount in asks.total.items() if is_device(name)}
+    if devices and asks.pod is not None and len(devices) == 1:
+        ((name, total),) = devices.items()
+        text += f" x {amounts({name: asks.pod[name]})}" + (f" = {total:,}" if pods > 1 else "")
+    elif devices:
+        text += f" with {amounts(devices)}"
+    return f"{text}, {outcome.placed:,} placed"
+
+
+def _needs_text(outcome: Outcome) -> str:
+    """Return what it needs, and how much of that is free for it, where others make way."""
+    said = []
+    for name in outcome.asks.scarce:
+        missing, total = outcome.short.get(name, 0), outcome.asks.total[name]
+        if 0 < missing <= total:
+            free = quantity(name, total - missing)
+            said.append(
+                f"needs {amounts({name: total})}, free in reach {free}: {quantity(name, missing)}"
+            )
+    return f"{'; '.join(said)} from others" if said else ""
+
+
+def _borrowed_text(borrowed: Borrowed) -> str:
+    text = f"afterwards {borrowed.cluster_queue} borrows {amounts(borrowed.amounts)} over nominal"
+    if not borrowed.reclaimers:
+        return text
+    queues = "queue" if len(borrowed.reclaimers) == 1 else "queues"
+    return f"{text}: the next to be reclaimed, by {queues} {listed(borrowed.reclaimers)}"
+
+
+def _fragile_text(answer: Answer, fragile: Fragile) -> str:
+    match fragile.verdict:
+        case Verdict.STARTS:
+            becomes = "nobody makes way"
+        case Verdict.STARTS_WITH_VICTIMS if answer.victims:
+            becomes = "somebody else makes way"
+        case Verdict.STARTS_WITH_VICTIMS:
+            becomes = "somebody makes way"
+        case _:
+            becomes = "it waits"
+    less = amounts({fragile.resource: fragile.amount})
+    where = f"on {fragile.name}"
+    if fragile.flavor:
+        where = f"in flavor {fragile.flavor} of ClusterQueue {fragile.name}"
+    return f"with {less} less free {where} {becomes}"
+
+
+def _victims(
+    victims: Sequence[Displaced], style: Style, shown: int | None, now: Nanos
+) -> Iterator[str]:
     if not victims:
         return
     known = [each.lost_device_seconds for each in victims if each.lost_device_seconds is not None]
@@ -122,7 +229,7 @@ def _victims(victims: Sequence[Displaced], style: Style, shown: int | None) -> I
         said.append(f"{device_time(sum(known))} lost")
     yield f"  makes way ({', '.join(each for each in said if each)})"
     rows = [
-        (safe(f"{each.kind} {_name(each)}"), _devices([each]), rule_text(each.plane, each.rule))
+        (safe(f"{each.kind} {_name(each)}"), _devices([each]), _why(each, now))
         for each in victims[:shown]
     ]
     names, devices = (max(len(row[column]) for row in rows) for column in (0, 1))
@@ -130,6 +237,13 @@ def _victims(victims: Sequence[Displaced], style: Style, shown: int | None) -> I
         start = f"     {name:{names}}  " + (f"{given:{devices}}  " if devices else "")
         yield from _told(why, style, start)
     yield from _more(len(victims), shown, "victims")
+
+
+def _why(victim: Displaced, now: Nanos) -> str:
+    """Return the rule in words, and when it was saved last."""
+    why = rule_text(victim.plane, victim.rule)
+    saved = "" if victim.saved is None else f"saved {duration(now - victim.saved)} ago"
+    return "; ".join(each for each in (why, saved) if each)
 
 
 def _devices(victims: Sequence[Displaced]) -> str:

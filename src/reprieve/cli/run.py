@@ -155,17 +155,19 @@ def run(**given: Any) -> None:
 
     from reprieve.operator.lease_keeper import LeaseKeeper
     from reprieve.operator.process import End, run_operator
+    from reprieve.operator.returned_memory import few_heaps, returning_memory
     from reprieve.units.clock import SystemClock
 
     options = operator_options(os.environ, **given)
     clock = SystemClock()
+    few_heaps()
     # While there is neither a thread nor an event loop.
     keeper = (
         None if options.dry_run else LeaseKeeper.fork(options.kubeconfig, options.context, clock)
     )
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            end = runner.run(run_operator(options, clock, keeper))
+            end = runner.run(returning_memory(run_operator(options, clock, keeper), clock))
     finally:
         if keeper is not None:
             keeper.close()

@@ -21,6 +21,7 @@ from reprieve.jobs.table import BUILT_IN
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import DISRUPTIONS, GPU_WORKLOADS, Resource
+from reprieve.operator.collector import relax_collector
 from reprieve.units.clock import SystemClock
 from reprieve.units.errors import UsageError
 from reprieve.whatif.anonymous import Pseudonyms
@@ -55,6 +56,7 @@ def snapshot(
     No environment, images, arguments or secrets, and only annotations that are read. What you may
     not list is not in it.
     """
+    relax_collector()
     taken = asyncio.run(_taken(namespace, kubeconfig, context))
     body = stored_bytes(taken, pseudonyms=Pseudonyms() if anonymize else None)
     if output == "-":

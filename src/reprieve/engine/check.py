@@ -40,9 +40,10 @@ from reprieve.engine.idle.model import (
     Workload,
 )
 from reprieve.engine.idle.samples import SampleState, freshness
-from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel, Ref, Victim, plan_id
+from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel, Victim, plan_id
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
+from reprieve.units.references import Reference
 
 __all__ = ["Fault", "Violation", "check", "check_all"]
 
@@ -376,5 +377,5 @@ def _waiting(demand: Workload) -> list[PodRow]:
     ]
 
 
-def _key(ref: Ref) -> GpuWorkloadKey:
+def _key(ref: Reference) -> GpuWorkloadKey:
     return GpuWorkloadKey(f"{ref.namespace}/{ref.name}")

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from reprieve.units.ids import PlanId, Uid
+from reprieve.units.references import Reference
 
-__all__ = ["Guard", "Plan", "Plane", "Proof", "ProofLevel", "Ref", "Victim", "plan_id"]
+__all__ = ["Guard", "Plan", "Plane", "Proof", "ProofLevel", "Victim", "plan_id"]
 
 
 class Plane(StrEnum):
@@ -31,20 +32,6 @@ class ProofLevel(StrEnum):
     PLACEMENT = "Placement"  # every pod of the need has a node
     QUOTA = "Quota"  # the need fits the quota
     EXEMPT = "Exempt"  # there is no preemptor (policy Always)
-
-
-@dataclass(frozen=True, slots=True)
-class Ref:
-    """One API object, by identity."""
-
-    api_version: str
-    kind: str
-    namespace: str
-    name: str
-    uid: Uid
-
-    def __str__(self) -> str:
-        return f"{self.kind}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +60,8 @@ class Victim:
     Victims of the same `unit` go together or not at all; it is empty for one that goes alone.
     """
 
-    subject: Ref
-    root: Ref
+    subject: Reference
+    root: Reference
     amounts: Mapping[str, int]
     rule: str
     reason: str = ""
@@ -85,7 +72,7 @@ class Victim:
 class Guard:
     """What must still hold when the plan is committed: the object is in one of these phases."""
 
-    subject: Ref
+    subject: Reference
     phases: tuple[str, ...]
 
 
@@ -97,7 +84,7 @@ class Plan:
     plane: Plane
     revision: int
     proof: Proof
-    preemptor: Ref | None
+    preemptor: Reference | None
     victims: tuple[Victim, ...]
     placement: tuple[tuple[Uid, str], ...] = ()
     reprieved: Mapping[str, int] = field(default_factory=dict)

@@ -50,7 +50,6 @@ from reprieve.execution.returns import Returns, Unit
 from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from reprieve.kube.events import EventRecorder
-from reprieve.kube.references import Reference
 from reprieve.kube.resource import DISRUPTIONS, NAMESPACES, PREEMPTIONS, SECRETS
 from reprieve.kube.writes import Priority
 from reprieve.records.victim_states import victim_states
@@ -343,10 +342,7 @@ class Disruptions:
         log.warning("%s/%s: %s", unit.subject.namespace, unit.subject.name, text)
         if self._events is None:
             return
-        subject = unit.subject
-        about = Reference(
-            subject.api_version, subject.kind, subject.namespace, subject.name, subject.uid
-        )
+        about = unit.subject.reference
         self._events.event(about, "Warning", REPEATED, REPEATED, text, controller=_CONTROLLER)
 
     async def _goes(self, namespace: str) -> bool:

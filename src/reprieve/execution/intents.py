@@ -37,7 +37,7 @@ from reprieve.api.reprieve import (
     VictimState,
     VictimStatus,
 )
-from reprieve.engine.plan import Plan, Ref
+from reprieve.engine.plan import Plan
 from reprieve.execution.at_stake import AtStake, with_stakes
 from reprieve.execution.fence import Fence
 from reprieve.execution.parts import (
@@ -67,7 +67,6 @@ __all__ = [
     "IntentTaken",
     "intent_name",
     "intent_spec",
-    "reference",
     "stored_whole",
 ]
 
@@ -83,11 +82,6 @@ _SWEEP_EVERY: Final = 5 * MINUTE
 
 class IntentTaken(ReprieveError):
     """Another plan stands under this plane, preemptor and attempt: decide again."""
-
-
-def reference(ref: Ref) -> ObjectRef:
-    """Return the engine's reference as the API writes it."""
-    return ObjectRef(ref.api_version, ref.kind, ref.name, ref.uid, ref.namespace)
 
 
 def intent_name(plan: Plan, attempt: int, *, dry_run: bool = False) -> str:
@@ -111,8 +105,8 @@ def intent_spec(
     chosen = actions or [Action.DELETE] * len(plan.victims)
     victims = [
         Victim(
-            subject=reference(victim.subject),
-            root=reference(victim.root),
+            subject=ObjectRef.of(victim.subject),
+            root=ObjectRef.of(victim.root),
             amounts=dict(victim.amounts),
             rule=victim.rule,
             reason=victim.reason,
@@ -135,10 +129,10 @@ def intent_spec(
         ),
         victims=victims if at_stake is None else with_stakes(victims, at_stake.victims),
         decided_at=format_instant(now),
-        preemptor=reference(plan.preemptor) if plan.preemptor else None,
+        preemptor=ObjectRef.of(plan.preemptor) if plan.preemptor else None,
         revision=plan.revision,
         reprieved=dict(plan.reprieved),
-        guards=[Guard(reference(guard.subject), list(guard.phases)) for guard in plan.guards],
+        guards=[Guard(ObjectRef.of(guard.subject), list(guard.phases)) for guard in plan.guards],
         placement=[Placement(uid, node) for uid, node in plan.placement],
         dry_run=dry_run,
         input=decision_input,

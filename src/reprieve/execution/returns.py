@@ -41,6 +41,7 @@ log: Final = logging.getLogger("reprieve.execution")
 
 _MOST_LINES: Final = 20_000
 _MOST_RUNS: Final = 1_000  # of one line of work; the oldest are forgotten
+_MOST_AWAY: Final = 1_000  # likewise; a namespace has 200 Disruptions at most
 _PAUSE: Final = SECOND
 _PAGE: Final = 500
 _ALLOWANCE: Final = Allowance(burst=100, quiet=50, busy=10, many=5)
@@ -136,6 +137,8 @@ class Returns:
         line = self._line(unit.lineage)
         if unit.name not in self._due:
             line.away[unit.name] = unit
+            if len(line.away) > _MOST_AWAY:
+                del line.away[next(iter(line.away))]
             self._match(line)
         return self._due.get(unit.name)
 

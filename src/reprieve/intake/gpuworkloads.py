@@ -31,9 +31,9 @@ from reprieve.engine.idle.model import (
     TrackedPod,
     Workload,
 )
-from reprieve.engine.plan import Ref
 from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos, format_instant, parse_instant
+from reprieve.units.references import Reference
 
 __all__ = [
     "initial_status",
@@ -70,10 +70,10 @@ def workload_row(
     )
 
 
-def ref_of(gpu_workload: GpuWorkload) -> Ref:
+def ref_of(gpu_workload: GpuWorkload) -> Reference:
     """Return the GpuWorkload itself."""
     metadata = gpu_workload.metadata
-    return Ref(
+    return Reference(
         gpu_workload.api_version,
         gpu_workload.kind,
         metadata.namespace,
@@ -82,10 +82,10 @@ def ref_of(gpu_workload: GpuWorkload) -> Ref:
     )
 
 
-def root_of(gpu_workload: GpuWorkload) -> Ref:
+def root_of(gpu_workload: GpuWorkload) -> Reference:
     """Return its root owner."""
     root = gpu_workload.spec.workload_ref
-    return Ref(
+    return Reference(
         root.api_version, root.kind, gpu_workload.metadata.namespace, root.name, Uid(root.uid)
     )
 

@@ -18,9 +18,9 @@ from reprieve.api.core import OwnedObject, Pod
 from reprieve.api.scheduling import LabelSelector
 from reprieve.engine.cluster.rows import Selector
 from reprieve.engine.idle.discovery import Found, Owner, group_version
-from reprieve.engine.plan import Ref
 from reprieve.intake.cluster.selectors import equal_labels, label_selector
 from reprieve.units.ids import Uid
+from reprieve.units.references import Reference
 
 __all__ = ["found"]
 
@@ -49,7 +49,9 @@ class _Status(msgspec.Struct):
 def found(thing: Pod | OwnedObject) -> Found:
     """Return an object as the walk to the root owner wants it."""
     metadata = thing.metadata
-    ref = Ref(thing.api_version, thing.kind, metadata.namespace, metadata.name, Uid(metadata.uid))
+    ref = Reference(
+        thing.api_version, thing.kind, metadata.namespace, metadata.name, Uid(metadata.uid)
+    )
     owners = tuple(
         Owner(r.api_version, r.kind, r.name, Uid(r.uid), r.controller is True)
         for r in metadata.owner_references or ()

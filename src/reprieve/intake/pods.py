@@ -22,6 +22,7 @@ from typing import Final
 from reprieve.api.core import (
     KUEUE_MANAGED,
     ContainerResources,
+    KueuePodSpec,
     KueueWorkload,
     Node,
     NodeSelectorRequirement,
@@ -246,7 +247,7 @@ def _group(pod: Pod) -> str:
     )
 
 
-def _gpus(spec: PodSpec, vendors: Sequence[Vendor]) -> dict[str, int]:
+def _gpus(spec: PodSpec | KueuePodSpec, vendors: Sequence[Vendor]) -> dict[str, int]:
     total = pod_sum(
         (_asked(each.resources, vendors) for each in spec.containers or ()),
         ((False, _asked(each.resources, vendors)) for each in spec.init_containers or ()),

@@ -24,13 +24,13 @@ from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client
 from reprieve.kube.errors import NotFound
 from reprieve.kube.event_delivery import EventDelivery
-from reprieve.kube.references import Reference
 from reprieve.kube.resource import Resource
 from reprieve.kube.write_budget import Allowance, WriteBudget
 from reprieve.kube.writes import Priority
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MINUTE
 from reprieve.units.instants import Nanos, format_micro
+from reprieve.units.references import Reference
 
 __all__ = ["EventRecorder"]
 
@@ -44,6 +44,8 @@ _PATCH: Final = MINUTE
 _KEPT: Final = 4_096
 _LONGEST: Final = 1_024  # bytes of a note
 _CUT: Final = " ..."
+#: Where the events of cluster-wide objects stand.
+_CLUSTER_WIDE: Final = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,7 @@ class EventRecorder:
                     self._idle.set()
 
     async def _write(self, happening: _Happening) -> None:
-        namespace = happening.key.regarding.home
+        namespace = happening.key.regarding.namespace or _CLUSTER_WIDE
         if self._delivery.refuses(namespace):
             return
         series = self._observe(happening)
@@ -212,7 +214,7 @@ class EventRecorder:
         return series
 
     async def _once(self, happening: _Happening, series: _Series) -> None:
-        namespace = happening.key.regarding.home
+        namespace = happening.key.regarding.namespace or _CLUSTER_WIDE
         if series.count > 1:
             patch: Json = {"series": self._series_json(happening, series)}
             try:
@@ -241,12 +243,12 @@ class EventRecorder:
             "reason": key.reason,
             "type": key.type,
             "note": happening.note,
-            "regarding": key.regarding.as_json(),
+            "regarding": _as_json(key.regarding),
         }
         if happening.annotations:
             body["metadata"]["annotations"] = dict(happening.annotations)
         if key.related is not None:
-            body["related"] = key.related.as_json()
+            body["related"] = _as_json(key.related)
         if series.count > 1:
             body["series"] = self._series_json(happening, series)
         return body
@@ -259,3 +261,15 @@ def _cut(note: str) -> str:
     if len(said) <= _LONGEST:
         return note
     return said[: _LONGEST - len(_CUT)].decode(errors="ignore") + _CUT
+
+
+def _as_json(reference: Reference) -> Json:
+    fields = {
+        "apiVersion": reference.api_version,
+        "kind": reference.kind,
+        "namespace": reference.namespace,
+        "name": reference.name,
+        "uid": reference.uid,
+        "resourceVersion": reference.resource_version,
+    }
+    return {key: value for key, value in fields.items() if value}

@@ -11,24 +11,15 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from reprieve.api.core import OwnerReference
+
 __all__ = [
     "Identity",
     "Metadata",
-    "OwnerReference",
     "PartialObject",
     "identity_of",
     "version_number",
 ]
-
-
-class OwnerReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """`metadata.ownerReferences[]`."""
-
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-    controller: bool = False
 
 
 class Metadata(msgspec.Struct, gc=False, rename="camel"):

@@ -2,13 +2,14 @@
 
 `Decider` is all that a replay needs to know of it. `EngineDecider` runs the engine's own cycles;
 what was set aside is queued again by the engine's own rule, so that nothing is decided while nobody
-could be a head. `own_decider` has the other one, for policies of a researcher.
+could be a head. `own_decider` has the one for policies of a researcher, `scheduling_decider` that
+which places jobs on nodes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import Final, Protocol
 
@@ -17,6 +18,7 @@ from reprieve.engine.quota.cycle import cycles
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
 from reprieve.engine.quota.queues import Queues
+from reprieve.engine.quota.refusals import Refusals
 from reprieve.engine.quota.state import Holdings
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.quota_cluster import configuration, key_of, workload
@@ -24,9 +26,21 @@ from reprieve.simulation.trace import Job
 from reprieve.simulation.work import Saved
 from reprieve.units.instants import Nanos
 
-__all__ = ["Decider", "EngineDecider"]
+__all__ = ["Decider", "EngineDecider", "Placements"]
 
 _CYCLES: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Placements:
+    """What was decided about jobs on nodes.
+
+    `started`: a job, and the node of each of its pods. `preempted`: a preemptor, each victim with
+    the rule by which it goes, and what the engine says about the preemptor.
+    """
+
+    started: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    preempted: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = ()
 
 
 class Decider(Protocol):
@@ -52,7 +66,7 @@ class Decider(Protocol):
         """Tell whether there is anything to decide."""
         ...
 
-    def decide(self, now: Nanos) -> Iterator[CycleResult]:
+    def decide(self, now: Nanos) -> Iterator[CycleResult | Placements]:
         """Yield what is decided, until that is nothing."""
         ...
 
@@ -77,6 +91,8 @@ class EngineDecider:
         self._policy, self._tenants = policy, tenants
         self._holdings, self._queues = Holdings(setup), Queues(setup)
         self._ledger = Displacements(governor=Governor(policy.governor))
+        # Nobody reads what is told of a refusal here.
+        self._refusals = Refusals()
         self._cycles = 0
         self._at = Nanos(-1)
 
@@ -110,7 +126,13 @@ class EngineDecider:
         self._at = now if now > self._at else Nanos(self._at + 1)
         self._note_saves(now)
         for result in cycles(
-            self._holdings, self._queues, self._at, _CYCLES, self._cycles, self._ledger
+            self._holdings,
+            self._queues,
+            self._at,
+            _CYCLES,
+            self._cycles,
+            self._ledger,
+            refusals=self._refusals,
         ):
             self._cycles += 1
             yield result

@@ -11,6 +11,8 @@ demand; jobs go on until all have finished.
 * completion: from the arrival to the end
 * lost: device-hours of progress that were undone, and those held without doing anything (restarts,
   last saves); over the whole replay
+* stranded: device-hours within the window that were free while a job waited that asked for no more
+  than was free: what fragmentation costs; 0 where nothing is placed on nodes
 * preemptions: displacements; `most` of one job, `repeated` are jobs with more than one
 * finish ratio: a job's completion time by its duration; of each tenant the mean, `largest` of them,
   and Jain's index over them, 1 where all are alike
@@ -85,6 +87,7 @@ class Measures:
     wait_shares: tuple[float, ...]
     use: tuple[float, ...]
     often: tuple[int, ...]
+    stranded_h: float = 0.0
 
 
 def measured(replay: Replay, capacity: int) -> Measures:
@@ -125,6 +128,7 @@ def measured(replay: Replay, capacity: int) -> Measures:
             else sum(count >= times for count in displaced)
             for times in range(_MOST_BARS + 1)
         ),
+        stranded_h=replay.stranded_at_end / HOUR,
     )
 
 

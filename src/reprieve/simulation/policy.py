@@ -1,12 +1,13 @@
-"""A policy of a study: how the quota plane is set up to decide, in the words of its own settings.
+"""A policy of a study: how a plane is set up to decide, in the words of its own settings.
 
     NAME:
+      planes: [quota]                # who decides: the quota plane, or [scheduling], on nodes
       preemption: Never              # or, as in a ClusterQueue: withinClusterQueue,
                                      # reclaimWithinCohort, borrowWithinCohort
       strategy: BestEffortFIFO       # or StrictFIFO: the head that does not fit blocks its queue
       minRuntime: {preempt: 10m, reclaim: 10m}
       quota: {preemptionPolicy: FairSharing, ...}    # the section `quota` of a --config file
-      scheduling: {harmOrder: true}                  # accepted, and told: nothing is placed yet
+      scheduling: {harmOrder: true}                  # the section `scheduling` of such a file
       governor: {enforce: true, ...}                 # the section `governor` of such a file
       own: FILE.py:CLASS             # in place of all others: a policy of one's own, see `own`
 
@@ -23,6 +24,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from reprieve.engine.disruptions.questions import GovernorPolicy
+from reprieve.engine.placement.profile import Policy as PlacingPolicy
+from reprieve.engine.plan import Plane
 from reprieve.engine.quota.model import (
     BorrowWithinCohort,
     Policy,
@@ -30,7 +33,7 @@ from reprieve.engine.quota.model import (
     QueueingStrategy,
     Settings,
 )
-from reprieve.settings.fields import choice, duration, integer, text
+from reprieve.settings.fields import choice, duration, integer, refuse, text
 from reprieve.settings.governor import KEYS as GOVERNOR_KEYS
 from reprieve.settings.governor import governor_policy
 from reprieve.settings.quota import quota_settings
@@ -40,11 +43,31 @@ from reprieve.simulation.own import load_own
 from reprieve.units.durations import SECOND
 from reprieve.units.errors import UsageError
 
-__all__ = ["DEFAULT_PREEMPTION", "PolicySpec", "read_policy", "read_preemption"]
+__all__ = [
+    "DEFAULT_PREEMPTION",
+    "QUOTA",
+    "SCHEDULING",
+    "PolicySpec",
+    "read_policy",
+    "read_preemption",
+]
 
-KEYS: Final = ("preemption", "strategy", "minRuntime", "quota", "scheduling", "governor", "own")
+KEYS: Final = (
+    "planes",
+    "preemption",
+    "strategy",
+    "minRuntime",
+    "quota",
+    "scheduling",
+    "governor",
+    "own",
+)
 #: Keys of the section `quota` that only a running operator has a use for.
 _OPERATOR_ONLY: Final = ("webhooks", "jobKinds", "configurationMap", "proveNodes")
+QUOTA: Final = str(Plane.QUOTA)
+SCHEDULING: Final = str(Plane.SCHEDULING)
+#: Keys of a policy that the scheduling plane has a use for where it decides alone.
+_OF_SCHEDULING: Final = ("planes", "preemption", "scheduling")
 _PREEMPTION: Final = ("withinClusterQueue", "reclaimWithinCohort", "borrowWithinCohort")
 _WITHIN: Final = ("Never", "LowerPriority", "LowerOrNewerEqualPriority")
 _RECLAIM: Final = ("Never", "LowerPriority", "Any")
@@ -55,8 +78,9 @@ DEFAULT_PREEMPTION: Final = Preemption(Policy.LOWER_PRIORITY, Policy.ANY)
 class PolicySpec:
     """A policy; `governor` are the numbers of the governor of disruptions.
 
-    `places` says that it sets up the scheduling plane, too, which is not replayed. `own` names a
-    policy of one's own and the folder that its file is in, None without.
+    `planes` are those that decide. `places` says that it sets up the scheduling plane, which
+    decides by `placing` and displaces nobody without `preempts`. `own` names a policy of one's own
+    and the folder that its file is in, None without.
     """
 
     name: str
@@ -68,6 +92,9 @@ class PolicySpec:
     governor: GovernorPolicy = field(default_factory=GovernorPolicy)
     own: tuple[str, Path] | None = None
     places: bool = False
+    planes: tuple[str, ...] = (QUOTA,)
+    placing: PlacingPolicy = field(default_factory=PlacingPolicy)
+    preempts: bool = True
 
 
 def read_policy(name: str, given: Part, beside: Path) -> PolicySpec:
@@ -83,6 +110,8 @@ def read_policy(name: str, given: Part, beside: Path) -> PolicySpec:
             raise UsageError(f"{given.where('own')}: accepted: alone, without {others}")
         load_own(text(own, given.where("own")), beside, given.where("own"))
         return PolicySpec(name, own=(own, beside))
+    if _planes(given) == (SCHEDULING,):
+        return _placing(name, given)
     section = given.part("quota")
     for key in _OPERATOR_ONLY:
         if key in section.value:
@@ -111,6 +140,38 @@ def read_policy(name: str, given: Part, beside: Path) -> PolicySpec:
             settings.loop_window,
         ),
         places=bool(given.part("scheduling").value),
+    )
+
+
+def _planes(given: Part) -> tuple[str, ...]:
+    """Return which planes decide."""
+    place, said = given.where("planes"), given.get("planes", [QUOTA])
+    if said not in ([QUOTA], [SCHEDULING]):
+        refuse(place, said, f"[{QUOTA}] or [{SCHEDULING}]: one of them decides alone")
+    return tuple(said)
+
+
+def _placing(name: str, given: Part) -> PolicySpec:
+    """Return a policy by which the scheduling plane decides alone."""
+    for key in given.value:
+        if key not in _OF_SCHEDULING:
+            raise UsageError(
+                f"{given.where(key)}: changes nothing where the scheduling plane decides alone; "
+                f"leave it out"
+            )
+    said = given.get("preemption")
+    if said is not None:
+        choice(said, given.where("preemption"), ("Never",))
+    section = given.part("scheduling")
+    settings = scheduling_settings(section.value, where=section.where().rsplit(".scheduling", 1)[0])
+    if not settings.policy.gates.generic_workload:
+        refuse(section.where("featureGates"), "GenericWorkload: false", "true: jobs are gangs")
+    return PolicySpec(
+        name,
+        planes=(SCHEDULING,),
+        placing=settings.policy,
+        preempts=said is None,
+        places=True,
     )
 
 

@@ -4,11 +4,11 @@ What happens is an event: a job arrives, finishes, leaves its devices after it w
 be taken again because somebody is not spared any more. Events of one instant are applied together,
 in that order of kinds and then in the order in which they were made; then the `deciding.Decider`
 decides until that changes nothing: the quota engine's cycles, exactly as the operator runs them on
-what it watches, or a policy of one's own. Who is admitted holds its devices at the same instant.
-Who is preempted leaves them as soon as the work model says, but never before all is decided, as on
-a cluster: others may take meanwhile what is free, and then what it leaves does not suffice. There
-is no clock, no randomness and no I/O here: the same jobs under the same policy give the same
-decisions.
+what it watches, the scheduling engine's attempts on nodes, or a policy of one's own. Who is
+admitted holds its devices at the same instant. Who is preempted leaves them as soon as the work
+model says, but never before all is decided, as on a cluster: others may take meanwhile what is
+free, and then what it leaves does not suffice. There is no clock, no randomness and no I/O here:
+the same jobs under the same policy give the same decisions.
 
 A decision that fails by a fault of the engine ends the replay, since figures that leave a job out
 would be wrong.
@@ -23,11 +23,12 @@ from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Final
 
-from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
-from reprieve.simulation.deciding import Decider, EngineDecider
+from reprieve.engine.quota.entries import CycleResult, Outcome
+from reprieve.simulation.deciding import Decider, EngineDecider, Placements
 from reprieve.simulation.own_decider import OwnDecider, Standing
-from reprieve.simulation.policy import PolicySpec
+from reprieve.simulation.policy import SCHEDULING, PolicySpec
 from reprieve.simulation.quota_cluster import key_of
+from reprieve.simulation.scheduling_decider import SchedulingDecider
 from reprieve.simulation.trace import Job
 from reprieve.simulation.work import Run, Saved, WorkModel
 from reprieve.units.durations import SECOND
@@ -66,12 +67,16 @@ class Victim:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A job got its devices; `borrows` says that it took more than its tenant's own."""
+    """A job got its devices; `borrows` says that it took more than its tenant's own.
+
+    `nodes`: of each of its pods, where jobs are placed on nodes.
+    """
 
     at: int
     job: str
     again: bool
     borrows: bool
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +125,8 @@ class Replay:
         use: instants, each with the devices that are held from then on.
         done_at_end: device-nanoseconds that were of use until the last arrival.
         lost_at_end: those undone or idle until then.
+        stranded_at_end: device-nanoseconds that were free until then while a job waited that asked
+            for no more than was free; 0 where nothing is placed on nodes.
         cycles: how many the engine ran.
         ended: the instant of the last event.
     """
@@ -129,6 +136,7 @@ class Replay:
     use: list[tuple[int, int]] = field(default_factory=list)
     done_at_end: int = 0
     lost_at_end: int = 0
+    stranded_at_end: int = 0
     cycles: int = 0
     ended: int = 0
 
@@ -173,7 +181,10 @@ class _Replay:
         names = [*given, *sorted(submitting.difference(given))]
         self.policy, self.model = policy, model
         self.decider: Decider
-        if policy.own is None:
+        self.placing: SchedulingDecider | None = None
+        if SCHEDULING in policy.planes:
+            self.decider = self.placing = SchedulingDecider(policy, nodes, self._saved)
+        elif policy.own is None:
             self.decider = EngineDecider(policy, names, nodes, self._saved)
         else:
             self.decider = OwnDecider(policy, names, nodes, self._standing)
@@ -184,6 +195,7 @@ class _Replay:
         self.events: list[tuple[int, Kind, int, int, int, str]] = []
         self.sequence = 0
         self.used, self.left = 0, len(jobs)
+        self.looked = 0, 0  # until when `stranded_at_end` is counted, and what is so from then on
         self.last_arrival = jobs[-1].arrival if jobs else 0
         self.retries: set[tuple[int, str]] = set()
         for number, job in enumerate(jobs):
@@ -208,6 +220,8 @@ class _Replay:
                 self._apply(Nanos(now), kind, number, runs, queue)
             self._decide(Nanos(now))
             self._note_use(now)
+            if self.placing is not None:
+                self._note_stranded(now, self.placing)
             self.result.ended = now
             done = len(self.lives) - self.left
             if progress is not None and done - told >= 1_000:
@@ -273,6 +287,13 @@ class _Replay:
         if not use or use[-1][1] != self.used:
             use.append((now, self.used))
 
+    def _note_stranded(self, now: int, placing: SchedulingDecider) -> None:
+        """Count what was stranded since the last decision, and look at what is so after this."""
+        since, devices = self.looked
+        until = min(now, self.last_arrival)
+        self.result.stranded_at_end += devices * max(0, until - since)
+        self.looked = until, placing.stranded
+
     def _decide(self, now: Nanos) -> None:
         """Decide until that changes nothing; who makes way holds its devices meanwhile."""
         if self.decider.has_heads():
@@ -280,8 +301,14 @@ class _Replay:
                 self.result.cycles += 1
                 self._carry_out(now, result)
 
-    def _carry_out(self, now: Nanos, result: CycleResult) -> None:
+    def _carry_out(self, now: Nanos, result: CycleResult | Placements) -> None:
         """Do what a cycle decided."""
+        if isinstance(result, Placements):
+            for key, on in result.started:
+                self._start(now, key, nodes=on)
+            for preemptor, victims, why in result.preempted:
+                self._displace(now, preemptor, victims, why)
+            return
         if result.fault is not None or result.queue_faults:
             fault = result.fault or next(iter(result.queue_faults.values()))
             raise ReplayFault(f"policy {self.policy.name}: {fault!r}") from fault
@@ -291,16 +318,20 @@ class _Replay:
                     f"policy {self.policy.name}: {entry.workload.key}: {entry.message}"
                 ) from entry.failure
             if entry.outcome is Outcome.ADMITTED:
-                self._start(now, entry)
+                key = entry.workload.key
+                self._start(now, key, self.decider.borrows(entry))
             elif entry.issued:
-                self._displace(now, entry)
+                going = [(target.holder.key, str(target.reason)) for target in entry.issued]
+                self._displace(now, entry.workload.key, going, entry.message)
         for queue, at in sorted(result.retries.items()):
             if (at, queue) not in self.retries:
                 self.retries.add((at, queue))
                 self._add(at, Kind.RETRY, 0, queue=queue)
 
-    def _start(self, now: Nanos, entry: Entry) -> None:
-        number = self.numbers[entry.workload.key]
+    def _start(
+        self, now: Nanos, key: str, borrows: bool = False, nodes: tuple[str, ...] = ()
+    ) -> None:
+        number = self.numbers[key]
         life = self.lives[number]
         again = life.displaced > 0
         life.waited += now - life.queued_since
@@ -308,14 +339,15 @@ class _Replay:
         life.run = Run(now, life.kept, again)
         self.used += life.job.devices
         self._add(self.model.finishes(life.job, life.run), Kind.FINISH, number, life.displaced)
-        self.result.decisions.append(
-            Admitted(now, entry.workload.key, again, self.decider.borrows(entry))
-        )
+        self.result.decisions.append(Admitted(now, key, again, borrows, nodes))
 
-    def _displace(self, now: Nanos, entry: Entry) -> None:
+    def _displace(
+        self, now: Nanos, preemptor: str, going: Sequence[tuple[str, str]], why: str
+    ) -> None:
+        """Displace jobs, each by its rule."""
         victims = []
-        for target in entry.issued:
-            number = self.numbers[target.holder.key]
+        for key, rule in going:
+            number = self.numbers[key]
             life = self.lives[number]
             assert life.run is not None, "who makes way holds devices"
             cost = self.model.displaced(life.job, life.run, now)
@@ -324,14 +356,10 @@ class _Replay:
             life.kept, life.run = cost.kept, None
             life.lost += cost.lost * devices
             life.idle += cost.idle * devices
-            victims.append(
-                Victim(target.holder.key, str(target.reason), cost.lost * devices, cost.leaves)
-            )
+            victims.append(Victim(key, rule, cost.lost * devices, cost.leaves))
             # Also what leaves at once: as on a cluster, it holds quota until all is decided.
             self._add(max(now, cost.leaves), Kind.LEAVE, number)
-        self.result.decisions.append(
-            Preempted(now, entry.workload.key, tuple(victims), entry.message)
-        )
+        self.result.decisions.append(Preempted(now, preemptor, tuple(victims), why))
 
     def _measure(self) -> None:
         """Note what was of use until the last arrival."""

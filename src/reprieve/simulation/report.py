@@ -18,7 +18,7 @@ import reprieve
 from reprieve.simulation import charts
 from reprieve.simulation.figures import figures
 from reprieve.simulation.intervals import Estimate
-from reprieve.simulation.policy import PolicySpec
+from reprieve.simulation.policy import SCHEDULING, PolicySpec
 from reprieve.simulation.report_page import SCRIPT, STYLE
 from reprieve.simulation.summary import (
     COLUMNS,
@@ -57,13 +57,15 @@ def _parts(results: Results, validation: Validation | None) -> Iterator[str]:
     yield "".join(said)
     yield f"</ul><h1>{escape(title)}</h1>\n"
     cluster, tenants = study.cluster, study.tenants
+    placed = [policy.name for policy in study.policies if SCHEDULING in policy.planes]
+    others = f"; {' and '.join(placed)} by the scheduling engine, on nodes" if placed else ""
     own = [policy.name for policy in study.policies if policy.own]
     within = f", {' and '.join(own)} by a policy of one's own within its rules" if own else ""
     yield (
         f'<p class="soft">{cluster.nodes:,} nodes of {cluster.devices} devices; '
         f"{tenants.count} tenants; policies decided by the quota engine of reprieve "
         f"{escape(reprieve.__version__)}, which counts devices and places nothing on nodes"
-        f"{escape(within)}.</p>"
+        f"{escape(others)}{escape(within)}.</p>"
     )
     yield from _notices(results)
     for summary in results.loads:

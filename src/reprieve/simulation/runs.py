@@ -23,6 +23,7 @@ from typing import Final
 
 from reprieve.simulation.demand import Demand, demand
 from reprieve.simulation.measures import Measures, measured
+from reprieve.simulation.own import raised
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.replay import replay
 from reprieve.simulation.stories import decision_lines, packed_stories
@@ -145,6 +146,8 @@ def carry_out(study: Study, run: Run, folder: Path) -> Outcome | Failed:
         cpu = time.process_time() - started
     except ReprieveError as error:
         return Failed(run, str(error))
+    except Exception as error:  # a fault of ours costs its own run, not the study
+        return Failed(run, f"a fault of the replay's own: {raised(error)}")
     path = decisions_file(folder, run)
     with path.open("w", encoding="utf-8") as lines:
         for line in decision_lines(done, _said(run)):

@@ -26,6 +26,8 @@ def decision_lines(replay: Replay, run: Mapping[str, Any]) -> Iterator[str]:
         if isinstance(decision, Admitted):
             said |= {"decision": "admitted", "job": decision.job, "again": decision.again}
             said["borrows"] = decision.borrows
+            if decision.nodes:
+                said["nodes"] = decision.nodes
         else:
             said |= {"decision": "preempted", "preemptor": decision.preemptor}
             said["victims"] = [

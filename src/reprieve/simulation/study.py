@@ -23,7 +23,7 @@ from reprieve.settings.fields import choice, duration, entries, integer, refuse,
 from reprieve.simulation.demand import Tenants
 from reprieve.simulation.document import Part, read_document
 from reprieve.simulation.node_lists import DevicesOfNodes, alike, read_node_list
-from reprieve.simulation.policy import KEYS, PolicySpec, read_policy
+from reprieve.simulation.policy import KEYS, SCHEDULING, PolicySpec, read_policy
 from reprieve.simulation.readers import READERS, Reader
 from reprieve.simulation.readers.lines import MOST_DEVICES
 from reprieve.simulation.work import Checkpointing
@@ -106,7 +106,11 @@ def read_study(
         read_policy(_name(name, policies), policies.part(name, KEYS), path.parent)
         for name in policies.value
     )
-    unplaced = [f"policies.{each.name}.scheduling" for each in read if each.places]
+    unplaced = [
+        f"policies.{each.name}.scheduling"
+        for each in read
+        if each.places and SCHEDULING not in each.planes
+    ]
     if _domains(given):
         unplaced.append("cluster.domains")
     return Study(

@@ -90,9 +90,10 @@ def results_csv(results: Results) -> str:
     """Return the content of `results.csv`."""
     content = StringIO()
     rows = csv.writer(content, lineterminator="\n")
-    rows.writerow([*(name for name, _ in _cells(None)), "decision_cpu_s"])
+    rows.writerow([*(name for name, _ in _cells(None)), "decision_cpu_s", "stranded_device_hours"])
     for outcome in results.outcomes:
-        rows.writerow([*(cell for _, cell in _cells(outcome)), f"{outcome.cpu_s:.3f}"])
+        last = f"{outcome.cpu_s:.3f}", f"{outcome.measures.stranded_h:.3f}"
+        rows.writerow([*(cell for _, cell in _cells(outcome)), *last])
     return content.getvalue()
 
 

@@ -2,8 +2,9 @@
 
 The rotated files before a log belong to it (`NAME.3` is older than `NAME.1`). A file is read line
 by line, and of what is asked about only the last words are kept, so that logs of any size are read
-in the room of a few lines. A line that was cut off by the end of a process is skipped and counted.
-Source: `decision_log` for the form of lines.
+in the room of a few lines. A line that was cut off by the end of a process is skipped and counted,
+and so is one of more than 1 MiB, of which no more than that is ever in memory: the input of a
+sample has 512 KiB at most. Source: `decision_log` for the form of lines.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import msgspec
 
@@ -21,6 +22,7 @@ from reprieve.units.instants import InvalidInstant, Nanos, parse_instant
 __all__ = ["History", "Line", "history_of", "lines_of_log"]
 
 _MOST_FILES: Final = 100
+_LONGEST: Final = 2**20  # bytes of a line, with its end
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
@@ -109,9 +111,9 @@ def lines_of_log(path: Path) -> Iterator[Line | None]:
     try:
         for file in (*(each for each in older if each.exists()), path):
             with file.open("rb") as content:
-                for text in content:
+                for text in _lines(content):
                     try:
-                        yield decode(text)
+                        yield None if text is None else decode(text)
                     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                         yield None
     except OSError as error:
@@ -119,6 +121,17 @@ def lines_of_log(path: Path) -> Iterator[Line | None]:
             f"--decision-log: {str(path)!r} cannot be read: {error.strerror}; accepted: a file of "
             "reprieve run --decision-log"
         ) from None
+
+
+def _lines(content: BinaryIO) -> Iterator[bytes | None]:
+    """Yield the lines of a file; None for each that is too long, which is passed over in pieces."""
+    while text := content.readline(_LONGEST):
+        if len(text) < _LONGEST or text.endswith(b"\n"):
+            yield text
+            continue
+        while (text := content.readline(_LONGEST)) and not text.endswith(b"\n"):
+            pass
+        yield None
 
 
 def _take(found: History, line: Line, at: Nanos, instant: Nanos) -> None:

@@ -28,13 +28,14 @@ import msgspec
 
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
-from reprieve.engine.plan import Plane, Ref
+from reprieve.engine.plan import Plane
 from reprieve.telemetry.input_samples import InputSamples
 from reprieve.telemetry.line_writer import LineWriter, RotatedFile, StandardOutput
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.clock import Clock
 from reprieve.units.errors import UsageError
 from reprieve.units.instants import format_micro
+from reprieve.units.references import Reference
 from reprieve.wording.diagnosis import NO_LONGER, sentence
 
 __all__ = ["DecisionLog", "Missing", "ReasonChange", "Sample", "decision_log"]
@@ -83,7 +84,7 @@ class DecisionLog:
     def __init__(self, clock: Clock, put: Callable[[bytes], None]) -> None:
         self._clock = clock
         self._put = put
-        self._known: dict[tuple[Plane, str], tuple[Ref, Reason]] = {}
+        self._known: dict[tuple[Plane, str], tuple[Reference, Reason]] = {}
         self.samples = InputSamples(clock)
 
     def reason(self, plane: Plane, key: str) -> Reason | None:
@@ -91,7 +92,7 @@ class DecisionLog:
         known = self._known.get((plane, key))
         return None if known is None else known[1]
 
-    def waits(self, key: str, unit: Ref, diagnosis: Diagnosis) -> None:
+    def waits(self, key: str, unit: Reference, diagnosis: Diagnosis) -> None:
         """Say why a unit waits, unless that was the last that was said of it.
 
         `key` is the plane's own of the unit. The uid of `unit` is empty where there is no object.
@@ -114,7 +115,7 @@ class DecisionLog:
             self._say(plane, unit, None, previous, NO_LONGER)
 
     def decided_on(
-        self, plane: Plane, unit: Ref, reason: Reason, recorded: Mapping[str, Any]
+        self, plane: Plane, unit: Reference, reason: Reason, recorded: Mapping[str, Any]
     ) -> None:
         """Write what a decision was made on that refused a unit; `samples` said that it is due."""
         line = Sample(
@@ -126,13 +127,18 @@ class DecisionLog:
         self.samples.took(len(text))
         self._put(text)
 
-    def _said_of(self, plane: Plane, unit: Ref) -> tuple[str, str, str, str, str, str]:
+    def _said_of(self, plane: Plane, unit: Reference) -> tuple[str, str, str, str, str, str]:
         """Return what every line about a unit begins with: when, by which plane, about whom."""
         at = format_micro(self._clock.wall())
         return at, plane.value, unit.kind, unit.namespace, unit.name, unit.uid
 
     def _say(
-        self, plane: Plane, unit: Ref, reason: Reason | None, previous: Reason | None, said: str
+        self,
+        plane: Plane,
+        unit: Reference,
+        reason: Reason | None,
+        previous: Reason | None,
+        said: str,
     ) -> None:
         line = ReasonChange(
             *self._said_of(plane, unit),

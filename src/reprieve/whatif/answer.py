@@ -12,18 +12,21 @@ Source: the design's "Intent log and executor"; specification 12, and of the quo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
+from reprieve.api.core import ObjectMeta
 from reprieve.api.reprieve import IntentPhase, ObjectRef, Preemption, PreemptionPart, Victim
+from reprieve.engine.diagnosis.estimates import Estimate
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.lost_work import devices_of, is_device, lost_device_seconds
 from reprieve.execution.parts import PartsMissing, whole
+from reprieve.intake.cluster.metadata import checkpoint_of
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pods import group_of, total_of
@@ -31,6 +34,8 @@ from reprieve.jobs.table import job_kinds
 from reprieve.kube.resource import PODS, PREEMPTION_PARTS, PREEMPTIONS
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import InvalidInstant, Nanos, parse_instant
+from reprieve.whatif.asked import Asks, asks_of
+from reprieve.whatif.idle_reason import IdleReason
 from reprieve.whatif.run import Run
 from reprieve.whatif.snapshot import Snapshot
 from reprieve.wording.kube_scheduler import (
@@ -39,7 +44,16 @@ from reprieve.wording.kube_scheduler import (
     POD_SCHEDULED,
 )
 
-__all__ = ["Answer", "Borrowed", "Displaced", "Outcome", "Placed", "Verdict", "answer_of"]
+__all__ = [
+    "Answer",
+    "Borrowed",
+    "Displaced",
+    "Fragile",
+    "Outcome",
+    "Placed",
+    "Verdict",
+    "answer_of",
+]
 
 _KUEUE: Final = "kueue.x-k8s.io/"
 _GROUPS: Final = ("scheduling.k8s.io", "podgroups")
@@ -64,7 +78,7 @@ class Displaced:
     """One that makes way. `devices` it gives back; `lost_device_seconds` None where not known.
 
     Of a Workload it is the job that is named, if it has one. `plane` chose it by `rule`; `amounts`
-    are its devices by resource.
+    are its devices by resource. `saved`: its last checkpoint since it started, None without one.
     """
 
     kind: str
@@ -76,6 +90,7 @@ class Displaced:
     lost_device_seconds: int | None
     plane: str = ""
     amounts: Mapping[str, int] = field(default_factory=dict)
+    saved: Nanos | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +103,29 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Borrowed:
-    """What a ClusterQueue uses over its nominal quota afterwards; `cpu` in milli units."""
+    """What a ClusterQueue uses over its nominal quota afterwards; `cpu` in milli units.
+
+    `reclaimers`: the ClusterQueues of its cohort that lend it and may take it back.
+    """
 
     cluster_queue: str
     amounts: Mapping[str, int]
+    reclaimers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fragile:
+    """With so much less free, in base units, this becomes of it, or others make way.
+
+    On a Node, or of a `flavor` of a ClusterQueue.
+    """
+
+    resource: str
+    amount: int
+    kind: str
+    name: str
+    flavor: str
+    verdict: Verdict | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +136,10 @@ class Outcome:
     of the condition on it unless there is a `diagnosis`. `condition`: reason and message of that.
     `waiting`: kind and name of what waits, a Workload, PodGroup or pod. `pods`: how many it has and
     how many have a node, as far as they are placed here. `pods_without_victims`: how many would
-    start with nobody making way; None where nobody has to, or it was not asked.
+    start with nobody making way; None where nobody has to, or it was not asked. `asks`: what its
+    pods request; `short`: what of that is missing with nobody making way, by resource.
+    `pods_on_empty_cluster`: of what never fits, how many have a node where nobody else's work is.
+    `estimate`: when it starts at the latest; `idle`: why nobody idle makes way for it.
     """
 
     kind: str
@@ -120,6 +157,11 @@ class Outcome:
     waiting: tuple[str, str] = ("", "")
     diagnosis: Diagnosis | None = None
     pods_without_victims: int | None = None
+    asks: Asks = field(default_factory=Asks)
+    short: Mapping[str, int] = field(default_factory=dict)
+    pods_on_empty_cluster: int | None = None
+    estimate: Estimate | None = None
+    idle: IdleReason | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +178,7 @@ class Answer:
     rest: bool
     warnings: tuple[str, ...] = ()
     borrowed: tuple[Borrowed, ...] = ()
+    fragile: Fragile | None = None
 
     def judged_again(self, outcomes: tuple[Outcome, ...]) -> Answer:
         """Return the answer with other outcomes; what is said of all is that of the worst."""
@@ -250,9 +293,12 @@ class _Reading:
     def _displaced(self, victim: Victim, plane: str) -> Displaced:
         root = self._owner(victim.root)
         devices = devices_of(victim.amounts.items())
-        start = self._started(victim.subject)
+        start, checkpoint = self._started(victim.subject)
         now = self._run.submitted_at // SECOND
-        lost = None if start is None else lost_device_seconds(start // SECOND, 0, devices, now)
+        lost, saved = None, None
+        if start is not None:
+            lost = lost_device_seconds(start // SECOND, checkpoint, devices, now)
+            saved = Nanos(checkpoint * SECOND) if start // SECOND < checkpoint <= now else None
         return Displaced(
             root.kind,
             root.namespace,
@@ -263,6 +309,7 @@ class _Reading:
             lost,
             plane,
             {name: amount for name, amount in victim.amounts.items() if is_device(name)},
+            saved,
         )
 
     def _owner(self, root: ObjectRef) -> ObjectRef:
@@ -283,8 +330,11 @@ class _Reading:
                     )
         return root
 
-    def _started(self, subject: ObjectRef) -> Nanos | None:
-        """Return since when a victim ran, as it was when the submission came."""
+    def _started(self, subject: ObjectRef) -> tuple[Nanos | None, int]:
+        """Return since when a victim ran, and its last checkpoint in Unix seconds, 0 for none.
+
+        As it was when the submission came.
+        """
         found = next(
             (
                 change.old
@@ -297,10 +347,11 @@ class _Reading:
         for each in first(found, "status.conditions") or ():
             if each["type"] == "Admitted" and each["status"] == "True":
                 text = each.get("lastTransitionTime")
+        saved = checkpoint_of(ObjectMeta(annotations=first(found, "metadata.annotations")))
         try:
-            return parse_instant(text) if text else None
+            return parse_instant(text) if text else None, saved
         except InvalidInstant:
-            return None
+            return None, saved
 
     def _judged(
         self,
@@ -336,9 +387,10 @@ class _Reading:
             reason,
             message,
             workload=waiting_workload or next(iter(workloads), None),
-            pods=len(pods),
+            pods=pods,
             placed=len(placed),
             waiting=first_to_wait,
+            kind=kind,
         )
 
     def _group(self, obj: Json, victims: tuple[Displaced, ...]) -> Outcome:
@@ -363,7 +415,7 @@ class _Reading:
                 reason = "GroupIncomplete"
                 message = f"{len(members)} of at least {least} pods are there"
         return self._told(
-            obj, verdict, reason, message, pods=len(members), placed=len(placed), waiting=obj
+            obj, verdict, reason, message, pods=members, placed=len(placed), waiting=obj
         )
 
     def _told(
@@ -374,9 +426,10 @@ class _Reading:
         message: str,
         *,
         workload: Json | None = None,
-        pods: int = 0,
+        pods: Sequence[Json] = (),
         placed: int = 0,
         waiting: Json | None = None,
+        kind: JobKind | None = None,
     ) -> Outcome:
         metadata = obj["metadata"]
         return Outcome(
@@ -389,8 +442,9 @@ class _Reading:
             queue=first(workload, "spec.queueName") or "",
             cluster_queue=first(workload, "status.admission.clusterQueue") or "",
             priority=first(workload, "spec.priority"),
-            pods=pods,
+            pods=len(pods),
             placed=placed,
+            asks=asks_of(pods, kind, obj),
             condition=(reason, message),
             waiting=("", "") if waiting is None else (waiting["kind"], waiting["metadata"]["name"]),
         )

@@ -6,19 +6,31 @@ taken away or given another meaning under the same `version`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from reprieve.engine.diagnosis.estimates import Estimate
 from reprieve.engine.diagnosis.model import Fix
+from reprieve.units.durations import SECOND
 from reprieve.units.instants import format_instant
 from reprieve.units.quantities import quantity_text
-from reprieve.whatif.answer import Answer, Displaced, Outcome, Verdict
+from reprieve.whatif.answer import Answer, Displaced, Fragile, Outcome, Verdict
+from reprieve.whatif.idle_reason import IdleReason
 from reprieve.wording.diagnosis import fix_text
 from reprieve.wording.displacements import rule_text
 
-__all__ = ["VERSION", "PlanDocument", "plan_document", "schema"]
+__all__ = [
+    "VERSION",
+    "EstimateDocument",
+    "IdleDocument",
+    "PlanDocument",
+    "estimate_document",
+    "idle_document",
+    "plan_document",
+    "schema",
+]
 
 VERSION: Final = "reprieve.dev/plan/v1"
 
@@ -31,6 +43,7 @@ class VictimDocument(_Struct, frozen=True):
     """One that makes way; `lostDeviceSeconds` is null where its start is not known.
 
     `plane` chose it by `rule`, and `why` says that in words; `amounts`: its devices by resource.
+    `saved`: when it was saved last since it started, empty where it was not.
     """
 
     kind: str
@@ -43,6 +56,7 @@ class VictimDocument(_Struct, frozen=True):
     plane: str
     why: str
     amounts: dict[str, int]
+    saved: str
 
 
 class PlacementDocument(_Struct, frozen=True):
@@ -63,10 +77,42 @@ class FixDocument(_Struct, frozen=True):
     text: str
 
 
+class EstimateDocument(_Struct, frozen=True):
+    """When it starts at the latest, if nobody who comes later is before it.
+
+    `basis`: `VictimsLeave`, `ProtectionEnds` or `DeclaredRunTime` (of `holder`, by its `field`), of
+    which `notLaterThan` is an instant; `MeasuredWaits`: `quantile` of similar work started within
+    `withinSeconds`, with this `confidence`, of so many `cases`. Empty: there is none, and `why`
+    says why.
+    """
+
+    basis: str
+    not_later_than: str
+    holder: str
+    field: str
+    within_seconds: int | None
+    quantile: float | None
+    confidence: float | None
+    cases: int
+    why: str
+
+
+class IdleDocument(_Struct, frozen=True):
+    """Why nobody idle makes way: a reason of the idle plane, and its sentence."""
+
+    reason: str
+    message: str
+
+
 class OutcomeDocument(_Struct, frozen=True):
     """What becomes of one thing submitted; the verdict is null where no plane decides about it.
 
-    `podsWithoutVictims` would start with nobody making way; null where nobody has to.
+    `podsWithoutVictims` would start with nobody making way; null where nobody has to. `requests`:
+    quantities of all its pods by resource; `missing`: what of that is not free for it, so that
+    others make way.
+    `podsOnEmptyCluster` would start where nobody else's work is; null but for what never fits.
+    `estimate`: of what waits, and of what starts once others have made way;
+    `idle`: of what waits where the idle plane decides, too.
     """
 
     kind: str
@@ -84,13 +130,37 @@ class OutcomeDocument(_Struct, frozen=True):
     placed: int
     fixes: list[FixDocument]
     pods_without_victims: int | None
+    requests: dict[str, str]
+    missing: dict[str, str]
+    pods_on_empty_cluster: int | None
+    estimate: EstimateDocument | None
+    idle: IdleDocument | None
+
+
+class FragileDocument(_Struct, frozen=True):
+    """With so much less free it is `verdict`, or somebody else makes way.
+
+    On a Node, or of a `flavor` of a ClusterQueue. It is the smallest amount that was found, at most
+    what one of its pods asks for.
+    """
+
+    resource: str
+    amount: str
+    kind: str
+    name: str
+    flavor: str
+    verdict: Verdict | None
 
 
 class BorrowedDocument(_Struct, frozen=True):
-    """What a ClusterQueue uses over its nominal quota afterwards: quantities by resource."""
+    """What a ClusterQueue uses over its nominal quota afterwards: quantities by resource.
+
+    `reclaimers`: the ClusterQueues that lend it and may take it back.
+    """
 
     cluster_queue: str
     amounts: dict[str, str]
+    reclaimers: list[str]
 
 
 class UnseenDocument(_Struct, frozen=True):
@@ -114,7 +184,7 @@ class PlanDocument(_Struct, frozen=True):
     """The answer of `reprieve plan`; the verdict is that of the worst thing submitted.
 
     `complete` is false where the copy did not come to rest within half an hour of its own time.
-    Nothing is ever reserved.
+    Nothing is ever reserved. `fragile`: null where it is not, or it was not asked.
     """
 
     version: str
@@ -131,6 +201,7 @@ class PlanDocument(_Struct, frozen=True):
     complete: bool
     warnings: list[str]
     borrowed: list[BorrowedDocument]
+    fragile: FragileDocument | None
 
 
 def schema() -> dict[str, Any]:
@@ -167,12 +238,10 @@ def plan_document(answer: Answer, controllers: Sequence[str]) -> PlanDocument:
         complete=answer.rest,
         warnings=list(answer.warnings),
         borrowed=[
-            BorrowedDocument(
-                each.cluster_queue,
-                {name: quantity_text(name, amount) for name, amount in each.amounts.items()},
-            )
+            BorrowedDocument(each.cluster_queue, _quantities(each.amounts), list(each.reclaimers))
             for each in answer.borrowed
         ],
+        fragile=_fragile(answer.fragile),
     )
 
 
@@ -193,7 +262,49 @@ def _outcome(outcome: Outcome) -> OutcomeDocument:
         outcome.placed,
         [_fix(each) for each in fixes],
         outcome.pods_without_victims,
+        _quantities(outcome.asks.total),
+        _quantities(outcome.short),
+        outcome.pods_on_empty_cluster,
+        estimate_document(outcome.estimate),
+        idle_document(outcome.idle),
     )
+
+
+def estimate_document(estimate: Estimate | None) -> EstimateDocument | None:
+    """Return an estimate as its part of a document."""
+    if estimate is None:
+        return None
+    found = estimate.measured
+    wait = None if found is None else found.wait
+    return EstimateDocument(
+        "" if estimate.basis is None else estimate.basis.value,
+        "" if estimate.at is None else format_instant(estimate.at),
+        estimate.holder,
+        estimate.field,
+        None if wait is None else -(-wait // SECOND),
+        None if found is None or wait is None else found.quantile,
+        None if found is None or wait is None else found.confidence,
+        0 if found is None else found.cases,
+        estimate.why,
+    )
+
+
+def idle_document(idle: IdleReason | None) -> IdleDocument | None:
+    """Return why nobody idle makes way as its part of a document."""
+    return None if idle is None else IdleDocument(idle.reason.value, idle.text)
+
+
+def _fragile(found: Fragile | None) -> FragileDocument | None:
+    if found is None:
+        return None
+    amount = quantity_text(found.resource, found.amount)
+    return FragileDocument(
+        found.resource, amount, found.kind, found.name, found.flavor, found.verdict
+    )
+
+
+def _quantities(amounts: Mapping[str, int]) -> dict[str, str]:
+    return {name: quantity_text(name, amount) for name, amount in amounts.items()}
 
 
 def _fix(fix: Fix) -> FixDocument:
@@ -214,4 +325,5 @@ def _victim(victim: Displaced) -> VictimDocument:
         victim.plane,
         rule_text(victim.plane, victim.rule),
         dict(victim.amounts),
+        "" if victim.saved is None else format_instant(victim.saved),
     )

@@ -11,8 +11,8 @@ Source: the Job controller of Kubernetes 1.37; specification of the quota plane,
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from itertools import count
+from typing import Any
 
 from reprieve.execution.jobs import resource_of
 from reprieve.jobs.evaluation import holds
@@ -25,47 +25,39 @@ from reprieve.units.clock import Clock
 from reprieve.units.instants import format_instant
 from reprieve.whatif.made_pods import MadePods
 from reprieve.whatif.overlay import Overlay, Refused
+from reprieve.whatif.owned_pods import COMPLETION_INDEX, OwnedPods, Tally, facts_of
 from reprieve.whatif.pod_templates import pod_of
 
 __all__ = ["JobPods"]
 
-_INDEX: Final = "batch.kubernetes.io/job-completion-index"
-_OVER: Final = ("Succeeded", "Failed")
-
 
 class JobPods:
-    """Makes and ends the pods of jobs, as many as may be made.
-
-    `below` yields the pods under an owner's uid.
-    """
+    """Makes and ends the pods of jobs, as many as may be made; `owned`: those that there are."""
 
     def __init__(
         self,
         overlay: Overlay,
         clock: Clock,
-        below: Callable[[str], Iterator[Json]],
+        owned: OwnedPods,
         made: MadePods,
     ) -> None:
         self._overlay = overlay
         self._clock = clock
-        self._below = below
+        self._owned = owned
         self._made = made
 
     def reconcile(self, kind: JobKind, job: Json, *, started: bool) -> None:
         """Do what a change of a job, or of one of its pods, asks for; `started`: it was let go."""
         job = self._resolved(kind, job)
-        pods = list(self._below(job["metadata"]["uid"]))
-        here = [pod for pod in pods if (pod.get("status") or {}).get("phase") not in _OVER]
-        stays = [pod for pod in here if not pod["metadata"].get("deletionTimestamp")]
+        tally = self._owned.of(job["metadata"]["uid"])
         if any(holds(test, job) for test in (*kind.succeeded, *kind.failed)):
             return
         if first(job, kind.suspend):
-            for pod in stays:
-                metadata = pod["metadata"]
-                self._delete(metadata.get("namespace", ""), metadata["name"])
+            if tally.active:
+                self._end(job["metadata"]["uid"])
         elif kind.kind == "Job":
-            self._fill(kind, job, pods, stays)
-        elif started and not pods:
+            self._fill(kind, job, tally)
+        elif started and not tally.pods:
             self._make(kind, job)
         self._tell(kind, job["metadata"])
 
@@ -84,24 +76,27 @@ class JobPods:
         runtime = self._overlay.single(resource, namespace, name)
         return job if runtime is None else {**job, RUNTIME: runtime.get("spec") or {}}
 
-    def _fill(self, kind: JobKind, job: Json, pods: list[Json], stays: list[Json]) -> None:
+    def _end(self, uid: str) -> None:
+        """Delete the pods that are neither over nor leaving."""
+        for pod in list(self._owned.below(uid)):
+            facts, metadata = facts_of(pod), pod["metadata"]
+            if not facts.over and not facts.leaving:
+                self._delete(metadata.get("namespace", ""), metadata["name"])
+
+    def _fill(self, kind: JobKind, job: Json, tally: Tally) -> None:
         """Make the pods that a Job lacks; of an indexed one each index has one."""
-        sets = found_pod_sets(kind, job)
-        if not sets:
-            return
-        succeeded = sum(1 for pod in pods if (pod.get("status") or {}).get("phase") == "Succeeded")
-        succeeded = max(succeeded, first(job, "status.succeeded") or 0)
+        succeeded = max(tally.succeeded, first(job, "status.succeeded") or 0)
         wanted = first(job, "spec.parallelism")
         wanted = 1 if wanted is None else int(wanted)
         completions = first(job, "spec.completions")
         if completions is not None:
             wanted = min(wanted, max(0, int(completions) - succeeded))
-        lacking = self._made.allowed(job, wanted, wanted - len(stays))
-        if not lacking:
+        if wanted <= tally.active:
             return
+        sets = found_pod_sets(kind, job)
+        lacking = self._made.allowed(job, wanted, wanted - tally.active) if sets else 0
         indexed = first(job, "spec.completionMode") == "Indexed"
-        taken = {_index_of(pod) for pod in (*stays, *filter(_is_over, pods))}
-        free = (str(number) for number in range(len(pods) + wanted + 1) if str(number) not in taken)
+        free = filter(lambda index: index not in tally.taken, map(str, count()))
         for _ in range(lacking):
             self._add(job, sets[0].template, next(free) if indexed else "")
 
@@ -115,12 +110,15 @@ class JobPods:
             "batch.kubernetes.io/controller-uid": metadata["uid"],
         }
         if index:
-            labels[_INDEX] = index
+            labels[COMPLETION_INDEX] = index
         stem = f"{name}-{index}-" if index else f"{name}-"
         full = stem + self._overlay.suffix(PODS, namespace, stem)
         pod = pod_of(self._overlay, job, template, full, labels)
         if index:
-            pod["metadata"]["annotations"] = {**pod["metadata"]["annotations"], _INDEX: index}
+            pod["metadata"]["annotations"] = {
+                **pod["metadata"]["annotations"],
+                COMPLETION_INDEX: index,
+            }
         self._overlay.create(PODS, pod)
 
     def _make(self, kind: JobKind, job: Json) -> None:
@@ -143,22 +141,19 @@ class JobPods:
         job = self._overlay.get(resource, metadata.get("namespace", ""), metadata["name"])
         if job is None:
             return
-        pods = list(self._below(metadata["uid"]))
+        tally = self._owned.of(metadata["uid"])
         if kind.kind == "Job":
-            status = self._job_status(kind, job, pods)
-        elif first(job, kind.suspend) and not pods:
+            status = self._job_status(kind, job, tally)
+        elif first(job, kind.suspend) and not tally.pods:
             status = _inactive(kind, job)
         else:
             return
         if status != (job.get("status") or {}):
             self._overlay.change(resource, {**job, "status": status})
 
-    def _job_status(self, kind: JobKind, job: Json, pods: list[Json]) -> Json:
+    def _job_status(self, kind: JobKind, job: Json, tally: Tally) -> Json:
         status = dict(job.get("status") or {})
-        leaving = [pod for pod in pods if pod["metadata"].get("deletionTimestamp")]
-        active = [pod for pod in pods if pod not in leaving and not _is_over(pod)]
-        ready = [pod for pod in active if _is_ready(pod)]
-        status |= {"active": len(active), "ready": len(ready), "terminating": len(leaving)}
+        status |= {"active": tally.active, "ready": tally.ready, "terminating": tally.leaving}
         now = format_instant(self._clock.wall())
         stopped = bool(first(job, kind.suspend))
         if stopped:
@@ -219,16 +214,3 @@ def _zero(obj: Any, path: str) -> None:
             _zero(obj[head], rest)
         else:
             obj[head] = 0
-
-
-def _index_of(pod: Json) -> str:
-    return str((pod["metadata"].get("labels") or {}).get(_INDEX, ""))
-
-
-def _is_over(pod: Json) -> bool:
-    return (pod.get("status") or {}).get("phase") in _OVER
-
-
-def _is_ready(pod: Json) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)

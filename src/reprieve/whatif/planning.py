@@ -1,8 +1,10 @@
 """From what is submitted to the whole answer: the run, why what waits does, and what would help.
 
 What waits is asked of the planes themselves, as they were when the run ended: the dominant reason,
-and the changes that let it start when the engine decides again. If it would wait on the same
-cluster with nobody else's work on it, too, it never fits: that is decided by another run.
+and the changes that let it start when the engine decides again. Where several planes decide, of
+these only those are told with which all of them let it start (`whatif.verifying`). If it would wait
+on the same cluster with nobody else's work on it, too, it never fits: that is decided by another
+run.
 
 Source: the design's "Processes and time"; the reasons are those of `engine.diagnosis.reasons`.
 """
@@ -36,10 +38,13 @@ from reprieve.planes.quota.watches import CLUSTER_QUEUES
 from reprieve.planes.scheduling.plane import SchedulingPlane
 from reprieve.whatif.afterwards import borrowed, with_undisturbed
 from reprieve.whatif.answer import Answer, Outcome, Verdict, answer_of
-from reprieve.whatif.pod_templates import preempting_classes
+from reprieve.whatif.beside import affordable, spent, told_beside
+from reprieve.whatif.pod_templates import labels_of_flavors, preempting_classes
 from reprieve.whatif.run import Deciders, Run, Undecided, decided
 from reprieve.whatif.snapshot import KindKey, Listed, Snapshot
 from reprieve.whatif.submission import Submitted
+from reprieve.whatif.unjudged import as_stored, kinds_by_name
+from reprieve.whatif.verifying import verified
 from reprieve.wording.diagnosis import sentence
 
 __all__ = ["emptied", "over_after", "planned"]
@@ -101,24 +106,41 @@ async def planned(
     *,
     fixes: bool = True,
     trying: float = _LONGEST_TRYING,
+    asking: float | None = None,
 ) -> Answer:
     """Return what would happen.
 
     With `fixes`, and what would help what waits, and what would start with nobody making way;
-    after `trying` seconds no further change is tried in the scheduling plane.
+    after `trying` seconds no further change is tried in the scheduling plane, and after as many of
+    processor time none is planned again with several planes. So, too, with when what waits starts
+    and how narrowly the rest does; after `asking` seconds of processor time the cluster is decided
+    about no more for that, and by default not at all where it is large.
 
     Raises:
         Undecided: the planes did not get ready, or the caller may not list what they decide on.
-        UsageError: what is stored of their settings is not accepted.
+        UsageError: what is stored of their settings is not accepted, or the API server could not
+            read what is submitted.
     """
     if SCHEDULING in deciders.options.controllers:
         _require(snapshot, NODES)
+    since = time.process_time()
+    quota = deciders.settings.quota
+    kinds = kinds_by_name(job_kinds(() if quota is None else quota.settings().job_kinds))
+    submitted = [as_stored(each, kinds) for each in submitted]
     run = await decided(client, snapshot, deciders, submitted)
+    if asking is None:
+        asking = affordable(since)
     queued = any(each.queue for each in answer_of(run).outcomes)
     if queued and QUOTA in deciders.options.controllers:
         _require(snapshot, CLUSTER_QUEUES)
     over = over_after(trying)
     answer = await _explained(run, answer_of(run), fixes=fixes, over=over)
+    if fixes and len(deciders.options.controllers) > 1:
+
+        async def decide(changed: Sequence[Submitted]) -> Answer:
+            return answer_of(await decided(client, run.overlay.snapshot, deciders, changed))
+
+        answer = await verified(run, answer, submitted, decide, spent(trying))
     answer = replace(answer, borrowed=tuple(borrowed(run, answer)))
     if fixes and answer.victims:
         calm = await decided(
@@ -126,20 +148,34 @@ async def planned(
         )
         spared = await _explained(calm, answer_of(calm), fixes=True, over=over)
         answer = with_undisturbed(answer, spared)
-    if not any(each.verdict is Verdict.WAITS for each in answer.outcomes):
-        return answer
+    if any(each.verdict is Verdict.WAITS for each in answer.outcomes):
+        answer = await _with_never(client, run, deciders, submitted, answer)
+    if fixes:
+        answer = await told_beside(client, run, deciders, submitted, answer, asking)
+    return answer
+
+
+async def _with_never(
+    client: Reader | None,
+    run: Run,
+    deciders: Deciders,
+    submitted: Sequence[Submitted],
+    answer: Answer,
+) -> Answer:
+    """Return the answer with what would wait on the same cluster without anybody's work, too."""
     alone = await decided(client, emptied(run.overlay.snapshot), deciders, submitted)
-    without = await _explained(alone, answer_of(alone), fixes=False, over=over)
+    without = await _explained(alone, answer_of(alone), fixes=False, over=lambda: True)
     never = {
-        (each.kind, each.namespace, each.name)
+        (each.kind, each.namespace, each.name): each.placed
         for each in without.outcomes
         if each.verdict is Verdict.WAITS
         and (each.diagnosis is None or each.diagnosis.reason not in _NOT_ROOM)
     }
     return answer.judged_again(
         tuple(
-            replace(each, verdict=Verdict.NEVER_FITS)
-            if each.verdict is Verdict.WAITS and (each.kind, each.namespace, each.name) in never
+            replace(each, verdict=Verdict.NEVER_FITS, pods_on_empty_cluster=never[name])
+            if each.verdict is Verdict.WAITS
+            and (name := (each.kind, each.namespace, each.name)) in never
             else each
             for each in answer.outcomes
         )
@@ -210,8 +246,13 @@ async def _diagnosis(
             return await plane.waiting.diagnosis(outcome.namespace, name, fixes=fixes)
         if kind in ("Pod", "PodGroup") and isinstance(plane, SchedulingPlane):
             await asyncio.sleep(0)
-            classes = tuple(preempting_classes(run.overlay))
             return plane.diagnosis(
-                kind, outcome.namespace, name, fixes=fixes, classes=classes, stop=over
+                kind,
+                outcome.namespace,
+                name,
+                fixes=fixes,
+                classes=tuple(preempting_classes(run.overlay)),
+                imposed=labels_of_flavors(run.overlay) if outcome.queue else frozenset(),
+                stop=over,
             )
     return None

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from reprieve.jobs.paths import Json
+from reprieve.jobs.paths import Json, first
 from reprieve.kube.resource import Resource
 from reprieve.whatif.overlay import Overlay
 
@@ -22,6 +22,7 @@ __all__ = [
     "admitted_group",
     "admitted_pod",
     "controlled_by",
+    "labels_of_flavors",
     "pod_of",
     "preempting_classes",
 ]
@@ -40,6 +41,7 @@ class _PriorityClass(msgspec.Struct, gc=False, rename="camel"):
 
 
 _CLASS: Final = msgspec.json.Decoder(_PriorityClass)
+_FLAVORS: Final = ("kueue.x-k8s.io", "resourceflavors")
 _NEVER_READY: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _WAIT_SECONDS: Final = 300
 
@@ -79,6 +81,13 @@ def preempting_classes(overlay: Overlay) -> Iterator[tuple[int, str]]:
         found = _CLASS.decode(raw)
         if found.preemption_policy != "Never":
             yield found.value, name
+
+
+def labels_of_flavors(overlay: Overlay) -> frozenset[str]:
+    """Return the keys by which the quota plane selects nodes in the pods that it lets start."""
+    resource = overlay.table(*_FLAVORS)
+    flavors = () if resource is None else overlay.all(resource)
+    return frozenset(key for each in flavors for key in first(each, "spec.nodeLabels") or ())
 
 
 def admitted_pod(overlay: Overlay, pod: Json) -> Json:

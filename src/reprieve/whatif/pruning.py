@@ -16,6 +16,7 @@ import msgspec
 from msgspec import inspect
 
 from reprieve.api import gangs, kaiwo, kueue, scheduling
+from reprieve.api.core import OwnerReference
 from reprieve.api.disruption import Disruption
 from reprieve.api.gangs import KOORDINATOR, SCHEDULER_PLUGINS
 from reprieve.api.reprieve import Preemption, PreemptionPart
@@ -81,14 +82,6 @@ class _Fields:
 _WHOLE: Final = _Fields(whole=True)
 
 
-class _Owner(msgspec.Struct, rename="camel"):
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-    controller: bool | None = None
-
-
 class _Metadata(msgspec.Struct, rename="camel"):
     name: str = ""
     namespace: str = ""
@@ -102,12 +95,13 @@ class _Metadata(msgspec.Struct, rename="camel"):
     finalizers: list[str] = []
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    owner_references: list[_Owner] = []
+    owner_references: list[OwnerReference] = []
 
 
 class _StandIns(msgspec.Struct, rename="camel"):
     """Fields of pods that the stand-ins for the kubelet and the answers read."""
 
+    active_deadline_seconds: int = 0
     restart_policy: str = ""
     termination_grace_period_seconds: int = 0
     node_name: str = ""
@@ -266,6 +260,7 @@ def _names_of(row: JobKind) -> Iterator[str]:
     for text in _texts(msgspec.to_builtins(row)):
         yield from text.split(".")
     yield from _POD_NAMES
+    yield from _RUN_TIME
     yield from ("conditions", "selector", "matchLabels", "matchExpressions", "replicas", "active")
     if row.components is not None or row.runtime is not None:
         # What they wrap, or are a runtime of, is described by other rows.
@@ -302,6 +297,8 @@ _POD: Final = _both(
 _POD_NAMES: Final = frozenset(
     (*_names_in(_SPEC), "spec", "template", *_names_in(_struct(_Condition)))
 )
+#: By which a job says how long it runs at most, and from when on.
+_RUN_TIME: Final = ("activeDeadlineSeconds", "startTime")
 _MAPS: Final = frozenset(
     ("labels", "matchLabels", "nodeSelector", "requests", "limits", "overhead", "podFixed")
 )

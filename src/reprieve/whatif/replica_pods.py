@@ -12,13 +12,15 @@ Their status is not written: no decision reads it. Source: the controllers of Ku
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from reprieve.jobs.paths import Json, first
 from reprieve.kube.resource import PODS, Resource
 from reprieve.whatif.made_pods import MadePods
 from reprieve.whatif.overlay import Overlay
+from reprieve.whatif.owned_pods import OwnedPods, Tally
 from reprieve.whatif.pod_templates import controlled_by, pod_of
 
 __all__ = ["ReplicaPods"]
@@ -29,18 +31,28 @@ _STATEFUL_SET = ("apps", "StatefulSet")
 _LEADER_WORKER_SET = ("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
 _HASH: Final = "pod-template-hash"
 _PREFIX: Final = "leaderworkerset.sigs.k8s.io"
-_OVER: Final = ("Succeeded", "Failed")
+
+
+@dataclass(slots=True)
+class _Done:
+    """Below which number each pod of a set is there, and ready where the next one waits for it.
+
+    `losses`: of its pods until then; `shape`: what the numbers mean.
+    """
+
+    losses: int
+    shape: int
+    number: int = 0
 
 
 class ReplicaPods:
-    """Makes the pods of sets, as many as may be made; `below` yields those under an owner's uid."""
+    """Makes the pods of sets, as many as may be made; `owned`: those that there are."""
 
-    def __init__(
-        self, overlay: Overlay, below: Callable[[str], Iterator[Json]], made: MadePods
-    ) -> None:
+    def __init__(self, overlay: Overlay, owned: OwnedPods, made: MadePods) -> None:
         self._overlay = overlay
-        self._below = below
+        self._owned = owned
         self._made = made
+        self._done: dict[str, _Done] = {}  # by the owner's uid
         self._makers: dict[tuple[str, str], Callable[[Json], None]] = {
             _DEPLOYMENT: self._deployment,
             _REPLICA_SET: self._replica_set,
@@ -88,7 +100,7 @@ class ReplicaPods:
 
     def _replica_set(self, owner: Json) -> None:
         metadata = owner["metadata"]
-        here = sum(1 for pod in self._below(metadata["uid"]) if _is_active(pod))
+        here = self._owned.of(metadata["uid"]).active
         stem = f"{metadata['name']}-"
         wanted = _replicas(owner)
         for _ in range(self._made.allowed(owner, wanted, wanted - here)):
@@ -97,15 +109,16 @@ class ReplicaPods:
 
     def _stateful_set(self, owner: Json) -> None:
         metadata = owner["metadata"]
-        pods = {pod["metadata"]["name"]: pod for pod in self._below(metadata["uid"])}
+        tally = self._owned.of(metadata["uid"])
         start = int(first(owner, "spec.ordinals.start") or 0)
         ordered = first(owner, "spec.podManagementPolicy") != "Parallel"
-        wanted, lacking = _replicas(owner), _replicas(owner) - len(pods)
+        wanted, lacking = _replicas(owner), _replicas(owner) - tally.pods
         if not ordered and lacking > 0 and not self._made.allowed(owner, wanted, lacking):
             return
-        for ordinal in range(start, start + wanted):
+        done = self._done_of(owner, tally, start)
+        for ordinal in range(max(start, done.number), start + wanted):
             name = f"{metadata['name']}-{ordinal}"
-            if name not in pods:
+            if name not in tally.names:
                 if ordered and not self._made.allowed(owner, wanted, 1):
                     return
                 labels = {
@@ -113,34 +126,45 @@ class ReplicaPods:
                     "statefulset.kubernetes.io/pod-name": name,
                 }
                 self._add(owner, _template(owner), name, labels)
-            if ordered and not _is_ready(pods.get(name)):
+            if ordered and not tally.names[name]:
                 return  # the next one waits for this one
+            done.number = ordinal + 1
 
     def _leader_worker_set(self, owner: Json) -> None:
         metadata, whole = owner["metadata"], first(owner, "spec.leaderWorkerTemplate") or {}
-        names = {pod["metadata"]["name"] for pod in self._below(metadata["uid"])}
+        tally = self._owned.of(metadata["uid"])
         worker = whole.get("workerTemplate") or {}
         size = 1 if whole.get("size") is None else int(whole["size"])
         wanted = _replicas(owner) * size
-        if wanted > len(names) and not self._made.allowed(owner, wanted, wanted - len(names)):
+        if wanted > tally.pods and not self._made.allowed(owner, wanted, wanted - tally.pods):
             return
-        for group in range(_replicas(owner)):
+        done = self._done_of(owner, tally, size)
+        for number in range(done.number, wanted):
+            group, index = divmod(number, size)
             leader = f"{metadata['name']}-{group}"
-            for index in range(size):
-                name = f"{leader}-{index}" if index else leader
-                if name in names:
-                    continue
-                template = worker if index else whole.get("leaderTemplate") or worker
-                if index:
-                    template = copy.deepcopy(template)
-                    notes = template.setdefault("metadata", {}).setdefault("annotations", {})
-                    notes[f"{_PREFIX}/leader-name"] = leader
-                labels = {
-                    f"{_PREFIX}/name": metadata["name"],
-                    f"{_PREFIX}/group-index": str(group),
-                    f"{_PREFIX}/worker-index": str(index),
-                }
-                self._add(owner, template, name, labels)
+            name = f"{leader}-{index}" if index else leader
+            done.number = number + 1
+            if name in tally.names:
+                continue
+            template = worker if index else whole.get("leaderTemplate") or worker
+            if index:
+                template = copy.deepcopy(template)
+                notes = template.setdefault("metadata", {}).setdefault("annotations", {})
+                notes[f"{_PREFIX}/leader-name"] = leader
+            labels = {
+                f"{_PREFIX}/name": metadata["name"],
+                f"{_PREFIX}/group-index": str(group),
+                f"{_PREFIX}/worker-index": str(index),
+            }
+            self._add(owner, template, name, labels)
+
+    def _done_of(self, owner: Json, tally: Tally, shape: int) -> _Done:
+        """Return what needs no look: nothing once a pod was lost, or the set has another shape."""
+        uid = owner["metadata"]["uid"]
+        done = self._done.get(uid)
+        if done is None or (done.losses, done.shape) != (tally.losses, shape):
+            done = self._done[uid] = _Done(tally.losses, shape)
+        return done
 
     def _add(
         self, owner: Json, template: Json, name: str, labels: dict[str, str] | None = None
@@ -161,15 +185,3 @@ def _template(owner: Json) -> Json:
 def _replicas(owner: Json) -> int:
     found: Any = first(owner, "spec.replicas")
     return 1 if found is None else int(found)
-
-
-def _is_active(pod: Json) -> bool:
-    over = (pod.get("status") or {}).get("phase") in _OVER
-    return not over and not pod["metadata"].get("deletionTimestamp")
-
-
-def _is_ready(pod: Json | None) -> bool:
-    return pod is not None and any(
-        each["type"] == "Ready" and each["status"] == "True"
-        for each in first(pod, "status.conditions") or ()
-    )

@@ -167,7 +167,7 @@ class _Nowhere:
         raise AssertionError("nobody sleeps")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Run:
     """What happened.
 

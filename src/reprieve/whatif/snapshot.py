@@ -26,7 +26,7 @@ class Unseen:
     namespaces: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Listed:
     """The objects of one kind, by namespace and name, as JSON. `version`: of the list."""
 
@@ -35,7 +35,7 @@ class Listed:
     version: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Snapshot:
     """What a cluster holds, as far as the caller may read it. Immutable: any number of overlays.
 

@@ -18,8 +18,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from operator import itemgetter
 from typing import Final
 
@@ -27,7 +26,7 @@ import msgspec
 
 from reprieve.execution.jobs import resource_of
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.paths import Json, first
+from reprieve.jobs.paths import first
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.objects import version_number
 from reprieve.kube.resource import PODS, Resource
@@ -37,6 +36,7 @@ from reprieve.units.instants import format_instant
 from reprieve.whatif.job_pods import JobPods
 from reprieve.whatif.made_pods import MadePods
 from reprieve.whatif.overlay import Change, Overlay, Refused
+from reprieve.whatif.owned_pods import OwnedPods, facts_in
 from reprieve.whatif.pod_templates import PRIORITIES, RUNTIME_CLASSES
 from reprieve.whatif.replica_pods import ReplicaPods
 
@@ -65,7 +65,6 @@ class _Owned(msgspec.Struct, gc=False):
 
 
 _OWNED: Final = msgspec.json.Decoder(_Owned)
-_Key = tuple[Resource, str, str]
 
 
 class StandIns:
@@ -73,6 +72,7 @@ class StandIns:
 
     Attributes:
         made_pods: how many pods they may make.
+        owned: the pods that stand under each owner.
     """
 
     #: What they read beyond what the planes do.
@@ -85,13 +85,13 @@ class StandIns:
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._woken = asyncio.Event()
-        self._owned: dict[str, dict[_Key, None]] = defaultdict(dict)  # by the owner's uid
+        self.owned = OwnedPods(overlay)
         self._kinds: dict[tuple[str, str], JobKind] = {
             (kind.group, kind.plural): kind for kind in job_kinds() if kind.suspend
         }
         self.made_pods = MadePods()
-        self._jobs = JobPods(overlay, clock, self.below, self.made_pods)
-        self._replicas = ReplicaPods(overlay, self.below, self.made_pods)
+        self._jobs = JobPods(overlay, clock, self.owned, self.made_pods)
+        self._replicas = ReplicaPods(overlay, self.owned, self.made_pods)
         self._index()
         overlay.subscribers.append(self._changed)
 
@@ -119,39 +119,32 @@ class StandIns:
             except TimeoutError:
                 continue
 
-    def below(self, uid: str) -> Iterator[Json]:
-        """Yield the pods that stand under an owner, at any depth."""
-        for resource, namespace, name in list(self._owned.get(uid, ())):
-            found = self._overlay.get(resource, namespace, name)
-            if found is None:
-                continue
-            if resource == PODS:
-                yield found
-            else:
-                yield from self.below(found["metadata"]["uid"])
-
     def _index(self) -> None:
-        for resource in {listed.resource for listed in self._overlay.snapshot.kinds.values()}:
+        listed = {each.resource for each in self._overlay.snapshot.kinds.values()}
+        # Pods last, as they stand under whatever else is there.
+        for resource in sorted(listed, key=lambda each: each == PODS):
             if not resource.namespaced:
                 continue
-            owned: list[tuple[str, int, str, str, _OwnedMetadata]] = []
+            owned: list[tuple[str, int, str, str, _OwnedMetadata, bytes]] = []
             for (namespace, name), raw in self._overlay.raw(resource):
                 metadata = _OWNED.decode(raw).metadata
                 if metadata.owner_references:
                     version = version_number(metadata.resource_version)
-                    owned.append((metadata.creation_timestamp, version, namespace, name, metadata))
+                    made = metadata.creation_timestamp
+                    owned.append((made, version, namespace, name, metadata, raw))
                 if resource == PODS and metadata.deletion_timestamp:
                     self._leaves(namespace, name)
             # Lists come by name, which is random; what is older, or was written earlier, goes
             # first.
-            for *_, namespace, name, metadata in sorted(owned, key=itemgetter(0, 1, 2, 3)):
-                for owner in metadata.owner_references or ():
-                    self._owned[owner.uid][resource, namespace, name] = None
+            for *_, namespace, name, metadata, raw in sorted(owned, key=itemgetter(0, 1, 2, 3)):
+                owners = tuple(owner.uid for owner in metadata.owner_references or ())
+                facts = facts_in(raw) if resource == PODS else None
+                self.owned.found((resource, namespace, name), metadata.uid, owners, facts)
 
     def _changed(self, change: Change) -> None:
         resource = self._overlay.table(*change.kind)
         assert resource is not None, "it was written there"
-        self._follow(resource, change)
+        self.owned.changed(resource, change.old, change.new)
         self._changes.put_nowait(change)
         self._woken.set()
 
@@ -178,18 +171,9 @@ class StandIns:
         if resource == PODS:
             self._look_at_pod(change)
 
-    def _follow(self, resource: Resource, change: Change) -> None:
-        metadata = change.object["metadata"]
-        key = (resource, metadata.get("namespace", ""), metadata["name"])
-        for owner in metadata.get("ownerReferences") or ():
-            if change.new is None:
-                self._owned[owner["uid"]].pop(key, None)
-            else:
-                self._owned[owner["uid"]][key] = None
-
     def _collect(self, uid: str) -> None:
         """Delete what was owned by one that is gone, and by nobody else."""
-        for resource, namespace, name in list(self._owned.pop(uid, ())):
+        for resource, namespace, name in self.owned.gone(uid):
             found = self._overlay.get(resource, namespace, name)
             if found is None:
                 continue

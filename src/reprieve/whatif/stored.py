@@ -2,8 +2,8 @@
 
 The file is JSON in gzip, so that anybody can look at what he hands out. It says its format, its
 version and which version of the program wrote it; one of a version to come is refused, and so is
-one that was damaged. Objects stand as `pruning` leaves them: in version 2 as `columns`, in version
-1, which is still read, one after the other.
+one that was damaged. Objects stand as `pruning` leaves them: since version 2 as `columns`, whose
+values have a form of their own since version 3, and in version 1 one after the other. All are read.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from reprieve.units.errors import UsageError
 from reprieve.units.instants import InvalidInstant, format_instant, parse_instant
 from reprieve.whatif.anonymous import Pseudonyms
 from reprieve.whatif.columns import Shape, objects_of, shapes_of
+from reprieve.whatif.forms import Forms
 from reprieve.whatif.pruning import pruned
 from reprieve.whatif.snapshot import Listed, Snapshot, Unseen
 
 __all__ = ["FORMAT", "VERSION", "snapshot_of_bytes", "stored_bytes"]
 
 FORMAT: Final = "reprieve.dev/snapshot"
-VERSION: Final = 2
-_READ: Final = (1, VERSION)
+VERSION: Final = 3
+_READ: Final = (1, 2, VERSION)
 _LEVEL: Final = 6
 _LARGEST: Final = 2**30  # bytes, twenty times those of 50,000 pods: a small file may unpack to more
 
@@ -185,16 +186,18 @@ def snapshot_of_bytes(body: bytes, where: str) -> Snapshot:
 
 def _kind(listed: Listed, pseudonyms: Pseudonyms | None) -> _Kind:
     resource = listed.resource
-    objects = []
-    for _, body in sorted(listed.objects.items()):
+
+    def kept(body: bytes) -> bytes:
         obj: Json = msgspec.json.decode(body)
-        kept = pruned({**obj, "apiVersion": resource.api_version, "kind": resource.kind})
-        if pseudonyms is not None:
-            kept = pseudonyms.object(kept)
-        objects.append(msgspec.json.encode(kept))
-    shapes, others = shapes_of(objects)
-    rest = [msgspec.Raw(each) for each in others]
-    return _Kind(_resource(resource), listed.version, rest, shapes)
+        found = pruned({**obj, "apiVersion": resource.api_version, "kind": resource.kind})
+        return msgspec.json.encode(found if pseudonyms is None else pseudonyms.object(found))
+
+    # A pseudonym depends on the value.
+    forms = Forms(kept, by_keys=pseudonyms is None)
+    for _, body in sorted(listed.objects.items()):
+        forms.add(body)
+    rest = [msgspec.Raw(each) for each in forms.others]
+    return _Kind(_resource(resource), listed.version, rest, shapes_of(forms.rows))
 
 
 def _resource(resource: Resource) -> _Resource:

@@ -24,11 +24,12 @@ from reprieve.engine.idle.flights import idle_for
 from reprieve.engine.idle.lifecycle import Event, EventReason, MetricsReason, Step
 from reprieve.engine.idle.model import Phase, Workload
 from reprieve.engine.idle.outcome import Declined, Reason
-from reprieve.engine.plan import Plan, Ref, Victim
+from reprieve.engine.plan import Plan, Victim
 from reprieve.units.durations import SECOND, format_duration
 from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos, format_instant
 from reprieve.units.quantities import quantity_text
+from reprieve.units.references import Reference
 from reprieve.units.untrusted import cut
 from reprieve.wording.disruptions import LOOP
 from reprieve.wording.events import EventText
@@ -119,7 +120,7 @@ def preemption_reason(plan: Plan, victim: Victim, workload: Workload, now: Nanos
 def with_reasons(plan: Plan, workloads: Iterable[Workload], now: Nanos) -> Plan:
     """Return the plan with `Victim.reason` filled in; `workloads` hold all its victims."""
     roots = {victim.root.uid for victim in plan.victims}
-    by_root: dict[tuple[Uid, Ref], Workload] = {
+    by_root: dict[tuple[Uid, Reference], Workload] = {
         (w.root.uid, w.ref): w for w in workloads if w.root.uid in roots
     }
     return replace(

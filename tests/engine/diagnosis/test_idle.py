@@ -18,16 +18,18 @@ from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.idle.model import Fit, IdleSnapshot, NodeRow, Phase, Policy, Workload
 from reprieve.engine.idle.samples import SampleState, freshness
-from reprieve.engine.plan import Ref
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import format_instant, parse_instant
+from reprieve.units.references import Reference
 from tests.conformance.conftest import DEFAULT
 from tests.conformance.idle_decisions import evaluated
 from tests.engine.rows import NOW, ago, demand, pod, sample, snapshot, with_settings, workload
 
 POLICY = Policy()
 GPU = "amd.com/gpu"
-BUSY = {Ref("kaiwo.silogen.ai/v1alpha1", "GpuWorkload", "ml-team", "busy", Uid("b")): {GPU: 8}}
+BUSY = {
+    Reference("kaiwo.silogen.ai/v1alpha1", "GpuWorkload", "ml-team", "busy", Uid("b")): {GPU: 8}
+}
 
 
 def facts(*rows: Workload, policy: Policy = POLICY, busy: Any = None, **changes: Any) -> IdleFacts:

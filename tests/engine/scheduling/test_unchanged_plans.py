@@ -60,6 +60,7 @@ DIGESTS = {
 }
 FIELDS = ("id", "plane", "preemptor", "proof", "victims", "placement", "reprieved", "guards")
 OF_PROOF = ("level", "need", "in_flight", "freed", "compatible")
+ENDS = ("subject", "root")
 OF_VICTIMS = ("subject", "root", "amounts", "rule", "reason")
 
 
@@ -77,6 +78,11 @@ def decided(case: Json, *, second: bool) -> bytes:
     told = {name: plan[name] for name in FIELDS}
     told["proof"] = {name: told["proof"][name] for name in OF_PROOF}
     told["victims"] = [{name: each[name] for name in OF_VICTIMS} for each in plan["victims"]]
+    # What names an object may carry the version that was seen, which no decision does.
+    for named in (told["preemptor"], *(each[end] for each in told["victims"] for end in ENDS)):
+        assert named is None or named.pop("resource_version") == ""
+    for guard in told["guards"]:
+        assert guard["subject"].pop("resource_version") == ""
     return msgspec.json.encode(told)
 
 

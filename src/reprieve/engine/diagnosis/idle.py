@@ -24,9 +24,10 @@ from reprieve.engine.idle.model import IdleSnapshot, Phase, Policy, Workload
 from reprieve.engine.idle.outcome import Declined, Evaluation
 from reprieve.engine.idle.samples import freshness
 from reprieve.engine.idle.search import covered
-from reprieve.engine.plan import Plane, Ref
+from reprieve.engine.plan import Plane
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos, format_instant
+from reprieve.units.references import Reference
 
 __all__ = ["IdleFacts", "counted_reasons", "diagnose_demand"]
 
@@ -70,10 +71,10 @@ class IdleFacts:
     policy: Policy
     now: Nanos
     evaluation: Evaluation
-    busy: Mapping[Ref, Mapping[str, int]] = field(default_factory=dict)
+    busy: Mapping[Reference, Mapping[str, int]] = field(default_factory=dict)
 
     @property
-    def kept(self) -> Mapping[Ref, Declined]:
+    def kept(self) -> Mapping[Reference, Declined]:
         """Return why each idle workload stays, and why each demand got nobody."""
         return {each.subject: each for each in self.evaluation.declined}
 
@@ -116,7 +117,7 @@ def diagnose_demand(
     return replace(found, reason=Reason.WOULD_NOT_HELP, deficit=_deficit(last))
 
 
-def counted_reasons(facts: IdleFacts) -> dict[Ref, Reason]:
+def counted_reasons(facts: IdleFacts) -> dict[Reference, Reason]:
     """Return why nobody makes way, by each demand for which nobody does.
 
     It adds up what idle work holds, for each demand as if it waited alone: where it would have to
@@ -196,7 +197,7 @@ def _tried(
     facts: IdleFacts,
     demand: Workload,
     kinds: Collection[Reason],
-    kept: Mapping[Ref, Declined],
+    kept: Mapping[Reference, Declined],
     until: Nanos | None = None,
     *,
     alone: bool = False,
@@ -298,7 +299,7 @@ def _blockers(
     facts: IdleFacts,
     demand: Workload,
     idle: Iterable[Workload],
-    kept: Mapping[Ref, Declined],
+    kept: Mapping[Reference, Declined],
 ) -> tuple[tuple[Blocker, ...], dict[str, int]]:
     """Return who holds what a demand asks for, the largest first; and counts by rule."""
     found = []

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from reprieve.engine.diagnosis.reasons import Reason
-from reprieve.engine.plan import Plane, Ref
+from reprieve.engine.plan import Plane
 from reprieve.units.instants import Nanos
+from reprieve.units.references import Reference
 
 __all__ = ["Blocker", "Change", "Diagnosis", "Fix"]
 
@@ -45,7 +46,7 @@ class Fix:
 class Blocker:
     """Who holds what the unit lacks, in base units by resource name; `rule` says why it stays."""
 
-    holder: Ref
+    holder: Reference
     amounts: Mapping[str, int]
     rule: str = ""
 

@@ -6,7 +6,7 @@ changes. A changed pod spec is a class of its own behind the known ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -139,14 +139,19 @@ def without_leaving(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, used=used, pod_node=node, pod_uids=uids)
 
 
-def constraints_of(snapshot: Snapshot, unit: Unit) -> Iterator[Constraint]:
-    """Yield what the unit's pods, all of one spec, and its group ask for besides amounts."""
+def constraints_of(
+    snapshot: Snapshot, unit: Unit, imposed: Container[str] = frozenset()
+) -> Iterator[Constraint]:
+    """Yield what the unit's pods, all of one spec, and its group ask for besides amounts.
+
+    `imposed`: keys of node selectors that others set, so that nobody can leave them out.
+    """
     index = snapshot.group_index.get(unit.group, -1)
     group = snapshot.group_rows[index] if index >= 0 else None
     classes = {snapshot.pending[uid].pod_class for uid in unit.pods if uid in snapshot.pending}
     entry = snapshot.classes[next(iter(classes))] if len(classes) == 1 else None
     if entry is not None:
-        yield from _of_nodes(entry)
+        yield from _of_nodes(entry, imposed)
         yield from _taints(snapshot, entry)
         yield from _of_pods(entry)
     if group is not None and group.topology_key:
@@ -159,8 +164,10 @@ def constraints_of(snapshot: Snapshot, unit: Unit) -> Iterator[Constraint]:
         )
 
 
-def _of_nodes(entry: PodClass) -> Iterator[Constraint]:
+def _of_nodes(entry: PodClass, imposed: Container[str]) -> Iterator[Constraint]:
     for key, value in entry.node_selector:
+        if key in imposed:
+            continue
         less = _without("node_selector", (key, value))
         yield Constraint(f"spec.nodeSelector[{key}]", value, "", "NodeAffinity", less)
     if entry.node_affinity is not None:

@@ -25,11 +25,11 @@ from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.diagnosis.scheduling import LEAVING, PRIORITY, PROTECTED, RUNTIME, STATIC
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.plan import Ref
 from reprieve.engine.scheduling.hierarchy import effective_priority, members_of
 from reprieve.engine.scheduling.min_runtime import protected_until
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.units.ids import Uid
+from reprieve.units.references import Reference
 
 __all__ = ["with_figures"]
 
@@ -211,12 +211,12 @@ def _blockers(
         yield Blocker(_holder(snapshot, slot), amounts, _RULES[rules[slot]])
 
 
-def _holder(snapshot: Snapshot, slot: int) -> Ref:
+def _holder(snapshot: Snapshot, slot: int) -> Reference:
     group = int(snapshot.pod_group[slot])
     if group < 0:
         namespace, _, name = snapshot.pod_keys[slot].partition("/")
-        return Ref("v1", "Pod", namespace, name, snapshot.pod_uids[slot])
+        return Reference("v1", "Pod", namespace, name, snapshot.pod_uids[slot])
     row = snapshot.group_rows[group]
     namespace, _, name = snapshot.group_keys[group].partition("/")
     uid = Uid("") if row is None else row.uid
-    return Ref("scheduling.k8s.io/v1beta1", "PodGroup", namespace, name, uid)
+    return Reference("scheduling.k8s.io/v1beta1", "PodGroup", namespace, name, uid)

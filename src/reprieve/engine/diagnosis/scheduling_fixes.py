@@ -67,7 +67,7 @@ class Question:
     """A unit that waits, and all that its decision depends on, as for `Session`.
 
     `classes`: values and names of priority classes beside those of the snapshot, which has none
-    where no option asks for them.
+    where no option asks for them. `imposed`: keys of node selectors that others set for its pods.
     """
 
     snapshot: Snapshot
@@ -81,6 +81,7 @@ class Question:
     scorers: Mapping[str, PlacementScorer] = field(default_factory=dict)
     holds: Mapping[Uid, Hold] = field(default_factory=dict)
     classes: tuple[tuple[int, str], ...] = ()
+    imposed: frozenset[str] = frozenset()
 
     @property
     def group(self) -> GroupRow | None:
@@ -255,7 +256,7 @@ def _first(size: int, victims: Callable[[int], int | None]) -> tuple[int, int | 
 
 def _ordered(question: Question, found: Diagnosis) -> list[Constraint]:
     """Return the constraints of the unit, first those whose filter refuses most nodes."""
-    every = list(constraints_of(question.snapshot, question.unit))
+    every = list(constraints_of(question.snapshot, question.unit, question.imposed))
     return sorted(every, key=lambda each: -found.filters.get(each.plugin, 0))
 
 

@@ -29,9 +29,9 @@ from typing import Final
 
 from reprieve.engine.cluster.rows import Selector
 from reprieve.engine.idle.literal import LiteralSwitches
-from reprieve.engine.plan import Ref
 from reprieve.engine.selectors import selects
 from reprieve.units.ids import Uid
+from reprieve.units.references import Reference
 from reprieve.units.untrusted import Form
 
 __all__ = [
@@ -95,7 +95,7 @@ class Found:
     work. Both are None for kinds that do not say so.
     """
 
-    ref: Ref
+    ref: Reference
     owners: tuple[Owner, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     selector: Selector = None
@@ -133,9 +133,9 @@ class Root:
     `denied_by`: the controller that it names and that does not know it.
     """
 
-    ref: Ref
+    ref: Reference
     chain: str
-    denied_by: Ref | None = None
+    denied_by: Reference | None = None
 
 
 class ResolutionError(Exception):
@@ -216,7 +216,7 @@ def resolve_root(
 
 
 def owns(
-    root: Ref, pod: Found, asks_for_gpu: bool, literal: LiteralSwitches
+    root: Reference, pod: Found, asks_for_gpu: bool, literal: LiteralSwitches
 ) -> Generator[Lookup, Answer, bool]:
     """Return whether the pod counts as the workload's (section 8, owned pods).
 

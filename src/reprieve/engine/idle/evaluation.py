@@ -49,19 +49,11 @@ from reprieve.engine.idle.resources import add
 from reprieve.engine.idle.samples import SampleState, freshness
 from reprieve.engine.idle.search import Search
 from reprieve.engine.pace import UNHURRIED, Pace
-from reprieve.engine.plan import (
-    Guard,
-    Plan,
-    Plane,
-    Proof,
-    ProofLevel,
-    Ref,
-    Victim,
-    plan_id,
-)
+from reprieve.engine.plan import Guard, Plan, Plane, Proof, ProofLevel, Victim, plan_id
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
+from reprieve.units.references import Reference
 
 __all__ = ["evaluate"]
 
@@ -311,7 +303,7 @@ def _always_plan(run: _Run, workload: Workload) -> Plan:
 def _plan(
     run: _Run,
     *,
-    preemptor: Ref | None,
+    preemptor: Reference | None,
     victims: Sequence[Workload],
     rule: str,
     proof: Proof,

@@ -13,10 +13,10 @@ from enum import StrEnum
 
 from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.idle.literal import LiteralSwitches
-from reprieve.engine.plan import Ref
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
+from reprieve.units.references import Reference
 
 __all__ = [
     "Aggregation",
@@ -168,8 +168,8 @@ class Workload:
     `released`: when the last of them went away, None while one exists or when that was not seen.
     """
 
-    ref: Ref
-    root: Ref
+    ref: Reference
+    root: Reference
     created: Nanos
     gpus: Mapping[str, int]
     settings: Settings

@@ -11,8 +11,9 @@ from enum import StrEnum
 from typing import Final
 
 from reprieve.engine.idle.model import Reservation
-from reprieve.engine.plan import Plan, Ref
+from reprieve.engine.plan import Plan
 from reprieve.units.instants import Nanos
+from reprieve.units.references import Reference
 
 __all__ = [
     "RULE_ALWAYS",
@@ -53,7 +54,7 @@ class Declined:
     `until`: when time alone changes the answer.
     """
 
-    subject: Ref
+    subject: Reference
     reason: Reason
     amounts: Mapping[str, int] = field(default_factory=dict)
     until: Nanos | None = None

@@ -43,6 +43,7 @@ from reprieve.engine.quota.nominations import Nominations
 from reprieve.engine.quota.proof import faults_of
 from reprieve.engine.quota.proof_state import Preempting, Victim
 from reprieve.engine.quota.queues import Queues
+from reprieve.engine.quota.refusals import Refusals
 from reprieve.engine.quota.state import Holder, Holdings, Snapshot
 from reprieve.engine.quota.tournament import classical_order, fair_order
 from reprieve.engine.quota.tree import available
@@ -66,6 +67,7 @@ def cycle(
     ledger: Displacements | None = None,
     proof: NodeCheck | None = None,
     pace: Pace = UNHURRIED,
+    refusals: Refusals | None = None,
 ) -> CycleResult:
     """Run one cycle.
 
@@ -77,9 +79,11 @@ def cycle(
         ledger: of who displaced whom, where the governor is to be asked; changed.
         proof: that preemptors fit on nodes, where that is asked for; changed.
         pace: ends the decision about a head that takes too long.
+        refusals: of earlier cycles, by which heads are refused without a search; changed. What is
+            told of them is not of now.
     """
     try:
-        run = _Cycle(holdings, queues, now, number, ledger, proof, pace)
+        run = _Cycle(holdings, queues, now, number, ledger, proof, pace, refusals)
     except Exception as fault:
         return CycleResult(fault=fault)
     try:
@@ -101,6 +105,7 @@ def cycles(
     ledger: Displacements | None = None,
     proof: NodeCheck | None = None,
     pace: Pace = UNHURRIED,
+    refusals: Refusals | None = None,
 ) -> Iterator[CycleResult]:
     """Yield cycles back to back, at most `limit`, until they change nothing any more.
 
@@ -109,7 +114,7 @@ def cycles(
     """
     seen: set[str] = set()
     for number in range(first, first + limit):
-        result = cycle(holdings, queues, now, number, ledger, proof, pace)
+        result = cycle(holdings, queues, now, number, ledger, proof, pace, refusals)
         yield result
         if result.fault is not None:
             return
@@ -177,6 +182,7 @@ class _Cycle:
         ledger: Displacements | None,
         proof: NodeCheck | None,
         pace: Pace,
+        refusals: Refusals | None,
     ) -> None:
         self.pace = pace
         self.proof = proof
@@ -192,7 +198,9 @@ class _Cycle:
         self.designated: set[str] = set()
         self.designated_in: dict[int, list[Holder]] = {}  # by root
         self.result = CycleResult()
-        self.nominations = Nominations(self.snapshot, holdings, queues, now, number, ledger, pace)
+        self.nominations = Nominations(
+            self.snapshot, holdings, queues, now, number, ledger, pace, refusals
+        )
 
     def nominate(self, heads: Sequence[tuple[str, Workload]]) -> list[Entry]:
         """Give every head that may be considered its assignment and its targets."""

@@ -22,6 +22,7 @@ from reprieve.engine.quota.partial import reduced, reduction_steps
 from reprieve.engine.quota.preemption import SearchOracle
 from reprieve.engine.quota.protection import Causes, protected
 from reprieve.engine.quota.queues import Queues
+from reprieve.engine.quota.refusals import Refusals
 from reprieve.engine.quota.state import Holder, Holdings, Snapshot
 from reprieve.units.instants import Nanos
 
@@ -40,8 +41,10 @@ class Nominations:
         number: int,
         ledger: Displacements | None,
         pace: Pace,
+        refusals: Refusals | None = None,
     ) -> None:
         self.pace = pace
+        self.refusals = refusals
         self.snapshot = snapshot
         self.holdings = holdings
         self.queues = queues
@@ -122,6 +125,8 @@ class Nominations:
         who = self._preemptor(entry)
         last = self._last_scan(workload, entry.cluster_queue)
         entry.resumed = last.bookmark if last else None
+        if self._is_refused_again(entry, who):
+            return
         snapshot, only = self.snapshot, None
         entry.replaced = self.holdings.holders.get(workload.replaces)
         if entry.replaced is not None:
@@ -155,7 +160,22 @@ class Nominations:
             smaller = reduced(workload.pod_sets, probe)
             if smaller is not None:
                 entry.assignment, entry.targets = smaller
+        if not good and self.refusals and entry.spared is None and not workload.replaces:
+            shape = self.queues.shape_of(workload)
+            self.refusals.note(snapshot, entry.cluster_queue, who, shape, full)
         self._note_scan(entry)
+
+    def _is_refused_again(self, entry: Entry, who: Preemptor) -> bool:
+        """Give the entry the assignment that it would come to, if that is known."""
+        if self.refusals is None or entry.spared is not None or entry.workload.replaces:
+            return False
+        shape = self.queues.shape_of(entry.workload)
+        known = self.refusals.again(self.snapshot, entry.cluster_queue, who, shape)
+        if known is None:
+            return False
+        entry.assignment, entry.targets = known, ()
+        self._note_scan(entry)
+        return True
 
     def _preemptor(self, entry: Entry) -> Preemptor:
         who = preemptor(entry.workload, entry.queue, self.settings)

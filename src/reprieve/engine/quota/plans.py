@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from reprieve.engine.plan import Guard, Plan, Plane, Proof, ProofLevel, Ref, Victim, plan_id
+from reprieve.engine.plan import Guard, Plan, Plane, Proof, ProofLevel, Victim, plan_id
 from reprieve.engine.quota.entries import Entry
 from reprieve.engine.quota.model import Workload
 from reprieve.engine.quota.state import Holder
 from reprieve.engine.quota.tree import Tree
 from reprieve.units.ids import Uid
+from reprieve.units.references import Reference
 
 __all__ = ["plan_of", "workload_ref"]
 
@@ -27,9 +28,9 @@ API_VERSION: Final = "kueue.x-k8s.io/v1beta2"
 PHASES: Final = ("QuotaReserved",)
 
 
-def workload_ref(workload: Workload) -> Ref:
+def workload_ref(workload: Workload) -> Reference:
     """Return the workload as an API object."""
-    return Ref(API_VERSION, "Workload", workload.namespace, workload.name, Uid(workload.uid))
+    return Reference(API_VERSION, "Workload", workload.namespace, workload.name, Uid(workload.uid))
 
 
 def plan_of(entry: Entry, tree: Tree, revision: int, policy: str) -> Plan | None:

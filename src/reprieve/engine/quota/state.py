@@ -127,6 +127,7 @@ class Snapshot:
         lists: rows of holders, by ClusterQueue.
         local_queue_usage: what candidates' LocalQueues used, where admission fair sharing is on.
         reckoning: the quotas once more, for proofs.
+        version: of the holdings that it is a copy of.
     """
 
     def __init__(
@@ -137,6 +138,7 @@ class Snapshot:
         lists: list[Lists],
         local_queue_usage: Mapping[str, float],
         reckoning: Reckoning,
+        version: int = 0,
     ) -> None:
         self.configuration = configuration
         self.settings = configuration.settings
@@ -145,6 +147,7 @@ class Snapshot:
         self.lists = lists
         self.local_queue_usage = local_queue_usage
         self.reckoning = reckoning
+        self.version = version
 
     def without(self, holders: Iterable[Holder]) -> Snapshot:
         """Return a copy in which these holders are gone."""
@@ -155,6 +158,7 @@ class Snapshot:
             self.lists[:],
             self.local_queue_usage,
             self.reckoning,
+            self.version,
         )
         gone: dict[int, set[str]] = {}
         for holder in holders:
@@ -195,12 +199,14 @@ class Holdings:
         self._protected: set[str] = set()
         self.generations: dict[str, int] = {}
         self.local_queue_usage: dict[str, float] = {}
+        self._version = 0
         self.configure(configuration)
 
     def configure(self, configuration: Configuration) -> None:
         """Take a new configuration: the only change that rebuilds."""
         workloads = [each.workload for each in self._holders.values()]
         self.configuration = configuration
+        self._version += 1
         used = {pair for each in workloads for pair in _pairs(each)}
         self.tree = Tree(
             configuration.cluster_queues,
@@ -239,6 +245,7 @@ class Holdings:
         """
         if workload.admission is None:
             raise ValueError(f"workload {workload.key} has no admission")
+        self._version += 1
         queue = self.tree.queues.get(workload.admission.cluster_queue)
         workload = self._overlaid(workload)
         self._drop(workload.key)
@@ -316,6 +323,7 @@ class Holdings:
         holder = self._holders.pop(key, None)
         if holder is None:
             return
+        self._version += 1
         path = self.tree.path[holder.queue] or (holder.queue,)
         for column, amount in holder.held:
             remove(self.tree.local[column], self.usage[column], path, amount)
@@ -336,6 +344,7 @@ class Holdings:
             self._lists[:],
             dict(self.local_queue_usage),
             self.reckoning,
+            self._version,
         )
 
     def holder(self, workload: Workload, queue: int) -> Holder:

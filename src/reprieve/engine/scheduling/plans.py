@@ -13,9 +13,10 @@ import numpy as np
 
 from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import Pending, Snapshot
-from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel, Ref, Victim, plan_id
+from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel, Victim, plan_id
 from reprieve.engine.scheduling.harm import IDLE
 from reprieve.engine.scheduling.outcome import Preemption, UnitVictim
+from reprieve.units.references import Reference
 
 __all__ = ["COMPOSITE_API_VERSION", "GROUP_API_VERSION", "plan_of"]
 
@@ -42,10 +43,10 @@ def plan_of(
     if isinstance(preemptor, GroupRow):
         version = COMPOSITE_API_VERSION if preemptor.composite else GROUP_API_VERSION
         kind = preemptor.kind.value
-        ref = Ref(version, kind, preemptor.namespace, preemptor.name, preemptor.uid)
+        ref = Reference(version, kind, preemptor.namespace, preemptor.name, preemptor.uid)
     else:
         row = preemptor.row
-        ref = Ref("v1", "Pod", row.namespace, row.name, row.uid)
+        ref = Reference("v1", "Pod", row.namespace, row.name, row.uid)
     victims: list[Victim] = []
     slots = np.array([slot for unit in found.victims for slot in unit.pods], np.int64)
     numbers = snapshot.pod_class[slots].tolist()
@@ -61,7 +62,7 @@ def plan_of(
         for slot in unit.pods:
             own = requests[next(classes)]
             namespace, _, name = keys[slot].partition("/")
-            pod = Ref("v1", "Pod", namespace, name, uids[slot])
+            pod = Reference("v1", "Pod", namespace, name, uids[slot])
             victims.append(Victim(pod, pod, own, rule, unit=together))
     sums = snapshot.pod_requests[slots].sum(axis=0).tolist()
     freed = {name: sum_ for name, sum_ in zip(snapshot.resources, sums, strict=True) if sum_}

@@ -16,11 +16,11 @@ from reprieve.api.reprieve import IntentPhase, ObjectRef, Preemption
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement, Exemption
 from reprieve.engine.disruptions.lineage import Party
-from reprieve.engine.plan import Plan, Ref
-from reprieve.kube.references import Reference
+from reprieve.engine.plan import Plan
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.records.displacements import displacements_of
 from reprieve.units.instants import Nanos
+from reprieve.units.references import Reference
 
 __all__ = ["Issued", "PlaneDisplacements", "Side"]
 
@@ -110,14 +110,14 @@ class PlaneDisplacements:
             rows.append((row, frozenset(plan.victims[place].root.uid for place in places)))
         return Issued(tuple(rows))
 
-    def _name(self, row: Displacement, preemptor: Ref | None, victim: Ref) -> None:
+    def _name(self, row: Displacement, preemptor: Reference | None, victim: Reference) -> None:
         if self._loops is None:
             return
-        self._loops.remember(row.victim.lineage, _reference(victim))
+        self._loops.remember(row.victim.lineage, victim)
         if row.preemptor is not None:
             self._loops.issued((row.preemptor.lineage, row.victim.lineage))
             if preemptor is not None:
-                self._loops.remember(row.preemptor.lineage, _reference(preemptor))
+                self._loops.remember(row.preemptor.lineage, preemptor)
 
     def _written(self, issued: Issued) -> None:
         if self._loops is not None:
@@ -180,10 +180,6 @@ class PlaneDisplacements:
         subjects = {each.subject.uid: each.subject for each in intent.spec.victims}
         preemptor = intent.spec.preemptor
         for row in rows:
-            self._loops.remember(row.victim.lineage, _reference(subjects[row.uid]))
+            self._loops.remember(row.victim.lineage, subjects[row.uid].reference)
             if row.preemptor is not None and preemptor is not None:
-                self._loops.remember(row.preemptor.lineage, _reference(preemptor))
-
-
-def _reference(ref: Ref | ObjectRef) -> Reference:
-    return Reference(ref.api_version, ref.kind, ref.namespace, ref.name, ref.uid)
+                self._loops.remember(row.preemptor.lineage, preemptor.reference)

@@ -23,9 +23,9 @@ from reprieve.engine.disruptions.questions import Hold, Loop, Question
 from reprieve.execution.fence import Deposed
 from reprieve.kube.errors import ApiError
 from reprieve.kube.events import EventRecorder
-from reprieve.kube.references import Reference
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.instants import Nanos
+from reprieve.units.references import Reference
 from reprieve.wording.disruptions import LOOP, PAIR_HELD, loop_text, pair_text
 
 __all__ = ["LoopNotices", "Numbers"]

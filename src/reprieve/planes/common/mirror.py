@@ -21,7 +21,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar, get_origin
 
-from reprieve.api import core, scheduling
+from reprieve.api import core, kueue, scheduling
 from reprieve.kube.reader import Reader
 from reprieve.kube.reflector import Health, Reflector, Sink
 from reprieve.kube.resource import Resource
@@ -36,7 +36,11 @@ W = TypeVar("W")
 #: Types that read more of the same objects under the same names: what needs the one can have the
 #: other. `tests/controllers/test_mirror.py` compares them field by field.
 WIDER: Final[Mapping[type, type]] = MappingProxyType(
-    {core.Pod: scheduling.PodObject, core.Node: scheduling.NodeObject}
+    {
+        core.Pod: scheduling.PodObject,
+        core.Node: scheduling.NodeObject,
+        core.KueueWorkload: kueue.Workload,
+    }
 )
 
 _TURNS: Final = 8  # of the event loop, within which planes that begin together join

@@ -5,11 +5,11 @@ from __future__ import annotations
 from reprieve.api.kaiwo import CONFIG_NAME, KAIWO_CONFIG_API_VERSION
 from reprieve.api.reprieve import API_VERSION, ON_PREEMPTION, Action
 from reprieve.engine.idle.discovery import OwnerForbidden, ResolutionError, Root
-from reprieve.engine.plan import Ref
 from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.records import ConfigRecord, IntentRecord, PodRecord
 from reprieve.settings.idle import Rejected
 from reprieve.units.ids import Uid
+from reprieve.units.references import Reference
 from reprieve.units.untrusted import cut, shown
 from reprieve.wording.events import EventText
 from reprieve.wording.kaiwo import resolution_error_text
@@ -32,7 +32,7 @@ def tell_unresolved(context: IdleContext, pod: PodRecord, error: ResolutionError
     def say() -> None:
         log.warning("pod %s/%s is not tracked: %s", pod.namespace, pod.name, text)
         reason = "OwnerForbidden" if isinstance(error, OwnerForbidden) else "OwnerUnresolved"
-        about = Ref("v1", "Pod", pod.namespace, pod.name, Uid(pod.uid))
+        about = Reference("v1", "Pod", pod.namespace, pod.name, Uid(pod.uid))
         context.announce(about, EventText("Warning", reason, text))
 
     context.say_once(f"{type(error).__name__}/{at.api_version}/{at.kind}", say)
@@ -47,7 +47,7 @@ def tell_denied(context: IdleContext, pod: PodRecord, root: Root) -> None:
 
     def say() -> None:
         log.warning("pod %s/%s: %s", pod.namespace, pod.name, message)
-        about = Ref("v1", "Pod", pod.namespace, pod.name, Uid(pod.uid))
+        about = Reference("v1", "Pod", pod.namespace, pod.name, Uid(pod.uid))
         context.announce(about, EventText("Warning", "OwnerDenied", message))
 
     context.say_once(f"denied/{root.ref.uid}", say)
@@ -62,7 +62,7 @@ def tell_foreign(context: IdleContext, record: IntentRecord, namespace: str) -> 
             f"{namespace}, written by the operator, count"
         )
         log.warning("%s", message)
-        about = Ref(API_VERSION, "Preemption", record.namespace, record.name, Uid(record.uid))
+        about = Reference(API_VERSION, "Preemption", record.namespace, record.name, Uid(record.uid))
         context.announce(about, EventText("Warning", "ForeignPreemption", message))
 
     context.say_once(f"foreign/{record.uid}", say)
@@ -77,7 +77,7 @@ def tell_ignored_config(context: IdleContext, record: ConfigRecord) -> None:
             "rename it, or put its spec.gpuPreemption there"
         )
         log.warning("%s", message)
-        about = Ref(KAIWO_CONFIG_API_VERSION, "KaiwoConfig", "", record.name, Uid(record.uid))
+        about = Reference(KAIWO_CONFIG_API_VERSION, "KaiwoConfig", "", record.name, Uid(record.uid))
         context.announce(about, EventText("Warning", "Ignored", message))
 
     context.say_once(f"config/{record.uid}", say)
@@ -87,11 +87,11 @@ def tell_rejected(context: IdleContext, rejected: Rejected) -> None:
     """Say that a value of the KaiwoConfig is not accepted and therefore not in force."""
     message = f"{rejected.where} is {shown(rejected.value)}; accepted: {rejected.accepted}"
     log.warning("%s", message)
-    about = Ref(KAIWO_CONFIG_API_VERSION, "KaiwoConfig", "", CONFIG_NAME, Uid(""))
+    about = Reference(KAIWO_CONFIG_API_VERSION, "KaiwoConfig", "", CONFIG_NAME, Uid(""))
     context.announce(about, EventText("Warning", "InvalidValue", message))
 
 
-def tell_unknown_action(context: IdleContext, root: Ref, text: str) -> None:
+def tell_unknown_action(context: IdleContext, root: Reference, text: str) -> None:
     """Say that an annotation of a root names no action, and what happens to the root instead."""
     message = cut(
         f"annotation {ON_PREEMPTION} of {root} is {shown(text)}; accepted: {', '.join(Action)}; "

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, assert_never
 
 from reprieve.api.reprieve import Action
-from reprieve.engine.plan import Plan, Plane, Ref
+from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.quota.faults import Faults
 from reprieve.execution.book import Book
 from reprieve.execution.carried import Carried
@@ -32,6 +32,7 @@ from reprieve.planes.idle.open_intents import OpenIntents
 from reprieve.records.displacements import stored
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
+from reprieve.units.references import Reference
 from reprieve.wording.kaiwo import preemption_not_recorded
 
 __all__ = ["CarryOut"]
@@ -53,7 +54,7 @@ class CarryOut:
         open_intents: OpenIntents,
         displacements: IdleDisplacements,
         *,
-        action_of: Callable[[Ref], Action],
+        action_of: Callable[[Reference], Action],
         again: Callable[[Nanos], None],
     ) -> None:
         self._context = context
@@ -96,8 +97,15 @@ class CarryOut:
     async def begin(
         self, effects: Sequence[Refuse | Begin], decided_on: dict[str, Any]
     ) -> list[Begun]:
-        """Record plans and mark their victims, all of them at the same time."""
-        wanted = [each for each in effects if not self._holds(each.plan)]
+        """Record plans and mark their victims, all of them at the same time.
+
+        For those that are held it is evaluated again when that ends: the loop knows the earliest
+        instant alone, and this may be an evaluation that something else has asked for.
+        """
+        held = [self._held_for(each.plan) for each in effects]
+        if any(held):
+            self._again(Nanos(self._context.clock.wall() + min(filter(None, held))))
+        wanted = [each for each, left in zip(effects, held, strict=True) if not left]
         self.answers(each for each in wanted if isinstance(each, Refuse))
         return await asyncio.gather(
             *(self._begin(each.plan, decided_on) for each in wanted if isinstance(each, Begin)),
@@ -184,10 +192,13 @@ class CarryOut:
         self._held[plan.id] = (clock.monotonic() + pause, pause)
         self._again(Nanos(clock.wall() + pause))
 
-    def _holds(self, plan: Plan) -> bool:
+    def _held_for(self, plan: Plan) -> int:
+        """Return for how many nanoseconds a plan is not to be tried, 0 where it may be."""
         until, _ = self._held.get(plan.id, (0, 0))
         clock = self._context.clock
-        return clock.monotonic() < until or self._unrecorded.waits(plan.id, clock.wall())
+        wall = clock.wall()
+        unrecorded = self._unrecorded.until(plan.id, wall)
+        return max(0, until - clock.monotonic(), 0 if unrecorded is None else unrecorded - wall)
 
     def _actions(self, plan: Plan) -> list[Action]:
         return [self._action_of(victim.root) for victim in plan.victims]

@@ -9,14 +9,12 @@ from typing import Final
 
 from reprieve.api.reprieve import PLAN_ANNOTATION
 from reprieve.engine.disruptions.governor import Governor
-from reprieve.engine.plan import Ref
 from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Fence
 from reprieve.intake.exposition import Exposition
 from reprieve.kube.client import Client
 from reprieve.kube.discovery import RestMapper
 from reprieve.kube.events import EventRecorder
-from reprieve.kube.references import Reference
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.common.mirror import Mirror
 from reprieve.planes.common.solve import DecisionLimit
@@ -27,6 +25,7 @@ from reprieve.telemetry.metrics import Metrics
 from reprieve.units.clock import Clock
 from reprieve.units.durations import HOUR
 from reprieve.units.instants import Nanos
+from reprieve.units.references import Reference
 from reprieve.wording.events import EventText
 from reprieve.wording.kaiwo import COMPONENT
 
@@ -76,12 +75,12 @@ class IdleContext:
         """The tiers below the annotations, in order."""
         return (self.config, *self.start.tiers)
 
-    def announce(self, about: Ref, text: EventText, plan: str = "") -> None:
+    def announce(self, about: Reference, text: EventText, plan: str = "") -> None:
         """Send an event; it never fails the caller."""
         if self.read_only:
             return
         self.events.event(
-            Reference(about.api_version, about.kind, about.namespace, about.name, about.uid),
+            about,
             text.type,
             text.reason,
             text.action or text.reason,

@@ -17,7 +17,7 @@ from reprieve.engine.disruptions.ledger import Actor
 from reprieve.engine.disruptions.lineage import Identity, Party, party_of
 from reprieve.engine.disruptions.questions import NOBODY, Enforcement, Hold, Question
 from reprieve.engine.idle.model import Phase, PreemptionPolicy, Workload
-from reprieve.engine.plan import Plan, Ref
+from reprieve.engine.plan import Plan
 from reprieve.execution.returns import Returns
 from reprieve.planes.common.displacements import Issued, PlaneDisplacements, Side
 from reprieve.planes.common.loop_notices import LoopNotices
@@ -26,6 +26,7 @@ from reprieve.planes.idle.workloads import TrackedWorkloads, key_of
 from reprieve.units.clock import Clock
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
+from reprieve.units.references import Reference
 
 __all__ = ["IdleDisplacements", "party_of_root"]
 
@@ -33,7 +34,7 @@ _PENDING: Final = Phase.PENDING_GPU
 _AT_WORK: Final = (Phase.ACTIVE, Phase.IDLE)
 
 
-def party_of_root(root: Ref) -> Party:
+def party_of_root(root: Reference) -> Party:
     """Return the line of work of a root; a pod without an owner is work of its own."""
     owner = "" if root.kind == "Pod" else root.uid
     return party_of(Identity(root.uid, root.namespace, root.namespace, owner))
@@ -51,7 +52,7 @@ class IdleDisplacements:
         governor: Governor,
         workloads: TrackedWorkloads,
         clock: Clock,
-        lost_with: Callable[[Ref], int],
+        lost_with: Callable[[Reference], int],
         loops: LoopNotices | None = None,
         returns: Returns | None = None,
     ) -> None:
@@ -89,7 +90,7 @@ class IdleDisplacements:
             [Side(party_of_root(each.root), self._lost_with(each.root)) for each in plan.victims],
         )
 
-    def running(self, root: Ref, pods: Iterable[PodRecord]) -> None:
+    def running(self, root: Reference, pods: Iterable[PodRecord]) -> None:
         """These pods are those of this root now."""
         if self._returns is None:
             return
@@ -98,7 +99,7 @@ class IdleDisplacements:
             if pod.row.started is not None and not pod.row.terminating:
                 self._returns.runs(party, pod.uid, Nanos(pod.row.started))
 
-    def failed(self, root: Ref) -> None:
+    def failed(self, root: Reference) -> None:
         """A pod of this root has failed."""
         self._governor.failed(party_of_root(root), self._clock.wall())
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from reprieve.engine.plan import Ref
 from reprieve.planes.common.dirty import DirtyKeys
 from reprieve.planes.idle.workloads import TrackedWorkloads
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import GpuWorkloadKey
 from reprieve.units.instants import Nanos
+from reprieve.units.references import Reference
 
 __all__ = ["Due"]
 
@@ -38,7 +38,7 @@ class Due:
         self.roots: DirtyKeys[str] = DirtyKeys(clock)
         self.workloads: DirtyKeys[GpuWorkloadKey] = DirtyKeys(clock)
 
-    def root(self, root: Ref) -> None:
+    def root(self, root: Reference) -> None:
         """Look at a root that changed, and at its GpuWorkloads."""
         self.roots.add(root.uid)
         self.workloads_of(root.uid)

@@ -21,8 +21,9 @@ from reprieve.engine.check import check
 from reprieve.engine.idle.claims import before_each
 from reprieve.engine.idle.model import Fit, IdleSnapshot, Policy
 from reprieve.engine.idle.outcome import Declined, Evaluation
-from reprieve.engine.plan import Plan, Ref
+from reprieve.engine.plan import Plan
 from reprieve.units.instants import Nanos
+from reprieve.units.references import Reference
 from reprieve.wording.events import EventText
 from reprieve.wording.kaiwo import declined_text, not_served, with_reasons
 
@@ -58,7 +59,7 @@ class Log:
 class TellOnce:
     """Send an event, unless the same was said of the object lately."""
 
-    subject: Ref
+    subject: Reference
     text: EventText
 
 

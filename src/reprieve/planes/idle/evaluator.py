@@ -23,7 +23,7 @@ from reprieve.api.reprieve import (
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.model import IdleSnapshot
 from reprieve.engine.idle.outcome import Evaluation
-from reprieve.engine.plan import Plane, Ref
+from reprieve.engine.plan import Plane
 from reprieve.execution.book import Book
 from reprieve.planes.common.loop import DecisionLoop, HeldBack, Pace
 from reprieve.planes.common.solve import NotedPace, TookTooLong
@@ -40,6 +40,7 @@ from reprieve.records.idle.record import encode
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
+from reprieve.units.references import Reference
 from reprieve.wording.kaiwo import (
     decision_failed,
     decision_stopped,
@@ -70,9 +71,9 @@ class Evaluator:
         *,
         snapshot: Callable[[Mapping[Uid, GpuWorkloadKey | None]], IdleSnapshot],
         intents: Callable[[], Sequence[Preemption]],
-        pods_left: Callable[[Ref], bool],
-        lost_with: Callable[[Ref], int],
-        action_of: Callable[[Ref], Action],
+        pods_left: Callable[[Reference], bool],
+        lost_with: Callable[[Reference], int],
+        action_of: Callable[[Reference], Action],
         changed: Callable[[GpuWorkloadKey], None],
         held_back: Callable[[], str],
         noted: Callable[[IdleSnapshot, Evaluation, Nanos], None],

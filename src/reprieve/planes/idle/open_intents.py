@@ -19,13 +19,12 @@ from typing import Any, Final
 
 from reprieve.api.reprieve import (
     Action,
-    ObjectRef,
     Preemption,
     PreemptionSpec,
     VictimState,
 )
 from reprieve.engine.idle.model import Phase
-from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel, Ref, Victim, plan_id
+from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel, Victim, plan_id
 from reprieve.execution.at_stake import AtStake, Stake
 from reprieve.execution.book import Book
 from reprieve.execution.carried import Carried
@@ -40,6 +39,7 @@ from reprieve.planes.idle.workloads import TrackedWorkload, TrackedWorkloads, ke
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
+from reprieve.units.references import Reference
 
 __all__ = ["OpenIntents"]
 
@@ -63,9 +63,9 @@ class OpenIntents:
         book: Book,
         *,
         intents: Callable[[], Sequence[Preemption]],
-        pods_left: Callable[[Ref], bool],
-        lost_with: Callable[[Ref], int],
-        action_of: Callable[[Ref], Action],
+        pods_left: Callable[[Reference], bool],
+        lost_with: Callable[[Reference], int],
+        action_of: Callable[[Reference], Action],
         changed: Callable[[GpuWorkloadKey], None],
         again: Callable[[Nanos], None],
         displacements: IdleDisplacements,
@@ -290,7 +290,3 @@ def _ending(intent: Preemption) -> tuple[str, str]:
     failed = [v.message for v in intent.status.victims if v.state is VictimState.FAILED]
     why = "; ".join(filter(None, (intent.status.reason, *failed)))
     return intent.status.phase.value.lower(), why
-
-
-def _ref(ref: ObjectRef) -> Ref:
-    return Ref(ref.api_version, ref.kind, ref.namespace, ref.name, Uid(ref.uid))

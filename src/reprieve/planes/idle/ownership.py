@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from reprieve.api.core import Pod
 from reprieve.engine.idle.discovery import Found, Root
-from reprieve.engine.plan import Ref
 from reprieve.kube.cache import Cache
 from reprieve.planes.idle.records import PodRecord
 from reprieve.units.ids import Uid
+from reprieve.units.references import Reference
 
 __all__ = ["BY_GROUP", "BY_OWNER", "Ownership", "Way", "pod_found"]
 
@@ -36,7 +36,7 @@ class Way:
 
 def pod_found(pod: PodRecord) -> Found:
     """Return a pod as the walk to its root wants it."""
-    ref = Ref("v1", "Pod", pod.namespace, pod.name, Uid(pod.uid))
+    ref = Reference("v1", "Pod", pod.namespace, pod.name, Uid(pod.uid))
     return Found(ref, pod.owners, pod.labels)
 
 
@@ -46,7 +46,9 @@ class Ownership:
     `knows`: whether a root may have a pod that names it beside its controller.
     """
 
-    def __init__(self, pods: Cache[Pod, PodRecord], knows: Callable[[Ref, Found], bool]) -> None:
+    def __init__(
+        self, pods: Cache[Pod, PodRecord], knows: Callable[[Reference, Found], bool]
+    ) -> None:
         self._pods = pods
         self._knows = knows
         # All and only pods whose root is known and that still exist.
@@ -83,7 +85,7 @@ class Ownership:
                 if not below:
                     del self._below[uid]
 
-    def pods_of(self, root: Ref) -> list[PodRecord]:
+    def pods_of(self, root: Reference) -> list[PodRecord]:
         """Return the existing pods that belong to a root, in its namespace."""
         found: dict[str, PodRecord] = {}
         if root.kind == "Pod":
@@ -99,7 +101,7 @@ class Ownership:
                 found[uid] = below
         return [record for record in found.values() if record.namespace == root.namespace]
 
-    def _has(self, root: Ref, pod: PodRecord) -> bool:
+    def _has(self, root: Reference, pod: PodRecord) -> bool:
         """Return whether a root has a pod that names it."""
         if any(owner.controller and owner.uid == root.uid for owner in pod.owners):
             return root.uid not in self._denied.get(pod.uid, ())

@@ -25,7 +25,7 @@ from reprieve.engine.idle.discovery import (
 from reprieve.engine.idle.model import Fit, IdleSnapshot, Phase
 from reprieve.engine.idle.resources import add
 from reprieve.engine.lost_work import lost_device_seconds
-from reprieve.engine.plan import Plane, Ref
+from reprieve.engine.plan import Plane
 from reprieve.execution.book import Book, Retention
 from reprieve.kube.discovery import NotServed
 from reprieve.kube.errors import ApiError
@@ -67,6 +67,7 @@ from reprieve.planes.idle.workloads import (
 from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
+from reprieve.units.references import Reference
 
 __all__ = ["IdlePlane"]
 
@@ -369,13 +370,13 @@ class IdlePlane:
             return "the event loop lags"
         return next(iter(self.watches.troubles()), "")
 
-    def _pods_left(self, root: Ref) -> bool:
+    def _pods_left(self, root: Reference) -> bool:
         """Whether pods that an eviction ends still exist; a revived root's new ones do not."""
         pods = self._ownership.pods_of(root)
         revived = any(held.status.phase in _TRACKED for held in self.workloads.of_root(root.uid))
         return any(pod.row.terminating or not revived for pod in pods)
 
-    def _lost_with(self, root: Ref) -> int:
+    def _lost_with(self, root: Reference) -> int:
         """Return the device-seconds of work that are lost with a root's pods."""
         now = self.context.clock.wall() // SECOND
         return sum(
@@ -400,7 +401,7 @@ class IdlePlane:
         record = self.watches.namespaces.cache.named("", name)
         return {} if record is None else record.annotations
 
-    def _action_of(self, root: Ref) -> Action:
+    def _action_of(self, root: Reference) -> Action:
         """Return what happens to the root; what is no action (`Tracking` tells) is the default."""
         facts = self._roots.facts(root.uid)
         text = facts.annotations.get(ON_PREEMPTION, "") if facts is not None else ""

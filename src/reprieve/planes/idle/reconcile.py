@@ -19,7 +19,6 @@ from reprieve.api.kaiwo import GpuWorkload, GpuWorkloadStatus
 from reprieve.engine.idle.lifecycle import Action, Facts, MetricsHealth, Step, step
 from reprieve.engine.idle.model import Phase, PodRow, Workload
 from reprieve.engine.idle.samples import write_due
-from reprieve.engine.plan import Ref
 from reprieve.intake.gpuworkloads import status_to_api, workload_row
 from reprieve.intake.pods import lacks_quota, pod_row
 from reprieve.kube.errors import ApiError, Conflict, NotFound
@@ -38,6 +37,7 @@ from reprieve.settings.idle import overrides_of, resolve
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import GpuWorkloadKey
 from reprieve.units.instants import Nanos
+from reprieve.units.references import Reference
 from reprieve.wording.kaiwo import amounts_text, conditions_after, event_text, with_loop
 
 __all__ = ["Reconciler", "row_of", "status_patch"]
@@ -84,7 +84,7 @@ class Reconciler:
         kueue_of: Callable[[str], Sequence[KueueWorkload]],
         again: Callable[[GpuWorkloadKey, Nanos], None],
         evaluate: Callable[[], None],
-        loop_of: Callable[[Ref], str] = lambda root: "",
+        loop_of: Callable[[Reference], str] = lambda root: "",
     ) -> None:
         """`loop_of`: in which loop of displacements the work of a root is, in words."""
         self._loop_of = loop_of

@@ -17,11 +17,11 @@ import msgspec
 
 from reprieve.api.core import (
     KueueWorkload,
-    KueueWorkloadSpec,
     Namespace,
     Node,
     ObjectMeta,
     Pod,
+    WorkloadStatus,
 )
 from reprieve.api.kaiwo import GpuWorkload, KaiwoConfig
 from reprieve.api.reprieve import Preemption
@@ -206,7 +206,9 @@ def kueue_converter(vendors: Sequence[Vendor]) -> Callable[[KueueWorkload], Kueu
     """Return the conversion of Kueue Workloads under these vendors' resource names."""
 
     def convert(workload: KueueWorkload) -> KueueRecord:
-        kept = msgspec.structs.replace(workload, spec=KueueWorkloadSpec())
+        # Where the quota plane is on, too, this is what it reads, which has much more.
+        status = WorkloadStatus(workload.status.conditions)
+        kept = KueueWorkload(metadata=workload.metadata, status=status)
         return KueueRecord(*_identity(workload.metadata), kept, workload_gpus(workload, vendors))
 
     return convert

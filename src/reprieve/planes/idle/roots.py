@@ -36,7 +36,6 @@ from reprieve.engine.idle.discovery import (
 )
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.idle.vendors import Vendor
-from reprieve.engine.plan import Ref
 from reprieve.intake.owners import found
 from reprieve.intake.pods import template_gpus
 from reprieve.kube import errors
@@ -45,6 +44,7 @@ from reprieve.kube.discovery import NotServed, RestMapper
 from reprieve.kube.resource import Resource
 from reprieve.planes.idle.ownership import Way
 from reprieve.units.ids import Uid
+from reprieve.units.references import Reference
 
 __all__ = ["RootFacts", "Roots"]
 
@@ -69,7 +69,7 @@ class Roots:
         client: Client,
         mapper: RestMapper,
         literal: LiteralSwitches,
-        changed: Callable[[Ref], None],
+        changed: Callable[[Reference], None],
     ) -> None:
         self._client = client
         self._mapper = mapper
@@ -126,7 +126,7 @@ class Roots:
         ancestors |= {thing.ref.uid for thing in met}
         return Way(root, frozenset(map(str, ancestors - denied)), frozenset(map(str, denied)))
 
-    def knows(self, root: Ref, pod: Found) -> bool:
+    def knows(self, root: Reference, pod: Found) -> bool:
         """Return whether a root may have a pod that names it beside its controller.
 
         By its last good read; before that it is believed. Only roots are asked, which are read
@@ -146,7 +146,7 @@ class Roots:
         root, _ = await self._walk(start, None)
         return root
 
-    async def template_gpus(self, root: Ref, vendors: Sequence[Vendor]) -> dict[str, int]:
+    async def template_gpus(self, root: Reference, vendors: Sequence[Vendor]) -> dict[str, int]:
         """Return the GPUs of one pod that a root will make; none when it cannot be read."""
         try:
             resource = await self._mapper.resource_for(root.api_version, root.kind)
@@ -170,19 +170,19 @@ class Roots:
             root: Root = end.value
         return root, met
 
-    async def read(self, root: Ref) -> RootFacts:
+    async def read(self, root: Reference) -> RootFacts:
         """Read one root now."""
         answer, metadata = await self._get(
             Lookup(root.api_version, root.kind, root.namespace, root.name)
         )
         return self._learn(root, answer, metadata)
 
-    async def read_all(self, roots: Iterable[Ref], known: Container[str]) -> None:
+    async def read_all(self, roots: Iterable[Reference], known: Container[str]) -> None:
         """Read all these roots again, and forget the others.
 
         `known`: the uids of roots of which is remembered what they select.
         """
-        by_kind: dict[tuple[str, str], list[Ref]] = {}
+        by_kind: dict[tuple[str, str], list[Reference]] = {}
         wanted: set[str] = set()
         for root in roots:
             by_kind.setdefault((root.api_version, root.kind), []).append(root)
@@ -200,19 +200,19 @@ class Roots:
         for uid in [uid for uid in self._between if uid not in used]:
             del self._between[uid]
 
-    async def _read_kind(self, roots: list[Ref]) -> None:
+    async def _read_kind(self, roots: list[Reference]) -> None:
         if len(roots) >= _LIST_FROM and await self._read_by_list(roots):
             return
         async with asyncio.TaskGroup() as group:
             for root in roots:
                 group.create_task(self.read(root))
 
-    async def _read_by_list(self, roots: list[Ref]) -> bool:
+    async def _read_by_list(self, roots: list[Reference]) -> bool:
         try:
             resource = await self._mapper.resource_for(roots[0].api_version, roots[0].kind)
             if resource in self._unlistable:
                 return False
-            left: dict[tuple[str, str], list[Ref]] = {}
+            left: dict[tuple[str, str], list[Reference]] = {}
             for root in roots:
                 namespace = root.namespace if resource.namespaced else ""
                 left.setdefault((namespace, root.name), []).append(root)
@@ -227,7 +227,9 @@ class Roots:
             self._learn(root, Missing(), ObjectMeta())
         return True
 
-    def _learn_page(self, items: list[OwnedObject], left: dict[tuple[str, str], list[Ref]]) -> None:
+    def _learn_page(
+        self, items: list[OwnedObject], left: dict[tuple[str, str], list[Reference]]
+    ) -> None:
         """Learn those of a page that are `left`; it is not kept, as it holds the whole answer."""
         for item in items:
             for root in left.pop((item.metadata.namespace, item.metadata.name), ()):
@@ -289,7 +291,7 @@ class Roots:
             return Failed(str(failure)), ObjectMeta()
         return found(_typed(read, wanted.api_version, wanted.kind)), read.metadata
 
-    def _learn(self, root: Ref, answer: Answer, metadata: ObjectMeta) -> RootFacts:
+    def _learn(self, root: Reference, answer: Answer, metadata: ObjectMeta) -> RootFacts:
         before = self._facts.get(root.uid)
         kept = before.annotations if before is not None else {}
         match answer:

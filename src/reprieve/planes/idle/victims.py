@@ -30,7 +30,7 @@ from reprieve.api.reprieve import (
 )
 from reprieve.engine.idle.lifecycle import DeleteOutcome, Facts, Missing, marked, step
 from reprieve.engine.idle.model import Phase, Workload
-from reprieve.engine.plan import Plan, Ref
+from reprieve.engine.plan import Plan
 from reprieve.execution.evict import Eviction, Result, evict, obstacle
 from reprieve.execution.victims import Manner, Marked, Reading, Standing, VictimResult
 from reprieve.intake.gpuworkloads import status_to_api, workload_row
@@ -44,8 +44,9 @@ from reprieve.planes.idle.reconcile import status_patch
 from reprieve.planes.idle.workloads import TrackedWorkloads, key_of
 from reprieve.settings.idle import overrides_of, resolve
 from reprieve.units.durations import MINUTE
-from reprieve.units.ids import GpuWorkloadKey, PlanId, Uid
+from reprieve.units.ids import GpuWorkloadKey, PlanId
 from reprieve.units.instants import Nanos
+from reprieve.units.references import Reference
 from reprieve.wording.events import EventText
 from reprieve.wording.kaiwo import (
     PHASE_UPDATED,
@@ -107,8 +108,8 @@ class IdleVictims:
         workloads: TrackedWorkloads,
         plans: Callable[[str], Plan | None],
         changed: Callable[[GpuWorkloadKey], None],
-        lost_with: Callable[[Ref], int],
-        pods_left: Callable[[Ref], bool],
+        lost_with: Callable[[Reference], int],
+        pods_left: Callable[[Reference], bool],
     ) -> None:
         literal = context.start.policy.literal
         self.manner = Manner(
@@ -220,7 +221,7 @@ class IdleVictims:
         self, intent: Preemption, victim: Victim, state: VictimStatus | None
     ) -> VictimResult | None:
         assert state is not None, "a root is on its way because of what its eviction came to"
-        if self._pods_left(_ref(victim.root)):
+        if self._pods_left(victim.root.reference):
             return None
         return VictimResult(state.state, state.message)
 
@@ -243,7 +244,7 @@ class IdleVictims:
             message = f"{victim.root.kind}/{victim.root.name} is still there: {why}"
             log.warning("plan %s: %s", intent.spec.plan_id, message)
             text = EventText("Warning", "EvictionOverdue", message)
-            self._context.announce(_ref(victim.subject), text, intent.spec.plan_id)
+            self._context.announce(victim.subject.reference, text, intent.spec.plan_id)
 
     # The marks.
 
@@ -291,7 +292,7 @@ class IdleVictims:
             subresource="status",
         )
         self._idle_since[victim.subject.uid] = row.status.idle_since
-        self._at_stake[victim.subject.uid] = self._lost_with(_ref(victim.root))
+        self._at_stake[victim.subject.uid] = self._lost_with(victim.root.reference)
         self._workloads.put(answer)
         log.info("%s: Idle -> Preempting, plan %s: %s", row.key, intent.spec.plan_id, victim.reason)
         if started is not None:
@@ -399,7 +400,7 @@ class IdleVictims:
         )
         lost = self._at_stake.pop(victim.subject.uid, None)
         if eviction.result is Result.EVICTED:
-            lost = self._lost_with(_ref(victim.root)) if lost is None else lost
+            lost = self._lost_with(victim.root.reference) if lost is None else lost
             self._context.metrics.lost_device_seconds.labels(intent.spec.plane, victim.rule).inc(
                 lost
             )
@@ -431,10 +432,6 @@ class IdleVictims:
         except NotFound:
             return None
         return found if found.metadata.uid == subject.uid else None
-
-
-def _ref(root: ObjectRef) -> Ref:
-    return Ref(root.api_version, root.kind, root.namespace, root.name, Uid(root.uid))
 
 
 def _worded(texts: Sequence[EventText], victim: Victim, eviction: Eviction) -> list[EventText]:

@@ -16,13 +16,14 @@ from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.model import IdleSnapshot, Phase
 from reprieve.engine.idle.outcome import Evaluation
-from reprieve.engine.plan import Plane, Ref
+from reprieve.engine.plan import Plane
 from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.ownership import Ownership
 from reprieve.planes.idle.workloads import TrackedWorkloads, key_of
 from reprieve.records.idle.record import encode
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
+from reprieve.units.references import Reference
 from reprieve.wording.diagnosis import waiting_event
 
 __all__ = ["Waiting"]
@@ -83,7 +84,7 @@ class Waiting:
         busy = self._busy() if waits else {}
         return IdleFacts(snapshot, self._context.start.policy, now, evaluation, busy)
 
-    def _busy(self) -> Mapping[Ref, Mapping[str, int]]:
+    def _busy(self) -> Mapping[Reference, Mapping[str, int]]:
         """Return what work holds that is followed and uses its GPUs."""
         return {
             held.ref: held.object.spec.gpu_resources or {}

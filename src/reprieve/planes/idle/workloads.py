@@ -16,7 +16,6 @@ import msgspec
 from reprieve.api.kaiwo import GpuWorkload
 from reprieve.engine.idle.model import Phase, Policy, Status
 from reprieve.engine.idle.samples import ImpossibleReading, Reading, merge
-from reprieve.engine.plan import Ref
 from reprieve.intake.gpuworkloads import ref_of, remembered, root_of, status_from_api
 from reprieve.intake.readings import impossible_by_namespace, readings_by_namespace
 from reprieve.kube.objects import version_number
@@ -25,6 +24,7 @@ from reprieve.planes.idle.measures.scraper import PodKey, Poll
 from reprieve.planes.idle.records import WatchedGpuWorkload, WorkloadRecord
 from reprieve.units.ids import GpuWorkloadKey
 from reprieve.units.instants import Nanos
+from reprieve.units.references import Reference
 
 __all__ = ["KnownPoll", "TrackedWorkload", "TrackedWorkloads", "changed_fields", "key_of"]
 
@@ -69,8 +69,8 @@ class TrackedWorkload:
     # Values and notices that were reported already: an event for each is enough.
     reported: frozenset[str] = frozenset()
     writes: StatusWrites = UNWRITTEN
-    ref: Ref = field(init=False)
-    root: Ref = field(init=False)
+    ref: Reference = field(init=False)
+    root: Reference = field(init=False)
 
     def __post_init__(self) -> None:
         self.ref = ref_of(self.object)

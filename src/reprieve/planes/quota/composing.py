@@ -16,11 +16,11 @@ from reprieve.intake.quota_workloads import JOB_UID
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first
 from reprieve.kube.client import Client
-from reprieve.kube.references import Reference
 from reprieve.kube.writes import Priority
 from reprieve.planes.quota.context import QuotaContext
 from reprieve.planes.quota.job_lookup import queue_name
 from reprieve.planes.quota.watches import Watches
+from reprieve.units.references import Reference
 from reprieve.units.untrusted import integer_or_none
 from reprieve.wording.events import EventText
 

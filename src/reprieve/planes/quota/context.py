@@ -20,7 +20,6 @@ from reprieve.jobs.model import JobKind
 from reprieve.jobs.table import BUILT_IN, queued_kinds
 from reprieve.kube.client import Client
 from reprieve.kube.events import EventRecorder
-from reprieve.kube.references import Reference
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.common.mirror import Mirror
 from reprieve.planes.common.solve import DecisionLimit
@@ -32,6 +31,8 @@ from reprieve.telemetry.metrics import Metrics
 from reprieve.telemetry.quota import QuotaMetrics
 from reprieve.units.clock import Clock
 from reprieve.units.durations import HOUR
+from reprieve.units.ids import Uid
+from reprieve.units.references import Reference
 from reprieve.wording.events import EventText
 
 __all__ = ["ADMISSION", "QuotaContext", "QuotaOptions", "log", "reference_of"]
@@ -168,4 +169,4 @@ class QuotaContext:
 def reference_of(workload: Workload) -> Reference:
     """Return the reference to a Workload in events."""
     metadata = workload.metadata
-    return Reference(API_VERSION, "Workload", metadata.namespace, metadata.name, metadata.uid)
+    return Reference(API_VERSION, "Workload", metadata.namespace, metadata.name, Uid(metadata.uid))

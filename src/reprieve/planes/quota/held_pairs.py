@@ -21,8 +21,8 @@ from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.quota.displacements import Displacements, party_of
 from reprieve.engine.quota.model import Workload
+from reprieve.engine.quota.plans import workload_ref
 from reprieve.intake.quota_workloads import condition_of, is_true
-from reprieve.kube.references import Reference
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.quota.context import QuotaContext, QuotaOptions
 from reprieve.planes.quota.watches import Held
@@ -99,9 +99,9 @@ class HeldPairs:
             subjects = {victim.subject.uid: victim.subject for victim in intent.spec.victims}
             for row in displacements_of(intent, self._there):
                 rows.append(row)
-                self._loops.remember(row.victim.lineage, _about(subjects[row.uid]))
+                self._loops.remember(row.victim.lineage, subjects[row.uid].reference)
                 if row.preemptor is not None and preemptor is not None:
-                    self._loops.remember(row.preemptor.lineage, _about(preemptor))
+                    self._loops.remember(row.preemptor.lineage, preemptor.reference)
                     completed = intent.status.phase is IntentPhase.COMPLETED
                     if completed and not self._waits(preemptor, row.at):
                         got.append((row.preemptor, row.at))
@@ -113,7 +113,7 @@ class HeldPairs:
         """The engine has preempted one by the other, which is to be written now."""
         if self.ledger is not None:
             for each in (preemptor, victim):
-                self._loops.remember(party_of(each).lineage, _about(_reference(each)))
+                self._loops.remember(party_of(each).lineage, workload_ref(each))
             self._loops.issued(_lineages(preemptor, victim))
 
     def failed(self, preemptor: Workload, victims: Iterable[str]) -> None:
@@ -146,10 +146,10 @@ class HeldPairs:
         """Know a line of work that took part in a displacement by its new object."""
         if new is None or (old is not None and old.uid == new.uid) or not self._loops.knows_any:
             return
-        reference, conditions = _reference_of(new.object), new.object.status.conditions
-        party = self._there(reference)
+        ref, conditions = _reference_of(new.object), new.object.status.conditions
+        party = self._there(ref)
         if party is not None and not is_true(condition_of(conditions, "Finished")):
-            self._loops.again(party, _about(reference))
+            self._loops.again(party, ref.reference)
 
     def changed(self, old: Held[kueue.Workload] | None, new: Held[kueue.Workload] | None) -> None:
         """Take note of a Workload that fails: its job did, or its pods did not start in time.
@@ -187,14 +187,6 @@ def _lineages(preemptor: Workload, victim: Workload) -> Lineages:
     return party_of(preemptor).lineage, party_of(victim).lineage
 
 
-def _reference(workload: Workload) -> ObjectRef:
-    return ObjectRef(API_VERSION, "Workload", workload.name, workload.uid, workload.namespace)
-
-
 def _reference_of(workload: kueue.Workload) -> ObjectRef:
     metadata = workload.metadata
     return ObjectRef(API_VERSION, "Workload", metadata.name, metadata.uid, metadata.namespace)
-
-
-def _about(ref: ObjectRef) -> Reference:
-    return Reference(API_VERSION, "Workload", ref.namespace, ref.name, ref.uid)

@@ -15,7 +15,6 @@ from typing import Final
 
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, NotFound
-from reprieve.kube.references import Reference
 from reprieve.kube.retry import AWAY
 from reprieve.planes.common.config_map import CONFIG_MAPS, ConfigMap, config_map_reflector
 from reprieve.planes.quota.context import QuotaContext, QuotaOptions, log
@@ -23,6 +22,8 @@ from reprieve.settings.quota import QuotaSettings, QuotaSource
 from reprieve.settings.quota_changes import configuration_changes
 from reprieve.settings.quota_configuration import CONFIG_MAP_KEY
 from reprieve.units.errors import UsageError
+from reprieve.units.ids import Uid
+from reprieve.units.references import Reference
 from reprieve.wording.events import EventText
 
 __all__ = ["LiveConfiguration", "StoredSettings", "stored_settings"]
@@ -125,7 +126,7 @@ class LiveConfiguration:
 
     def _tell(self, given: ConfigMap | None, event: EventText) -> None:
         uid = "" if given is None else given.metadata.uid
-        about = Reference("v1", "ConfigMap", *self._place, uid)
+        about = Reference("v1", "ConfigMap", *self._place, Uid(uid))
         if self._context.fence.open:
             self._context.announce(about, event)
 

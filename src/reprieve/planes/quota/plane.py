@@ -14,7 +14,6 @@ from reprieve.execution.fence import Deposed
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json
 from reprieve.kube.errors import ApiError
-from reprieve.kube.references import Reference
 from reprieve.planes.common.cluster_view import ClusterView
 from reprieve.planes.common.dirty import DirtyKeys
 from reprieve.planes.common.foreign_decider import ForeignDecider
@@ -41,7 +40,9 @@ from reprieve.planes.quota.watches import Held, Watches
 from reprieve.planes.quota.workloads import WorkloadReconciler
 from reprieve.planes.quota.writing import StatusWriter
 from reprieve.units.durations import SECOND
+from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos
+from reprieve.units.references import Reference
 from reprieve.wording.events import EventText
 
 __all__ = ["QuotaPlane"]
@@ -252,7 +253,7 @@ class QuotaPlane:
         kind, held = self.lookup.split(key)
         if held is None:
             return None
-        return Reference(kind.api_version, kind.kind, held.namespace, held.name, held.uid)
+        return Reference(kind.api_version, kind.kind, held.namespace, held.name, Uid(held.uid))
 
     def _tell_fault(self, key: str, about: Reference | None) -> None:
         """Tell whom a fault of ours concerns; it is logged where it is caught."""

@@ -15,7 +15,7 @@ import msgspec
 
 from reprieve.api.kueue import Workload
 from reprieve.api.reprieve import Action, Preemption
-from reprieve.engine.plan import Plan, Plane, Ref
+from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.quota import model
 from reprieve.engine.quota.displacements import party_of
 from reprieve.execution.at_stake import AtStake, Stake, lineage_of
@@ -30,6 +30,7 @@ from reprieve.planes.quota.state import QuotaState, key_of
 from reprieve.planes.quota.victims import QuotaVictims
 from reprieve.planes.quota.writing import StatusWriter
 from reprieve.units.durations import HOUR, MINUTE, SECOND
+from reprieve.units.references import Reference
 
 __all__ = ["Preemptions"]
 
@@ -187,7 +188,7 @@ class Preemptions:
             stakes.append(Stake(lineage_of(party_of(each.victim)), lost))
         return AtStake(lineage_of(self._state.lineages.of(preemptor)), stakes)
 
-    def _action(self, victim: Ref) -> Action:
+    def _action(self, victim: Reference) -> Action:
         """Return what becomes of a victim: pods are deleted, all else is suspended."""
         workload = self._state.workload(f"{victim.namespace}/{victim.name}")
         owners = workload.metadata.owner_references if workload is not None else None

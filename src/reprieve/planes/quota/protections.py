@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from reprieve.api import kueue
-from reprieve.kube.references import Reference
 from reprieve.planes.quota.context import QuotaContext, log
 from reprieve.planes.quota.watches import Held, HeldWatch, Watches
 from reprieve.settings.quota import MinRuntimes, min_runtimes
+from reprieve.units.ids import Uid
+from reprieve.units.references import Reference
 from reprieve.wording.events import EventText
 
 __all__ = ["Protections"]
@@ -67,7 +68,7 @@ class Protections:
                 self._told.add((held.uid, problem))
                 kind = type(held.object).__name__
                 log.warning("%s %s: %s", kind, held.name, problem)
-                about = Reference(kueue.API_VERSION, kind, held.namespace, held.name, held.uid)
+                about = Reference(kueue.API_VERSION, kind, held.namespace, held.name, Uid(held.uid))
                 self._context.announce(about, EventText("Warning", _REASON, problem))
 
 

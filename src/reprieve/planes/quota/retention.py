@@ -11,14 +11,15 @@ from reprieve.api.kueue import RESOURCE_IN_USE, Workload
 from reprieve.execution.jobs import JobWriter
 from reprieve.kube.bodies import Json
 from reprieve.kube.errors import NotFound
-from reprieve.kube.references import Reference
 from reprieve.kube.writes import Priority
 from reprieve.planes.quota.context import QuotaContext, reference_of
 from reprieve.planes.quota.deadlines import deactivated_until, finished_until
 from reprieve.planes.quota.job_lookup import JobLookup
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.watches import WORKLOADS
+from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos
+from reprieve.units.references import Reference
 from reprieve.wording.events import EventText
 
 __all__ = ["Retention"]
@@ -69,9 +70,9 @@ class Retention:
             return
         kind, held = found
         jobs = JobWriter(self._context.client, self._context.fence)
-        if not await jobs.delete(kind, held.namespace, held.name, held.uid):
+        if not await jobs.delete(kind, held.namespace, held.name, Uid(held.uid)):
             return
-        reference = Reference(kind.api_version, kind.kind, held.namespace, held.name, held.uid)
+        reference = Reference(kind.api_version, kind.kind, held.namespace, held.name, Uid(held.uid))
         text = "Deleted job: deactivation retention period expired"
         event = EventText("Normal", "Deleted", text)
         self._context.announce(reference, event, f"{kind.framework}-kueue-controller")

@@ -42,7 +42,6 @@ from reprieve.intake.quota_workloads import (
     workload_row,
 )
 from reprieve.kube.objects import version_number
-from reprieve.kube.references import Reference
 from reprieve.planes.quota.context import QuotaContext, log, reference_of
 from reprieve.planes.quota.idle_facts import IdleFacts
 from reprieve.planes.quota.lineages import Lineages
@@ -51,7 +50,9 @@ from reprieve.planes.quota.protections import Protections
 from reprieve.planes.quota.tallies import Phase, Standing, Tallies
 from reprieve.planes.quota.watches import Held, HeldWatch, Watches
 from reprieve.units.durations import SECOND
+from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos, parse_instant
+from reprieve.units.references import Reference
 from reprieve.wording.events import EventText
 from reprieve.wording.kueue import decision_failed
 
@@ -391,7 +392,7 @@ class QuotaState:
         """Say what is wrong with an object that a webhook would have refused."""
         log.warning("%s cannot be used: %s", held.name, problem)
         kind = type(held.object).__name__
-        about = Reference(kueue.API_VERSION, kind, held.namespace, held.name, held.uid)
+        about = Reference(kueue.API_VERSION, kind, held.namespace, held.name, Uid(held.uid))
         text = f"It cannot be used: {problem}"
         self._context.announce(about, EventText("Warning", "Misconfigured", text))
 

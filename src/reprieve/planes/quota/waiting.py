@@ -19,7 +19,7 @@ from reprieve.engine.diagnosis.quota import Standing, diagnose, reason_of, stand
 from reprieve.engine.diagnosis.quota_fixes import ClassChoice, remedies
 from reprieve.engine.diagnosis.quota_trial import QuotaFacts
 from reprieve.engine.diagnosis.reasons import Reason
-from reprieve.engine.plan import Plane, Ref
+from reprieve.engine.plan import Plane
 from reprieve.engine.quota import model
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import Entry, Outcome
@@ -33,7 +33,6 @@ from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.waiting_counts import WaitingCounts, closed_reason
 from reprieve.planes.quota.watches import Watches
 from reprieve.units.durations import SECOND
-from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos
 from reprieve.wording.diagnosis import waiting_event
 from reprieve.wording.events import EventText
@@ -127,7 +126,7 @@ class Waiting:
         decision_log, found = self._context.decision_log, self._state.workload(entry.workload.key)
         reason = reason_of(entry, self._state.holdings)
         if decision_log is not None and found is not None and reason is not None:
-            decision_log.decided_on(Plane.QUOTA, _ref(found), reason, decision_input)
+            decision_log.decided_on(Plane.QUOTA, reference_of(found), reason, decision_input)
 
     def took(self, key: str, found: Workload | None, row: model.Workload | None) -> None:
         """Take note of a Workload that was taken over; None is gone or finished."""
@@ -237,7 +236,7 @@ class Waiting:
             admitted = self._counts.reason(key) is None and found.status.admission is not None
             said = None if admitted else self._lookup(key, found)
         if said is not None:
-            decision_log.waits(key, _ref(found), said)
+            decision_log.waits(key, reference_of(found), said)
 
     def _lookup(self, key: str, found: Workload) -> Diagnosis | None:
         """Return why a Workload waits, as far as it is known without a decision."""
@@ -322,11 +321,6 @@ class Waiting:
         entry = None if known is None else known.entry
         state, now = self._state, self._context.clock.wall()
         return QuotaFacts(state.holdings, state.queues, now, self._ledger(), entry)
-
-
-def _ref(found: Workload) -> Ref:
-    about = reference_of(found)
-    return Ref(about.api_version, about.kind, about.namespace, about.name, Uid(about.uid))
 
 
 def _recorded(found: Workload, row: model.Workload) -> _Said | None:

@@ -17,7 +17,6 @@ from reprieve.execution.fence import Fence
 from reprieve.execution.parts import SIZES, Sizes
 from reprieve.kube.client import Client
 from reprieve.kube.events import EventRecorder
-from reprieve.kube.references import Reference
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.common.mirror import Mirror
 from reprieve.planes.common.other_actors import OtherActors
@@ -27,6 +26,7 @@ from reprieve.telemetry.decision_log import DecisionLog
 from reprieve.telemetry.metrics import Metrics
 from reprieve.telemetry.scheduling import SchedulingMetrics
 from reprieve.units.clock import Clock
+from reprieve.units.references import Reference
 from reprieve.wording.events import EventText
 
 __all__ = ["SchedulingContext", "log"]

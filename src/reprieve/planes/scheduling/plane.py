@@ -175,6 +175,7 @@ class SchedulingPlane:
         *,
         fixes: bool = False,
         classes: Sequence[tuple[int, str]] = (),
+        imposed: frozenset[str] = frozenset(),
         stop: Callable[[], bool] = lambda: False,
     ) -> Diagnosis | None:
         """Return why a `Pod`, `PodGroup` or `CompositePodGroup` waits, with figures.
@@ -182,12 +183,13 @@ class SchedulingPlane:
         None: it does not wait, or nothing has been decided about it yet. A pod of a group waits for
         what its group waits for. `fixes`: with changes that would help, for which the engine
         decides up to 20 times, until `stop` says that it has been long enough; `classes` are values
-        and names of priority classes to try, as they are not watched. Nothing is written.
+        and names of priority classes to try, as they are not watched; `imposed` are keys of node
+        selectors that others set for its pods. Nothing is written.
         """
         found = self.waiting.unit(kind, namespace, name)
         if found is None:
             return None
-        question = replace(self._question(found), classes=tuple(classes))
+        question = replace(self._question(found), classes=tuple(classes), imposed=imposed)
         policy, unit, now = question.policy, question.unit, question.now
         known = self.waiting.with_deadline(found)
         told = with_figures(question.snapshot, policy, unit, known, now=now)

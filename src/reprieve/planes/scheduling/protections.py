@@ -13,7 +13,6 @@ from reprieve.api.reprieve import PREEMPT_MIN_RUNTIME
 from reprieve.engine.cluster.rows import WITH_GROUP, Entry, GroupRow, PodRow
 from reprieve.engine.placement.profile import Protection
 from reprieve.intake.cluster.metadata import DISRUPTION, DISRUPTION_FLOOR
-from reprieve.kube.references import Reference
 from reprieve.planes.scheduling.context import SchedulingContext
 from reprieve.planes.scheduling.declared import Declared
 from reprieve.planes.scheduling.references import (
@@ -23,6 +22,7 @@ from reprieve.planes.scheduling.references import (
 )
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.units.durations import SECOND, format_duration
+from reprieve.units.references import Reference
 from reprieve.wording.kube_scheduler import (
     disruption_ignored,
     min_runtime_note,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from reprieve.engine.cluster.rows import Entry, GroupRow, Kind, PodRow
-from reprieve.kube.references import Reference
 from reprieve.planes.scheduling.served import COMPOSITE_GROUPS
+from reprieve.units.references import Reference
 
 __all__ = ["entry_reference", "group_reference", "pod_reference", "reference_of"]
 

@@ -15,7 +15,6 @@ from typing import Final
 
 from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.gangs.cycle import GANG_KEY
-from reprieve.kube.references import Reference
 from reprieve.planes.scheduling.context import SchedulingContext
 from reprieve.planes.scheduling.gangs.book import GangBook
 from reprieve.planes.scheduling.references import group_reference, pod_reference
@@ -23,6 +22,7 @@ from reprieve.planes.scheduling.state import ClusterState
 from reprieve.planes.scheduling.statuses import Statuses
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
+from reprieve.units.references import Reference
 from reprieve.wording import kube_scheduler as wording
 from reprieve.wording.koordinator import barrier_text
 
@@ -144,7 +144,7 @@ class ShortGroups:
                 "PodGroup",
                 metadata.namespace,
                 metadata.name,
-                metadata.uid,
+                Uid(metadata.uid),
                 metadata.resource_version,
             )
             why = barrier_text(replace(barring, pod=""))

@@ -25,7 +25,6 @@ from reprieve.execution.pod_victims import DEFAULT_GRACE, PodVictims
 from reprieve.execution.victims import Manner, Marked, Reading, VictimResult
 from reprieve.intake.lineage import pod_party
 from reprieve.kube.bodies import Json
-from reprieve.kube.references import Reference
 from reprieve.planes.scheduling.context import SchedulingContext, log
 from reprieve.planes.scheduling.preemptor import Preemptor
 from reprieve.planes.scheduling.references import pod_reference, reference_of
@@ -189,11 +188,7 @@ class SchedulingVictims:
         if preemptor is None:
             return
         root = victim.root
-        about = (
-            pod_reference(row)
-            if row is not None
-            else Reference("v1", "Pod", root.namespace, root.name, root.uid)
-        )
+        about = pod_reference(row) if row is not None else root.reference
         text = wording.preempted(preemptor.kind, preemptor.uid, preemptor.target)
         if preemptor.preempted is not None:
             text = preemptor.preempted(row.node if row is not None else "")

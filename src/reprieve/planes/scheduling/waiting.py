@@ -30,11 +30,10 @@ from reprieve.engine.diagnosis.scheduling import (
     victims_leaving,
 )
 from reprieve.engine.gangs.cycle import GANG_KEY
-from reprieve.engine.plan import Plane, Ref
+from reprieve.engine.plan import Plane
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.queue_entries import Entry, Gate, Place
 from reprieve.engine.scheduling.queue_events import DEFAULT_PREEMPTION, GANG, GATES
-from reprieve.kube.references import Reference
 from reprieve.planes.scheduling.context import SchedulingContext
 from reprieve.planes.scheduling.gangs.book import GangBook
 from reprieve.planes.scheduling.references import group_reference, pod_reference
@@ -43,6 +42,7 @@ from reprieve.planes.scheduling.state import ClusterState
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos, format_instant
+from reprieve.units.references import Reference
 from reprieve.wording.diagnosis import waiting_event
 
 __all__ = ["Waiting", "WaitingUnit"]
@@ -218,11 +218,11 @@ class Waiting:
             unit = self._unit(key, held, found)
             decision_log.waits(key, self._ref(unit), self.with_deadline(unit))
 
-    def _ref(self, unit: WaitingUnit) -> Ref:
+    def _ref(self, unit: WaitingUnit) -> Reference:
         """Return the unit itself; without version and uid where it has no object."""
         about = next(iter(self._about(unit)), None)
         known = about is not None and (about.kind, about.name) == (unit.kind, unit.name)
-        return Ref(
+        return Reference(
             about.api_version if about is not None and known else "",
             unit.kind,
             unit.namespace,
@@ -248,7 +248,9 @@ class Waiting:
         door, group = known
         data = group.metadata
         version = data.resource_version
-        return Reference(door.api_version, "PodGroup", data.namespace, data.name, data.uid, version)
+        return Reference(
+            door.api_version, "PodGroup", data.namespace, data.name, Uid(data.uid), version
+        )
 
     # How.
 

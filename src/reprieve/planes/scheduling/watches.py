@@ -17,7 +17,6 @@ from reprieve.execution.turns import NodeTurns
 from reprieve.intake.cluster.pods import counted_pod_row
 from reprieve.kube.errors import ApiError, NotFound
 from reprieve.kube.objects import identity_of
-from reprieve.kube.references import Reference
 from reprieve.kube.reflector import Health
 from reprieve.kube.resource import Resource
 from reprieve.planes.common.mirror import Followed
@@ -35,6 +34,7 @@ from reprieve.planes.scheduling.served import pod_groups
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
+from reprieve.units.references import Reference
 from reprieve.wording.kube_scheduler import not_read
 
 __all__ = ["Watches"]
@@ -106,7 +106,7 @@ class _Sink(Generic[W]):
             row = counted_pod_row(obj) if isinstance(obj, PodObject) else None
             about = self._watched.resource
             self._context.announce(
-                Reference(about.api_version, about.kind, namespace, name, uid, str(version)),
+                Reference(about.api_version, about.kind, namespace, name, Uid(uid), str(version)),
                 not_read(type(fault).__name__, counted=row is not None),
                 next(iter(sorted(self._context.scheduler_names)), ""),
             )

@@ -21,10 +21,11 @@ from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.flights import in_flight
 from reprieve.engine.idle.model import Workload
 from reprieve.engine.idle.outcome import Declined, Evaluation
-from reprieve.engine.plan import Plan, Ref, Victim
+from reprieve.engine.plan import Plan, Victim
 from reprieve.records.idle.record import ENCODING, JSON_LIMIT, VERSION, DecisionInput
 from reprieve.units.errors import ReprieveError
 from reprieve.units.ids import PlanId
+from reprieve.units.references import Reference
 from reprieve.wording.kaiwo import with_reasons
 
 __all__ = [
@@ -158,9 +159,9 @@ def answers(replay: Replay) -> tuple[Answer, ...]:
 def _answer(
     workload: Workload,
     replay: Replay,
-    victims: Mapping[Ref, tuple[Plan, Victim]],
-    preemptors: Mapping[Ref, Plan],
-    declined: Mapping[Ref, Declined],
+    victims: Mapping[Reference, tuple[Plan, Victim]],
+    preemptors: Mapping[Reference, Plan],
+    declined: Mapping[Reference, Declined],
 ) -> Answer:
     ref, decided_on = workload.ref, replay.decided_on
     if ref in victims:

@@ -6,6 +6,7 @@ import { UnitLink, Word } from "../cells.tsx";
 import { Facts } from "../generic.tsx";
 import { tableOfObjects } from "../local_table.ts";
 import { Title, gpuHours, plural } from "../parts.tsx";
+import { fragileWords, idleWords, startWords } from "../plan_words.ts";
 import { DataTable } from "../table.tsx";
 import { FileDrop } from "../file_drop.tsx";
 import { type Json, type JsonObject, errorOf, isObject, textOf } from "../wire.ts";
@@ -78,6 +79,17 @@ const VERDICTS: Record<string, string> = {
   NeverFits: "It would never fit",
 };
 
+/** Of what never fits, how much of it an empty cluster would take. */
+function alone(each: JsonObject): string {
+  const placed = each["podsOnEmptyCluster"];
+  return typeof placed === "number" ? `Even on the empty cluster ${placed} of ${plural(Number(each["pods"]), "pod")} would run` : "";
+}
+
+function idle(each: JsonObject): string {
+  const why = idleWords(each["idle"]);
+  return why && `Nobody idle makes way: ${why}`;
+}
+
 function Answer({ answer }: { answer: JsonObject }): JSX.Element {
   const verdict = textOf(answer["verdict"]);
   const submitted = objects(answer["submitted"]);
@@ -92,6 +104,8 @@ function Answer({ answer }: { answer: JsonObject }): JSX.Element {
   if (Array.isArray(facts["borrowed"])) {
     facts["borrowed"] = objects(facts["borrowed"]).map((each) => `${textOf(each["clusterQueue"])}: ${Object.entries(isObject(each["amounts"]) ? each["amounts"] : {}).map(([name, amount]) => `${String(amount)} ${name}`).join(", ")}`);
   }
+  const fragile = fragileWords(answer["fragile"], victims.length > 0);
+  if (fragile) facts["fragile"] = fragile;
   const planes = Array.isArray(answer["controllers"]) ? answer["controllers"].map(textOf) : [];
   if (planes.length) facts["decided by"] = planes.join(", ");
   if (answer["complete"] === false) facts["not complete"] = "the copy did not come to rest within half an hour of its own time";
@@ -112,9 +126,10 @@ function Answer({ answer }: { answer: JsonObject }): JSX.Element {
         local
         table={tableOfObjects(submitted.map((each) => ({
           unit: unit(each), verdict: each["verdict"] ?? null, placed: `${String(each["placed"])} of ${plural(Number(each["pods"]), "pod")}`,
-          alone: each["podsWithoutVictims"] ?? null, queue: each["clusterQueue"] ?? "", message: each["message"] ?? "",
+          alone: each["podsWithoutVictims"] ?? null, queue: each["clusterQueue"] ?? "", start: startWords(each["estimate"]),
+          message: [textOf(each["message"]), alone(each), idle(each)].filter(Boolean).join(". "),
         })), { unit: "unit", verdict: "word", queue: "text" })}
-        columns={{ placed: { title: "Would run", width: 14 }, alone: { title: "With nobody making way", width: 24 }, message: { width: 44 }, unit: { show: (cell) => <UnitLink id={String(cell)} /> } }}
+        columns={{ placed: { title: "Would run", width: 14 }, alone: { title: "With nobody making way", width: 24 }, start: { title: "Starts", width: 40 }, message: { width: 44 }, unit: { show: (cell) => <UnitLink id={String(cell)} /> } }}
         empty="Nothing in it is work."
       />
       <DataTable

@@ -21,7 +21,6 @@ from reprieve.engine.gangs.job import JobOptions, VictimGangs
 from reprieve.engine.gangs.phases import PhasePod
 from reprieve.engine.scheduling.outcome import GangCycle, Unit
 from reprieve.intake.gangs_quotas import protected_by
-from reprieve.kube.references import Reference
 from reprieve.planes.common.config_map import ConfigMap
 from reprieve.planes.scheduling.context import SchedulingContext, log
 from reprieve.planes.scheduling.gangs.audit import Audit, Happened
@@ -41,6 +40,7 @@ from reprieve.telemetry.http import Page
 from reprieve.units.durations import MINUTE
 from reprieve.units.errors import UsageError
 from reprieve.units.ids import Uid
+from reprieve.units.references import Reference
 from reprieve.wording import koordinator as wording
 from reprieve.wording.events import EventText
 

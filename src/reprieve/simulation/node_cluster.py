@@ -1,0 +1,76 @@
+"""The nodes of a simulated cluster, and jobs as gangs of pods on them.
+
+Nodes are all alike and offer devices alone. A job is a PodGroup of pods that fill a node each, and
+one for the rest: all of them run or none, and all go together (disruption mode `all`). Pods are
+made anew when a job waits again, as a job controller does, so that their uids say how often.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final
+
+from reprieve.engine.cluster.rows import PODS, GroupRow, NodeRow, PodClass, PodRow
+from reprieve.simulation.quota_cluster import DEVICE, key_of
+from reprieve.simulation.trace import Job
+from reprieve.units.ids import Uid
+
+__all__ = ["group_of", "node_rows", "pods_of"]
+
+_MOST_PODS: Final = 1_000_000  # no limit: devices are what is short
+
+
+def node_rows(count: int, devices: int) -> list[NodeRow]:
+    """Return the nodes, each with so many devices."""
+    width = len(str(count - 1))
+    names = [f"node-{number:0{width}}" for number in range(count)]
+    return [
+        NodeRow(
+            Uid(name),
+            name,
+            0,
+            {PODS: _MOST_PODS, DEVICE: devices},
+            {"kubernetes.io/hostname": name},
+        )
+        for name in names
+    ]
+
+
+def group_of(job: Job, number: int, size: int, version: int, preempts: bool) -> GroupRow:
+    """Return the PodGroup of a job; `number` is its place in the order of arrivals."""
+    return GroupRow(
+        Uid(f"group-{number:012}"),
+        job.tenant,
+        job.id,
+        version,
+        min_count=size,
+        all_or_nothing=True,
+        priority=job.priority or 0,
+        preempts=preempts,
+    )
+
+
+def pods_of(
+    job: Job, number: int, again: int, of_a_node: int, scheduler: str, preempts: bool
+) -> list[PodRow]:
+    """Return a job's pods, the widest first; `again` is how often it waited before."""
+    whole, rest = divmod(job.devices, of_a_node)
+    widths = [of_a_node] * whole + [rest] * bool(rest)
+    return [
+        PodRow(
+            Uid(f"{number:012}-{again}-{place:05}"),
+            job.tenant,
+            f"{job.id}-{again}-{place}",
+            0,
+            _class(width, scheduler, preempts),
+            priority=job.priority or 0,
+            group=job.id,
+            workload=key_of(job),
+        )
+        for place, width in enumerate(widths)
+    ]
+
+
+@cache
+def _class(devices: int, scheduler: str, preempts: bool) -> PodClass:
+    return PodClass(((DEVICE, devices),), scheduler_name=scheduler, preempts=preempts)

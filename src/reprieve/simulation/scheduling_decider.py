@@ -1,0 +1,250 @@
+"""Deciding by the scheduling engine: jobs as gangs on nodes, and gangs that make way for them.
+
+1. Who waits is tried in the order of priority, and then since when it waits, as in the plane's
+   queue, by the engine's own attempts over one snapshot (`engine.scheduling.session`).
+2. Who is placed holds its nodes at once. For whom victims were found, these hold theirs until they
+   have left, and the nodes are kept for the preemptor as nominations, which others respect.
+3. Every plan passes the proof that the plane asks before it carries one out.
+
+A gang that was refused is tried again when somebody has left, as nothing else makes room. Of those
+that wait and are alike in width and priority only the first is asked until then: the others get the
+same answer. There is no backoff, which a cluster has to spare its scheduler.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from reprieve.engine.cluster.cluster import Cluster
+from reprieve.engine.cluster.rows import Gone, GroupRow, Kind, PodRow
+from reprieve.engine.placement.reasons import Code
+from reprieve.engine.quota.entries import Entry
+from reprieve.engine.scheduling.outcome import Attempt, Nominate, Unit
+from reprieve.engine.scheduling.proof import faults_of
+from reprieve.engine.scheduling.session import Session
+from reprieve.simulation.deciding import Placements
+from reprieve.simulation.node_cluster import group_of, node_rows, pods_of
+from reprieve.simulation.policy import PolicySpec
+from reprieve.simulation.quota_cluster import key_of
+from reprieve.simulation.trace import Job
+from reprieve.simulation.work import Saved
+from reprieve.units.durations import SECOND
+from reprieve.units.errors import ReprieveError
+from reprieve.units.instants import Nanos
+from reprieve.wording.kube_scheduler import explanation_text
+
+__all__ = ["PlacingFault", "SchedulingDecider"]
+
+
+class PlacingFault(ReprieveError):
+    """The engine failed to decide, or what it decided does not pass its proof."""
+
+
+@dataclass(slots=True)
+class _Gang:
+    job: Job
+    number: int
+    group: GroupRow
+    pods: list[PodRow]
+    since: int
+    claims: bool = False  # its victims are leaving
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        return (-self.group.priority, self.since, self.number)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (self.job.devices, self.group.priority)
+
+
+class SchedulingDecider:
+    """The scheduling engine on nodes that are all alike."""
+
+    def __init__(
+        self,
+        policy: PolicySpec,
+        nodes: tuple[int, int],
+        saved: Callable[[str, Nanos], Saved],
+    ) -> None:
+        """`nodes`: how many, and the devices of each; `saved` tells what a job saved by then."""
+        count, self._node_devices = nodes
+        self._name, self._policy, self._preempts = policy.name, policy.placing, policy.preempts
+        self._scheduler = self._policy.profiles[0].scheduler_name
+        self._saved = saved
+        self._cluster = Cluster()
+        self._cluster.apply(node_rows(count, self._node_devices))
+        self._free = count * self._node_devices
+        self._waiting: dict[str, _Gang] = {}
+        self._running: dict[str, _Gang] = {}
+        self._widths: Counter[int] = Counter()  # of those that wait
+        self._times: Counter[str] = Counter()  # how often each has waited
+        self._ready: set[str] = set()  # who is to be tried
+        self._going: set[str] = set()  # who makes way and has not left
+        self._version = 0
+
+    @property
+    def stranded(self) -> int:
+        """Return the devices that are free while a job waits that asks for no more than that."""
+        return self._free if self._widths and min(self._widths) <= self._free else 0
+
+    def waits(self, job: Job, number: int, now: Nanos) -> None:
+        """Queue a job; `number` is its place in the order of arrivals."""
+        key = key_of(job)
+        again = self._times[key]
+        self._times[key] += 1
+        pods = pods_of(job, number, again, self._node_devices, self._scheduler, self._preempts)
+        group = group_of(job, number, len(pods), self._next(), self._preempts)
+        self._cluster.apply([group, *pods])
+        self._waiting[key] = _Gang(job, number, group, pods, now)
+        self._widths[job.devices] += 1
+        self._ready.add(key)
+
+    def left(self, job: Job) -> None:
+        """Take a job off its nodes; whoever waits may fit now."""
+        gang = self._running.pop(key_of(job))
+        group = gang.group
+        self._going.discard(key_of(job))
+        self._cluster.apply(
+            [
+                *(Gone(Kind.POD, pod.uid, pod.namespace, pod.name) for pod in gang.pods),
+                Gone(Kind.GROUP, group.uid, group.namespace, group.name),
+            ]
+        )
+        self._free += job.devices
+        self._ready.update(self._waiting)
+
+    def retry(self, tenant: str) -> None:
+        """Do nothing: nobody is spared for a time."""
+
+    def borrows(self, entry: Entry) -> bool:
+        """Tell that nobody does: there are no quotas."""
+        return False
+
+    def has_heads(self) -> bool:
+        """Tell whether somebody is to be tried."""
+        return bool(self._ready)
+
+    def decide(self, now: Nanos) -> Iterator[Placements]:
+        """Try who is ready, the first first, until nobody is."""
+        if self._policy.harm_order:
+            self._note_saves(now)
+        queue = sorted((self._waiting[key] for key in self._ready), key=lambda gang: gang.order)
+        self._ready.clear()
+        refused: set[tuple[int, int]] = set()
+        while queue:
+            found, queue = self._session(now, queue, refused)
+            if found.started or found.preempted:
+                yield found
+
+    def _session(
+        self, now: Nanos, queue: list[_Gang], refused: set[tuple[int, int]]
+    ) -> tuple[Placements, list[_Gang]]:
+        """Try gangs over one snapshot; return what was decided, and who needs another one."""
+        snapshot, seconds = self._cluster.snapshot(), now // SECOND
+        session = Session(snapshot, self._policy, now=seconds)
+        started, preempted, done = [], [], []
+        for place, gang in enumerate(queue):
+            if gang.shape in refused and not gang.claims:
+                continue
+            unit = Unit(tuple(pod.uid for pod in gang.pods), gang.group.key)
+            attempt = session.attempt(unit)
+            if attempt is None:
+                rest = queue[place:]
+                break
+            self._prove(session, attempt, seconds)
+            done.append((gang, attempt))
+            if attempt.code is Code.SUCCESS:
+                started.append((key_of(gang.job), tuple(each.bind for each in attempt.members)))
+            elif attempt.plan is not None:
+                found = self._preemption(gang, attempt)
+                if found[1]:
+                    preempted.append(found)
+            else:
+                refused.add(gang.shape)
+        else:
+            rest = []
+        for gang, attempt in done:
+            self._note(gang, attempt, seconds)
+        return Placements(tuple(started), tuple(preempted)), rest
+
+    def _prove(self, session: Session, attempt: Attempt, now: int) -> None:
+        if attempt.code is Code.ERROR:
+            said = "; ".join(explanation_text(each) for each in attempt.status)
+            raise PlacingFault(f"policy {self._name}: {attempt.unit.group}: {said}")
+        if attempt.plan is None:
+            return
+        faults = faults_of(session.snapshot, self._policy, attempt, now, session.nominations)
+        if faults:
+            raise PlacingFault(f"policy {self._name}: {attempt.unit.group}: {faults[0]}")
+
+    def _preemption(
+        self, gang: _Gang, attempt: Attempt
+    ) -> tuple[str, tuple[tuple[str, str], ...], str]:
+        """Return the preemptor, its victims with their rules, and what is said about it."""
+        assert attempt.plan is not None
+        assert attempt.preemption is not None
+        rules: dict[str, str] = {}
+        for victim in attempt.plan.victims:
+            if victim.unit not in self._going:  # else it makes way for somebody else already
+                rules.setdefault(victim.unit, victim.rule)
+        self._going.update(rules)
+        why = explanation_text(attempt.preemption.explanation)
+        return key_of(gang.job), tuple(rules.items()), why
+
+    def _note(self, gang: _Gang, attempt: Attempt, now: int) -> None:
+        """Make what was decided about a gang the state of the cluster."""
+        key = key_of(gang.job)
+        if attempt.code is Code.SUCCESS:
+            nodes = {each.uid: each.bind for each in attempt.members}
+            gang.pods = [
+                replace(pod, version=self._next(), node=nodes[pod.uid], nominated="", start=now)
+                for pod in gang.pods
+            ]
+            gang.claims = False
+            del self._waiting[key]
+            self._running[key] = gang
+            self._take(gang.job.devices)
+        else:
+            named = {each.uid: each.nominate for each in attempt.members}
+            gang.pods = [self._nominated(pod, named.get(pod.uid)) for pod in gang.pods]
+            gang.claims = attempt.plan is not None or any(pod.nominated for pod in gang.pods)
+        changed = list(gang.pods)
+        for victim in sorted({each.unit for each in attempt.plan.victims} if attempt.plan else ()):
+            going = self._running[victim]
+            going.pods = [
+                replace(pod, version=self._next(), deleting=True, preempted=True)
+                for pod in going.pods
+            ]
+            changed += going.pods
+        self._cluster.apply(changed)
+
+    def _nominated(self, pod: PodRow, named: str | Nominate | None) -> PodRow:
+        if named is None or named is Nominate.KEEP:
+            return pod
+        node = named if isinstance(named, str) else ""
+        return replace(pod, version=self._next(), nominated=node)
+
+    def _take(self, devices: int) -> None:
+        self._free -= devices
+        self._widths[devices] -= 1
+        if not self._widths[devices]:
+            del self._widths[devices]
+
+    def _note_saves(self, now: Nanos) -> None:
+        """Let jobs say up to when they are saved, as they would by an annotation of the group."""
+        changed = []
+        for key, gang in self._running.items():
+            found = self._saved(key, now).at
+            said = 0 if found is None else found // SECOND
+            if said != gang.group.checkpoint:
+                gang.group = replace(gang.group, version=self._next(), checkpoint=said)
+                changed.append(gang.group)
+        if changed:
+            self._cluster.apply(changed)
+
+    def _next(self) -> int:
+        self._version += 1
+        return self._version

@@ -1,0 +1,179 @@
+"""What stands beside a plan's verdict: when it starts, how narrowly, and why nobody idle makes way.
+
+Each thing submitted that waits has an estimate, or why there is none; so has what starts once
+others have made way. What decides about the whole cluster again (how narrowly; ends of declared run
+times) is left out once that has taken so many seconds of processor time.
+
+Source: start estimates and fragility as `whatif.estimating` and `whatif.fragility` define them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from reprieve.engine.diagnosis.estimates import Estimate
+from reprieve.engine.idle.resources import is_gpu
+from reprieve.engine.plan import Plane
+from reprieve.jobs.paths import Json, first
+from reprieve.kube.reader import Reader
+from reprieve.kube.resource import PODS, PREEMPTIONS
+from reprieve.planes.common.process_settings import IDLE
+from reprieve.whatif.answer import Answer, Outcome, Verdict, answer_of
+from reprieve.whatif.asked import requests_of_spec
+from reprieve.whatif.estimating import after_victims, by_run_times, known, measured
+from reprieve.whatif.fragility import fragility
+from reprieve.whatif.idle_reason import idle_reason
+from reprieve.whatif.run import Deciders, Run, decided
+from reprieve.whatif.similar import Alike, pod_cases, size_class, workload_cases
+from reprieve.whatif.snapshot import KindKey, Snapshot
+from reprieve.whatif.submission import Submitted
+
+__all__ = ["affordable", "spent", "told_beside"]
+
+#: Seconds of processor time.
+LONGEST_ASKING: Final = 3.0
+_PODS: Final[KindKey] = (PODS.group, PODS.plural)
+_RECORDS: Final[KindKey] = (PREEMPTIONS.group, PREEMPTIONS.plural)
+_LOCAL_QUEUES: Final = ("kueue.x-k8s.io", "localqueues")
+_DEFAULT_GRACE: Final = 30
+
+
+def affordable(since: float) -> float:
+    """Return how long may be asked, after one decision that began at this processor time.
+
+    Nothing where one decision takes too much of it: an answer is not to take several times as long.
+    """
+    return LONGEST_ASKING if (time.process_time() - since) * 2 <= LONGEST_ASKING else 0.0
+
+
+def spent(seconds: float) -> Callable[[], bool]:
+    """Return what says whether the process has worked for so long since now."""
+    end = time.process_time() + seconds
+    return lambda: time.process_time() >= end
+
+
+async def told_beside(
+    client: Reader | None,
+    run: Run,
+    deciders: Deciders,
+    submitted: Sequence[Submitted],
+    answer: Answer,
+    asking: float,
+) -> Answer:
+    """Return the answer with estimates, reasons of the idle plane, and how fragile it is."""
+    over = spent(asking)
+
+    async def decide(snapshot: Snapshot) -> Answer:
+        return answer_of(await decided(client, snapshot, deciders, submitted))
+
+    fragile = await fragility(run, answer, decide, over)
+    outcomes = []
+    for each in answer.outcomes:
+        estimate = await _estimate(run, each, decide, over)
+        waits = each.verdict is Verdict.WAITS and IDLE in deciders.options.controllers
+        asks = any(is_gpu(name, deciders.settings.start.vendors) for name in each.asks.total)
+        idle = idle_reason(run, _uids(run, each)) if waits and asks else None
+        outcomes.append(replace(each, estimate=estimate, idle=idle))
+    return replace(answer.judged_again(tuple(outcomes)), fragile=fragile)
+
+
+async def _estimate(
+    run: Run,
+    outcome: Outcome,
+    decide: Callable[[Snapshot], Awaitable[Answer]],
+    over: Callable[[], bool],
+) -> Estimate | None:
+    if outcome.verdict is Verdict.STARTS_WITH_VICTIMS:
+        return _once_they_left(run)
+    if outcome.verdict is not Verdict.WAITS:
+        return None
+    found = known(outcome.diagnosis)
+    if found is not None:
+        return found
+
+    async def starts(snapshot: Snapshot) -> bool:
+        other = await decide(snapshot)
+        return any(
+            (each.kind, each.namespace, each.name)
+            == (outcome.kind, outcome.namespace, outcome.name)
+            and each.verdict in (Verdict.STARTS, Verdict.STARTS_WITH_VICTIMS)
+            for each in other.outcomes
+        )
+
+    return await by_run_times(run.overlay.snapshot, starts, over) or _measured(run, outcome)
+
+
+def _once_they_left(run: Run) -> Estimate:
+    """Return by when it starts, given the grace periods of the pods that make way."""
+    uids = {obj["metadata"]["uid"] for obj in run.submitted}
+    placed = [
+        change.at - run.submitted_at
+        for change in run.history
+        if change.kind == _PODS
+        and change.new is not None
+        and change.new["spec"].get("nodeName")
+        and not (change.old or {"spec": {}})["spec"].get("nodeName")
+    ]
+    graces = [
+        _grace(change.old)
+        for change in run.history
+        if change.kind == _PODS
+        and change.new is None
+        and change.old is not None
+        and change.old["metadata"]["uid"] not in uids
+    ]
+    plans = sum(1 for each in run.history if each.kind == _RECORDS and each.old is None)
+    return after_victims(run.overlay.snapshot.at, placed, max(graces, default=0), plans)
+
+
+def _grace(pod: Json) -> int:
+    said = pod["metadata"].get("deletionGracePeriodSeconds")
+    own = pod["spec"].get("terminationGracePeriodSeconds")
+    return next((int(each) for each in (own, said) if each is not None), _DEFAULT_GRACE)
+
+
+def _measured(run: Run, outcome: Outcome) -> Estimate:
+    snapshot = run.overlay.snapshot
+    assert outcome.diagnosis is not None
+    if outcome.diagnosis.plane is Plane.QUOTA:
+        table = run.overlay.table(*_LOCAL_QUEUES)
+        queue = None if table is None else run.overlay.get(table, outcome.namespace, outcome.queue)
+        name = str(first(queue, "spec.clusterQueue") or outcome.cluster_queue)
+        alike = Alike(name, outcome.priority or 0, size_class(outcome.asks.total))
+        return measured(workload_cases(snapshot, alike), f"in ClusterQueue {name}")
+    kind, name = outcome.waiting
+    pod = _waiting_pod(run, outcome)
+    if pod is None:
+        return Estimate(why="its pods are not there")
+    total = outcome.asks.total if kind == "PodGroup" else requests_of_spec(pod["spec"])
+    scheduler = str(pod["spec"].get("schedulerName") or "")
+    alike = Alike(scheduler, int(pod["spec"].get("priority") or 0), size_class(total))
+    return measured(pod_cases(snapshot, alike), f"among pods of {scheduler}")
+
+
+def _waiting_pod(run: Run, outcome: Outcome) -> Json | None:
+    kind, name = outcome.waiting
+    if kind == "Pod":
+        return run.overlay.get(PODS, outcome.namespace, name)
+    pods = (each.new for each in reversed(run.history) if each.kind == _PODS and each.new)
+    return next(
+        (
+            pod
+            for pod in pods
+            if not pod["spec"].get("nodeName")
+            and first(pod, "spec.schedulingGroup.podGroupName") == name
+        ),
+        None,
+    )
+
+
+def _uids(run: Run, outcome: Outcome) -> set[str]:
+    return {
+        obj["metadata"]["uid"]
+        for obj in run.submitted
+        if (obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
+        == (outcome.kind, outcome.namespace, outcome.name)
+    }

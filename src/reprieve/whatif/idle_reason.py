@@ -1,0 +1,50 @@
+"""Why nobody idle makes way for something that waits elsewhere: for nodes, or for its quota.
+
+Asked of the idle plane of a run, as it was at its end: by what the operator measured last, and of
+no exporter. Work that did not opt in has no GpuWorkload, and nobody is asked to make way for it.
+
+Source: specification of the idle plane, sections 11, 14 and 17.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from reprieve.engine.diagnosis.reasons import Reason
+from reprieve.jobs.paths import first
+from reprieve.kube.resource import GPU_WORKLOADS
+from reprieve.whatif.run import Run
+from reprieve.wording.diagnosis import sentence
+
+__all__ = ["IdleReason", "idle_reason"]
+
+_NOT_ITSELF: Final = "It has not opted in itself, so that no idle work makes way for it"
+
+
+@dataclass(frozen=True, slots=True)
+class IdleReason:
+    """A reason of the idle plane, and its sentence."""
+
+    reason: Reason
+    text: str
+
+
+def idle_reason(run: Run, roots: Collection[str]) -> IdleReason | None:
+    """Return why nobody idle makes way for work that asks for GPUs, whose root has one of the uids.
+
+    None: the idle plane does not decide here, or somebody makes way.
+    """
+    # What no plan without the idle plane needs.
+    from reprieve.planes.idle.plane import IdlePlane
+
+    plane = next((each for each in run.planes if isinstance(each, IdlePlane)), None)
+    if plane is None:
+        return None
+    for found in run.overlay.all(GPU_WORKLOADS):
+        if first(found, "spec.workloadRef.uid") in roots:
+            metadata = found["metadata"]
+            said = plane.waiting.diagnosis(metadata["namespace"], metadata["name"])
+            return None if said is None else IdleReason(said.reason, sentence(said))
+    return IdleReason(Reason.NOT_OPTED_IN, _NOT_ITSELF)

@@ -1,0 +1,127 @@
+"""What a process has freed goes back to the machine, once a minute, from every heap."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from reprieve.operator.returned_memory import ReturnedMemory, returning_memory
+from reprieve.units.clock import VirtualClock
+from reprieve.units.durations import MINUTE, SECOND
+
+LIBRARY: Final = ctypes.CDLL(None)
+PIECE: Final = 100 * 1024  # below what the C library takes from the machine by itself
+PIECES: Final = 1_000
+
+glibc = pytest.mark.skipif(
+    not hasattr(LIBRARY, "malloc_trim"), reason="another C library than glibc"
+)
+
+
+def resident() -> int:
+    """Return the bytes that this process holds."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextmanager
+def freed_between_others() -> Iterator[None]:
+    """Have pieces of 100 MB in all been used and freed, each with one in use behind it."""
+    LIBRARY.malloc.restype = LIBRARY.memset.restype = ctypes.c_void_p
+    LIBRARY.malloc.argtypes = [ctypes.c_size_t]
+    LIBRARY.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+    LIBRARY.free.argtypes = [ctypes.c_void_p]
+    pairs = [(LIBRARY.malloc(PIECE), LIBRARY.malloc(2_000)) for _ in range(PIECES)]
+    for piece, _ in pairs:
+        LIBRARY.memset(piece, 1, PIECE)
+        LIBRARY.free(piece)
+    yield
+    for _, used in pairs:
+        LIBRARY.free(used)
+
+
+@glibc
+async def test_what_is_free_between_pieces_in_use_is_given_back_within_a_minute() -> None:
+    clock = VirtualClock()
+    returned = asyncio.create_task(ReturnedMemory(clock).run())
+    try:
+        with freed_between_others():
+            before = resident()
+            await clock.advance(MINUTE - SECOND)
+            assert resident() > before - PIECE * PIECES // 2
+            await clock.advance(SECOND)
+            for _ in range(600):
+                if resident() < before - PIECE * PIECES // 2:
+                    break
+                await asyncio.sleep(0.1)
+            assert resident() < before - PIECE * PIECES // 2
+    finally:
+        returned.cancel()
+
+
+async def test_it_ends_with_the_work_that_it_stands_beside() -> None:
+    async def work() -> str:
+        assert len(asyncio.all_tasks()) == before + 1
+        return "done"
+
+    before = len(asyncio.all_tasks())
+    assert await returning_memory(work(), VirtualClock()) == "done"
+    await asyncio.sleep(0)
+    assert len(asyncio.all_tasks()) == before
+
+
+async def test_it_is_given_back_every_minute() -> None:
+    clock, times = VirtualClock(), []
+    returned = asyncio.create_task(
+        ReturnedMemory(clock, lambda: times.append(clock.monotonic())).run()
+    )
+    start = clock.monotonic()
+    for number in range(1, 4):
+        await clock.advance(MINUTE)
+        for _ in range(600):
+            if len(times) == number:
+                break
+            await asyncio.sleep(0.1)
+    returned.cancel()
+    assert times == [start + number * MINUTE for number in range(1, 4)]
+
+
+HEAPS: Final = """
+import ctypes, sys, threading
+from reprieve.operator.returned_memory import few_heaps
+if sys.argv[1] == "few":
+    few_heaps()
+library = ctypes.CDLL(None)
+library.fopen.restype = ctypes.c_void_p
+library.malloc_info.argtypes = [ctypes.c_int, ctypes.c_void_p]
+library.fclose.argtypes = [ctypes.c_void_p]
+all_there = threading.Barrier(6)
+def use():
+    library.malloc(1000)
+    all_there.wait()
+threads = [threading.Thread(target=use) for _ in range(6)]
+for each in threads: each.start()
+for each in threads: each.join()
+file = library.fopen(b"/dev/stdout", b"w")
+library.malloc_info(0, file)
+library.fclose(file)
+"""
+
+
+@glibc
+@pytest.mark.parametrize(("word", "few"), [("few", True), ("many", False)])
+def test_threads_share_two_heaps(word: str, few: bool) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HEAPS, word], check=True, capture_output=True, text=True
+    )
+    heaps = done.stdout.count("<heap nr=")
+    assert (0 < heaps <= 2) is few, done.stdout

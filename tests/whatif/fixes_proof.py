@@ -1,0 +1,241 @@
+"""Plan, change what was submitted as the plan says first, submit, see it start.
+
+Random clusters with nodes and flavors of two kinds, taints, and little room; of what is submitted
+most asks for certain nodes. Where a plan says that it waits and names a change, the changed
+manifests are submitted in place of the first ones, and have to start: with the quota plane alone,
+to have their quota; else all that a gang or a Job needs has a node. Nothing else changes meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import msgspec
+
+from kubelocal.machines.gpus import Root
+from kubelocal.machines.kubelet import KubeletTimes
+from reprieve.engine.diagnosis.model import Fix
+from reprieve.units.durations import MILLISECOND
+from reprieve.whatif.answer import Answer
+from reprieve.whatif.changed import changed_by
+from tests.quota_plane.site import cluster_queue, flavor, job, local_queue
+from tests.quota_plane.site import priority_class as workload_class
+from tests.scheduling.site import NAMESPACE, Site, group, node, pod, priority_class, site
+from tests.whatif.asking import ask
+from tests.whatif.proof import (
+    GPU,
+    IDLE,
+    PACE_S,
+    PRIORITIES,
+    REST_S,
+    Object,
+    create,
+    gpu_job,
+    happened,
+    records,
+    thin_out,
+)
+
+__all__ = ["FixTally", "played_fixes"]
+
+_TAINT = {"key": "team", "value": "other", "effect": "NoSchedule"}
+_DISKS = ("fast", "slow")
+_SELECTED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+@dataclass
+class FixTally:
+    """How many changes were applied, by what was changed, and which did not help."""
+
+    applied: Counter[str] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+    without: int = 0
+
+    def __iadd__(self, other: FixTally) -> FixTally:
+        self.applied += other.applied
+        self.failures += other.failures
+        self.without += other.without
+        return self
+
+
+async def played_fixes(folder: Path, seed: int, planes: str, cases: int) -> FixTally:
+    """Ask about so many submissions on one random cluster; apply what is said to help."""
+    random = Random(f"fixes {planes} {seed}")
+    tally = FixTally()
+    nodes = [_node(random, number, planes) for number in range(random.randint(2, 4))]
+    paced = KubeletTimes(apart=MILLISECOND)
+    queued = "quota" in planes
+    async with site(nodes, folder, kubelet=True, kueue=queued, kubelet_times=paced) as cluster:
+        await create(cluster.client, *_base(random, planes))
+        variables = IDLE if "idle" in planes else {}
+        exporter = cluster.embedded.machines.exporter
+        operator = await cluster.operator(
+            *("--controllers", planes),
+            environment=variables | {"GPU_PREEMPTION_METRICS_ENDPOINT": exporter.url},
+        )
+        await asyncio.sleep(REST_S)
+        for number in range(cases):
+            submitted = _submission(random, planes, f"s{number}")
+            asked = await ask(
+                cluster.embedded.kubeconfig,
+                *submitted,
+                controllers=planes,
+                names=["default-scheduler"],
+                namespace=NAMESPACE,
+                environment=variables,
+            )
+            fix = _first_fix(asked.answer)
+            tally.without += fix is None and bool(_waiting(asked.answer))
+            wanted = submitted if fix is None else changed_by(fix, submitted)
+            starts = await _starts(random, cluster, planes, wanted)
+            if fix is not None:
+                tally.applied[str(fix.change)] += 1
+                if not starts:
+                    told = [(e.name, e.verdict, e.message) for e in asked.answer.outcomes]
+                    where = f"{planes} seed {seed} case {number}"
+                    tally.failures.append(f"{where}\n  {fix}\n  told {told}\n  {wanted}")
+            await thin_out(random, cluster)
+        await operator.stop()
+    return tally
+
+
+def _waiting(answer: Answer) -> list[str]:
+    return [each.name for each in answer.outcomes if each.reason]
+
+
+def _first_fix(answer: Answer) -> Fix | None:
+    for each in answer.outcomes:
+        if each.diagnosis is not None and each.diagnosis.fixes:
+            return each.diagnosis.fixes[0]
+    return None
+
+
+async def _starts(random: Random, cluster: Site, planes: str, wanted: Sequence[Object]) -> bool:
+    """Submit, and tell whether it has started once the cluster is at rest."""
+    known = await records(cluster.client)
+    for obj in wanted:
+        if obj["kind"] == "Job":
+            root = Root(NAMESPACE, "Job", obj["metadata"]["name"])
+            cluster.embedded.machines.exporter.set_utilization(root, random.choice((0.0, 90.0)))
+        await create(cluster.client, obj)
+        await asyncio.sleep(PACE_S)
+    await asyncio.sleep(REST_S)
+    return (await happened(cluster.client, planes, wanted, known)).starts
+
+
+def _node(random: Random, number: int, planes: str) -> object:
+    labels = {"disk": _DISKS[number % 2], "zone": random.choice("ab")}
+    found = node(f"node-{number}", random.choice((3, 4, 6)), **labels)
+    amounts = found.allocatable | ({GPU: "4"} if "idle" in planes else {})
+    taints = [_TAINT] if number > 1 and random.random() < 0.5 else []
+    return msgspec.structs.replace(found, allocatable=amounts, taints=taints)
+
+
+def _base(random: Random, planes: str) -> Iterator[Object]:
+    for name, value in PRIORITIES.items():
+        never = random.random() < 0.1
+        yield priority_class(name, value, "Never" if never else "PreemptLowerPriority")
+    if "quota" not in planes:
+        return
+    for disk in _DISKS:
+        taints = [_TAINT] if disk == "slow" and random.random() < 0.3 else []
+        yield flavor(disk, nodeLabels={"disk": disk}, nodeTaints=taints)
+    for number in range(2):
+        preemption = {
+            "withinClusterQueue": random.choice(("Never", "LowerPriority")),
+            "reclaimWithinCohort": random.choice(("Never", "LowerPriority", "Any")),
+        }
+        cohort = "cohort" if random.random() < 0.6 else ""
+        queue = cluster_queue(f"cq-{number}", 1, cohort, preemption=preemption)
+        queue["spec"]["resourceGroups"] = [_quotas(random, planes)]
+        yield queue
+        yield local_queue(f"q-{number}", f"cq-{number}")
+    for name, value in PRIORITIES.items():
+        yield workload_class(f"w-{name}", value)
+
+
+def _quotas(random: Random, planes: str) -> Object:
+    """Return quota of both flavors, in a random order."""
+    covered = ["cpu", *([GPU] if "idle" in planes else [])]
+    flavors = [
+        {
+            "name": disk,
+            "resources": [
+                {"name": each, "nominalQuota": str(random.randint(1, 4))} for each in covered
+            ],
+        }
+        for disk in random.sample(_DISKS, 2)
+    ]
+    return {"coveredResources": covered, "flavors": flavors}
+
+
+def _submission(random: Random, planes: str, name: str) -> Sequence[Object]:
+    priority = random.choice(list(PRIORITIES))
+    kinds = ["job"] if "quota" in planes else []
+    kinds += ["gpus"] if "idle" in planes else []
+    kinds += ["pod", "gang"] if "scheduling" in planes else []
+    cpu = random.randint(1, 4)
+    match random.choice(kinds):
+        case "pod":
+            found = pod(name, cpu, priority=priority)
+            _constrain(random, found["spec"], {"app": name})
+            return [found]
+        case "gang":
+            count = random.randint(2, 4)
+            mode = random.choice(("single", "all"))
+            constraints: Object = {}
+            _constrain(random, constraints, {"app": name})
+            members = [
+                pod(f"{name}-{i}", cpu, group=name, priority=priority, **copy.deepcopy(constraints))
+                for i in range(count)
+            ]
+            head = group(name, min_count=random.randint(1, count), mode=mode, priority=priority)
+            return [head, *members]
+        case "gpus":
+            found = gpu_job(random, name, priority, queued=random.random() < 0.7)
+            _constrain(random, found["spec"]["template"]["spec"], {})
+            return [found]
+        case _:
+            found = job(
+                name,
+                f"q-{random.randint(0, 1)}",
+                priority=f"w-{priority}",
+                pods=random.randint(1, 4),
+                cpu=str(random.randint(1, 3)),
+            )
+            _constrain(random, found["spec"]["template"]["spec"], {})
+            return [found]
+
+
+def _constrain(random: Random, spec: Object, labels: dict[str, str]) -> None:
+    """Ask for certain nodes, now and then; of pods with `labels`, for certain neighbours."""
+    if random.random() < 0.4:
+        spec["nodeSelector"] = {"disk": random.choice(_DISKS)}
+    if random.random() < 0.15:
+        spec.setdefault("nodeSelector", {})["zone"] = random.choice("abc")
+    affinity: Object = {}
+    if random.random() < 0.15:
+        term = {"key": "disk", "operator": "In", "values": [random.choice(_DISKS)]}
+        terms = [{"matchExpressions": [term]}]
+        affinity["nodeAffinity"] = {_SELECTED: {"nodeSelectorTerms": terms}}
+    own = {"matchLabels": labels}
+    if labels and random.random() < 0.15:
+        apart = {"labelSelector": own, "topologyKey": "disk"}
+        affinity["podAntiAffinity"] = {_SELECTED: [apart]}
+    if affinity:
+        spec["affinity"] = affinity
+    if labels and random.random() < 0.15:
+        spec["topologySpreadConstraints"] = [
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": own,
+            }
+        ]
