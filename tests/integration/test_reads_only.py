@@ -98,12 +98,13 @@ def test_a_tenant_with_view_alone_is_told_his_whole_story_and_nothing_of_others(
     said = story.ask(TENANT, "explain", "job/sweep", "-n", TEAM)
     assert (said.code, said.complaint, said.writes) == (0, "", [])
     first, *_ = said.text.splitlines()
-    assert first.startswith("Told from what you may read; you may not list nodes, ")
+    assert first == "Told from what you may read; you may not list 1 namespace and 12 kinds."
     # What he cannot see is not taken for nothing: his pods say why they wait.
     told = " ".join(said.text.split())
     assert "Job team/sweep waits again: the nodes that it accepts are full" in told
     assert "for another tenant's work #" in told
     assert "It cannot be decided anew without nodes, which you may not list." in told
+    assert "You may not list nodes, " in told
     for hidden in (OTHERS, "model", "large", "small"):
         assert hidden not in said.text, hidden
     assert story.held() == before
@@ -129,7 +130,7 @@ def test_a_tenant_may_store_and_ask_what_he_sees(story: Story) -> None:
     stored = story.ask(TENANT, "snapshot", "-n", TEAM, "-o", file)
     assert (stored.code, stored.writes) == (0, [])
     said = story.ask(TENANT, "explain", "job/sweep", "-n", TEAM, "--from", file)
-    assert said.text.startswith("Told from what you may read; you may not list nodes, ")
+    assert said.text.startswith("Told from what you may read; you may not list 1 namespace and ")
     assert OTHERS not in said.text
 
 

@@ -38,8 +38,12 @@ def hidden(snapshot: Snapshot) -> str:
     parts = []
     spaces = {name for each in snapshot.unseen for name in each.namespaces}
     if spaces:
-        of = "" if snapshot.namespaces is None else f" of {snapshot.namespaces}"
-        parts.append(f"{len(spaces):,}{of} namespaces")
+        known = snapshot.namespaces
+        parts.append(
+            counted(len(spaces), "namespace")
+            if known is None
+            else f"{len(spaces):,} of {counted(known, 'namespace')}"
+        )
     elif list(_elsewhere(snapshot)):
         parts.append("other namespaces")
     kinds = set(_whole(snapshot))
