@@ -95,6 +95,18 @@ async def test_what_ran_before_it_was_chosen_is_not_the_work_that_is_back(story:
     assert back(story) == ["", "", ""]
 
 
+async def test_a_victim_that_was_seen_to_run_after_it_was_chosen_is_not_the_work_that_is_back(
+    story: Story,
+) -> None:
+    await story.carry()
+    await story.clock.advance(SECOND)
+    for number, name in enumerate(story.names):
+        story.told.returns.runs(line(number), story.ref(name, "team").uid, story.clock.wall())
+    await story.until_closed()
+    await story.clock.advance(5 * SECOND)
+    assert back(story) == ["", "", ""]
+
+
 async def test_what_is_back_before_it_is_told_costs_no_write_of_its_own(story: Story) -> None:
     await story.carry()
     await story.clock.advance(SECOND)

@@ -12,7 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from reprieve.api.reprieve import ObjectRef, Preemption, Victim, VictimState, VictimStatus
+from reprieve.api.reprieve import (
+    Action,
+    ObjectRef,
+    Preemption,
+    Victim,
+    VictimState,
+    VictimStatus,
+)
 from reprieve.engine.disruptions.ledger import Actor, Displacement
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.units.instants import Nanos, parse_instant
@@ -25,7 +32,11 @@ _LONGEST: Final = 200  # letters of a subject's name, of 253 that the name of an
 
 @dataclass(frozen=True, slots=True)
 class DisplacedUnit:
-    """One unit. `name`: of its Disruption; `ended`: when its last object was out of the way."""
+    """One unit.
+
+    `name`: of its Disruption; `ended`: when its last object was out of the way; `deleted`: the uids
+    of those of its objects that were deleted, and so never run again.
+    """
 
     name: str
     subject: ObjectRef
@@ -34,6 +45,7 @@ class DisplacedUnit:
     objects: int
     lost_device_seconds: int
     ended: str
+    deleted: tuple[str, ...] = ()
 
 
 def displaced_units(
@@ -66,6 +78,7 @@ def displaced_units(
                 len(gone),
                 first.lost_device_seconds,
                 max(instants),
+                tuple(each.root.uid for each in gone if each.action is Action.DELETE),
             )
         )
     return found

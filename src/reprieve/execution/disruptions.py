@@ -285,7 +285,7 @@ class Disruptions:
         told = await self._of(intent, unit)
         noticed = displacement_of(intent, unit).at
         awaited = Unit((space, unit.name), unit.lineage, noticed, unit.objects)
-        back = self.returns.displaced(awaited)
+        back = self.returns.displaced(awaited, unit.deleted)
         if back is not None:
             status = msgspec.structs.replace(told.status, back_at=format_instant(back))
             told = msgspec.structs.replace(told, status=status)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -114,9 +114,18 @@ class Returns:
             del line.runs[next(iter(line.runs))]
         self._match(line)
 
-    def displaced(self, unit: Unit) -> Nanos | None:
-        """A unit's Disruption is to be written now; return when its work ran again, if it does."""
+    def displaced(self, unit: Unit, deleted: Iterable[str] = ()) -> Nanos | None:
+        """A unit's Disruption is to be written now; return when its work ran again, if it does.
+
+        Args:
+            unit: what was displaced.
+            deleted: uids of its objects that were deleted. One that was chosen before it was seen
+                to run is not the work that is back.
+        """
         self._writing.add(unit.name)
+        runs = self._line(unit.lineage).runs
+        for uid in deleted:
+            runs.pop(uid, None)
         return self._awaited(unit)
 
     def told(self, name: Name, at: Nanos | None) -> None:
