@@ -28,7 +28,7 @@ import asyncio, ctypes, os
 from pathlib import Path
 from reprieve.operator.returned_memory import ReturnedMemory
 from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import MINUTE
+from reprieve.units.durations import MINUTE, SECOND
 
 library = ctypes.CDLL(None)
 library.malloc.restype = library.memset.restype = ctypes.c_void_p
