@@ -170,6 +170,24 @@ def job_whose_workload_is_deactivated() -> Story:
     return Story("job/train", [mine, workload(mine, active=False)])
 
 
+def _refusal(about: Json, message: str, minutes: int) -> Json:
+    """Return the event of a controller whose pod was refused so many minutes ago."""
+    involved = {"kind": about["kind"], "uid": about["metadata"]["uid"]}
+    event = obj("v1", "Event", f"refused-{minutes}")
+    told = {"reason": "FailedCreate", "message": message, "lastTimestamp": at(minutes)}
+    return {**event, "involvedObject": involved, **told}
+
+
+@story
+def job_whose_pods_are_refused() -> Story:
+    mine = job()
+    said = 'Error creating: pods "train-{}" is forbidden: exceeded quota: gpus, requested: pods=1'
+    return Story(
+        "job/train",
+        [mine, _refusal(mine, said.format("older"), 9), _refusal(mine, said.format("x7vqt"), 1)],
+    )
+
+
 @story
 def job_has_finished() -> Story:
     done = condition("Complete", True, "Reached expected number of succeeded pods", minutes=45)

@@ -123,7 +123,7 @@ async def _planned(story: Story, planes: str, wanted: Object) -> dict[str, Any]:
         *("--scheduler-name", "default-scheduler"),
     )
     assert (said.code, said.complaint) == (0, "")
-    assert (said.writes, said.dry_runs) == ([], 1)
+    assert (said.writes, said.dry_runs) == ([], 2)  # the Job, and one of its pods
     answer: dict[str, Any] = json.loads(said.text)
     return answer
 

@@ -14,7 +14,8 @@ from reprieve.kube.transport import Answer as WireAnswer
 from reprieve.kube.transport import HttpWire, Request, Transport
 from reprieve.whatif.answer import Answer
 from reprieve.whatif.lists import discovered, gather
-from reprieve.whatif.planning import planned
+from reprieve.whatif.planning import kinds_of, planned
+from reprieve.whatif.pod_admission import dry_run_pods
 from reprieve.whatif.run import Deciders
 from reprieve.whatif.submission import Document, dry_run, matched
 from reprieve.whatif.wire import ReadingWire
@@ -73,6 +74,7 @@ async def ask(
         submitted = matched(documents, discovered(snapshot.documents), namespace)
         if not without_server:
             submitted = await dry_run(client, submitted)
+            await dry_run_pods(client, submitted, kinds_of(deciders))
         return Asked(await planned(client, snapshot, deciders, submitted, asking=asking), wire.sent)
     finally:
         await client.close()

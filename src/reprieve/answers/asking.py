@@ -13,6 +13,7 @@ from reprieve.answers.explanation import answer_of
 from reprieve.answers.findings import Findings
 from reprieve.answers.kinds import POD_GROUPS, Asked, nearest
 from reprieve.answers.quantities import counted, listed
+from reprieve.answers.refused_pods import with_refusal
 from reprieve.answers.sources import Json, Reading, Source
 from reprieve.answers.standing import Standing, standing_of
 from reprieve.answers.told_disruptions import completed, disruptions_of
@@ -54,6 +55,7 @@ async def answer(
     unit = await unit_of(reading, found)
     groups = {resource.qualified for resource in POD_GROUPS}
     standing = standing_of(unit, groups_known=not groups & {kind for kind, _ in reading.refused})
+    standing = await with_refusal(reading, unit, standing)
     told = concerning(unit, known)
     names = await owners_of_marked(reading, told)
     disruptions = await disruptions_of(reading, unit)

@@ -32,7 +32,8 @@ from reprieve.units.errors import ReprieveError, UsageError
 from reprieve.whatif.answer import Answer, Verdict
 from reprieve.whatif.document import PlanDocument, plan_document
 from reprieve.whatif.lists import discovered, gather
-from reprieve.whatif.planning import planned
+from reprieve.whatif.planning import kinds_of, planned
+from reprieve.whatif.pod_admission import dry_run_pods
 from reprieve.whatif.run import Deciders
 from reprieve.whatif.submission import (
     Document,
@@ -196,6 +197,7 @@ async def _answered(
         submitted = matched(documents, discovered(snapshot.documents), place)
         if not without_server:
             submitted = await dry_run(client, submitted)
+            await dry_run_pods(client, submitted, kinds_of(deciders))
         return await planned(client, snapshot, deciders, submitted), deciders
     except ApiError as failure:
         raise ReprieveError(f"{connection.server}: {failure}") from None

@@ -39,15 +39,16 @@ from reprieve.planes.scheduling.plane import SchedulingPlane
 from reprieve.whatif.afterwards import borrowed, with_undisturbed
 from reprieve.whatif.answer import Answer, Outcome, Verdict, answer_of
 from reprieve.whatif.beside import affordable, spent, told_beside
+from reprieve.whatif.pod_admission import check_classes
 from reprieve.whatif.pod_templates import labels_of_flavors, preempting_classes
 from reprieve.whatif.run import Deciders, Run, Undecided, decided
 from reprieve.whatif.snapshot import KindKey, Listed, Snapshot
 from reprieve.whatif.submission import Submitted
-from reprieve.whatif.unjudged import as_stored, kinds_by_name
+from reprieve.whatif.unjudged import Kinds, as_stored, kinds_by_name
 from reprieve.whatif.verifying import verified
 from reprieve.wording.diagnosis import sentence
 
-__all__ = ["emptied", "over_after", "planned"]
+__all__ = ["emptied", "kinds_of", "over_after", "planned"]
 
 _LONGEST_TRYING: Final = 2.0  # seconds for changes that would help, of all that waits
 
@@ -118,15 +119,15 @@ async def planned(
 
     Raises:
         Undecided: the planes did not get ready, or the caller may not list what they decide on.
-        UsageError: what is stored of their settings is not accepted, or the API server could not
-            read what is submitted.
+        UsageError: what is stored of their settings is not accepted, the API server could not read
+            what is submitted, or it would take none of its pods.
     """
     if SCHEDULING in deciders.options.controllers:
         _require(snapshot, NODES)
     since = time.process_time()
-    quota = deciders.settings.quota
-    kinds = kinds_by_name(job_kinds(() if quota is None else quota.settings().job_kinds))
+    kinds = kinds_of(deciders)
     submitted = [as_stored(each, kinds) for each in submitted]
+    check_classes(snapshot, submitted, kinds)
     run = await decided(client, snapshot, deciders, submitted)
     if asking is None:
         asking = affordable(since)
@@ -153,6 +154,12 @@ async def planned(
     if fixes:
         answer = await told_beside(client, run, deciders, submitted, answer, asking)
     return answer
+
+
+def kinds_of(deciders: Deciders) -> Kinds:
+    """Return the rows of the table of jobs, with those that the operator's settings add."""
+    quota = deciders.settings.quota
+    return kinds_by_name(job_kinds(() if quota is None else quota.settings().job_kinds))
 
 
 async def _with_never(

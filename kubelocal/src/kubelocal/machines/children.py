@@ -19,6 +19,7 @@ from kubelocal.machines.families import FAMILIES, Child, Pods, children
 from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.objects import Change, ChangeType, Object
 from kubelocal.machines.ownership import child, controller_of, is_active, suffix
+from kubelocal.machines.pod_creation import create_pod
 from kubelocal.machines.progress import COUNTS, STATUSES, pods_below, state_of
 from kubelocal.machines.replicas import in_order_of_removal
 from kubelocal.machines.selectors import matches_labels
@@ -141,9 +142,8 @@ class ChildrenController:
         free = (n for i in itertools.count() if (n := f"{wanted.stem}-{i}") not in names)
         for _ in range(-surplus):
             name = next(free) if wanted.numbered else f"{wanted.stem}-{suffix(self._generator)}"
-            await self._informer.create(
-                "pods", child(owner, "v1", "Pod", name, wanted.template, labels=wanted.labels)
-            )
+            pod = child(owner, "v1", "Pod", name, wanted.template, labels=wanted.labels)
+            await create_pod(self._informer, self._recorder, owner, pod)
             self._recorder.normal(owner, "CreatedPod", f"Created pod: {name}")
 
 

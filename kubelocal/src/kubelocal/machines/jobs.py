@@ -37,6 +37,7 @@ from kubelocal.machines.ownership import (
     set_condition,
     suffix,
 )
+from kubelocal.machines.pod_creation import create_pod
 from kubelocal.machines.scheduling_groups import Workloads
 from kubelocal.machines.selectors import matches_labels
 from kubelocal.machines.tally import Tally
@@ -262,7 +263,7 @@ class JobController:
             if indexed:
                 pod["spec"].setdefault("hostname", stem)
             self._workloads.join(pod, job)
-            created.append(await self._informer.create("pods", pod))
+            created.append(await create_pod(self._informer, self._recorder, job, pod))
             text = f"Created pod: {pod['metadata']['name']}"
             self._recorder.normal(job, "SuccessfulCreate", text)
         return created

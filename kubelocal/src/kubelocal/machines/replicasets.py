@@ -14,6 +14,7 @@ from kubelocal.machines.events import Recorder
 from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.objects import Change, Object
 from kubelocal.machines.ownership import child, is_active, suffix
+from kubelocal.machines.pod_creation import create_pod
 from kubelocal.machines.replicas import (
     availability,
     by_controller,
@@ -57,9 +58,8 @@ class ReplicaSetController:
             self._recorder.normal(owner, "SuccessfulDelete", f"Deleted pod: {name}")
         for _ in range(-surplus):
             name = f"{owner['metadata']['name']}-{suffix(self._generator)}"
-            await self._informer.create(
-                "pods", child(owner, "v1", "Pod", name, owner["spec"]["template"])
-            )
+            pod = child(owner, "v1", "Pod", name, owner["spec"]["template"])
+            await create_pod(self._informer, self._recorder, owner, pod)
             self._recorder.normal(owner, "SuccessfulCreate", f"Created pod: {name}")
         return await self._report(owner)
 

@@ -13,6 +13,7 @@ from kubelocal.machines.events import Recorder
 from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.objects import Change, Object
 from kubelocal.machines.ownership import child, is_active, is_ready
+from kubelocal.machines.pod_creation import create_pod
 from kubelocal.machines.replicas import (
     availability,
     by_controller,
@@ -113,8 +114,10 @@ class StatefulSetController:
         if owner["spec"].get("serviceName"):
             pod["spec"]["subdomain"] = owner["spec"]["serviceName"]
         self._workloads.join(pod, owner)
-        await self._informer.create("pods", pod)
-        text = f"create Pod {name} in StatefulSet {owner['metadata']['name']} successful"
+        said = f"create Pod {name} in StatefulSet {owner['metadata']['name']}"
+        lead = f"{said} failed error"
+        await create_pod(self._informer, self._recorder, owner, pod, lead)
+        text = f"{said} successful"
         self._recorder.normal(owner, "SuccessfulCreate", text)
 
     async def _delete(self, owner: Object, pod: Object) -> None:

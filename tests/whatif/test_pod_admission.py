@@ -1,0 +1,136 @@
+"""A job whose pods the API server would refuse is no plan: it says so, whatever the kind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from reprieve.kube.resource import EVENTS, Resource
+from reprieve.units.errors import ReprieveError, UsageError
+from reprieve.whatif.answer import Verdict
+from reprieve.whatif.planning import kinds_of
+from reprieve.whatif.pod_admission import check_classes
+from tests.scheduling.site import NAMESPACE, Site, node, pod, priority_class, site
+from tests.whatif.asking import ask
+from tests.whatif.test_kinds import KINDS, cluster, deciding, manifest
+
+JOBS = Resource("batch", "v1", "jobs", "Job")
+QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
+FACTS: dict[str, Any] = {"controllers": "scheduling", "names": ["default-scheduler"]}
+#: Their pods are described elsewhere, or in fields of their own.
+WITHOUT_TEMPLATES: Final = ("SparkApplication", "TrainJob")
+Object = dict[str, Any]
+
+
+def job(name: str, *, queue: str = "", **spec: Any) -> Object:
+    template = {**pod(name, 1)["spec"], "restartPolicy": "Never", **spec}
+    template.pop("schedulerName", None)
+    labels = {"kueue.x-k8s.io/queue-name": queue} if queue else {}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
+        "spec": {"template": {"spec": template}},
+    }
+
+
+async def refused(found: Site, wanted: Object, **facts: Any) -> str:
+    with pytest.raises(ReprieveError) as refusal:
+        await ask(found.embedded.kubeconfig, wanted, **{**FACTS, **facts})
+    return str(refusal.value)
+
+
+async def test_a_template_with_a_class_that_is_not_there_is_refused_as_the_server_refuses_its_pods(
+    tmp_path: Path,
+) -> None:
+    async with site([node("node-0")], tmp_path) as found:
+        await found.create(priority_class("low", 100))
+        wanted = job("wanted", priorityClassName="missing")
+        title = f"Job {NAMESPACE}/wanted"
+        judged = await refused(found, wanted)
+        assert judged.startswith(f"the test: the API server refuses the pods of {title}: pods ")
+        assert judged.endswith("no PriorityClass with name missing was found")
+        assert await refused(found, wanted, without_server=True) == (
+            f"the test: {title}: there is no PriorityClass 'missing', so that the API server "
+            "refuses its pods; accepted: low"
+        )
+        # As its word goes: it is stored, and has no pod.
+        await found.client.create(JOBS, wanted, dict)
+        await asyncio.sleep(5)
+        assert await found.pods() == {}
+        assert await refusals(found, "Job") == {
+            " is forbidden" + judged.rpartition(" is forbidden")[2]
+        }
+
+
+async def refusals(found: Site, kind: str) -> set[str]:
+    """Return what the controllers of a kind were told of their pods, without the pods' names."""
+    page = await found.client.list(EVENTS, dict, namespace=NAMESPACE)
+    return {
+        "".join(each["message"].partition(" is forbidden")[1:])
+        for each in page.items
+        if (each["reason"], each["involvedObject"]["kind"]) == ("FailedCreate", kind)
+    }
+
+
+async def test_a_class_of_the_same_submission_and_those_of_every_cluster_are_there(
+    tmp_path: Path,
+) -> None:
+    async with site([node("node-0")], tmp_path) as found:
+        made = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 7}
+        made["metadata"] = {"name": "made"}
+        for objects in (
+            [job("wanted", priorityClassName="system-node-critical")],
+            [made, job("wanted", priorityClassName="made")],
+        ):
+            asked = await ask(found.embedded.kubeconfig, *objects, **FACTS, without_server=True)
+            assert asked.answer.verdict is Verdict.STARTS
+
+
+async def test_a_quota_that_is_used_up_refuses_pods_but_not_of_those_who_wait_in_a_queue(
+    tmp_path: Path,
+) -> None:
+    async with site([node("node-0")], tmp_path) as found:
+        metadata = {"name": "full", "namespace": NAMESPACE}
+        body = {"metadata": metadata, "spec": {"hard": {"pods": "0"}}}
+        await found.client.create(QUOTAS, body, dict)
+        await asyncio.sleep(1)
+        assert "exceeded quota: full" in await refused(found, job("wanted"))
+        asked = await ask(found.embedded.kubeconfig, job("wanted", queue="any"), **FACTS)
+        assert [each.name for each in asked.answer.outcomes] == ["wanted"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_templates_of_every_kind_are_looked_at(kind: str, tmp_path: Path) -> None:
+    deciders = deciding("scheduling,quota", tmp_path)
+    kinds, there = kinds_of(deciders), cluster(deciders)
+    found = manifest(kind, "wanted", "low")
+    check_classes(there, [found], kinds)
+    specs = list(pod_specs(found.object))
+    if not specs:
+        assert kind in WITHOUT_TEMPLATES
+        return
+    for spec in specs:
+        for name in ("PriorityClass", "RuntimeClass"):
+            field = f"{name[0].lower()}{name[1:]}Name"
+            spec[field] = "missing"
+            with pytest.raises(UsageError) as told:
+                check_classes(there, [found], kinds)
+            del spec[field]
+            assert f"{kind} team/wanted: there is no {name} 'missing'" in str(told.value)
+
+
+def pod_specs(part: Any) -> Iterator[Object]:
+    """Yield whatever in a manifest looks like the spec of a pod."""
+    if isinstance(part, dict):
+        if isinstance(part.get("containers"), list):
+            yield part
+        for each in part.values():
+            yield from pod_specs(each)
+    elif isinstance(part, list):
+        for each in part:
+            yield from pod_specs(each)
