@@ -19,6 +19,7 @@ from tests.whatif.asking import ask
 from tests.whatif.test_kinds import KINDS, cluster, deciding, manifest
 
 JOBS = Resource("batch", "v1", "jobs", "Job")
+RANGES = Resource("", "v1", "limitranges", "LimitRange")
 QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 FACTS: dict[str, Any] = {"controllers": "scheduling", "names": ["default-scheduler"]}
 #: Their pods are described elsewhere, or in fields of their own.
@@ -102,6 +103,23 @@ async def test_a_quota_that_is_used_up_refuses_pods_but_not_of_those_who_wait_in
         assert "exceeded quota: full" in await refused(found, job("wanted"))
         asked = await ask(found.embedded.kubeconfig, job("wanted", queue="any"), **FACTS)
         assert [each.name for each in asked.answer.outcomes] == ["wanted"]
+
+
+async def test_pods_of_a_job_ask_for_what_their_namespace_gives_them(tmp_path: Path) -> None:
+    async with site([node("node-0", cpu=4)], tmp_path) as found:
+        metadata = {"name": "one", "namespace": NAMESPACE}
+        limits = {"type": "Container", "default": {"cpu": "3"}}
+        await found.client.create(
+            RANGES, {"metadata": metadata, "spec": {"limits": [limits]}}, dict
+        )
+        await asyncio.sleep(1)
+        wanted = job("wanted")
+        wanted["spec"].update(parallelism=2, completions=2)
+        for container in wanted["spec"]["template"]["spec"]["containers"]:
+            container.pop("resources", None)
+        asked = await ask(found.embedded.kubeconfig, wanted, **FACTS)
+        (outcome,) = asked.answer.outcomes
+        assert (outcome.verdict, outcome.pods, outcome.placed) == (Verdict.NEVER_FITS, 2, 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)

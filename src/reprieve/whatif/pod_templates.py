@@ -1,22 +1,24 @@
 """The pods that a controller would make of a template, with what admission and defaulting add.
 
-Source: the API's defaults of pods; the admission plugins Priority, RuntimeClass and
+Source: the API's defaults of pods; the admission plugins Priority, RuntimeClass, LimitRanger and
 DefaultTolerationSeconds; `batch/v1` Jobs for labels and names.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from reprieve.intake.quota_limits import LimitRange, container_limits
 from reprieve.jobs.paths import Json, first
 from reprieve.kube.resource import Resource
 from reprieve.whatif.overlay import Overlay
 
 __all__ = [
+    "LIMIT_RANGES",
     "PRIORITIES",
     "RUNTIME_CLASSES",
     "admitted_group",
@@ -35,12 +37,16 @@ RUNTIME_CLASSES: Final = Resource(
 )
 
 
+LIMIT_RANGES: Final = Resource("", "v1", "limitranges", "LimitRange")
+
+
 class _PriorityClass(msgspec.Struct, gc=False, rename="camel"):
     value: int = 0
     preemption_policy: str = ""
 
 
 _CLASS: Final = msgspec.json.Decoder(_PriorityClass)
+_RANGE: Final = msgspec.json.Decoder(LimitRange)
 _FLAVORS: Final = ("kueue.x-k8s.io", "resourceflavors")
 _NEVER_READY: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _WAIT_SECONDS: Final = 300
@@ -99,11 +105,13 @@ def admitted_pod(overlay: Overlay, pod: Json) -> Json:
     _prioritised(overlay, spec)
     _with_overhead(overlay, spec)
     _tolerating(spec)
-    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    for container in containers:
         resources = container.get("resources") or {}
         if resources.get("limits"):
             resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
             container["resources"] = resources
+    _ranged(overlay, pod["metadata"].get("namespace", ""), containers)
     pod["status"] = {"phase": "Pending", "qosClass": "Burstable", **(pod.get("status") or {})}
     return pod
 
@@ -145,6 +153,23 @@ def _with_overhead(overlay: Overlay, spec: Json) -> None:
         spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **scheduling["nodeSelector"]}
     if scheduling.get("tolerations"):
         spec["tolerations"] = [*(spec.get("tolerations") or ()), *scheduling["tolerations"]]
+
+
+def _ranged(overlay: Overlay, namespace: str, containers: Sequence[Json]) -> None:
+    """Give containers what the LimitRanges of their namespace give who asks for nothing."""
+    found = [
+        _RANGE.decode(raw) for (space, _), raw in overlay.raw(LIMIT_RANGES) if space == namespace
+    ]
+    if not found:
+        return
+    limits = container_limits(found)
+    for container in containers:
+        given = container.get("resources") or {}
+        container["resources"] = {
+            **given,
+            "requests": {**limits.default_request, **(given.get("requests") or {})},
+            "limits": {**limits.default, **(given.get("limits") or {})},
+        }
 
 
 def _tolerating(spec: Json) -> None:

@@ -37,7 +37,7 @@ from reprieve.whatif.job_pods import JobPods
 from reprieve.whatif.made_pods import MadePods
 from reprieve.whatif.overlay import Change, Overlay, Refused
 from reprieve.whatif.owned_pods import OwnedPods, facts_in
-from reprieve.whatif.pod_templates import PRIORITIES, RUNTIME_CLASSES
+from reprieve.whatif.pod_templates import LIMIT_RANGES, PRIORITIES, RUNTIME_CLASSES
 from reprieve.whatif.replica_pods import ReplicaPods
 
 __all__ = ["StandIns"]
@@ -76,7 +76,7 @@ class StandIns:
     """
 
     #: What they read beyond what the planes do.
-    KINDS: Final = (PODS, PRIORITIES, RUNTIME_CLASSES)
+    KINDS: Final = (PODS, PRIORITIES, RUNTIME_CLASSES, LIMIT_RANGES)
 
     def __init__(self, overlay: Overlay, clock: Clock) -> None:
         self._overlay = overlay
