@@ -289,3 +289,49 @@ def test_a_wrong_value_without_a_server_is_one_line_and_exit_code_2(
     assert (ended.returncode, ended.stdout) == (2, "")
     place = f"standard input, line 1, column 1: {kind} default/wrong"
     assert ended.stderr == f"Error: {place}: {said}\n"
+
+
+def of_template(kind: str, api_version: str, **spec: Any) -> Object:
+    """Return work of one pod template."""
+    template = {"metadata": {"labels": {"app": "any"}}, "spec": pod("any", 1)["spec"]}
+    template["spec"]["restartPolicy"] = "Never" if kind == "Job" else "Always"
+    metadata = {"name": "held", "namespace": "default"}
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": metadata,
+        "spec": {"template": template, **spec},
+    }
+
+
+@pytest.mark.parametrize(
+    ("held", "verdict", "reason", "message"),
+    [
+        (
+            pod("held", 1, schedulingGates=[{"name": "example.org/budget"}]),
+            "Waits",
+            "SchedulingGated",
+            "it has the scheduling gate example.org/budget",
+        ),
+        (
+            of_template("Job", "batch/v1", suspend=True),
+            None,
+            "NotDecided",
+            "it is suspended (spec.suspend: true), and no queue has taken it",
+        ),
+        (
+            of_template(
+                "Deployment", "apps/v1", replicas=0, selector={"matchLabels": {"app": "any"}}
+            ),
+            None,
+            "NotDecided",
+            "it asks for no pods (spec.replicas: 0)",
+        ),
+    ],
+    ids=["gated", "suspended", "scaled to zero"],
+)
+def test_what_somebody_else_holds_back_is_told_so_and_not_that_it_never_fits(
+    cluster: Running, held: Object, verdict: str | None, reason: str, message: str
+) -> None:
+    (said,) = document(planned(cluster, held, flags=("-o", "json")))["submitted"]
+    assert (said["verdict"], said["reason"], said["message"]) == (verdict, reason, message)

@@ -45,6 +45,7 @@ from reprieve.wording.kube_scheduler import (
 )
 
 __all__ = [
+    "GATED",
     "Answer",
     "Borrowed",
     "Displaced",
@@ -55,6 +56,8 @@ __all__ = [
     "answer_of",
 ]
 
+#: The reason of what a scheduling gate holds back, whose owner alone knows for how long.
+GATED: Final = "SchedulingGated"
 _KUEUE: Final = "kueue.x-k8s.io/"
 _GROUPS: Final = ("scheduling.k8s.io", "podgroups")
 #: Conditions that say why something does not start.
@@ -369,7 +372,9 @@ class _Reading:
         now = self._now(obj) or obj
         held = bool(kind is not None and kind.suspend and first(now, kind.suspend))
         if not workloads and not here and gated is None:
-            return self._told(obj, None, "NotDecided", self._why_not(obj, pods))
+            return self._told(
+                obj, None, "NotDecided", self._why_not(obj, pods, kind if held else None)
+            )
         short = len(placed) < min(least, len(here))
         verdict, reason, message, first_to_wait = Verdict.STARTS, "", "", None
         if victims:
@@ -378,7 +383,7 @@ class _Reading:
             verdict = Verdict.WAITS
             waiting = next((pod for pod in here if not pod["spec"].get("nodeName")), gated)
             reason, message = _said(waiting_workload, waiting)
-            if not reason and gated is not None:
+            if reason in ("", GATED) and gated is not None:
                 reason, message = self._why_gated(gated)
             first_to_wait = waiting_workload or waiting
         return self._told(
@@ -449,7 +454,12 @@ class _Reading:
             waiting=("", "") if waiting is None else (waiting["kind"], waiting["metadata"]["name"]),
         )
 
-    def _why_not(self, obj: Json, pods: list[Json]) -> str:
+    def _why_not(self, obj: Json, pods: list[Json], held: JobKind | None) -> str:
+        """Say why no plane decides about it; `held`: its kind, where it is suspended."""
+        if held is not None:
+            return f"it is suspended ({held.suspend}: true), and no queue has taken it"
+        if not pods and first(obj, "spec.replicas") == 0:
+            return "it asks for no pods (spec.replicas: 0)"
         names = sorted({str(pod["spec"].get("schedulerName")) for pod in pods})
         asks = f" and its pods ask for {', '.join(names)}" if names else ""
         return f"no plane decides about it: no queue has taken it{asks}"
@@ -504,7 +514,7 @@ class _Reading:
         members = [each for each in self._overlay.all(PODS) if name and group_of(each) == name]
         if len(members) < total:
             return Reason.GROUP_INCOMPLETE.value, f"{len(members)} of {total} pods are there"
-        return "SchedulingGated", f"it has the scheduling gate {', '.join(_gates(pod))}"
+        return GATED, f"it has the scheduling gate {', '.join(_gates(pod))}"
 
     def _group_names(self) -> set[str]:
         return {obj["metadata"]["name"] for obj in self._run.submitted if obj["kind"] == "PodGroup"}

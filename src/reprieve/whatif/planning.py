@@ -37,7 +37,7 @@ from reprieve.planes.quota.plane import QuotaPlane
 from reprieve.planes.quota.watches import CLUSTER_QUEUES
 from reprieve.planes.scheduling.plane import SchedulingPlane
 from reprieve.whatif.afterwards import borrowed, with_undisturbed
-from reprieve.whatif.answer import Answer, Outcome, Verdict, answer_of
+from reprieve.whatif.answer import GATED, Answer, Outcome, Verdict, answer_of
 from reprieve.whatif.beside import affordable, spent, told_beside
 from reprieve.whatif.pod_admission import check_classes
 from reprieve.whatif.pod_templates import labels_of_flavors, preempting_classes
@@ -176,6 +176,7 @@ async def _with_never(
         (each.kind, each.namespace, each.name): each.placed
         for each in without.outcomes
         if each.verdict is Verdict.WAITS
+        and each.reason != GATED
         and (each.diagnosis is None or each.diagnosis.reason not in _NOT_ROOM)
     }
     return answer.judged_again(
