@@ -20,12 +20,16 @@ from reprieve.answers.document import (
 )
 from reprieve.answers.evidence import MOST_TIMES, evidence_of
 from reprieve.answers.findings import Findings, named
+from reprieve.answers.kinds import job_kind_of
 from reprieve.answers.quantities import ago, counted, instant_or_none
+from reprieve.answers.sources import Json
 from reprieve.answers.unit import Unit, name_of, namespace_of
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.units.instants import Nanos, format_instant
 from reprieve.whatif.document import estimate_document, idle_document
-from reprieve.wording.diagnosis import anchor, fix_text, sentence, words
+from reprieve.whatif.written import written_by
+from reprieve.wording.changes import fix_text
+from reprieve.wording.diagnosis import anchor, sentence, words
 
 __all__ = ["answer_of"]
 
@@ -126,12 +130,20 @@ def _for_whom(found: Findings, lead: str = ": it made way") -> str:
     return f"{lead}{for_whom}{when}, by the rule: {newest.rule}"
 
 
+def _manifests(unit: Unit) -> list[Json]:
+    """Return what somebody wrote: the job, or the group with its pods, or the pod."""
+    if job_kind_of(unit.root) is not None:
+        return [unit.root]
+    group = unit.asked if unit.asked["kind"] == "PodGroup" else unit.group
+    return [unit.asked] if group is None else [group, *unit.pods]
+
+
 def _steps(found: Findings, diagnosis: Diagnosis | None) -> Iterator[Step]:
     unit, standing = found.unit, found.standing
     where = f"-n {namespace_of(unit.asked)} " if namespace_of(unit.asked) else ""
     if diagnosis is not None:
         for fix in diagnosis.fixes:
-            yield Step(fix_text(fix), field=fix.field)
+            yield Step(fix_text(fix, written_by(fix, _manifests(unit))), field=fix.field)
         if not diagnosis.fixes:
             step = words(diagnosis.plane, diagnosis.reason).step
             yield Step(f"{step} See {anchor(diagnosis.plane, diagnosis.reason)}")

@@ -162,7 +162,8 @@ def _next_step(outcome: Outcome, diagnosis: Diagnosis) -> str:
             return f"Submit {counted(placed, 'pod')} at most, ask for less, or add nodes."
         if diagnosis.reason in _ROOM and not diagnosis.fixes:
             return "Ask for less, or add nodes; waiting does not help."
-    return next_step(diagnosis)
+    first_fix = next(iter(diagnosis.fixes), None)
+    return next_step(diagnosis, () if first_fix is None else outcome.written.get(first_fix, ()))
 
 
 def _size_text(outcome: Outcome) -> str:

@@ -22,7 +22,7 @@ import msgspec
 from reprieve.api.core import ObjectMeta
 from reprieve.api.reprieve import IntentPhase, ObjectRef, Preemption, PreemptionPart, Victim
 from reprieve.engine.diagnosis.estimates import Estimate
-from reprieve.engine.diagnosis.model import Diagnosis
+from reprieve.engine.diagnosis.model import Diagnosis, Fix
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.lost_work import devices_of, is_device, lost_device_seconds
 from reprieve.execution.parts import PartsMissing, whole
@@ -38,6 +38,7 @@ from reprieve.whatif.asked import Asks, asks_of
 from reprieve.whatif.idle_reason import IdleReason
 from reprieve.whatif.run import Run
 from reprieve.whatif.snapshot import Snapshot
+from reprieve.wording.changes import Written
 from reprieve.wording.kube_scheduler import (
     GROUP_SCHEDULED,
     GROUP_SCHEDULED_ALPHA,
@@ -142,7 +143,8 @@ class Outcome:
     start with nobody making way; None where nobody has to, or it was not asked. `asks`: what its
     pods request; `short`: what of that is missing with nobody making way, by resource.
     `pods_on_empty_cluster`: of what never fits, how many have a node where nobody else's work is.
-    `estimate`: when it starts at the latest; `idle`: why nobody idle makes way for it.
+    `estimate`: when it starts at the latest; `idle`: why nobody idle makes way for it. `written`:
+    what changes that would help are in the manifests.
     """
 
     kind: str
@@ -165,6 +167,7 @@ class Outcome:
     pods_on_empty_cluster: int | None = None
     estimate: Estimate | None = None
     idle: IdleReason | None = None
+    written: Mapping[Fix, tuple[Written, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

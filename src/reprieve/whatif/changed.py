@@ -78,7 +78,7 @@ def _write(fix: Fix, objects: Sequence[Json]) -> None:
         for each in objects:
             each["metadata"].setdefault("labels", {})[_QUEUE] = fix.after
     elif field == "spec.schedulingPolicy.gang.minCount":
-        group = next(each for each in objects if each["kind"] == "PodGroup")
+        (group,) = (each for each in objects if each["kind"] == "PodGroup")
         group["spec"]["schedulingPolicy"]["gang"]["minCount"] = read_integer(fix.after, 0)
     elif field == "spec.schedulingConstraints.topology":
         for each in objects:

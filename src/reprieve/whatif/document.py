@@ -18,7 +18,7 @@ from reprieve.units.instants import format_instant
 from reprieve.units.quantities import quantity_text
 from reprieve.whatif.answer import Answer, Displaced, Fragile, Outcome, Verdict
 from reprieve.whatif.idle_reason import IdleReason
-from reprieve.wording.diagnosis import fix_text
+from reprieve.wording.changes import Written, fix_text
 from reprieve.wording.displacements import rule_text
 
 __all__ = [
@@ -66,8 +66,20 @@ class PlacementDocument(_Struct, frozen=True):
     node: str
 
 
+class WrittenDocument(_Struct, frozen=True):
+    """A field of a manifest that a change writes; empty for no value."""
+
+    path: str
+    before: str
+    after: str
+
+
 class FixDocument(_Struct, frozen=True):
-    """A change with which it starts; `victims` make way then."""
+    """A change with which it starts; `victims` make way then.
+
+    `field` is of the object that was decided about, a Workload, say; `written` is what the change
+    is in the manifest, empty where that is not known.
+    """
 
     change: str
     field: str
@@ -75,6 +87,7 @@ class FixDocument(_Struct, frozen=True):
     after: str
     victims: int
     text: str
+    written: list[WrittenDocument] = []
 
 
 class EstimateDocument(_Struct, frozen=True):
@@ -260,7 +273,7 @@ def _outcome(outcome: Outcome) -> OutcomeDocument:
         outcome.priority,
         outcome.pods,
         outcome.placed,
-        [_fix(each) for each in fixes],
+        [_fix(each, outcome.written.get(each, ())) for each in fixes],
         outcome.pods_without_victims,
         _quantities(outcome.asks.total),
         _quantities(outcome.short),
@@ -307,9 +320,15 @@ def _quantities(amounts: Mapping[str, int]) -> dict[str, str]:
     return {name: quantity_text(name, amount) for name, amount in amounts.items()}
 
 
-def _fix(fix: Fix) -> FixDocument:
+def _fix(fix: Fix, written: Sequence[Written]) -> FixDocument:
     return FixDocument(
-        fix.change.value, fix.field, fix.before, fix.after, fix.victims, fix_text(fix)
+        fix.change.value,
+        fix.field,
+        fix.before,
+        fix.after,
+        fix.victims,
+        fix_text(fix, written),
+        [WrittenDocument(each.path, each.before, each.after) for each in written],
     )
 
 

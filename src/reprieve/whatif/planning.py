@@ -46,6 +46,7 @@ from reprieve.whatif.snapshot import KindKey, Listed, Snapshot
 from reprieve.whatif.submission import Submitted
 from reprieve.whatif.unjudged import Kinds, as_stored, kinds_by_name
 from reprieve.whatif.verifying import verified
+from reprieve.whatif.written import with_written
 from reprieve.wording.diagnosis import sentence
 
 __all__ = ["emptied", "kinds_of", "over_after", "planned"]
@@ -153,7 +154,7 @@ async def planned(
         answer = await _with_never(client, run, deciders, submitted, answer)
     if fixes:
         answer = await told_beside(client, run, deciders, submitted, answer, asking)
-    return answer
+    return with_written(run, answer)
 
 
 def kinds_of(deciders: Deciders) -> Kinds:

@@ -28,7 +28,7 @@ from reprieve.whatif.changed import Unwritable, changed_by
 from reprieve.whatif.run import Run, Undecided
 from reprieve.whatif.submission import Submitted
 
-__all__ = ["MOST_DECISIONS", "Decide", "verified"]
+__all__ = ["MOST_DECISIONS", "Decide", "places_of", "verified"]
 
 #: How often the whole cluster is decided about again.
 MOST_DECISIONS: Final = 20
@@ -80,7 +80,7 @@ async def verified(
     outcomes = []
     for each in answer.outcomes:
         if each.diagnosis is not None and each.diagnosis.fixes:
-            fixes = await _verified(trying, each, each.diagnosis.fixes, _places(run, each))
+            fixes = await _verified(trying, each, each.diagnosis.fixes, places_of(run, each))
             each = replace(each, diagnosis=replace(each.diagnosis, fixes=fixes))
         outcomes.append(each)
     return answer.judged_again(tuple(outcomes))
@@ -113,7 +113,7 @@ def _starts(answer: Answer, wanted: Outcome) -> bool:
     )
 
 
-def _places(run: Run, outcome: Outcome) -> list[int]:
+def places_of(run: Run, outcome: Outcome) -> list[int]:
     """Return which of what was submitted one outcome is about; of a group also its pods."""
     found = []
     for place, obj in enumerate(run.submitted):

@@ -7,17 +7,18 @@ has all of its values is said. Instants are RFC 3339, amounts as people write th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
 from types import MappingProxyType
 from typing import Final
 
-from reprieve.engine.diagnosis.model import Change, Diagnosis, Fix
+from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import REASONS, Reason
 from reprieve.engine.plan import Plane
 from reprieve.units.quantities import quantity_text
 from reprieve.units.untrusted import cut
+from reprieve.wording.changes import Written, fix_text
 from reprieve.wording.events import EventText
 
 __all__ = [
@@ -27,7 +28,6 @@ __all__ = [
     "amounts_text",
     "anchor",
     "deficit_text",
-    "fix_text",
     "next_step",
     "reasons_markdown",
     "sentence",
@@ -287,28 +287,14 @@ def sentence(diagnosis: Diagnosis) -> str:
     return ": ".join(filter(None, (said.sentence, "; ".join(details))))
 
 
-def next_step(diagnosis: Diagnosis) -> str:
-    """Return what to do: the first change that was tried and helps, else what helps in general."""
+def next_step(diagnosis: Diagnosis, written: Sequence[Written] = ()) -> str:
+    """Return what to do: the first change that was tried and helps, else what helps in general.
+
+    `written`: what that change is in the manifests, where it is known.
+    """
     if diagnosis.fixes:
-        return fix_text(diagnosis.fixes[0])
+        return fix_text(diagnosis.fixes[0], written)
     return words(diagnosis.plane, diagnosis.reason).step
-
-
-def fix_text(fix: Fix) -> str:
-    """Return a change that was tried and helps, as a sentence."""
-    makes_way = {0: "", 1: "; one pod makes way then"}.get(
-        fix.victims, f"; {fix.victims} pods make way then"
-    )
-    if fix.change is Change.WAIT:
-        until = fix.after or "those who make way have ended"
-        return f"Wait until {until}{makes_way}."
-    if fix.change is Change.WITHOUT_CONSTRAINT:
-        if fix.before and fix.after:
-            return f"Without {fix.before} and with {fix.after} in {fix.field} it starts{makes_way}."
-        if fix.after:
-            return f"With {fix.after} in {fix.field} it starts{makes_way}."
-        return f"Without {fix.field} ({fix.before}) it starts{makes_way}."
-    return f"With {fix.field} {fix.after} instead of {fix.before} it starts{makes_way}."
 
 
 def anchor(plane: Plane, reason: Reason) -> str:
