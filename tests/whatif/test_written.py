@@ -1,4 +1,4 @@
-"""What a change is in a manifest: the fields that its author knows, and not what others filled in."""
+"""What a change is in a manifest: fields that its author knows, and not what others filled in."""
 
 from __future__ import annotations
 
