@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from reprieve.simulation.readers import READERS
 from reprieve.simulation.trace import Job, Trace
@@ -177,6 +178,85 @@ CASES["kueue"] = (
 )
 
 
+def kwok(at: float, method: str, name: str, template: Any = None, **more: Any) -> str:
+    """Return one document of a recording; `at`: seconds since its beginning."""
+    document = {
+        "apiVersion": "action.kwok.x-k8s.io/v1alpha1",
+        "kind": "ResourcePatch",
+        "resource": {"version": "v1", "resource": "pods"},
+        "target": {"namespace": "research", "name": name},
+        "durationNanosecond": round(at * SECOND),
+        "method": method,
+        **({} if template is None else {"template": template}),
+        **more,
+    }
+    return yaml.safe_dump(document, sort_keys=False)
+
+
+def kwok_pod(name: str, gpus: int, owner: str = "", node: str = "", **spec: Any) -> dict[str, Any]:
+    """Return a pod as it is recorded."""
+    metadata: dict[str, Any] = {"namespace": "research", "name": name}
+    if owner:
+        metadata["ownerReferences"] = [{"kind": "Job", "name": owner, "controller": True}]
+    resources = {"requests": {"nvidia.com/gpu": str(gpus)} if gpus else {"cpu": "1"}}
+    spec = {"containers": [{"name": "main", "resources": resources}], **spec}
+    if node:
+        spec["nodeName"] = node
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+BOUND = {"spec": {"nodeName": "node-0"}}
+DONE = {"status": {"phase": "Succeeded"}}
+KWOK = "---\n".join(
+    (
+        # What was there, and a node, which is passed over.
+        yaml.safe_dump({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-0"}}),
+        yaml.safe_dump(kwok_pod("there", 2, node="node-0", priority=7)),
+        kwok(3, "create", "node-1", {}, resource={"version": "v1", "resource": "nodes"}),
+        # Two pods of one Job; one is lost and made anew, so that three held four devices for 100,
+        # 40 and 60 seconds.
+        kwok(10, "create", "train-0", kwok_pod("train-0", 4, "train", priority=100)),
+        kwok(10, "create", "train-1", kwok_pod("train-1", 4, "train", priority=100)),
+        kwok(20, "patch", "train-0", BOUND),
+        kwok(20, "patch", "train-1", BOUND),
+        kwok(60, "delete", "train-1"),
+        kwok(60, "create", "train-2", kwok_pod("train-2", 4, "train", priority=100)),
+        kwok(60, "patch", "train-2", BOUND),
+        kwok(120, "patch", "train-0", DONE),
+        kwok(120, "patch", "train-2", DONE),
+        kwok(121, "delete", "train-2"),
+        # A member of a group, and one without devices.
+        kwok(30, "create", "m", kwok_pod("m", 1, schedulingGroup={"podGroupName": "gang"})),
+        kwok(31, "patch", "m", BOUND),
+        kwok(41, "delete", "m"),
+        kwok(32, "create", "small", kwok_pod("small", 0)),
+        kwok(50, "patch", "there", DONE),
+        # What is left out: never bound, not ended, and what says nothing.
+        kwok(33, "create", "waits", kwok_pod("waits", 1)),
+        kwok(34, "delete", "waits"),
+        kwok(35, "create", "runs", kwok_pod("runs", 1, node="node-0")),
+        kwok(36, "patch", "unknown", BOUND),
+        kwok(37, "delete", "unknown"),
+        kwok(-1, "patch", "there", DONE),
+        kwok(38, "rename", "there"),
+        kwok(38, "create", "odd", {"metadata": {}, "spec": {"containers": 7}}),
+        kwok(38, "create", "there", kwok_pod("there", 1)),
+        kwok(38, "create", "odder", kwok_pod("odder", 1, priority=2**40)),
+        "7",
+    )
+)
+CASES["kwok"] = (
+    KWOK,
+    [
+        replace(job("research/there", 0, 2, 50, "research"), priority=7),
+        replace(job("research/train", 10, 8, 100, "research"), priority=100),
+        job("research/gang", 30, 1, 10, "research"),
+    ],
+    1,
+    [19, 21, 22, 23, 24, 25, 26, 27, 28, 29],
+)
+
+
 def read(form: str, content: str, folder: Path) -> Trace:
     path = folder / "trace"
     path.write_text(content)
@@ -276,6 +356,12 @@ def test_values_that_no_cluster_has_cost_their_workload_alone(
     assert [(each.line, why in each.why) for each in trace.malformed] == [(1, True)], (
         trace.malformed
     )
+
+
+@pytest.mark.parametrize("deep", ["[" * 200_000, "- " * 200_000, "{a: " * 200_000])
+def test_a_recording_that_is_nested_without_end_is_refused(deep: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"trace:1: .*; accepted: what kwokctl snapshot record"):
+        read("kwok", deep, tmp_path)
 
 
 @pytest.mark.parametrize("form", READERS)

@@ -59,6 +59,12 @@ SOURCES: Final = (
         "what that prints",
     ),
     Source(
+        "kwok",
+        "any cluster, recorded while it runs",
+        "kwokctl snapshot record --path FILE",
+        "FILE",
+    ),
+    Source(
         "openb",
         "Alibaba, 2023",
         f"{_ALIBABA} (cluster-trace-gpu-v2023)",

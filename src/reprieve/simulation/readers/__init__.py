@@ -10,6 +10,7 @@ from reprieve.simulation.readers.csv_form import read_csv
 from reprieve.simulation.readers.gavel import read_gavel
 from reprieve.simulation.readers.helios import read_helios
 from reprieve.simulation.readers.kueue import read_kueue
+from reprieve.simulation.readers.kwok import read_kwok
 from reprieve.simulation.readers.openb import read_openb, read_openb_2025
 from reprieve.simulation.readers.pai import read_pai
 from reprieve.simulation.readers.philly import read_philly
@@ -28,6 +29,7 @@ READERS: Final[Mapping[str, Reader]] = {
     "gavel": read_gavel,
     "helios": read_helios,
     "kueue": read_kueue,
+    "kwok": read_kwok,
     "openb": read_openb,
     "openb-2025": read_openb_2025,
     "pai": read_pai,
