@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from reprieve.engine.cluster.rows import GroupRow
-from reprieve.engine.cluster.snapshot import Flag, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import Flag, Mask, Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code, Rejection
 from reprieve.engine.placement.simulation import Simulation
@@ -104,7 +104,7 @@ def pdb_split(vector: Vector) -> tuple[dict[int, int], list[int]]:
     ]
 
 
-def all_units(snapshot: Snapshot, policy: Policy, on: int | None = None) -> Units:
+def all_units(snapshot: Snapshot, policy: Policy, on: Mask | None = None) -> Units:
     """All units, whatever their priority."""
     return potential_units(snapshot, snapshot.pod_node >= 0, 2**62, policy, on=on)
 
@@ -116,7 +116,8 @@ def victim_units(vector: Vector) -> list[units.Unit]:
 
 def victim_units_on_node(vector: Vector) -> list[units.Unit]:
     snapshot = cluster_of(vector.case).snapshot()
-    on = snapshot.node_index[vector.case["targetNode"]]
+    on = np.zeros(len(snapshot.nodes), np.bool_)
+    on[snapshot.node_index[vector.case["targetNode"]]] = True
     return _units(vector, all_units(snapshot, policy_of(vector.case), on=on))
 
 

@@ -8,11 +8,14 @@ executor"; specification 7.8 and 8.6.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 
 import numpy as np
 
 from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import Pending, Snapshot
+from reprieve.engine.cluster.texts import texts_at
+from reprieve.engine.many import many
 from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel, Victim, plan_id
 from reprieve.engine.scheduling.harm import IDLE
 from reprieve.engine.scheduling.outcome import Preemption, UnitVictim
@@ -47,40 +50,62 @@ def plan_of(
     else:
         row = preemptor.row
         ref = Reference("v1", "Pod", row.namespace, row.name, row.uid)
-    victims: list[Victim] = []
+    victims = _victims(snapshot, found.victims)
     slots = np.array([slot for unit in found.victims for slot in unit.pods], np.int64)
-    numbers = snapshot.pod_class[slots].tolist()
-    requests = {
-        number: _requests(snapshot, number)
-        for number in {*numbers, *(pending.pod_class for pending in queued)}
-    }
-    classes = iter(numbers)
-    uids, keys = snapshot.pod_uids, snapshot.pod_keys
-    for unit in found.victims:
-        rule = _rule(unit)
-        together = (unit.group or keys[unit.pods[0]]) if unit.whole_group else ""
-        for slot in unit.pods:
-            own = requests[next(classes)]
-            namespace, _, name = keys[slot].partition("/")
-            pod = Reference("v1", "Pod", namespace, name, uids[slot])
-            victims.append(Victim(pod, pod, own, rule, unit=together))
     sums = snapshot.pod_requests[slots].sum(axis=0).tolist()
     freed = {name: sum_ for name, sum_ in zip(snapshot.resources, sums, strict=True) if sum_}
     placed = dict(found.nominated)
     need: dict[str, int] = {}
     for pending in queued:
         if pending.row.uid in placed:
-            for name, amount in requests[pending.pod_class].items():
+            for name, amount in _requests(snapshot, pending.pod_class).items():
                 need[name] = need.get(name, 0) + amount
     return Plan(
-        id=plan_id(Plane.SCHEDULING, ref.uid, (v.root.uid for v in victims), policy),
+        id=plan_id(Plane.SCHEDULING, ref.uid, texts_at(snapshot.pod_uids, slots.tolist()), policy),
         plane=Plane.SCHEDULING,
         revision=snapshot.revision,
         proof=Proof(ProofLevel.PLACEMENT, need=need, freed=freed),
         preemptor=ref,
-        victims=tuple(victims),
+        victims=victims,
         placement=found.nominated,
         reprieved=dict(found.reprieved),
+    )
+
+
+def _victims(snapshot: Snapshot, units: Sequence[UnitVictim]) -> tuple[Victim, ...]:
+    """Return the pods of these units in order, one victim each."""
+    slots = [slot for unit in units for slot in unit.pods]
+    keys = texts_at(snapshot.pod_keys, slots)
+    names = [key.partition("/") for key in keys]
+    pods = many(
+        Reference,
+        len(slots),
+        api_version=repeat("v1"),
+        kind=repeat("Pod"),
+        namespace=[namespace for namespace, _, _ in names],
+        name=[name for _, _, name in names],
+        uid=texts_at(snapshot.pod_uids, slots),
+        resource_version=repeat(""),
+    )
+    classes = snapshot.pod_class[slots].tolist()
+    requests = {number: _requests(snapshot, number) for number in set(classes)}
+    rules: list[str] = []
+    together: list[str] = []
+    for unit in units:
+        whole = (unit.group or keys[len(rules)]) if unit.whole_group else ""
+        together += [whole] * len(unit.pods)
+        rules += [_rule(unit)] * len(unit.pods)
+    return tuple(
+        many(
+            Victim,
+            len(slots),
+            subject=pods,
+            root=pods,
+            amounts=map(requests.__getitem__, classes),
+            rule=rules,
+            reason=repeat(""),
+            unit=together,
+        )
     )
 
 

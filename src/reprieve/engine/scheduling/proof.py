@@ -26,6 +26,7 @@ import numpy as np
 
 from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import I32, I64, Flag, Nomination, Pending, Snapshot
+from reprieve.engine.cluster.texts import texts_at
 from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.gangs.job import VictimGangs
 from reprieve.engine.placement.profile import Policy
@@ -198,9 +199,7 @@ def _slots(snapshot: Snapshot, attempt: Attempt) -> I64:
     uids = [victim.root.uid for victim in attempt.plan.victims]
     known = [slot for unit in attempt.preemption.victims for slot in unit.pods]
     held = snapshot.pod_uids
-    if len(known) != len(uids) or any(
-        slot >= len(held) or held[slot] != uid for slot, uid in zip(known, uids, strict=True)
-    ):
+    if max(known, default=-1) >= len(held) or texts_at(held, known) != uids:
         wanted = set(uids)
         where = {uid: slot for slot, uid in enumerate(held) if uid in wanted}
         known = [where.get(uid, -1) for uid in uids]

@@ -11,10 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 
 import numpy as np
 
 from reprieve.engine.cluster.snapshot import I32, I64, Mask, Snapshot
+from reprieve.engine.cluster.texts import texts_at
+from reprieve.engine.many import many
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.harm import IDLE
 from reprieve.engine.scheduling.hierarchy import effective_priority, whole_groups
@@ -131,23 +134,20 @@ class Units:
         for place in np.flatnonzero(self.grouped[units] > 1).tolist():
             groups[place] = self.groups[int(units[place]) - self.singles]
         keys = snapshot.group_keys
+        chosen = units.tolist()
         return tuple(
-            UnitVictim(
-                (slot,) if unit < self.singles else self._in_order(unit),
-                priority,
-                keys[group] if group >= 0 else "",
-                unit >= self.singles,
-                count,
-                lost,
-            )
-            for unit, slot, priority, group, count, lost in zip(
-                units.tolist(),
-                first.tolist(),
-                self.priority[units].tolist(),
-                groups,
-                violating.tolist(),
-                [None] * len(units) if self.lost is None else self.lost[units].tolist(),
-                strict=True,
+            many(
+                UnitVictim,
+                len(chosen),
+                pods=[
+                    (slot,) if unit < self.singles else self._in_order(unit)
+                    for unit, slot in zip(chosen, first.tolist(), strict=True)
+                ],
+                priority=self.priority[units].tolist(),
+                group=[keys[group] if group >= 0 else "" for group in groups],
+                whole_group=(units >= self.singles).tolist(),
+                violating=violating.tolist(),
+                lost=repeat(None) if self.lost is None else self.lost[units].tolist(),
             )
         )
 
@@ -156,9 +156,11 @@ class Units:
         known = self._sorted.get(first)
         if known is None:
             snapshot = self.snapshot
-            slots: list[int] = self.pods(unit).tolist()
-            slots.sort(key=lambda slot: (int(snapshot.pod_node[slot]), snapshot.pod_keys[slot]))
-            known = self._sorted[first] = tuple(slots)
+            pods = self.pods(unit)
+            slots: list[int] = pods.tolist()
+            keys = texts_at(snapshot.pod_keys, slots)
+            told = sorted(zip(snapshot.pod_node[pods].tolist(), keys, slots, strict=True))
+            known = self._sorted[first] = tuple([slot for _, _, slot in told])
         return known
 
 
@@ -168,15 +170,15 @@ def potential_units(
     below: int,
     policy: Policy,
     *,
-    on: int | None = None,
+    on: Mask | None = None,
     lost: I64 | None = None,
     more: Collection[int] = (),
 ) -> Units:
     """Return the units of a priority strictly below `below`.
 
-    `present`: (slots,) pods that are there. `on`: only units that have a pod on this node. `lost`:
-    (slots,) device-seconds that go with each pod, where they play a role. `more`: groups that go as
-    a whole besides those of mode `all`.
+    `present`: (slots,) pods that are there. `on`: only units that have a pod on one of these nodes,
+    (nodes,). `lost`: (slots,) device-seconds that go with each pod, where they play a role. `more`:
+    groups that go as a whole besides those of mode `all`.
     """
     priority = effective_priority(snapshot, policy)
     units = _units(snapshot, present & (priority < below), priority, policy, on, more)
@@ -206,7 +208,7 @@ def _units(
     chosen: Mask,
     priority: I64,
     policy: Policy,
-    on: int | None,
+    on: Mask | None,
     more: Collection[int] = (),
 ) -> Units:
     grouped = (snapshot.pod_group >= 0) & policy.gates.generic_workload
@@ -217,7 +219,7 @@ def _units(
     # Group -1 reads the last entry, which is -1.
     with_group = whole[snapshot.pod_group.astype(np.intp)]
     in_whole = with_group >= 0
-    here = chosen if on is None else chosen & (snapshot.pod_node == on)
+    here = chosen if on is None else chosen & on[snapshot.pod_node]
     singles = np.flatnonzero(here & ~in_whole)
     slots = np.flatnonzero(chosen & in_whole)
     if on is not None:
