@@ -19,8 +19,9 @@ from reprieve.engine.placement.reasons import RESOLVABLE
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.budgets import BudgetMatches, budget_matches, violating_pods
 from reprieve.engine.scheduling.domains import place_group
-from reprieve.engine.scheduling.node_by_node import each_node
+from reprieve.engine.scheduling.node_by_node import Candidates, each_node
 from reprieve.engine.scheduling.node_sweep import sweepable
+from reprieve.engine.scheduling.outcome import UnitVictim
 from reprieve.engine.scheduling.placing import best_node
 from reprieve.engine.scheduling.pod_preemption import find_candidates
 from reprieve.engine.scheduling.reprieve import reprieve
@@ -48,18 +49,19 @@ def test_all_nodes_at_once_gives_the_candidates_of_one_after_the_other(chunk: in
             swept = find_candidates(simulation, pending, policy, nodes)
             literal = each_node(simulation, pending, units, budgets, nodes)
             assert swept.statuses() == literal.statuses(), case["seed"]
-            found = {
-                int(node): [part.tolist() for part in swept.victims(index)]
-                for index, node in enumerate(swept.nodes)
-            }
-            expected = {
-                int(node): [part.tolist() for part in literal.victims(index)]
-                for index, node in enumerate(literal.nodes)
-            }
+            found, expected = _victims(swept), _victims(literal)
             assert found == expected, case["seed"]
             compared["with candidates" if found else "without"] += 1
     assert compared["with candidates"] >= CHUNK // 2
     assert compared["without"] >= CHUNK // 20
+
+
+def _victims(found: Candidates) -> dict[int, tuple[UnitVictim, ...]]:
+    """The victims on each candidate."""
+    return {
+        int(node): found.units.victims(*found.victims(index))
+        for index, node in enumerate(found.nodes)
+    }
 
 
 def _pods(case: Json) -> list[tuple[Pending, Simulation, Policy]]:

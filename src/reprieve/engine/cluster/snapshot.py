@@ -148,8 +148,12 @@ class Snapshot:
         """
         if not groups or not self.group_rows:
             return self.pod_priority
-        # Group -1 reads the last entry, that of no group.
-        known = np.array([*[row is not None for row in self.group_rows], False], np.bool_)
-        own = np.array([*[0 if r is None else r.priority for r in self.group_rows], 0], np.int64)
-        of_pods = self.pod_group.astype(np.intp)
-        return np.where(known[of_pods], own[of_pods], self.pod_priority)
+        rows = self.group_rows
+        known = np.fromiter((row is not None for row in rows), np.bool_, len(rows))
+        own = np.fromiter((0 if r is None else r.priority for r in rows), np.int64, len(rows))
+        members = np.flatnonzero(self.pod_group >= 0)
+        of_members = self.pod_group[members]
+        with_object = known[of_members]
+        found = self.pod_priority.copy()
+        found[members[with_object]] = own[of_members[with_object]]
+        return found

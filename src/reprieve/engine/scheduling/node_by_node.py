@@ -76,18 +76,14 @@ def each_node(
     simulation: Simulation, pending: Pending, units: Units, budgets: BudgetMatches, nodes: Mask
 ) -> Candidates:
     """Return the candidates among `nodes` (nodes,); the simulation is left as it was."""
-    on_node: dict[int, list[int]] = {}
-    where = units.snapshot.pod_node
-    for unit in range(len(units)):
-        for node in np.unique(where[units.pods(unit)]).tolist():
-            on_node.setdefault(node, []).append(unit)
+    on_node = _on_each(units, nodes)
     found: list[tuple[int, I64, I64]] = []
     statuses: Statuses = {}
     for node in np.flatnonzero(nodes).tolist():
         if node not in on_node:
             statuses[node] = (NO_VICTIMS,)
             continue
-        own = units.ordered(np.array(on_node[node], np.int64))
+        own = units.ordered(on_node[node])
         victims = _one_node(simulation, pending, units, own, budgets, node, statuses)
         if victims is not None:
             found.append((node, *victims))
@@ -99,6 +95,17 @@ def each_node(
         np.concatenate([_NONE, *(violating for _, _, violating in found)]),
         lambda: statuses,
     )
+
+
+def _on_each(units: Units, nodes: Mask) -> dict[int, I64]:
+    """Return the units that have a pod on each of these nodes, where there are any."""
+    slots = units.slots()
+    slots = slots[nodes[units.snapshot.pod_node[slots]]]
+    count = max(1, len(units))
+    packed = units.snapshot.pod_node[slots].astype(np.int64) * count + units.of_slot[slots]
+    where, own = np.divmod(np.unique(packed), count)
+    found, starts = np.unique(where, return_index=True)
+    return dict(zip(found.tolist(), np.split(own, starts[1:]), strict=True)) if len(found) else {}
 
 
 def _one_node(

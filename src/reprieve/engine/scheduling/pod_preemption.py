@@ -25,6 +25,7 @@ from reprieve.engine.scheduling.budgets import budget_matches
 from reprieve.engine.scheduling.floors import NONE_WHOLE, torn_groups
 from reprieve.engine.scheduling.group_preemption import ongoing
 from reprieve.engine.scheduling.harm import lost_pods
+from reprieve.engine.scheduling.node_bounds import bounds_of
 from reprieve.engine.scheduling.node_by_node import (
     NO_VICTIMS,
     Candidates,
@@ -62,7 +63,7 @@ def preempt_after(
     counts = nominated >= 0 and bool(resolvable[nominated] or codes[nominated] == 0)
     if counts and ongoing(simulation, [pending], pending.row.priority, policy):
         return _ineligible(Sentence.NOT_ELIGIBLE_TERMINATING)
-    candidates = find_candidates(simulation, pending, policy, resolvable)
+    candidates = find_winner(simulation, pending, policy, resolvable)
     if not len(candidates):
         return Preemption(
             Code.UNSCHEDULABLE,
@@ -73,7 +74,7 @@ def preempt_after(
     lost = candidates.units.lost
     if lost is None or not lost.any() or _goes_least(simulation, pending, candidates.units, found):
         return found
-    candidates = find_candidates(simulation, pending, policy, resolvable, by_harm=False)
+    candidates = find_winner(simulation, pending, policy, resolvable, by_harm=False)
     without = _least_harmful(simulation, pending, policy, candidates, by_harm=False)
     return found if _within(simulation, found, without) else without
 
@@ -186,6 +187,47 @@ def _ineligible(sentence: Sentence) -> Preemption:
     )
 
 
+def find_winner(
+    simulation: Simulation, pending: Pending, policy: Policy, nodes: Mask, *, by_harm: bool = True
+) -> Candidates:
+    """Return candidates among `nodes` (nodes,) of which the best is the best of all of them.
+
+    All candidates, unless it is certain that those left out come after the best one.
+    """
+    bounds = None
+    # With `nonUniformGroups` it is not always the best one that is taken.
+    if not policy.non_uniform_groups and not _stops_early(simulation, int(nodes.sum())):
+        bounds = bounds_of(simulation, pending, policy, nodes)
+    waves = list(bounds.waves) if bounds is not None else []
+    while bounds is not None and waves:
+        level = waves.pop(0)
+        possible = bounds.within(level)
+        if 2 * int(possible.sum()) > int(nodes.sum()):
+            break
+        found = find_candidates(simulation, pending, policy, possible, by_harm=by_harm)
+        if not len(found):
+            continue
+        violating, first = _first_criteria(found, choose_node(found))
+        if violating == 0 and first <= level:
+            return found
+        if violating == 0:
+            # All nodes that can be as good are in one wave more.
+            waves = [first]
+    return find_candidates(simulation, pending, policy, nodes, by_harm=by_harm)
+
+
+def _stops_early(simulation: Simulation, nodes: int) -> bool:
+    """Return whether the search may end before all of so many nodes were tried."""
+    return _wanted(simulation.profile, len(simulation.snapshot.nodes)) < nodes
+
+
+def _first_criteria(candidates: Candidates, chosen: int) -> tuple[int, int]:
+    """Return the first two criteria by which a candidate is chosen (`choose_node`)."""
+    units, violating = candidates.victims(chosen)
+    first = candidates.units.pods(int(units[0]))
+    return int(violating.sum()), int(candidates.units.snapshot.pod_priority[first].max())
+
+
 def find_candidates(
     simulation: Simulation,
     pending: Pending,
@@ -205,6 +247,7 @@ def find_candidates(
         simulation.present & simulation.evictable,
         pending.row.priority,
         policy,
+        on=nodes,
         lost=lost_pods(simulation) if by_harm else None,
         more=whole,
     )
@@ -276,13 +319,7 @@ def _said(
 
 def _limited(found: Candidates, profile: Profile, nodes: int) -> Candidates:
     """Keep the candidates that a scan from the first node finds before it has enough (8.3)."""
-    wanted = min(
-        nodes,
-        max(
-            nodes * profile.min_candidate_nodes_percentage // 100,
-            profile.min_candidate_nodes_absolute,
-        ),
-    )
+    wanted = _wanted(profile, nodes)
     if wanted >= len(found):
         return found
     clean = np.flatnonzero(np.add.reduceat(found.violating, found.edges[:-1]) == 0)
@@ -290,6 +327,12 @@ def _limited(found: Candidates, profile: Profile, nodes: int) -> Candidates:
         return found
     kept = max(wanted, int(clean[0]) + 1)
     return replace(found, nodes=found.nodes[:kept], edges=found.edges[: kept + 1])
+
+
+def _wanted(profile: Profile, nodes: int) -> int:
+    """Return how many candidates among so many nodes are enough."""
+    share = nodes * profile.min_candidate_nodes_percentage // 100
+    return min(nodes, max(share, profile.min_candidate_nodes_absolute))
 
 
 def choose_node(candidates: Candidates, without: Collection[int] = ()) -> int:
