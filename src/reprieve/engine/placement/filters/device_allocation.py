@@ -25,7 +25,9 @@ from reprieve.engine.cluster.devices import (
 from reprieve.engine.placement.filters.device_inventory import (
     DeviceUse,
     Inventory,
+    Pool,
     PoolDevice,
+    Selected,
     SelectionFailed,
     consumption,
 )
@@ -72,6 +74,13 @@ def allocate(
         AllocationFailed: a selector has no value for a device.
         SearchEnded: no answer within `STEPS`.
     """
+    alone = _alone(claims)
+    candidates = None if alone is None else _untied(inventory, use, node, alone)
+    try:
+        if alone is not None and candidates is not None:
+            return _first_selected(inventory, candidates, alone)
+    except SelectionFailed as failed:
+        raise AllocationFailed(str(failed), 0 if failed.of_claim else None) from None
     search = _Search(inventory, use, node, claims)
     try:
         return search.results if search.claim(0) else None
@@ -79,6 +88,80 @@ def allocate(
         raise AllocationFailed(str(failed), search.at if failed.of_claim else None) from None
     finally:
         search.undo()
+
+
+def _alone(claims: Sequence[Wanted]) -> DeviceRequest | None:
+    """Return what is asked for where it is a number of any devices, and nothing else."""
+    if len(claims) != 1 or claims[0].constraints or len(claims[0].requests) != 1:
+        return None
+    (request,) = claims[0].requests
+    (wanted, *others) = request.alternatives
+    if others or request.first_available or wanted.name != request.name:
+        return None
+    counted = wanted.mode is AllocationMode.EXACT_COUNT and 0 < wanted.count <= MAX_RESULTS
+    return wanted if counted and not wanted.admin and not wanted.capacity else None
+
+
+def _untied(
+    inventory: Inventory, use: DeviceUse, node: int, wanted: DeviceRequest
+) -> list[PoolDevice] | None:
+    """Return the devices that may be tried, None where taking one could depend on others.
+
+    Neither do they share counters nor have taints, and they are few enough for any search.
+    """
+    found = _usable(inventory, use, inventory.at(node), wanted)
+    if found is None or len(found) * (wanted.count + 1) > STEPS:
+        return None
+    return None if any(each.row.consumes or each.row.taints for each in found) else found
+
+
+def _first_selected(
+    inventory: Inventory, candidates: Sequence[PoolDevice], wanted: DeviceRequest
+) -> tuple[tuple[AllocatedDevice, ...], ...] | None:
+    """Return the first selected ones of these devices, none of which depends on another.
+
+    Selectors are asked about the devices that the search would ask about, in its order: first those
+    that it takes, and where these cannot be enough all others too, since it tries these instead.
+
+    Raises:
+        SelectionFailed: a selector has no value for a device.
+    """
+    selected = inventory.selected(wanted)
+    found: list[AllocatedDevice] = []
+    enough = _may_be_left(selected, candidates, 0) >= wanted.count
+    if not enough:
+        return None
+    for index, device in enumerate(candidates):
+        if not selected.holds(device) or not enough:
+            continue
+        consumed = consumption(device.row, wanted.capacity) if device.row.shareable else ()
+        found.append(_result(wanted.name, device, wanted, consumed or ()))
+        if len(found) == wanted.count:
+            return (tuple(found),)
+        enough = _may_be_left(selected, candidates, index + 1) >= wanted.count - len(found)
+    return None
+
+
+def _may_be_left(selected: Selected, candidates: Sequence[PoolDevice], start: int) -> int:
+    """Return how many devices from this one on are not known to be left out."""
+    known = selected.known
+    if not known:
+        return len(candidates) - start
+    return sum(known.get(device.id, True) for device in candidates[start:])
+
+
+def _result(
+    name: str, device: PoolDevice, wanted: DeviceRequest, consumed: tuple[tuple[str, int], ...]
+) -> AllocatedDevice:
+    return AllocatedDevice(
+        name,
+        device.id,
+        wanted.admin,
+        consumed=consumed,
+        tolerations=wanted.tolerations,
+        binding_conditions=device.row.binding_conditions,
+        binding_failures=device.row.binding_failures,
+    )
 
 
 class _Search:
@@ -137,8 +220,7 @@ class _Search:
             return False
         if every:
             return self._try(claim, number, place, done, done)
-        known = self._inventory.selected(wanted).known
-        left = sum(known.get(device.id, True) for device in candidates[start:])
+        left = _may_be_left(self._inventory.selected(wanted), candidates, start)
         return left >= needed - done and any(
             self._try(claim, number, place, done, index) for index in range(start, len(candidates))
         )
@@ -168,15 +250,7 @@ class _Search:
         if not self._may_take(claim, wanted, device, name):
             return False
         consumed = consumption(device.row, wanted.capacity) if device.row.shareable else ()
-        result = AllocatedDevice(
-            name,
-            device.id,
-            wanted.admin,
-            consumed=consumed or (),
-            tolerations=wanted.tolerations,
-            binding_conditions=device.row.binding_conditions,
-            binding_failures=device.row.binding_failures,
-        )
+        result = _result(name, device, wanted, consumed or ())
         if not wanted.admin:
             self._use.take(device.id, result.consumed)
         self._taken.append((device, result))
@@ -228,29 +302,35 @@ class _Search:
             for result in reversed(held):
                 self._use.give(result.id, result.consumed)
             try:
-                self._candidates[key] = self._usable(wanted)
+                self._candidates[key] = _usable(self._inventory, self._use, self._pools, wanted)
             finally:
                 for result in held:
                     self._use.take(result.id, result.consumed)
         return self._candidates[key]
 
-    def _usable(self, wanted: DeviceRequest) -> list[PoolDevice] | None:
-        """Return the devices that may be tried; with mode All those that have to be taken."""
-        every = wanted.mode is AllocationMode.ALL
-        selected = self._inventory.selected(wanted)
-        found: list[PoolDevice] = []
-        for pool, devices in self._pools:
-            if not pool.usable:
-                if every:
-                    return None
+
+def _usable(
+    inventory: Inventory,
+    use: DeviceUse,
+    pools: Sequence[tuple[Pool, Sequence[PoolDevice]]],
+    wanted: DeviceRequest,
+) -> list[PoolDevice] | None:
+    """Return the devices that may be tried; with mode All those that have to be taken."""
+    every = wanted.mode is AllocationMode.ALL
+    selected = inventory.selected(wanted)
+    found: list[PoolDevice] = []
+    for pool, devices in pools:
+        if not pool.usable:
+            if every:
+                return None
+            continue
+        for device in devices:
+            if every and not selected.holds(device):
                 continue
-            for device in devices:
-                if every and not selected.holds(device):
-                    continue
-                free = every or wanted.admin or self._use.free(device, wanted.capacity)
-                if free and self._use.sufficient(device, wanted.capacity):
-                    found.append(device)
-        return found
+            free = every or wanted.admin or use.free(device, wanted.capacity)
+            if free and use.sufficient(device, wanted.capacity):
+                found.append(device)
+    return found
 
 
 def _concerns(constraint: Constraint, request: str) -> bool:

@@ -158,6 +158,7 @@ class Inventory:
         self._at: dict[int, list[tuple[Pool, list[PoolDevice]]]] = {}
         self._compiled: dict[str, Evaluate] = {}
         self._selected: dict[tuple[str, tuple[str, ...]], Selected] = {}
+        self.partitioned = False  # whether any device takes counters
         self._read(tables.get(Kind.RESOURCE_SLICE, {}).values())
 
     def at(self, node: int) -> list[tuple[Pool, list[PoolDevice]]]:
@@ -253,6 +254,7 @@ class Inventory:
             pool.usable &= device.name not in pool.devices
             pool.devices[device.name] = found
             places.setdefault(reach, []).append(found)
+            self.partitioned |= bool(device.consumes)
         for reach, devices in places.items():
             if not reach.node:
                 self._wide.append((number, reach, devices))
@@ -346,7 +348,7 @@ class DeviceUse:
             amounts = self._consumed.setdefault(device, {})
             for name, amount in consumed:
                 amounts[name] = amounts.get(name, 0) + sign * amount
-        if 0 in (before, before + sign):
+        if self._inventory.partitioned and 0 in (before, before + sign):
             self._partition(device, sign)
 
     def _partition(self, device: DeviceId, sign: int) -> None:
