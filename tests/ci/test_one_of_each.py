@@ -1,4 +1,4 @@
-"""What the whole house has once: who posts events, and what names an object."""
+"""What the whole house has once: who posts events, writes statuses, and what names an object."""
 
 from __future__ import annotations
 
@@ -36,6 +36,43 @@ def test_the_process_has_one_recorder_for_all_planes() -> None:
 def test_events_have_one_text_and_one_reference() -> None:
     assert list(_found(r"\nclass EventText\b")) == ["wording/events.py"]
     assert list(_found(r"\nclass Reference:")) == ["units/references.py"]
+
+
+#: Who writes a status otherwise than `execution.statuses` does, and why.
+_STATUSES = {
+    "execution/disruptions.py": "one field of a record of our own, whatever else it says by now",
+    "execution/intents.py": "a record of our own, which is written whole",
+    "execution/jobs.py": "where the field is that the API wants empty is data of the kind",
+    "execution/pods.py": "server-side apply under the reference's name, once for two conditions",
+    "execution/reserve.py": "device claims, which have no key to merge by; annotations of pods",
+    "execution/statuses.py": "the one way",
+    "kube/client.py": "the call itself",
+    "scenarios/actions.py": "plays an operator who writes by hand",
+}
+
+
+def test_one_module_writes_statuses_and_the_planes_say_what_they_are() -> None:
+    assert set(_found(r'subresource="status"|\.update_status\(')) == set(_STATUSES)
+    # The writer that gathers wishes, and where one object is judged by itself.
+    assert set(_found(r"\bwrite_status\(")) == {
+        "execution/pod_victims.py",
+        "execution/reserve.py",
+        "execution/statuses.py",
+        "planes/common/status_writer.py",
+        "planes/idle/reconcile.py",
+        "planes/idle/tracking.py",
+        "planes/idle/victims.py",
+        "planes/quota/writing.py",
+    }
+    assert set(_found(r"\bStatusWriter(\[[^\]]*\])? = StatusWriter\(")) == {
+        "planes/quota/statuses.py",
+        "planes/scheduling/gangs/statuses.py",
+        "planes/scheduling/statuses.py",
+    }
+
+
+def test_one_function_says_what_a_merge_patch_holds() -> None:
+    assert set(_found(r"to_builtins\((before|old)\)")) == {"kube/bodies.py"}
 
 
 #: The fields that name an object, and no more than which a reference has.

@@ -37,7 +37,6 @@ OWN: Final = frozenset(
 )
 REVIEWED: Final = {
     "operator/metrics_access.py": "reviews of tokens and of access, which are not stored",
-    "planes/quota/statuses.py": "status of ClusterQueues, LocalQueues and their like",
     "planes/quota/webhooks/registration.py": "the chart's own webhook configurations and CRDs",
 }
 #: Attributes and names that are writers of `execution`, or no client at all.

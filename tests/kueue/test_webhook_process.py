@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
@@ -16,6 +17,8 @@ from reprieve.settings.quota import QuotaSettings, quota_settings
 from reprieve.telemetry.metrics import Metrics
 from reprieve.telemetry.quota import QuotaMetrics
 from reprieve.units.clock import VirtualClock
+from reprieve.units.durations import MINUTE
+from reprieve.units.instants import Nanos
 from tests.kube.fakes import client_over, scripted
 from tests.kueue.objects import Json, cluster_queue, group
 
@@ -33,13 +36,22 @@ JOB: Json = {
 }
 
 
+@dataclass(frozen=True)
+class Unled:
+    """The tenure of a process that does not lead."""
+
+    identity: str = "test"
+    epoch: int = 0
+    held_until: Nanos | None = None
+
+
 def plane(settings: QuotaSettings) -> QuotaPlane:
     """Return a plane that was never started."""
-    metrics = Metrics()
+    metrics, clock = Metrics(), VirtualClock()
     context = QuotaContext(
         client=client_over(scripted()),
-        clock=VirtualClock(),
-        fence=cast("Fence", None),
+        clock=clock,
+        fence=Fence(Unled(), clock, MINUTE),
         events=cast("EventRecorder", None),
         metrics=metrics,
         quota_metrics=QuotaMetrics(metrics.registry),

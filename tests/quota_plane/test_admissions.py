@@ -10,7 +10,7 @@ import pytest
 
 from reprieve.kube.writes import Priority
 from reprieve.planes.quota import admissions, decisions
-from reprieve.planes.quota.writing import StatusWriter
+from reprieve.planes.quota.writing import WorkloadStatuses
 from tests.quota_plane.site import job, site
 from tests.quota_plane.test_jobs import base
 
@@ -20,14 +20,14 @@ JOBS = 12
 async def test_no_more_is_decided_while_admissions_wait_to_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held, real = asyncio.Event(), StatusWriter.change
+    held, real = asyncio.Event(), WorkloadStatuses.change
 
-    async def held_up(self: StatusWriter, key: str, uid: str, change: Any, *rest: Any) -> Any:
+    async def held_up(self: WorkloadStatuses, key: str, uid: str, change: Any, *rest: Any) -> Any:
         if rest == (Priority.INTENT,):
             await held.wait()
         return await real(self, key, uid, change, *rest)
 
-    monkeypatch.setattr(StatusWriter, "change", held_up)
+    monkeypatch.setattr(WorkloadStatuses, "change", held_up)
     monkeypatch.setattr(admissions, "_WRITERS", 1)
     monkeypatch.setattr(admissions, "_LONG", 1)
     monkeypatch.setattr(decisions, "_MOST_ADMITTED", 1)

@@ -18,6 +18,7 @@ from weakref import WeakValueDictionary
 
 from reprieve.api.reprieve import Preemption, Victim, VictimState
 from reprieve.execution.fence import Deposed, Fence
+from reprieve.execution.statuses import StatusChange, write_status
 from reprieve.execution.victims import Marked, Reading, Standing, VictimResult
 from reprieve.kube.bodies import Json, PatchType
 from reprieve.kube.client import Client
@@ -268,22 +269,16 @@ class PodVictims:
         }
         if metadata.get("generation"):
             condition["observedGeneration"] = metadata["generation"]
-        patch = {
-            "metadata": {
-                "uid": metadata["uid"],
-                "resourceVersion": metadata["resourceVersion"],
-            },
-            "status": {"conditions": [condition]},
-        }
-        marked: Json = await self._writer.patch(
+        change = StatusChange(
             PODS,
             metadata["namespace"],
             metadata["name"],
-            patch,
-            dict,
-            patch_type=PatchType.STRATEGIC,
-            subresource="status",
+            metadata["uid"],
+            {"conditions": [condition]},
+            metadata["resourceVersion"],
+            PatchType.STRATEGIC,
         )
+        marked: Json = await write_status(self._writer, change, dict)
         return marked
 
 

@@ -22,6 +22,7 @@ from reprieve.engine.placement.filters.device_state import ClaimAllocation
 from reprieve.engine.placement.filters.volume_ledger import VolumeAssignment
 from reprieve.engine.scheduling.outcome import Deallocation
 from reprieve.execution.fence import Fence
+from reprieve.execution.statuses import StatusChange, write_status
 from reprieve.kube.bodies import Json, PatchType
 from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, Conflict, NotFound
@@ -203,16 +204,10 @@ class Reservations:
                 "requestMappings": mappings,
             }
         }
-        patch = {"metadata": {"uid": pod.uid}, "status": status}
-        await self._writer.patch(
-            PODS,
-            pod.namespace,
-            pod.name,
-            patch,
-            dict,
-            patch_type=PatchType.STRATEGIC,
-            subresource="status",
+        change = StatusChange(
+            PODS, pod.namespace, pod.name, pod.uid, status, patch_type=PatchType.STRATEGIC
         )
+        await write_status(self._writer, change, dict)
 
     async def _allocate(self, wanted: ClaimAllocation) -> None:
         async def once() -> None:

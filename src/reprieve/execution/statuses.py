@@ -1,63 +1,96 @@
-"""Writes to others' objects that say what a scheduler found: statuses of pods and pod groups.
+"""How a status is written, for every plane and every kind.
 
-Nobody is evicted or moved by them. The client is one whose writes are fenced. Source: specification
-of the scheduling plane, section 12.
+1. Sent is what differs (`kube.bodies.merge_changes`), so that what others write beside it stays;
+   nothing is sent where nothing differs.
+2. A patch names the uid, and the resourceVersion that was judged: an object that has changed since,
+   or was made anew under its name, refuses it, and who wrote it judges again. Where a status is
+   written without having been read whole (pods and pod groups, which others write all the time),
+   the uid alone is named.
+
+Nobody is evicted or moved by a status. The client is one whose writes are fenced. Source: the
+design's "State that can be trusted"; the API conventions, "Concurrency Control and Consistency".
 """
 
 from __future__ import annotations
 
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
-from reprieve.kube.bodies import Json, PatchType
+from reprieve.kube.bodies import Json, PatchType, merge_changes
 from reprieve.kube.client import Client
 from reprieve.kube.resource import Resource
 
-__all__ = ["patch_group_phase", "patch_scheduling_status"]
+__all__ = ["StatusChange", "write_status"]
 
 T = TypeVar("T")
 
 
-async def patch_scheduling_status(
-    client: Client, resource: Resource, namespace: str, name: str, uid: str, status: Json
-) -> Json:
-    """Merge conditions and the nominated node into the status of a pod or PodGroup of this uid.
+class _Metadata(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def uid(self) -> str: ...
+    @property
+    def resource_version(self) -> str: ...
 
-    Raises:
-        ApiError: the API server refused; `NotFound` and `Conflict` where it is another object now.
+
+@dataclass(frozen=True, slots=True)
+class StatusChange:
+    """What is written into a status of which object, over which version of it.
+
+    Attributes:
+        changes: fields of the status with their new values, None takes one away.
+        version: the resourceVersion that was judged; empty where any is as good.
+        patch_type: strategic where entries of a list are merged by their key.
+        subresource: whether the kind has its status apart.
     """
-    answer: Json = await client.patch(
-        resource,
-        namespace,
-        name,
-        {"metadata": {"uid": uid}, "status": status},
-        dict,
-        patch_type=PatchType.STRATEGIC,
-        subresource="status",
-        retry=True,
-    )
-    return answer
+
+    resource: Resource
+    namespace: str
+    name: str
+    uid: str
+    changes: Json
+    version: str = ""
+    patch_type: PatchType = PatchType.MERGE
+    subresource: bool = True
+
+    @classmethod
+    def over(
+        cls, resource: Resource, metadata: _Metadata, before: Any, after: Any
+    ) -> StatusChange | None:
+        """Return what leads from one status to the other over this version, None for nothing."""
+        changes = merge_changes(before, after)
+        if not changes:
+            return None
+        return cls(
+            resource,
+            metadata.namespace,
+            metadata.name,
+            metadata.uid,
+            changes,
+            metadata.resource_version,
+        )
 
 
-async def patch_group_phase(
-    client: Client,
-    resource: Resource,
-    namespace: str,
-    name: str,
-    status: Json,
-    wire: type[T],
-    *,
-    subresource: bool,
-) -> T:
-    """Write what changed in the status of a pod group of Koordinator or scheduler-plugins.
+async def write_status(client: Client, change: StatusChange, wire: type[T]) -> T:
+    """Write the change and return the object as it is stored.
 
     Raises:
+        NotFound: the object is gone.
+        Conflict: it is another one, or another version of it.
         ApiError: the API server refused.
     """
+    metadata: Json = {"uid": change.uid}
+    if change.version:
+        metadata["resourceVersion"] = change.version
     return await client.patch(
-        resource,
-        namespace,
-        name,
-        {"status": status},
+        change.resource,
+        change.namespace,
+        change.name,
+        {"metadata": metadata, "status": change.changes},
         wire,
-        subresource="status" if subresource else "",
+        patch_type=change.patch_type,
+        subresource="status" if change.subresource else "",
     )

@@ -1,4 +1,4 @@
-"""What is sent with writes: objects, delete options, evictions, bindings, as JSON bytes."""
+"""What is sent with writes: objects, what changed in them, delete options, evictions, bindings."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ __all__ = [
     "delete_options",
     "encoded",
     "eviction",
+    "merge_changes",
 ]
 
 Json = dict[str, Any]
@@ -48,6 +49,24 @@ def encoded(resource: Resource, obj: Any) -> bytes:
     if isinstance(obj, dict):
         obj = {"apiVersion": resource.api_version, "kind": resource.kind} | obj
     return msgspec.json.encode(obj)
+
+
+def merge_changes(before: Any, after: Any) -> Json:
+    """Return what a merge patch holds to lead from one struct to the other: None takes away."""
+    return _changes(msgspec.to_builtins(before), msgspec.to_builtins(after))
+
+
+def _changes(old: Json, new: Json) -> Json:
+    patch: Json = {name: None for name in old if name not in new}
+    for name, value in new.items():
+        known = old.get(name)
+        if isinstance(value, dict) and isinstance(known, dict):
+            # A merge patch keeps what it does not name.
+            if changed := _changes(known, value):
+                patch[name] = changed
+        elif known != value:
+            patch[name] = value
+    return patch
 
 
 def delete_options(

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 
 from reprieve.api.core import KueueWorkload, Node
-from reprieve.api.kaiwo import GpuWorkload, GpuWorkloadStatus
+from reprieve.api.kaiwo import GpuWorkload
 from reprieve.engine.idle.lifecycle import Action, Facts, MetricsHealth, Step, step
 from reprieve.engine.idle.model import Phase, PodRow, Workload
 from reprieve.engine.idle.samples import write_due
+from reprieve.execution.statuses import StatusChange, write_status
 from reprieve.intake.gpuworkloads import status_to_api, workload_row
 from reprieve.intake.pods import lacks_quota, pod_row
 from reprieve.kube.errors import ApiError, Conflict, NotFound
@@ -31,7 +31,6 @@ from reprieve.planes.idle.tracking import Tracking
 from reprieve.planes.idle.workloads import (
     TrackedWorkload,
     TrackedWorkloads,
-    changed_fields,
 )
 from reprieve.settings.idle import overrides_of, resolve
 from reprieve.units.durations import SECOND
@@ -40,7 +39,7 @@ from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 from reprieve.wording.kaiwo import amounts_text, conditions_after, event_text, with_loop
 
-__all__ = ["Reconciler", "row_of", "status_patch"]
+__all__ = ["Reconciler", "row_of"]
 
 _BACK_OFF = 5 * SECOND
 
@@ -61,16 +60,6 @@ def row_of(
     tracked = held.object.spec.gpu_resources
     rows = [_pod_row(pod, tracked, kueue, nodes, of_root) for pod in pods]
     return workload_row(held.object, settings, rows, held.released, held.status)
-
-
-def status_patch(
-    before: GpuWorkloadStatus, after: GpuWorkloadStatus, resource_version: str
-) -> dict[str, Any]:
-    """Return the merge patch of a status, refused when the object has changed since."""
-    return {
-        "metadata": {"resourceVersion": resource_version},
-        "status": changed_fields(before, after),
-    }
 
 
 class Reconciler:
@@ -162,18 +151,11 @@ class Reconciler:
         ) != (stored.policy, stored.gpus)
         if not beside_samples and not write_due(held.written, outcome.status, now):
             return
-        patch = status_patch(stored, wanted, held.object.metadata.resource_version)
-        if not patch["status"]:
+        change = StatusChange.over(GPU_WORKLOADS, held.object.metadata, stored, wanted)
+        if change is None:
             return
         try:
-            answer = await self._context.client.patch(
-                GPU_WORKLOADS,
-                held.ref.namespace,
-                held.ref.name,
-                patch,
-                GpuWorkload,
-                subresource="status",
-            )
+            answer = await write_status(self._context.client, change, GpuWorkload)
         except (Conflict, NotFound):
             # Judged on an older version: the newer one comes through the watch.
             self._workloads.take_back(held)

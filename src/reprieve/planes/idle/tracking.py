@@ -19,7 +19,9 @@ from reprieve.api.reprieve import ON_PREEMPTION, Action
 from reprieve.engine.idle.discovery import Root, gpu_workload_name
 from reprieve.engine.idle.lifecycle import Present
 from reprieve.engine.idle.model import Phase
+from reprieve.execution.statuses import StatusChange, write_status
 from reprieve.intake.gpuworkloads import initial_status, new_gpu_workload, status_to_api
+from reprieve.kube.bodies import merge_changes
 from reprieve.kube.errors import AlreadyExists, Conflict, NotFound
 from reprieve.kube.resource import GPU_WORKLOADS
 from reprieve.planes.idle.announcements import tell_unknown_action
@@ -28,7 +30,6 @@ from reprieve.planes.idle.roots import RootFacts
 from reprieve.planes.idle.workloads import (
     TrackedWorkload,
     TrackedWorkloads,
-    changed_fields,
     key_of,
 )
 from reprieve.settings.idle import (
@@ -124,19 +125,12 @@ class Tracking:
         self._changed(key_of(root.ref.namespace, name))
 
     async def _first_status(self, stored: GpuWorkload, root: Root) -> GpuWorkload:
-        patch = {
-            "metadata": {"resourceVersion": stored.metadata.resource_version},
-            "status": msgspec.to_builtins(status_to_api(initial_status(root))),
-        }
+        wanted = status_to_api(initial_status(root))
+        change = StatusChange.over(GPU_WORKLOADS, stored.metadata, stored.status, wanted)
+        if change is None:
+            return stored
         try:
-            return await self._context.client.patch(
-                GPU_WORKLOADS,
-                stored.metadata.namespace,
-                stored.metadata.name,
-                patch,
-                GpuWorkload,
-                subresource="status",
-            )
+            return await write_status(self._context.client, change, GpuWorkload)
         except (Conflict, NotFound):
             return stored  # it has been looked at already: that status is newer
 
@@ -169,7 +163,7 @@ class Tracking:
         }
         if annotations:
             metadata["annotations"] = dict(annotations)
-        changes = _spec_changes(workload.object.spec, wanted)
+        changes = merge_changes(workload.object.spec, wanted)
         patch = {"metadata": metadata, **({"spec": changes} if changes else {})}
         try:
             stored = await self._context.client.patch(
@@ -223,14 +217,3 @@ class Tracking:
                 self._context.announce(root.ref, EventText("Warning", reason, message))
 
             self._context.say_once(f"{root.ref.uid}/{message}", say)
-
-
-def _spec_changes(before: GpuWorkloadSpec, after: GpuWorkloadSpec) -> dict[str, Any]:
-    changes = changed_fields(before, after)
-    gpus = changes.get("gpuResources")
-    if isinstance(gpus, dict):
-        # A merge patch keeps map entries that it does not name.
-        changes["gpuResources"] = {
-            name: gpus.get(name) for name in sorted({*before.gpu_resources, *gpus})
-        }
-    return changes

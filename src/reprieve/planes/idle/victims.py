@@ -13,13 +13,13 @@ log and executor".
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
 
-from reprieve.api.kaiwo import GpuWorkload
+from reprieve.api.kaiwo import Condition, GpuWorkload
 from reprieve.api.reprieve import (
     Action,
     ObjectRef,
@@ -29,9 +29,10 @@ from reprieve.api.reprieve import (
     VictimStatus,
 )
 from reprieve.engine.idle.lifecycle import DeleteOutcome, Facts, Missing, marked, step
-from reprieve.engine.idle.model import Phase, Workload
+from reprieve.engine.idle.model import Phase, Status, Workload
 from reprieve.engine.plan import Plan
 from reprieve.execution.evict import Eviction, Result, evict, obstacle
+from reprieve.execution.statuses import StatusChange, write_status
 from reprieve.execution.victims import Manner, Marked, Reading, Standing, VictimResult
 from reprieve.intake.gpuworkloads import status_to_api, workload_row
 from reprieve.kube.client import Client
@@ -40,7 +41,6 @@ from reprieve.kube.resource import GPU_WORKLOADS
 from reprieve.kube.retry import retried
 from reprieve.kube.writes import Priority
 from reprieve.planes.idle.context import IdleContext, log
-from reprieve.planes.idle.reconcile import status_patch
 from reprieve.planes.idle.workloads import TrackedWorkloads, key_of
 from reprieve.settings.idle import overrides_of, resolve
 from reprieve.units.durations import MINUTE
@@ -77,7 +77,7 @@ _DO: Final = {
     Action.SCALE_TO_ZERO: "scale to zero",
     Action.SUSPEND: "suspend",
 }
-_TRIES: Final = 3
+_ATTEMPTS: Final = 3  # at marking; who changes that often is not idle
 _OVERDUE: Final = 5 * MINUTE
 
 
@@ -85,12 +85,12 @@ _OVERDUE: Final = 5 * MINUTE
 class _Shown:
     """What the subject of a victim or guard says now, read from the API server.
 
-    `marked`: it carries the mark of this plan. `evicted`: its system holds it for evicted.
+    `found` None: it is gone. `marked`: it carries the mark of this plan. `evicted`: its system
+    holds it for evicted.
     """
 
-    exists: bool
+    found: GpuWorkload | None = None
     phase: str = ""
-    resource_version: str = ""
     marked: bool = False
     evicted: bool = False
 
@@ -151,8 +151,8 @@ class IdleVictims:
             if guard.subject.uid in considered:
                 continue
             shown = await self._read(guard.subject, intent)
-            if not shown.exists or shown.phase not in guard.phases:
-                found = (shown.phase if shown.exists else "") or "gone"
+            if shown.found is None or shown.phase not in guard.phases:
+                found = shown.phase or "gone"
                 wanted = " or ".join(guard.phases)
                 return f"{guard.subject.namespace}/{guard.subject.name} is {found}, not {wanted}"
         client, mapper = self._context.client, self._context.mapper
@@ -167,29 +167,41 @@ class IdleVictims:
     async def mark(self, intent: Preemption, victim: Victim) -> Marked[None] | VictimResult:
         subject = victim.subject
         name = f"{subject.namespace}/{subject.name}"
+        changed = f"{name} changed before it was marked"
         phases = next((g.phases for g in intent.spec.guards if g.subject == subject), None)
-        for _ in range(_TRIES):
+
+        async def once() -> Marked[None] | VictimResult:
             shown = await self._read(subject, intent)
             if shown.marked:
                 return Marked(None)
-            if not shown.exists or (phases is not None and shown.phase not in phases):
-                break
+            if shown.found is None or (phases is not None and shown.phase not in phases):
+                return VictimResult(VictimState.SPARED, changed)
             try:
-                await self._mark(intent, victim, shown)
+                await self._mark(intent, victim, shown.found)
             except Conflict:
-                continue
+                raise
             except ApiError as failure:
                 why = f"{name} cannot be marked: {failure}"
                 return VictimResult(VictimState.FAILED, why)
             return Marked(None)
-        return VictimResult(VictimState.SPARED, f"{name} changed before it was marked")
+
+        pause = self._context.client.transport.pause
+        try:
+            return await retried(once, pause, (Conflict,), _ATTEMPTS, soon=True)
+        except Conflict:
+            return VictimResult(VictimState.SPARED, changed)
 
     async def spare(self, intent: Preemption, victim: Victim, mark: None, why: str) -> None:
         async def once() -> None:
             shown = await self._read(victim.subject, intent)
-            if shown.exists:
-                await self._spare(intent, victim, shown, why)
+            if shown.found is None:
+                return
+            if shown.marked:
+                await self._spare(intent, victim, shown.found, why)
+            else:
+                await self._touch(intent, shown.found)
 
+        self._at_stake.pop(victim.subject.uid, None)
         await retried(once, self._context.client.transport.pause, (Conflict,))
 
     async def evict(
@@ -252,24 +264,20 @@ class IdleVictims:
         """Return the phase of a GpuWorkload and whether it carries the mark of this intent."""
         found = await self._get(subject)
         if found is None:
-            return _Shown(exists=False)
+            return _Shown()
         status = found.status
         preemptor = intent.spec.preemptor
         return _Shown(
-            exists=True,
+            found,
             phase=status.phase,
-            resource_version=found.metadata.resource_version,
             marked=status.phase == Phase.PREEMPTING
             and status.preempted_for == (preemptor.name if preemptor else ""),
             evicted=status.phase == Phase.PREEMPTED,
         )
 
-    async def _mark(self, intent: Preemption, victim: Victim, reading: _Shown) -> None:
+    async def _mark(self, intent: Preemption, victim: Victim, found: GpuWorkload) -> None:
         """Write Preempting over the version that was read."""
         now = self._context.clock.wall()
-        found = await self._get(victim.subject)
-        if found is None or found.metadata.resource_version != reading.resource_version:
-            raise Conflict(f"{victim.subject.name} changed before it was marked")
         row = self._row(found)
         preemptor = intent.spec.preemptor
         status = marked(row.status, preemptor.name if preemptor else "", victim.reason)
@@ -280,60 +288,40 @@ class IdleVictims:
             chosen = next(v for v in plan.victims if v.subject.uid == victim.subject.uid)
             started = preemption_started(plan, chosen, row, now)
             conditions = marked_conditions(conditions, started, now)
-        wanted = msgspec.structs.replace(
-            status_to_api(status, conditions), policy=found.status.policy, gpus=found.status.gpus
-        )
-        answer = await self._fenced().patch(
-            GPU_WORKLOADS,
-            victim.subject.namespace,
-            victim.subject.name,
-            status_patch(found.status, wanted, reading.resource_version),
-            GpuWorkload,
-            subresource="status",
-        )
+        await self._show(found, status, conditions)
         self._idle_since[victim.subject.uid] = row.status.idle_since
         self._at_stake[victim.subject.uid] = self._lost_with(victim.root.reference)
-        self._workloads.put(answer)
         log.info("%s: Idle -> Preempting, plan %s: %s", row.key, intent.spec.plan_id, victim.reason)
         if started is not None:
             self._context.announce(row.ref, started, intent.spec.plan_id)
 
-    async def _spare(self, intent: Preemption, victim: Victim, reading: _Shown, why: str) -> None:
-        """Take the mark back, or touch a GpuWorkload that carries none."""
-        subject = victim.subject
-        self._at_stake.pop(subject.uid, None)
-        if not reading.marked:
-            annotations = {_SPARED: intent.spec.plan_id}
-            metadata = {"resourceVersion": reading.resource_version, "annotations": annotations}
-            await self._fenced().patch(
-                GPU_WORKLOADS, subject.namespace, subject.name, {"metadata": metadata}, GpuWorkload
-            )
-            return
-        found = await self._get(subject)
-        if found is None:
-            return
+    async def _touch(self, intent: Preemption, found: GpuWorkload) -> None:
+        """Write a GpuWorkload without a mark, so that one that is on its way fails."""
+        metadata = {
+            "resourceVersion": found.metadata.resource_version,
+            "annotations": {_SPARED: intent.spec.plan_id},
+        }
+        await self._fenced().patch(
+            GPU_WORKLOADS,
+            found.metadata.namespace,
+            found.metadata.name,
+            {"metadata": metadata},
+            GpuWorkload,
+        )
+
+    async def _spare(
+        self, intent: Preemption, victim: Victim, found: GpuWorkload, why: str
+    ) -> None:
+        """Take the mark back."""
         row = self._row(found)
         status = replace(
             row.status,
             phase=Phase.IDLE,
-            idle_since=self._idle_since.get(subject.uid),
+            idle_since=self._idle_since.get(victim.subject.uid),
             preempted_for="",
             preemption_reason="",
         )
-        wanted = msgspec.structs.replace(
-            status_to_api(status, found.status.conditions or ()),
-            policy=found.status.policy,
-            gpus=found.status.gpus,
-        )
-        answer = await self._fenced().patch(
-            GPU_WORKLOADS,
-            subject.namespace,
-            subject.name,
-            status_patch(found.status, wanted, reading.resource_version),
-            GpuWorkload,
-            subresource="status",
-        )
-        self._workloads.put(answer)
+        await self._show(found, status, found.status.conditions or ())
         log.info("%s: spared, plan %s: %s", row.key, intent.spec.plan_id, why)
         self._changed(row.key)
 
@@ -375,20 +363,7 @@ class IdleVictims:
             else condition
             for condition in conditions_after(found.status.conditions or (), outcome, row, now)
         ]
-        wanted = msgspec.structs.replace(
-            status_to_api(outcome.status, conditions),
-            policy=found.status.policy,
-            gpus=found.status.gpus,
-        )
-        answer = await self._fenced().patch(
-            GPU_WORKLOADS,
-            victim.subject.namespace,
-            victim.subject.name,
-            status_patch(found.status, wanted, found.metadata.resource_version),
-            GpuWorkload,
-            subresource="status",
-        )
-        self._workloads.put(answer)
+        await self._show(found, outcome.status, conditions)
         for text in texts:
             log.info("%s: %s, plan %s: %s", row.key, text.reason, intent.spec.plan_id, text.message)
             self._context.announce(row.ref, text, intent.spec.plan_id)
@@ -419,6 +394,17 @@ class IdleVictims:
     def _row(self, found: GpuWorkload) -> Workload:
         settings = resolve(overrides_of(found.spec), self._context.tiers)
         return workload_row(found, settings)
+
+    async def _show(
+        self, found: GpuWorkload, status: Status, conditions: Iterable[Condition]
+    ) -> None:
+        """Write a status over the version that was judged."""
+        wanted = msgspec.structs.replace(
+            status_to_api(status, conditions), policy=found.status.policy, gpus=found.status.gpus
+        )
+        change = StatusChange.over(GPU_WORKLOADS, found.metadata, found.status, wanted)
+        if change is not None:
+            self._workloads.put(await write_status(self._fenced(), change, GpuWorkload))
 
     def _fenced(self) -> Client:
         fence = self._context.fence

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import msgspec
-
 from reprieve.api.kaiwo import GpuWorkload
 from reprieve.engine.idle.model import Phase, Policy, Status
 from reprieve.engine.idle.samples import ImpossibleReading, Reading, merge
@@ -26,7 +24,7 @@ from reprieve.units.ids import GpuWorkloadKey
 from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 
-__all__ = ["KnownPoll", "TrackedWorkload", "TrackedWorkloads", "changed_fields", "key_of"]
+__all__ = ["KnownPoll", "TrackedWorkload", "TrackedWorkloads", "key_of"]
 
 
 def key_of(namespace: str, name: str) -> GpuWorkloadKey:
@@ -201,9 +199,3 @@ class TrackedWorkloads:
         siblings.pop(held.key, None)
         if not siblings:
             self._by_root.pop(held.root.uid, None)
-
-
-def changed_fields(before: msgspec.Struct, after: msgspec.Struct) -> dict[str, object]:
-    """Return what a merge patch must hold to turn `before` into `after`: None removes a field."""
-    old, new = msgspec.to_builtins(before), msgspec.to_builtins(after)
-    return {key: new.get(key) for key in sorted({*old, *new}) if old.get(key) != new.get(key)}

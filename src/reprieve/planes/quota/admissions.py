@@ -26,7 +26,7 @@ from reprieve.planes.common.workers import guarded
 from reprieve.planes.quota.context import QuotaContext, log, reference_of
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.transitions import reserved
-from reprieve.planes.quota.writing import StatusWriter
+from reprieve.planes.quota.writing import WorkloadStatuses
 from reprieve.units.durations import MILLISECOND
 from reprieve.units.instants import Nanos
 from reprieve.wording import kueue
@@ -45,7 +45,7 @@ _LOOKS: Final = 10
 class Admissions:
     """Writes quota reservations."""
 
-    def __init__(self, context: QuotaContext, state: QuotaState, writer: StatusWriter) -> None:
+    def __init__(self, context: QuotaContext, state: QuotaState, writer: WorkloadStatuses) -> None:
         self._context = context
         self._state = state
         self._writer = writer

@@ -29,7 +29,7 @@ from reprieve.planes.common.workers import look_at_each
 from reprieve.planes.quota.context import QuotaContext, log, reference_of
 from reprieve.planes.quota.state import QuotaState, says_why
 from reprieve.planes.quota.transitions import pending
-from reprieve.planes.quota.writing import StatusWriter
+from reprieve.planes.quota.writing import WorkloadStatuses
 from reprieve.units.durations import MILLISECOND, SECOND
 from reprieve.units.instants import Nanos
 from reprieve.wording import kueue
@@ -50,7 +50,7 @@ class Explanations:
         self,
         context: QuotaContext,
         state: QuotaState,
-        writer: StatusWriter,
+        writer: WorkloadStatuses,
         noted: Callable[[Entry], None] = lambda entry: None,
         loop_of: Callable[[model.Workload], str] = lambda workload: "",
     ) -> None:

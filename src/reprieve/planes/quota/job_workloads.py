@@ -46,7 +46,7 @@ from reprieve.planes.quota.transitions import (
     with_condition,
 )
 from reprieve.planes.quota.watches import WORKLOADS
-from reprieve.planes.quota.writing import StatusWriter
+from reprieve.planes.quota.writing import WorkloadStatuses
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, parse_instant
 from reprieve.wording.events import EventText
@@ -68,7 +68,7 @@ class JobWorkloads:
         self,
         context: QuotaContext,
         state: QuotaState,
-        writer: StatusWriter,
+        writer: WorkloadStatuses,
         composer: Composer,
         pace: DeletionPace,
         again: Callable[[str, Nanos], None],

@@ -50,7 +50,7 @@ from reprieve.planes.quota.pods import PodReconciler
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.watches import Watches
 from reprieve.planes.quota.workloads import WorkloadReconciler
-from reprieve.planes.quota.writing import StatusWriter
+from reprieve.planes.quota.writing import WorkloadStatuses
 from reprieve.units.instants import Nanos
 from reprieve.wording.events import EventText
 from reprieve.wording.kueue_jobs import (
@@ -86,7 +86,7 @@ class JobReconciler:
         context: QuotaContext,
         state: QuotaState,
         watches: Watches,
-        writer: StatusWriter,
+        writer: WorkloadStatuses,
         jobs: JobLookup,
         workloads: WorkloadReconciler,
         namespace: str,

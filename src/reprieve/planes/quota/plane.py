@@ -38,7 +38,7 @@ from reprieve.planes.quota.statuses import Statuses
 from reprieve.planes.quota.waiting import Waiting
 from reprieve.planes.quota.watches import Held, Watches
 from reprieve.planes.quota.workloads import WorkloadReconciler
-from reprieve.planes.quota.writing import StatusWriter
+from reprieve.planes.quota.writing import WorkloadStatuses
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos
@@ -82,7 +82,7 @@ class QuotaPlane:
         )
         self.state = QuotaState(context, self.watches, self._workload_changed, self._wake)
         self.state.follow()
-        self.writer = StatusWriter(context, self.state)
+        self.writer = WorkloadStatuses(context, self.state)
         self.held_pairs = HeldPairs(context, self.state.party, self.state.waits, context.governor)
         self.preemptions = Preemptions(
             context, self.state, self.writer, namespace, self._spawn, self.held_pairs.restore

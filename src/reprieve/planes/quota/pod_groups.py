@@ -48,7 +48,7 @@ from reprieve.planes.quota.pod_lookup import PodLookup
 from reprieve.planes.quota.pod_steps import PodSteps, Why
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.workloads import WorkloadReconciler
-from reprieve.planes.quota.writing import StatusWriter
+from reprieve.planes.quota.writing import WorkloadStatuses
 from reprieve.units.instants import Nanos
 from reprieve.wording.events import EventText
 from reprieve.wording.kueue_jobs import DELETED, NOT_ADMITTED, UNMATCHED, conflicting_workload
@@ -65,7 +65,7 @@ class GroupReconciler:
         self,
         context: QuotaContext,
         state: QuotaState,
-        writer: StatusWriter,
+        writer: WorkloadStatuses,
         pods: PodLookup,
         composer: Composer,
         steps: PodSteps,

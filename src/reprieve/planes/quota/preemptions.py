@@ -28,7 +28,7 @@ from reprieve.planes.quota.effects import Marking
 from reprieve.planes.quota.meters import lost_with
 from reprieve.planes.quota.state import QuotaState, key_of
 from reprieve.planes.quota.victims import QuotaVictims
-from reprieve.planes.quota.writing import StatusWriter
+from reprieve.planes.quota.writing import WorkloadStatuses
 from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.references import Reference
 
@@ -47,7 +47,7 @@ class Preemptions:
         self,
         context: QuotaContext,
         state: QuotaState,
-        writer: StatusWriter,
+        writer: WorkloadStatuses,
         namespace: str,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         restore: Callable[[list[Preemption]], None] = lambda intents: None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -26,18 +26,18 @@ from reprieve.engine.quota import model
 from reprieve.engine.quota.amounts import text
 from reprieve.engine.quota.figures import cluster_queue_share, cohort_share
 from reprieve.engine.quota.state import inactive_queues
-from reprieve.execution.fence import Deposed
+from reprieve.execution.statuses import StatusChange
 from reprieve.intake.quota_workloads import condition_of, is_true
-from reprieve.kube.errors import ApiError, Conflict, NotFound
+from reprieve.kube.objects import PartialObject
 from reprieve.kube.resource import Resource
 from reprieve.kube.writes import Priority
 from reprieve.planes.common.persistent import alone
+from reprieve.planes.common.status_writer import StatusWriter
 from reprieve.planes.quota.consumption import fair_sharing_status
 from reprieve.planes.quota.context import QuotaContext, log
 from reprieve.planes.quota.gauges import Gauges
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.watches import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, Watches
-from reprieve.planes.quota.writing import status_patch
 from reprieve.units.durations import MILLISECOND, SECOND
 from reprieve.units.instants import format_instant
 from reprieve.wording.kueue_queues import Active, cluster_queue_active, local_queue_active
@@ -46,16 +46,9 @@ __all__ = ["Statuses"]
 
 _EVERY: Final = 200 * MILLISECOND
 _GATHERED_EVERY: Final = SECOND
-_AT_ONCE: Final = 8
 #: How much longer than the last round of writes the pause before the next one is.
 _REST: Final = 4
 _MOST: Final = 10 * SECOND
-
-
-class _Write(NamedTuple):
-    resource: Resource
-    obj: Any
-    status: Any
 
 
 class Statuses:
@@ -76,17 +69,26 @@ class Statuses:
         self._seen: dict[str, tuple[model.ClusterQueue, bool]] = {}
         self._gathered: set[str] = set()
         self._gather_at = 0
+        self._writer: StatusWriter[str, StatusChange, PartialObject] = StatusWriter(
+            context.client.at(Priority.STATUS, context.fence.check),
+            context.clock,
+            change=lambda key, change: change,
+            wire=PartialObject,
+            written=lambda key, change, answer: None,
+            failed=self._failed,
+            told=log,
+            writes=lambda: context.writes,
+        )
 
     async def run(self) -> None:
         """Write until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._writer.run())
+            tasks.create_task(self._rounds())
+
+    async def _rounds(self) -> None:
         context, state, clock = self._context, self._state, self._context.clock
-        slots, pause = asyncio.Semaphore(_AT_ONCE), _EVERY
-
-        async def write(each: _Write) -> None:
-            async with slots:
-                with alone(log, f"the status of {each.obj.metadata.name}"):
-                    await self._write(each)
-
+        pause = _EVERY
         while True:
             await clock.sleep(pause)
             started, pause = clock.monotonic(), _EVERY
@@ -101,10 +103,14 @@ class Statuses:
                     state.tallies.changed |= changed
                     raise
                 self._show_gathered()
-            await asyncio.gather(*(write(each) for each in writes))
+            asked = [
+                self._writer.ask(f"{each.resource.kind} {_name(each)}", each) for each in writes
+            ]
+            for over in asked:
+                await over.wait()
             pause = max(_EVERY, min(_REST * (clock.monotonic() - started), _MOST))
 
-    def _decided(self, changed: set[str]) -> list[_Write]:
+    def _decided(self, changed: set[str]) -> list[StatusChange]:
         """Return what is to be written, and show the metrics."""
         configuration = self._state.configuration
         if configuration is not self._configuration:
@@ -117,14 +123,14 @@ class Statuses:
             if (name := configuration.local_queues[key].cluster_queue)
             in configuration.cluster_queues
         }
-        writes = []
+        writes: list[StatusChange] = []
         for name in sorted(queues):
             row = configuration.cluster_queues[name]
             held = self._watches.cluster_queues.cache.named("", name)
             if held is not None:
                 with alone(log, f"the status of {name}"):
                     status = self._cluster_queue(held.object, row)
-                    writes.append(_Write(CLUSTER_QUEUES, held.object, status))
+                    writes += _over(CLUSTER_QUEUES, held.object, status)
             seen = (row, name not in self._inactive)
             if self._seen.get(name) != seen:
                 self._seen[name] = seen
@@ -135,7 +141,7 @@ class Statuses:
             if door is not None:
                 with alone(log, f"the status of {key}"):
                     status = self._local_queue(door.object, configuration.local_queues[key])
-                    writes.append(_Write(LOCAL_QUEUES, door.object, status))
+                    writes += _over(LOCAL_QUEUES, door.object, status)
         writes += self._cohorts({name for name in self._members if queues & {*self._members[name]}})
         self._gathered |= queues
         return writes
@@ -238,8 +244,9 @@ class Statuses:
             fair_sharing=sharing,
         )
 
-    def _cohorts(self, names: Collection[str]) -> list[_Write]:
-        state, writes = self._state, []
+    def _cohorts(self, names: Collection[str]) -> list[StatusChange]:
+        state = self._state
+        writes: list[StatusChange] = []
         shared = state.configuration.settings.fair_sharing is not None
         for name in sorted(names):
             held = self._watches.cohorts.cache.named("", name)
@@ -250,7 +257,7 @@ class Statuses:
                 held.object.status,
                 fair_sharing=None if share is None else FairSharingStatus(share),
             )
-            writes.append(_Write(COHORTS, held.object, status))
+            writes += _over(COHORTS, held.object, status)
         return writes
 
     def _conditions(self, obj: ClusterQueue | LocalQueue, said: Active) -> list[Condition]:
@@ -263,38 +270,22 @@ class Statuses:
         generation = obj.metadata.generation or None
         return [*kept, Condition("Active", status, reason, message, at, generation)]
 
-    async def _write(self, write: _Write) -> None:
-        resource, obj, status = write
-        patch = status_patch(obj.status, status)
-        if not patch or not self._context.writes:
-            return
-        metadata, fence = obj.metadata, self._context.fence
-        writer = self._context.client.at(Priority.STATUS, fence.check)
-        body = {
-            "metadata": {"uid": metadata.uid, "resourceVersion": metadata.resource_version},
-            "status": patch,
-        }
-        try:
-            await writer.patch(
-                resource,
-                metadata.namespace,
-                metadata.name,
-                body,
-                type(obj),
-                subresource="status",
-            )
-        except NotFound:
-            return
-        except Deposed:
-            raise
-        except (Conflict, ApiError) as failure:
-            if not isinstance(failure, Conflict):
-                log.warning("status of %s: %s", metadata.name, failure)
-            key = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
-            if resource is COHORTS:
-                self._state.tallies.changed.update(self._members.get(key, ()))
-            else:
-                self._state.tallies.changed.add(key)
+    def _failed(self, key: str, change: StatusChange) -> None:
+        """Work it out again in the next round."""
+        key = _name(change)
+        if change.resource is COHORTS:
+            self._state.tallies.changed.update(self._members.get(key, ()))
+        else:
+            self._state.tallies.changed.add(key)
+
+
+def _over(resource: Resource, obj: Any, status: Any) -> list[StatusChange]:
+    change = StatusChange.over(resource, obj.metadata, obj.status, status)
+    return [change] if change is not None else []
+
+
+def _name(change: StatusChange) -> str:
+    return f"{change.namespace}/{change.name}" if change.namespace else change.name
 
 
 def _usage(

@@ -24,7 +24,7 @@ from reprieve.planes.quota.context import QuotaContext, log
 from reprieve.planes.quota.effects import Marking
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.transitions import preempted
-from reprieve.planes.quota.writing import StatusWriter
+from reprieve.planes.quota.writing import WorkloadStatuses
 from reprieve.units.instants import parse_instant
 
 __all__ = ["QuotaVictims"]
@@ -42,7 +42,7 @@ class QuotaVictims:
 
     manner = _MANNER
 
-    def __init__(self, context: QuotaContext, state: QuotaState, writer: StatusWriter) -> None:
+    def __init__(self, context: QuotaContext, state: QuotaState, writer: WorkloadStatuses) -> None:
         self._context = context
         self._state = state
         self._writer = writer

@@ -45,7 +45,7 @@ from reprieve.planes.quota.transitions import (
     unreserved,
 )
 from reprieve.planes.quota.watches import WORKLOADS
-from reprieve.planes.quota.writing import StatusWriter
+from reprieve.planes.quota.writing import WorkloadStatuses
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, parse_instant
 from reprieve.wording import kueue
@@ -73,7 +73,7 @@ class WorkloadReconciler:
         self,
         context: QuotaContext,
         state: QuotaState,
-        writer: StatusWriter,
+        writer: WorkloadStatuses,
         jobs: JobLookup,
         again: Callable[[str, Nanos], None],
     ) -> None:

@@ -7,11 +7,9 @@ that can be trusted".
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
-
-import msgspec
 
 from reprieve.api.kueue import Workload
+from reprieve.execution.statuses import StatusChange, write_status
 from reprieve.kube.errors import NotFound
 from reprieve.kube.retry import retried
 from reprieve.kube.writes import Priority
@@ -19,28 +17,10 @@ from reprieve.planes.quota.context import QuotaContext
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.watches import WORKLOADS
 
-__all__ = ["StatusWriter", "status_patch"]
+__all__ = ["WorkloadStatuses"]
 
 
-def status_patch(before: Any, after: Any) -> dict[str, Any]:
-    """Return what a merge patch needs to lead from one status to the other."""
-    return _difference(msgspec.to_builtins(before), msgspec.to_builtins(after))
-
-
-def _difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    patch: dict[str, Any] = {name: None for name in old if name not in new}
-    for name, value in new.items():
-        known = old.get(name)
-        if isinstance(value, dict) and isinstance(known, dict):
-            # A merge patch keeps what it does not name.
-            if changed := _difference(known, value):
-                patch[name] = changed
-        elif known != value:
-            patch[name] = value
-    return patch
-
-
-class StatusWriter:
+class WorkloadStatuses:
     """Changes the status of Workloads."""
 
     def __init__(self, context: QuotaContext, state: QuotaState) -> None:
@@ -73,8 +53,9 @@ class StatusWriter:
         """
         context, namespace, name = self._context, *key.split("/", 1)
         fence = context.fence
-        writer = context.client.at(priority, fence.check, timeout=fence.request_timeout)
         known = self._state.workload(key)
+
+        writer = context.client.at(priority, fence.check, timeout=fence.request_timeout)
 
         async def once() -> Workload | None:
             nonlocal known
@@ -87,18 +68,10 @@ class StatusWriter:
             changed = change(current)
             if changed is None:
                 return None
-            patch = status_patch(current.status, changed.status)
-            if not patch:
+            wanted = StatusChange.over(WORKLOADS, current.metadata, current.status, changed.status)
+            if wanted is None:
                 return current
-            metadata = {"uid": uid, "resourceVersion": current.metadata.resource_version}
-            stored: Workload = await writer.patch(
-                WORKLOADS,
-                namespace,
-                name,
-                {"metadata": metadata, "status": patch},
-                Workload,
-                subresource="status",
-            )
+            stored = await write_status(writer, wanted, Workload)
             self._state.wrote(stored)
             return stored
 

@@ -1,32 +1,24 @@
-"""Writes conditions and nominations of pods and conditions of groups, the newest wish per object.
+"""What the scheduling plane writes into statuses: conditions of pods and groups, and nominations.
 
-A wish that equals what stands there already is not written, one that is overtaken while it waits
-neither. `PodGroupInitiallyScheduled` never leaves `True`, nor does that of a composite group.
-Writes fail softly: a refused one is logged once an hour and dropped, others are tried again.
-Source: specification 9.5, 12.
+A wish that equals what stands there already is not written. `PodGroupInitiallyScheduled` never
+leaves `True`, nor does that of a composite group. Writes fail softly: one that is refused is
+dropped, since the next attempt asks again. Source: specification 9.5, 12.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import TypeAlias
 
 from reprieve.engine.cluster.rows import GroupRow, PodRow
-from reprieve.execution.fence import Deposed
-from reprieve.execution.statuses import patch_scheduling_status
-from reprieve.kube.bodies import Json
-from reprieve.kube.errors import (
-    ApiError,
-    Conflict,
-    NotFound,
-)
+from reprieve.execution.statuses import StatusChange
+from reprieve.kube.bodies import Json, PatchType
 from reprieve.kube.objects import version_number
 from reprieve.kube.resource import PODS, Resource
-from reprieve.kube.retry import AWAY, retried
 from reprieve.kube.writes import Priority
+from reprieve.planes.common.status_writer import StatusWriter
 from reprieve.planes.scheduling.context import SchedulingContext, log
 from reprieve.planes.scheduling.served import COMPOSITE_GROUPS
 from reprieve.planes.scheduling.state import ClusterState
@@ -36,20 +28,23 @@ from reprieve.wording.kube_scheduler import ConditionText
 
 __all__ = ["Statuses"]
 
-_WRITERS: Final = 8
-
 
 @dataclass(frozen=True, slots=True)
 class _PodWish:
     """`nominated` None leaves the nomination as it is, empty takes it away."""
 
+    row: PodRow
     condition: ConditionText | None
     nominated: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class _GroupWish:
+    row: GroupRow
     condition: ConditionText
+
+
+_Wish: TypeAlias = _PodWish | _GroupWish
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,120 +66,94 @@ class Statuses:
         self._context = context
         self._state = state
         self._groups = groups
-        self._client = context.client.at(Priority.STATUS, context.fence.check)
-        # What is wanted and not being written yet, and of which object.
-        self._wishes: dict[Uid, _PodWish | _GroupWish] = {}
-        self._known: dict[Uid, PodRow | GroupRow] = {}
         # What was written, by uid; it counts until the watch shows that version.
         self._sent: dict[Uid, _Sent] = {}
-        self._order: asyncio.Queue[Uid] = asyncio.Queue()
-        self._busy: dict[Uid, asyncio.Event] = {}
+        self._writer: StatusWriter[Uid, _Wish, Json] = StatusWriter(
+            context.client.at(Priority.STATUS, context.fence.check),
+            context.clock,
+            change=self._change,
+            wire=dict,
+            written=self._note,
+            failed=lambda uid, wish: None,
+            told=log,
+            writes=lambda: not context.dry_run,
+        )
 
     def pod(
         self, row: PodRow, condition: ConditionText | None = None, nominated: str | None = None
     ) -> asyncio.Event:
         """Ask for a condition and a nomination of a pod; the event is set when that is over."""
-        before = self._wishes.get(row.uid)
+        before = self._writer.wish(row.uid)
         if isinstance(before, _PodWish):
             condition = condition or before.condition
             nominated = before.nominated if nominated is None else nominated
-        return self._ask(row, _PodWish(condition, nominated))
+        return self._writer.ask(row.uid, _PodWish(row, condition, nominated))
 
     def group(self, row: GroupRow, condition: ConditionText) -> None:
         """Ask for the condition of a group."""
-        self._ask(row, _GroupWish(condition))
+        self._writer.ask(row.uid, _GroupWish(row, condition))
 
     def forget(self, uid: Uid) -> None:
         """The object is gone or bound: nothing more is written."""
-        self._wishes.pop(uid, None)
-        self._known.pop(uid, None)
+        self._writer.forget(uid)
         self._sent.pop(uid, None)
 
     async def run(self) -> None:
         """Write until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for _ in range(_WRITERS):
-                group.create_task(self._work())
+        await self._writer.run()
 
-    def _ask(self, row: PodRow | GroupRow, wish: _PodWish | _GroupWish) -> asyncio.Event:
-        uid = row.uid
-        self._known[uid] = row
-        waiting = uid in self._wishes
-        self._wishes[uid] = wish
-        done = self._busy.get(uid)
-        if done is None or done.is_set():
-            done = self._busy[uid] = asyncio.Event()
-        if not waiting:
-            self._order.put_nowait(uid)
-        return done
-
-    async def _work(self) -> None:
-        while True:
-            uid = await self._order.get()
-            wish, row = self._wishes.pop(uid, None), self._known.pop(uid, None)
-            done = self._busy.get(uid)
-            try:
-                if wish is not None and row is not None and not self._context.dry_run:
-                    await self._write(row, wish)
-            except ApiError as failure:
-                log.warning("status of %s/%s: %s", row and row.namespace, row and row.name, failure)
-            except Deposed:
-                raise
-            except Exception:
-                log.exception("status of %s/%s", row and row.namespace, row and row.name)
-            finally:
-                if done is not None and uid not in self._wishes:
-                    done.set()
-                    self._busy.pop(uid, None)
-
-    async def _write(self, row: PodRow | GroupRow, wish: _PodWish | _GroupWish) -> None:
-        async def once() -> None:
-            if isinstance(row, PodRow) and isinstance(wish, _PodWish):
-                await self._pod(row, wish)
-            elif isinstance(row, GroupRow) and isinstance(wish, _GroupWish):
-                await self._group(row, wish)
-
-        # Where it is gone, or another object has its name, nobody waits for a status.
-        with contextlib.suppress(NotFound, Conflict):
-            await retried(once, self._client.transport.pause, AWAY)
-
-    async def _pod(self, row: PodRow, wish: _PodWish) -> None:
-        seen = self._state.pod(row.uid)
-        if seen is None or seen.node:
-            return
-        written = self._state.written.get(row.uid)
-        sent = self._still_sent(row.uid, seen.version)
-        stands = sent.condition or (written.condition if written is not None else None)
-        node = seen.nominated if sent.nominated is None else sent.nominated
-        status: Json = {}
-        text = _triple(wish.condition)
-        if wish.condition is not None and text != stands:
-            status["conditions"] = [self._condition(row.uid, wish.condition, stands)]
-        if wish.nominated is not None and wish.nominated != node:
-            status["nominatedNodeName"] = wish.nominated or None
-        if not status:
-            return
-        version = await self._patch(PODS, row, status)
-        self._sent[row.uid] = _Sent(
-            version,
-            sent.condition if text is None else text,
-            sent.nominated if wish.nominated is None else wish.nominated,
+    def _change(self, uid: Uid, wish: _Wish) -> StatusChange | None:
+        match wish:
+            case _PodWish(row):
+                resource: Resource | None = PODS
+                status = self._pod(wish)
+            case _GroupWish(row):
+                resource = COMPOSITE_GROUPS if row.composite else self._groups()
+                status = self._group(wish)
+        if resource is None or not status:
+            return None
+        return StatusChange(
+            resource, row.namespace, row.name, uid, status, patch_type=PatchType.STRATEGIC
         )
 
-    async def _group(self, row: GroupRow, wish: _GroupWish) -> None:
-        resource = COMPOSITE_GROUPS if row.composite else self._groups()
+    def _pod(self, wish: _PodWish) -> Json:
+        uid = wish.row.uid
+        seen = self._state.pod(uid)
+        if seen is None or seen.node:
+            return {}
+        sent, stands = self._standing(uid, seen.version)
+        node = seen.nominated if sent.nominated is None else sent.nominated
+        status: Json = {}
+        if wish.condition is not None and _triple(wish.condition) != stands:
+            status["conditions"] = [self._condition(uid, wish.condition, stands)]
+        if wish.nominated is not None and wish.nominated != node:
+            status["nominatedNodeName"] = wish.nominated or None
+        return status
+
+    def _group(self, wish: _GroupWish) -> Json:
+        row = wish.row
         seen = self._state.group(row.key)
-        if resource is None or seen is None or seen.uid != row.uid or seen.scheduled:
-            return
-        sent = self._still_sent(row.uid, seen.version)
-        written = self._state.written.get(row.uid)
-        stands = sent.condition or (written.condition if written is not None else None)
-        text = _triple(wish.condition)
-        if text == stands or (stands is not None and stands[0] == "True"):
-            return
-        condition = self._condition(row.uid, wish.condition, stands)
-        version = await self._patch(resource, row, {"conditions": [condition]})
-        self._sent[row.uid] = _Sent(version, text)
+        if seen is None or seen.uid != row.uid or seen.scheduled:
+            return {}
+        _, stands = self._standing(row.uid, seen.version)
+        if _triple(wish.condition) == stands or (stands is not None and stands[0] == "True"):
+            return {}
+        return {"conditions": [self._condition(row.uid, wish.condition, stands)]}
+
+    def _note(self, uid: Uid, wish: _Wish, answer: Json) -> None:
+        """Remember what was written until the watch shows it."""
+        sent = self._sent.get(uid, _Sent())
+        nominated = wish.nominated if isinstance(wish, _PodWish) else None
+        self._sent[uid] = _Sent(
+            version_number(answer["metadata"]["resourceVersion"]),
+            sent.condition if wish.condition is None else _triple(wish.condition),
+            sent.nominated if nominated is None else nominated,
+        )
+
+    def _standing(self, uid: Uid, seen: int) -> tuple[_Sent, tuple[str, str, str] | None]:
+        """Return what was written and not seen yet, and the condition that stands there."""
+        sent, written = self._still_sent(uid, seen), self._state.written.get(uid)
+        return sent, sent.condition or (written.condition if written is not None else None)
 
     def _still_sent(self, uid: Uid, seen: int) -> _Sent:
         sent = self._sent.get(uid)
@@ -192,12 +161,6 @@ class Statuses:
             self._sent.pop(uid, None)
             return _Sent()
         return sent
-
-    async def _patch(self, resource: Resource, row: PodRow | GroupRow, status: Json) -> int:
-        answer = await patch_scheduling_status(
-            self._client, resource, row.namespace, row.name, row.uid, status
-        )
-        return version_number(answer["metadata"]["resourceVersion"])
 
     def _condition(
         self, uid: Uid, text: ConditionText, stands: tuple[str, str, str] | None
@@ -219,7 +182,5 @@ class Statuses:
         return condition
 
 
-def _triple(condition: ConditionText | None) -> tuple[str, str, str] | None:
-    if condition is None:
-        return None
+def _triple(condition: ConditionText) -> tuple[str, str, str]:
     return condition.status, condition.reason, condition.message

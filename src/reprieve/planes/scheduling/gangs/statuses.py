@@ -7,7 +7,6 @@ sections 2 and 11.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -21,12 +20,12 @@ from reprieve.engine.gangs.phases import (
     next_status,
     plain_phase,
 )
-from reprieve.execution.fence import Deposed, Fence
-from reprieve.execution.statuses import patch_group_phase
+from reprieve.execution.fence import Fence
+from reprieve.execution.statuses import StatusChange
 from reprieve.intake.cluster.metadata import seconds_of
 from reprieve.kube.client import Client
-from reprieve.kube.errors import ApiError, NotFound
 from reprieve.kube.writes import Priority
+from reprieve.planes.common.status_writer import StatusWriter
 from reprieve.planes.scheduling.gangs.watches import RESOURCES
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
@@ -61,13 +60,19 @@ class GroupStatuses:
         *,
         dry_run: bool,
     ) -> None:
-        self._client = client.at(Priority.STATUS, fence.check)
         self._clock = clock
         self._pods = pods
-        self._dry_run = dry_run
         self._known: dict[str, _Known] = {}
-        self._due: dict[str, None] = {}
-        self._wake = asyncio.Event()
+        self._writer: StatusWriter[str, _Known, PodGroup] = StatusWriter(
+            client.at(Priority.STATUS, fence.check),
+            clock,
+            change=self._change,
+            wire=PodGroup,
+            written=self._note,
+            failed=lambda id, known: self._ask(id, _AGAIN),
+            told=log,
+            writes=lambda: not dry_run,
+        )
 
     def put(self, door: Door, group: PodGroup) -> None:
         """Look at a PodGroup that came or changed."""
@@ -78,74 +83,56 @@ class GroupStatuses:
         if known is not None and plain_phase(known.phase) == phase and not door.all_phases:
             phase = known.phase
         self._known[id] = _Known(door, group, status, phase)
-        self.reconcile(id)
+        self._ask(id)
 
     def remove(self, id: str) -> None:
         """Forget a PodGroup."""
         self._known.pop(id, None)
-        self._due.pop(id, None)
+        self._writer.forget(id)
 
     def reconcile(self, id: str) -> None:
         """Look at the PodGroup soon, if there is one."""
-        if id in self._known:
-            self._due[id] = None
-            self._wake.set()
+        self._ask(id)
 
     async def run(self) -> None:
         """Write until cancelled."""
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while self._due:
-                id = next(iter(self._due))
-                del self._due[id]
-                try:
-                    await self._sync(id)
-                except NotFound:
-                    continue
-                except ApiError as failure:
-                    log.warning("status of PodGroup %s: %s", id, failure)
-                    await self._clock.sleep(_AGAIN)
-                    self.reconcile(id)
-                except Deposed:
-                    raise
-                except Exception:
-                    # It is looked at again when it changes.
-                    log.exception("status of PodGroup %s", id)
+        await self._writer.run()
 
-    async def _sync(self, id: str) -> None:
+    def _ask(self, id: str, pause: int = 0) -> None:
         known = self._known.get(id)
-        if known is None or self._dry_run:
-            return
+        if known is not None:
+            self._writer.ask(id, known, pause)
+
+    def _change(self, id: str, known: _Known) -> StatusChange | None:
         group, minimum = known.group, known.group.spec.min_member
         created = group.metadata.creation_timestamp
         before = replace(known.status, phase=known.phase)
         if is_settled(before, minimum, seconds_of(created) or 0):
-            return
+            return None
         now = self._clock.wall() // SECOND
         after = next_status(before, minimum, self._pods(id), now)
         known.phase = after.phase
-        body = _changes(known, known.status, after)
-        if not body:
+        changes = _changes(known, known.status, after)
+        if not changes:
             if after.phase != before.phase:
                 # Two phases of Koordinator are one here: the next look goes on from the second.
-                self.reconcile(id)
-            return
-        metadata = group.metadata
-        resource = RESOURCES[known.door.api_version]
-        written = await patch_group_phase(
-            self._client,
-            resource,
+                self._ask(id)
+            return None
+        metadata, door = group.metadata, known.door
+        return StatusChange(
+            RESOURCES[door.api_version],
             metadata.namespace,
             metadata.name,
-            body,
-            PodGroup,
-            subresource=known.door.status_subresource,
+            metadata.uid,
+            changes,
+            subresource=door.status_subresource,
         )
+
+    def _note(self, id: str, known: _Known, written: PodGroup) -> None:
         if self._known.get(id) is known:
             known.status = _status(written)
             known.group = written
-            self.reconcile(id)
+            self._ask(id)
 
 
 def _status(group: PodGroup) -> PodGroupStatus:
