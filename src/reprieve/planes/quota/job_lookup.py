@@ -15,7 +15,7 @@ from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pods import IS_GROUP, group_of, is_gated, is_managed, prebuilt_of
 from reprieve.jobs.reading import is_active, is_suspended
 from reprieve.jobs.training import RUNTIME
-from reprieve.planes.quota.pod_lookup import PodLookup, group_key
+from reprieve.planes.quota.pod_lookup import GROUP_PREFIX, PodLookup, group_key
 from reprieve.planes.quota.watches import Held, Watches
 
 __all__ = [
@@ -105,6 +105,12 @@ class JobLookup:
         kind, _, name = key.partition("|")
         namespace, _, name = name.partition("/")
         return self.kinds[kind], self._watches.jobs[kind].cache.named(namespace, name)
+
+    def is_there(self, key: str) -> bool:
+        """Tell whether there is a job, or a member of a group, as far as caches tell."""
+        if key.startswith(GROUP_PREFIX):
+            return bool(self.pods.members(key.removeprefix(GROUP_PREFIX)))
+        return self.split(key)[1] is not None
 
     def resolved(self, kind: JobKind, job: Json) -> Json:
         """Return a job with the runtime that describes its pods, where its kind has one."""

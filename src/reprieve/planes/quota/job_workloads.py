@@ -37,6 +37,7 @@ from reprieve.planes.quota.composing import (
 from reprieve.planes.quota.context import QuotaContext, log, reference_of
 from reprieve.planes.quota.deletion_pace import DeletionPace
 from reprieve.planes.quota.job_lookup import job_key, queue_name, workload_key
+from reprieve.planes.quota.lost_workloads import LostWorkloads
 from reprieve.planes.quota.pod_lookup import group_key
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.transitions import (
@@ -79,6 +80,7 @@ class JobWorkloads:
         self._state = state
         self._writer = writer
         self._composer = composer
+        self._lost = LostWorkloads(context.client)
         # By key: uid, generation, and digests of the pod sets without tolerations and with.
         self._digests: dict[str, tuple[str, int, tuple[str, str]]] = {}
 
@@ -92,6 +94,8 @@ class JobWorkloads:
         """Write a new Workload for a job."""
         metadata = obj["metadata"]
         at = f"{metadata['namespace']}/{metadata['name']}"
+        if await self._lost.in_vain(kind, at, obj):
+            return
         try:
             stored: Json = await self._composer.fenced().create(WORKLOADS, obj, dict)
         except AlreadyExists:
@@ -104,6 +108,7 @@ class JobWorkloads:
             if refusal.rule is None:
                 self._tell_refused(kind, job, at, refusal)
             raise
+        self._lost.made(at)
         self._note(stored)
         self._measure(kind, job, stored)
         log.info("%s/%s: Workload %s made", kind.kind, job["metadata"]["name"], metadata["name"])
@@ -313,9 +318,11 @@ class JobWorkloads:
         if change(workload) is not workload:
             await self._writer.change(at, workload.metadata.uid, change)
 
-    def forget(self, at: str) -> None:
-        """Forget a Workload that is gone."""
+    def forget(self, at: str, *, lost: bool) -> None:
+        """Forget a Workload that is gone; `lost`: its job is there, as far as is known."""
         self._digests.pop(at, None)
+        if lost:
+            self._lost.note(at)
 
     def _tell_refused(self, kind: JobKind, job: Json, at: str, refusal: ApiError) -> None:
         """Tell whose job it is what the API server said of its Workload."""

@@ -22,7 +22,7 @@ Source: specification of the quota plane, sections 10.1 to 10.5.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from reprieve.api.kueue import Workload
@@ -149,9 +149,9 @@ class JobReconciler:
             else:
                 await self._look(kind, self._jobs.resolved(kind, job))
 
-    def forget(self, at: str) -> None:
-        """Forget a Workload that is gone."""
-        self._workloads.forget(at)
+    def forget(self, at: str, owners: Iterable[str]) -> None:
+        """Forget a Workload that is gone; `owners`: what is looked at since it went."""
+        self._workloads.forget(at, lost=any(self._jobs.is_there(key) for key in owners))
 
     async def _gone(self, kind: JobKind, key: str) -> None:
         at = self._jobs.left_behind(key)

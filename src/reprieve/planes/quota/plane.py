@@ -292,9 +292,10 @@ class QuotaPlane:
     def _workload_changed(self, key: str) -> None:
         self._workloads_due.add(key)
         workload = self.state.workload(key)
+        owners = self.lookup.keys_of_owners(key, workload)
         if workload is None:
-            self.jobs.forget(key)
-        for owner in self.lookup.keys_of_owners(key, workload):
+            self.jobs.forget(key, owners)
+        for owner in owners:
             self._jobs_due.add(owner)
 
     def _class_changed(self, old: Held[Any] | None, new: Held[Any] | None) -> None:

@@ -1,0 +1,67 @@
+"""Workloads that went while their job is there, as far as the cache knows: is it, really?
+
+A watch of jobs can stand still: a right was taken away, a connection is half open. A job that only
+the cache has would get a Workload, the garbage collector would delete that for want of an owner,
+and the job would get the next one, several times a second and for as long as the watch stands
+still. So who has lost a Workload gets another one only once the API server has shown the job. What
+has not lost one is not asked for: a crowd of new jobs costs no call more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from reprieve.execution.jobs import resource_of
+from reprieve.jobs.model import JobKind
+from reprieve.jobs.paths import Json
+from reprieve.kube.client import Client
+from reprieve.kube.errors import NotFound
+from reprieve.kube.objects import PartialObject
+from reprieve.planes.quota.context import log
+
+__all__ = ["LostWorkloads"]
+
+_KEPT: Final = 4_096
+
+
+class LostWorkloads:
+    """Remembers the latest losses, by the key of the Workload."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._lost: dict[str, None] = {}
+
+    def note(self, at: str) -> None:
+        """A Workload went whose job is there, as far as is known."""
+        if at not in self._lost and len(self._lost) >= _KEPT:
+            del self._lost[next(iter(self._lost))]
+        self._lost[at] = None
+
+    def made(self, at: str) -> None:
+        """It was made again."""
+        self._lost.pop(at, None)
+
+    async def in_vain(self, kind: JobKind, at: str, obj: Json) -> bool:
+        """Whether to make this Workload is in vain, since nobody is there to own it.
+
+        Raises:
+            ApiError: the API server does not say.
+        """
+        if at not in self._lost or await self._owned(kind, obj["metadata"]):
+            return False
+        log.info("no Workload %s is made again: %s is gone, whatever the watch says", at, kind.kind)
+        return True
+
+    async def _owned(self, kind: JobKind, metadata: Json) -> bool:
+        owners: Sequence[Json] = metadata["ownerReferences"]
+        for owner in owners:
+            try:
+                found = await self._client.get(
+                    resource_of(kind), metadata["namespace"], owner["name"], PartialObject
+                )
+            except NotFound:
+                continue
+            if found.metadata.uid == owner["uid"] and not found.metadata.deletion_timestamp:
+                return True
+        return False
