@@ -15,6 +15,7 @@ from tests.idle.site import (
     owned_by,
     pod,
 )
+from tests.idle.test_lost_work import lost
 
 ON_PREEMPTION = "reprieve.dev/on-preemption"
 FORMER_REPLICAS = "reprieve.dev/former-replicas"
@@ -78,6 +79,7 @@ async def test_that_a_victim_was_evicted_is_told_however_often_somebody_is_faste
     await site.until_phase("Deployment/notebook", "Preempted")
     await site.until(lambda: operator.said("completed"))
     assert met == 12
+    assert sum((await lost(operator)).values()) > 0, "what was evicted is counted, too"
     (record,) = await site.records()
     assert [victim["state"] for victim in record["status"]["victims"]] == ["Evicted"]
 

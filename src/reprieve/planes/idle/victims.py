@@ -213,8 +213,10 @@ class IdleVictims:
         )
         if eviction.result is Result.FAILED:
             return VictimResult(VictimState.PENDING, eviction.detail)
-        await self._settle(intent, victim, eviction)
-        if eviction.result is Result.EVICTED or (eviction.over and again):
+        # Who is found gone after an earlier call went by that, though nobody could write it then.
+        evicted = eviction.result is Result.EVICTED or (eviction.over and again)
+        await self._settle(intent, victim, eviction, evicted=evicted)
+        if evicted:
             state = VictimState.EVICTED
         else:
             state = VictimState.GONE if eviction.over else VictimState.FAILED
@@ -325,7 +327,9 @@ class IdleVictims:
         log.info("%s: spared, plan %s: %s", row.key, intent.spec.plan_id, why)
         self._changed(row.key)
 
-    async def _settle(self, intent: Preemption, victim: Victim, eviction: Eviction) -> None:
+    async def _settle(
+        self, intent: Preemption, victim: Victim, eviction: Eviction, *, evicted: bool = False
+    ) -> None:
         """Write Preempted, or Idle with a whole new grace period where the root must stay.
 
         Raises:
@@ -336,14 +340,20 @@ class IdleVictims:
             found = await self._get(victim.subject)
             if found is None or found.status.phase not in (Phase.PREEMPTING, Phase.IDLE):
                 return
-            await self._write(found, intent, victim, eviction)
+            await self._write(found, intent, victim, eviction, evicted=evicted)
             self._changed(key_of(victim.subject.namespace, victim.subject.name))
 
         with contextlib.suppress(NotFound):
             await retried(once, self._context.client.transport.pause, (Conflict,))
 
     async def _write(
-        self, found: GpuWorkload, intent: Preemption, victim: Victim, eviction: Eviction
+        self,
+        found: GpuWorkload,
+        intent: Preemption,
+        victim: Victim,
+        eviction: Eviction,
+        *,
+        evicted: bool,
     ) -> None:
         now = self._context.clock.wall()
         row = self._row(found)
@@ -374,7 +384,7 @@ class IdleVictims:
             PlanId(intent.spec.plan_id), intent.spec.plane, victim.rule, result
         )
         lost = self._at_stake.pop(victim.subject.uid, None)
-        if eviction.result is Result.EVICTED:
+        if evicted:
             lost = self._lost_with(victim.root.reference) if lost is None else lost
             self._context.metrics.lost_device_seconds.labels(intent.spec.plane, victim.rule).inc(
                 lost
