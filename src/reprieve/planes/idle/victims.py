@@ -1,98 +1,41 @@
 """What a victim of the idle plane is: a GpuWorkload that is marked, and its root that is evicted.
 
-The marks are those of Kaiwo: marked is phase Preempting with `preemptedFor` and `preemptionReason`;
-evicted is Preempted; spared is Idle again, with the idle time it had. An unmarked subject that is
-spared is touched, so that a mark that a deposed process still has on its way fails. A root is
-deleted, scaled to zero or suspended (`execution.evict`), and gone when its pods are. All victims of
-a plan are marked or nobody is evicted, but by the literal switch `partialSetsMarked`. After a crash
-marks are finished, since their owners may have been told; the rest is marked only while every guard
-still holds. Source: specification of the idle plane, sections 11, 12 and 14; the design's "Intent
-log and executor".
+The marks are those of Kaiwo (`marks`). A root is deleted, scaled to zero or suspended
+(`execution.evict`), and gone when its pods are. All victims of a plan are marked or nobody is
+evicted, but by the literal switch `partialSetsMarked`. After a crash marks are finished, since
+their owners may have been told; the rest is marked only while every guard still holds. Source:
+specification of the idle plane, sections 11, 12 and 14; the design's "Intent log and executor".
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from typing import Final
 
-import msgspec
-
-from reprieve.api.kaiwo import Condition, GpuWorkload
 from reprieve.api.reprieve import (
-    Action,
-    ObjectRef,
     Preemption,
     Victim,
     VictimState,
     VictimStatus,
 )
-from reprieve.engine.idle.lifecycle import DeleteOutcome, Facts, Missing, marked, step
-from reprieve.engine.idle.model import Phase, Status, Workload
+from reprieve.engine.idle.model import Phase
 from reprieve.engine.plan import Plan
-from reprieve.execution.evict import Eviction, Result, evict, obstacle
-from reprieve.execution.statuses import StatusChange, write_status
+from reprieve.execution.evict import Result, evict, obstacle
 from reprieve.execution.victims import Manner, Marked, Reading, Standing, VictimResult
-from reprieve.intake.gpuworkloads import status_to_api, workload_row
-from reprieve.kube.client import Client
-from reprieve.kube.errors import ApiError, Conflict, NotFound
-from reprieve.kube.resource import GPU_WORKLOADS
+from reprieve.kube.errors import ApiError, Conflict
 from reprieve.kube.retry import retried
-from reprieve.kube.writes import Priority
 from reprieve.planes.idle.context import IdleContext, log
+from reprieve.planes.idle.marks import Marks
 from reprieve.planes.idle.workloads import TrackedWorkloads, key_of
-from reprieve.settings.idle import overrides_of, resolve
 from reprieve.units.durations import MINUTE
-from reprieve.units.ids import GpuWorkloadKey, PlanId
-from reprieve.units.instants import Nanos
+from reprieve.units.ids import GpuWorkloadKey
 from reprieve.units.references import Reference
 from reprieve.wording.events import EventText
-from reprieve.wording.kaiwo import (
-    PHASE_UPDATED,
-    conditions_after,
-    event_text,
-    marked_conditions,
-    preemption_started,
-)
 
 __all__ = ["IdleVictims"]
 
-_SPARED: Final = "reprieve.dev/spared"
-_OUTCOMES: Final = {
-    Result.EVICTED: DeleteOutcome.ACCEPTED,
-    Result.GONE: DeleteOutcome.NOT_FOUND,
-    Result.REPLACED: DeleteOutcome.UID_CONFLICT,
-    Result.FORBIDDEN: DeleteOutcome.FORBIDDEN,
-    Result.REFUSED: DeleteOutcome.FORBIDDEN,
-    Result.FAILED: DeleteOutcome.FAILED,
-}
-_DONE: Final = {
-    Action.DELETE: "deleted",
-    Action.SCALE_TO_ZERO: "scaled to zero",
-    Action.SUSPEND: "suspended",
-}
-_DO: Final = {
-    Action.DELETE: "delete",
-    Action.SCALE_TO_ZERO: "scale to zero",
-    Action.SUSPEND: "suspend",
-}
 _ATTEMPTS: Final = 3  # at marking; who changes that often is not idle
 _OVERDUE: Final = 5 * MINUTE
-
-
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """What the subject of a victim or guard says now, read from the API server.
-
-    `found` None: it is gone. `marked`: it carries the mark of this plan. `evicted`: its system
-    holds it for evicted.
-    """
-
-    found: GpuWorkload | None = None
-    phase: str = ""
-    marked: bool = False
-    evicted: bool = False
 
 
 class IdleVictims:
@@ -120,22 +63,14 @@ class IdleVictims:
         self._by_name = literal.delete_without_uid
         self._context = context
         self._workloads = workloads
-        self._plans = plans
-        self._changed = changed
-        self._lost_with = lost_with
         self._pods_left = pods_left
-        # What victims lose that this process marked; their pods may be gone before it is counted.
-        self._at_stake: dict[str, int] = {}
-        # Idle times of victims that this process marked, to be given back if they are spared.
-        self._idle_since: dict[str, Nanos | None] = {}
+        self._marks = Marks(context, workloads, plans, changed, lost_with)
         self._overdue: set[str] = set()  # records of whose victims that was told
 
     def forget(self, intent: Preemption) -> None:
         """A plan is over."""
         self._overdue.discard(intent.metadata.name)
-        for victim in intent.spec.victims:
-            self._at_stake.pop(victim.subject.uid, None)
-            self._idle_since.pop(victim.subject.uid, None)
+        self._marks.forget(intent)
 
     # What the executor asks.
 
@@ -150,7 +85,7 @@ class IdleVictims:
         for guard in intent.spec.guards:
             if guard.subject.uid in considered:
                 continue
-            shown = await self._read(guard.subject, intent)
+            shown = await self._marks.read(guard.subject, intent)
             if shown.found is None or shown.phase not in guard.phases:
                 found = shown.phase or "gone"
                 wanted = " or ".join(guard.phases)
@@ -160,7 +95,7 @@ class IdleVictims:
             blocked = await obstacle(client, mapper, victim, ask=len(everybody) > 1)
             if blocked is not None:
                 if blocked.result is not Result.FAILED:
-                    await self._settle(intent, victim, blocked)
+                    await self._marks.settle(intent, victim, blocked)
                 return f"{victim.root.kind}/{victim.root.name}: {blocked.detail}"
         return ""
 
@@ -171,13 +106,13 @@ class IdleVictims:
         phases = next((g.phases for g in intent.spec.guards if g.subject == subject), None)
 
         async def once() -> Marked[None] | VictimResult:
-            shown = await self._read(subject, intent)
+            shown = await self._marks.read(subject, intent)
             if shown.marked:
                 return Marked(None)
             if shown.found is None or (phases is not None and shown.phase not in phases):
                 return VictimResult(VictimState.SPARED, changed)
             try:
-                await self._mark(intent, victim, shown.found)
+                await self._marks.mark(intent, victim, shown.found)
             except Conflict:
                 raise
             except ApiError as failure:
@@ -193,15 +128,15 @@ class IdleVictims:
 
     async def spare(self, intent: Preemption, victim: Victim, mark: None, why: str) -> None:
         async def once() -> None:
-            shown = await self._read(victim.subject, intent)
+            shown = await self._marks.read(victim.subject, intent)
             if shown.found is None:
                 return
             if shown.marked:
-                await self._spare(intent, victim, shown.found, why)
+                await self._marks.take_back(intent, victim, shown.found, why)
             else:
-                await self._touch(intent, shown.found)
+                await self._marks.touch(intent, shown.found)
 
-        self._at_stake.pop(victim.subject.uid, None)
+        self._marks.spared(victim)
         await retried(once, self._context.client.transport.pause, (Conflict,))
 
     async def evict(
@@ -215,7 +150,7 @@ class IdleVictims:
             return VictimResult(VictimState.PENDING, eviction.detail)
         # Who is found gone after an earlier call went by that, though nobody could write it then.
         evicted = eviction.result is Result.EVICTED or (eviction.over and again)
-        await self._settle(intent, victim, eviction, evicted=evicted)
+        await self._marks.settle(intent, victim, eviction, evicted=evicted)
         if evicted:
             state = VictimState.EVICTED
         else:
@@ -223,7 +158,7 @@ class IdleVictims:
         return VictimResult(state, eviction.detail)
 
     async def read(self, intent: Preemption, victim: Victim, *, elsewhere: bool) -> Reading[None]:
-        shown = await self._read(victim.subject, intent)
+        shown = await self._marks.read(victim.subject, intent)
         if shown.evicted:
             return Reading(Standing.EVICTED)
         return Reading(Standing.MARKED if shown.marked else Standing.UNTOUCHED)
@@ -259,191 +194,3 @@ class IdleVictims:
             log.warning("plan %s: %s", intent.spec.plan_id, message)
             text = EventText("Warning", "EvictionOverdue", message)
             self._context.announce(victim.subject.reference, text, intent.spec.plan_id)
-
-    # The marks.
-
-    async def _read(self, subject: ObjectRef, intent: Preemption) -> _Shown:
-        """Return the phase of a GpuWorkload and whether it carries the mark of this intent."""
-        found = await self._get(subject)
-        if found is None:
-            return _Shown()
-        status = found.status
-        preemptor = intent.spec.preemptor
-        return _Shown(
-            found,
-            phase=status.phase,
-            marked=status.phase == Phase.PREEMPTING
-            and status.preempted_for == (preemptor.name if preemptor else ""),
-            evicted=status.phase == Phase.PREEMPTED,
-        )
-
-    async def _mark(self, intent: Preemption, victim: Victim, found: GpuWorkload) -> None:
-        """Write Preempting over the version that was read."""
-        now = self._context.clock.wall()
-        row = self._row(found)
-        preemptor = intent.spec.preemptor
-        status = marked(row.status, preemptor.name if preemptor else "", victim.reason)
-        plan = self._plans(intent.spec.plan_id)
-        conditions = list(found.status.conditions or ())
-        started: EventText | None = None
-        if plan is not None:
-            chosen = next(v for v in plan.victims if v.subject.uid == victim.subject.uid)
-            started = preemption_started(plan, chosen, row, now)
-            conditions = marked_conditions(conditions, started, now)
-        await self._show(found, status, conditions)
-        self._idle_since[victim.subject.uid] = row.status.idle_since
-        self._at_stake[victim.subject.uid] = self._lost_with(victim.root.reference)
-        log.info("%s: Idle -> Preempting, plan %s: %s", row.key, intent.spec.plan_id, victim.reason)
-        if started is not None:
-            self._context.announce(row.ref, started, intent.spec.plan_id)
-
-    async def _touch(self, intent: Preemption, found: GpuWorkload) -> None:
-        """Write a GpuWorkload without a mark, so that one that is on its way fails."""
-        metadata = {
-            "resourceVersion": found.metadata.resource_version,
-            "annotations": {_SPARED: intent.spec.plan_id},
-        }
-        await self._fenced().patch(
-            GPU_WORKLOADS,
-            found.metadata.namespace,
-            found.metadata.name,
-            {"metadata": metadata},
-            GpuWorkload,
-        )
-
-    async def _spare(
-        self, intent: Preemption, victim: Victim, found: GpuWorkload, why: str
-    ) -> None:
-        """Take the mark back."""
-        row = self._row(found)
-        status = replace(
-            row.status,
-            phase=Phase.IDLE,
-            idle_since=self._idle_since.get(victim.subject.uid),
-            preempted_for="",
-            preemption_reason="",
-        )
-        await self._show(found, status, found.status.conditions or ())
-        log.info("%s: spared, plan %s: %s", row.key, intent.spec.plan_id, why)
-        self._changed(row.key)
-
-    async def _settle(
-        self, intent: Preemption, victim: Victim, eviction: Eviction, *, evicted: bool = False
-    ) -> None:
-        """Write Preempted, or Idle with a whole new grace period where the root must stay.
-
-        Raises:
-            ApiError: it could not be written; the plan stays open, and it is tried again.
-        """
-
-        async def once() -> None:
-            found = await self._get(victim.subject)
-            if found is None or found.status.phase not in (Phase.PREEMPTING, Phase.IDLE):
-                return
-            await self._write(found, intent, victim, eviction, evicted=evicted)
-            self._changed(key_of(victim.subject.namespace, victim.subject.name))
-
-        with contextlib.suppress(NotFound):
-            await retried(once, self._context.client.transport.pause, (Conflict,))
-
-    async def _write(
-        self,
-        found: GpuWorkload,
-        intent: Preemption,
-        victim: Victim,
-        eviction: Eviction,
-        *,
-        evicted: bool,
-    ) -> None:
-        now = self._context.clock.wall()
-        row = self._row(found)
-        if row.status.phase is Phase.IDLE:
-            # Never marked: an obstacle was found first. Its grace period starts anew.
-            row = replace(row, status=replace(row.status, phase=Phase.PREEMPTING))
-        outcome = step(
-            row,
-            Facts(Missing(), delete=_OUTCOMES[eviction.result]),
-            self._context.start.policy,
-            now,
-        )
-        texts = _worded([event_text(event, row) for event in outcome.events], victim, eviction)
-        conditions = [
-            msgspec.structs.replace(condition, message=texts[0].message)
-            if condition.type == PHASE_UPDATED and texts
-            else condition
-            for condition in conditions_after(found.status.conditions or (), outcome, row, now)
-        ]
-        await self._show(found, outcome.status, conditions)
-        for text in texts:
-            log.info("%s: %s, plan %s: %s", row.key, text.reason, intent.spec.plan_id, text.message)
-            self._context.announce(row.ref, text, intent.spec.plan_id)
-        if eviction.rule:
-            self._tell_rule(row, victim, eviction)
-        result = "evicted" if eviction.over else "failed"
-        self._context.metrics.count_preemption(
-            PlanId(intent.spec.plan_id), intent.spec.plane, victim.rule, result
-        )
-        lost = self._at_stake.pop(victim.subject.uid, None)
-        if evicted:
-            lost = self._lost_with(victim.root.reference) if lost is None else lost
-            self._context.metrics.lost_device_seconds.labels(intent.spec.plane, victim.rule).inc(
-                lost
-            )
-
-    def _tell_rule(self, row: Workload, victim: Victim, eviction: Eviction) -> None:
-        """Name the right to add; the event on the failure itself has the reference's words."""
-        root = f"{victim.root.kind}/{victim.root.name}"
-        message = f"To {_DO[victim.action]} {root} the operator needs the rule {eviction.rule}"
-
-        def say() -> None:
-            log.warning("%s: %s", row.key, message)
-            self._context.announce(row.ref, EventText("Warning", "RightMissing", message))
-
-        self._context.say_once(f"{row.ref.uid}/{message}", say)
-
-    def _row(self, found: GpuWorkload) -> Workload:
-        settings = resolve(overrides_of(found.spec), self._context.tiers)
-        return workload_row(found, settings)
-
-    async def _show(
-        self, found: GpuWorkload, status: Status, conditions: Iterable[Condition]
-    ) -> None:
-        """Write a status over the version that was judged."""
-        wanted = msgspec.structs.replace(
-            status_to_api(status, conditions), policy=found.status.policy, gpus=found.status.gpus
-        )
-        change = StatusChange.over(GPU_WORKLOADS, found.metadata, found.status, wanted)
-        if change is not None:
-            self._workloads.put(await write_status(self._fenced(), change, GpuWorkload))
-
-    def _fenced(self) -> Client:
-        fence = self._context.fence
-        return self._context.client.at(Priority.EVICT, fence.check, timeout=fence.request_timeout)
-
-    async def _get(self, subject: ObjectRef) -> GpuWorkload | None:
-        try:
-            found = await self._context.client.get(
-                GPU_WORKLOADS, subject.namespace, subject.name, GpuWorkload
-            )
-        except NotFound:
-            return None
-        return found if found.metadata.uid == subject.uid else None
-
-
-def _worded(texts: Sequence[EventText], victim: Victim, eviction: Eviction) -> list[EventText]:
-    """Return the events with the words of the action that was taken."""
-    root = f"{victim.root.kind}/{victim.root.name}"
-    if eviction.result is Result.REFUSED:
-        message = (
-            f"Cannot {_DO[victim.action]} {root}: {eviction.detail}; nothing was deleted instead"
-        )
-        return [EventText("Warning", "PreemptionFailed", message)]
-    if victim.action is Action.DELETE:
-        return list(texts)
-    worded = []
-    for text in texts:
-        message = text.message.replace(" was deleted ", f" was {_DONE[victim.action]} ", 1)
-        if eviction.result is Result.FORBIDDEN:
-            message = f"Cannot {_DO[victim.action]} {root}: {eviction.detail}"
-        worded.append(EventText(text.type, text.reason, message))
-    return worded
