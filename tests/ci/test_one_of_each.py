@@ -71,6 +71,14 @@ def test_one_module_writes_statuses_and_the_planes_say_what_they_are() -> None:
     }
 
 
+def test_what_follows_from_a_decision_is_done_by_carrying_out_effects_alone() -> None:
+    begun = r"\b_(preemptions\.begin|bindings\.assume)\("
+    assert set(_found(begun)) == {"planes/scheduling/carry_out.py"}
+    lists = {path.relative_to(SOURCES).parent.as_posix() for path in SOURCES.rglob("effects.py")}
+    assert lists == {"planes/idle", "planes/quota", "planes/scheduling", "planes/scheduling/gangs"}
+    assert all((SOURCES / folder / "carry_out.py").exists() for folder in lists)
+
+
 def test_one_function_says_what_a_merge_patch_holds() -> None:
     assert set(_found(r"to_builtins\((before|old)\)")) == {"kube/bodies.py"}
 

@@ -109,6 +109,25 @@ async def test_both_doors_preempt_under_any_served_name(
         await cluster.until("the PodGroup runs", running)
 
 
+async def test_a_dry_run_records_whom_a_gang_would_evict_and_evicts_nobody(tmp_path: Path) -> None:
+    async with site([node("a", 4), node("b", 4)], tmp_path) as cluster:
+        operator = await cluster.operator(names=("koord-scheduler",))
+        await fill(cluster, 2)
+        await operator.stop()
+        await cluster.operator("--dry-run", names=("koord-scheduler",))
+        await create_group(cluster, pod_group(KOORDINATOR))
+        await cluster.create(*(member(name, door=KOORDINATOR) for name in ("hp-1", "hp-2")))
+
+        async def recorded() -> bool:
+            return bool(await cluster.intents())
+
+        await cluster.until("a record of what would be done", recorded)
+        (intent,) = await cluster.intents()
+        assert intent["spec"]["dryRun"]
+        assert {each["root"]["name"] for each in intent["spec"]["victims"]} == {"lp-0", "lp-1"}
+        assert not await cluster.victims()
+
+
 async def test_a_gang_by_annotations_and_its_partner_are_placed_together(tmp_path: Path) -> None:
     async with site([node("a", 4), node("b", 4)], tmp_path) as cluster:
         await cluster.operator(names=("koord-scheduler",))

@@ -30,7 +30,7 @@ from reprieve.planes.scheduling.effects import (
 )
 from reprieve.planes.scheduling.observation import log_refused, observe
 from reprieve.planes.scheduling.preemptions import Preemptions
-from reprieve.planes.scheduling.references import pod_reference
+from reprieve.planes.scheduling.references import pod_reference, reference_of
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.planes.scheduling.statuses import Statuses
 from reprieve.units.durations import MINUTE
@@ -79,8 +79,8 @@ class CarryOut:
                     queue.hold(key)
             case Remind(unit, at):
                 queue.remind(unit, clock.monotonic() + max(0, at - clock.wall()))
-            case Assume(unit, placed):
-                self._bindings.assume(unit, placed)
+            case Assume(unit, placed, annotations):
+                self._bindings.assume(unit, placed, annotations)
             case Nominated(uid, node, priority):
                 self._nominate(uid, node, priority)
             case GiveBack(claims):
@@ -89,8 +89,9 @@ class CarryOut:
                 self._statuses.pod(row, condition, nominated)
             case WriteGroup(group, condition):
                 self._statuses.group(group, condition)
-            case Announce(row, said, scheduler_name):
-                context.announce(pod_reference(row), said, scheduler_name)
+            case Announce(row, said, scheduler_name, by):
+                related = reference_of(by, "") if by is not None else None
+                context.announce(pod_reference(row), said, scheduler_name, related)
             case Evict():
                 self._evict(effect, snapshot)
             case _:

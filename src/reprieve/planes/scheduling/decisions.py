@@ -36,7 +36,7 @@ from reprieve.planes.common.solve import TookTooLong, at_work_on
 from reprieve.planes.scheduling.carry_out import CarryOut
 from reprieve.planes.scheduling.context import SchedulingContext, log
 from reprieve.planes.scheduling.effects import Facts, Record, effects_of, reminders
-from reprieve.planes.scheduling.gangs.outcomes import GangOutcomes
+from reprieve.planes.scheduling.gangs.carry_out import GangCarryOut
 from reprieve.planes.scheduling.gangs.plane import GangPlane
 from reprieve.planes.scheduling.plugin_times import measured, measured_preemption
 from reprieve.planes.scheduling.set_aside import SetAside
@@ -164,14 +164,14 @@ class Decisions:
         unrecorded: SetAside,
         waiting: Waiting,
         gangs: GangPlane,
-        gang_outcomes: GangOutcomes,
+        gang_carry_out: GangCarryOut,
         holds: Callable[[Iterable[Unit]], Mapping[Unit, Mapping[Uid, Hold]]] = lambda units: {},
         loop_of: Callable[[Unit], str] = lambda unit: "",
     ) -> None:
         self._holds = holds
         self._loop_of = loop_of
         self._gangs = gangs
-        self._gang_outcomes = gang_outcomes
+        self._gang_carry_out = gang_carry_out
         self._context = context
         self._state = state
         self._carry_out = carry_out
@@ -320,7 +320,7 @@ class Decisions:
             self._waiting.sampled(unit, decided.sample)
         rows = {uid: row for uid in unit.pods if (row := self._state.pod(uid)) is not None}
         if attempt.gang is not None:
-            self._gang_outcomes.commit(attempt, attempt.gang, rows, snapshot, decided.took)
+            self._gang_carry_out.commit(attempt, attempt.gang, rows, snapshot, decided.took)
             self._carry_out.all(reminders(attempt), snapshot)
             return True
         effects = effects_of(attempt, self._facts(decided, rows, snapshot))

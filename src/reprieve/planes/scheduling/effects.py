@@ -8,8 +8,8 @@
 | neither | nominations count, the members and the groups above them are told |
 
 Nothing is done here: `carry_out` does it, in the order of the list, and a dry run is the same list
-carried out by one that evicts and writes nothing. Gangs of the older front doors have effects of
-their own (`gangs.outcomes`). Source: specification of the scheduling plane, sections 9, 12 and 23;
+carried out by one that evicts and writes nothing. Gangs of the older front doors add effects of
+their own (`gangs.effects`). Source: specification of the scheduling plane, sections 9, 12 and 23;
 the design's "How data flows".
 """
 
@@ -107,10 +107,11 @@ class Remind:
 
 @dataclass(frozen=True, slots=True)
 class Assume:
-    """Count the pods on their nodes from now on, and bind them."""
+    """Count the pods on their nodes from now on, and bind them with these annotations."""
 
     unit: Unit
     placed: Sequence[tuple[PodRow, Member]]
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +132,10 @@ class GiveBack:
 
 @dataclass(frozen=True, slots=True)
 class WritePod:
-    """Write the condition and the nomination of a pod; None leaves the nomination as it is."""
+    """Write the condition and the nomination of a pod; None leaves either as it is."""
 
     row: PodRow
-    condition: ConditionText
+    condition: ConditionText | None
     nominated: str | None
 
 
@@ -148,11 +149,12 @@ class WriteGroup:
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """Send an event about a pod, in the name of a scheduler."""
+    """Send an event about a pod, in the name of a scheduler; `by`: because of whom."""
 
     row: PodRow
     text: EventText
     scheduler_name: str
+    by: PodRow | GroupRow | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from reprieve.planes.scheduling.carry_out import CarryOut
 from reprieve.planes.scheduling.context import SchedulingContext, log
 from reprieve.planes.scheduling.decisions import Decisions
 from reprieve.planes.scheduling.displacements import SchedulingDisplacements
-from reprieve.planes.scheduling.gangs.outcomes import GangOutcomes
+from reprieve.planes.scheduling.gangs.carry_out import GangCarryOut
 from reprieve.planes.scheduling.gangs.plane import GangPlane, QueueFacts
 from reprieve.planes.scheduling.kinds import snapshot_kinds
 from reprieve.planes.scheduling.preemptions import Preemptions
@@ -129,9 +129,8 @@ class SchedulingPlane:
             self.displacements,
         )
         self.gangs.withdraw = self._withdraw_nomination
-        self.gang_outcomes = GangOutcomes(
-            context, self.state, self.statuses, self.bindings, self.preemptions, self.gangs
-        )
+        carry_out = CarryOut(context, self.state, self.statuses, self.bindings, self.preemptions)
+        self.gang_carry_out = GangCarryOut(context, self.state, self.gangs, carry_out)
         self._short_groups = ShortGroups(
             context,
             self.state,
@@ -142,14 +141,14 @@ class SchedulingPlane:
         self.decisions = Decisions(
             context,
             self.state,
-            CarryOut(context, self.state, self.statuses, self.bindings, self.preemptions),
+            carry_out,
             condition_type=lambda: self.watches.condition_type,
             held_back=self._held_back,
             stopped=self.stopped,
             unrecorded=self.unrecorded,
             waiting=self.waiting,
             gangs=self.gangs,
-            gang_outcomes=self.gang_outcomes,
+            gang_carry_out=self.gang_carry_out,
             holds=self.displacements.holds,
             loop_of=self.displacements.loop_of,
         )
@@ -247,7 +246,7 @@ class SchedulingPlane:
                     queue.add(row, now)
             tell_ignored(self.context, self.state)
             self.gangs.reconcile(now)
-            self.gang_outcomes.show()
+            self.gang_carry_out.show()
             self._short_groups.reconcile(now)
             self.waiting.reconcile(now)
             await self.loops.show(clock.wall())

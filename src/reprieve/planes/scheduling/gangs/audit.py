@@ -7,16 +7,18 @@ section 9.
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from reprieve.planes.scheduling.context import log
 from reprieve.units.instants import Nanos, format_instant
 
 __all__ = ["Audit", "Happened"]
+
+log: Final = logging.getLogger("reprieve.scheduling")
 
 _RECORDS: Final = 100  # per workload
 _WORKLOADS: Final = 2_000

@@ -1,0 +1,361 @@
+"""What follows from a gang's cycle: a list of effects, made by pure functions.
+
+| the cycle ended with | then, in this order |
+| --- | --- |
+| every gang has its minimum | all with a node are bound, those that waited too |
+| members short of the minimum | those with a node wait in Permit |
+| a member that does not fit | it gets its own message, its siblings that of the cycle |
+| victims | nominations are kept and written, the victims deleted; those in Permit only rejected |
+| no way, even with victims | all nominations of the group are cleared |
+
+Who waits in Permit is known once those of this cycle do, so that what follows from a cycle that
+binds nobody is worked out then (`Park`). Nothing is done here: `carry_out` does it. Source:
+specification of gang jobs, sections 5, 8 and 9; the design's "How data flows".
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeAlias
+
+from reprieve.engine.cluster.rows import PodRow
+from reprieve.engine.cluster.snapshot import Flag, Snapshot
+from reprieve.engine.gangs.job import JobReason
+from reprieve.engine.placement.reasons import Code
+from reprieve.engine.plan import Plan
+from reprieve.engine.scheduling.outcome import Attempt, GangCycle, Member
+from reprieve.engine.scheduling.queue import Outcome
+from reprieve.engine.scheduling.rejecting import rejecting_plugins
+from reprieve.planes.scheduling.effects import (
+    Announce,
+    Assume,
+    Effect,
+    Evict,
+    GiveBack,
+    Hold,
+    Log,
+    Nominated,
+    Return,
+    WritePod,
+    nominated_node,
+)
+from reprieve.planes.scheduling.gangs.audited import Audited, audited
+from reprieve.planes.scheduling.preemptor import Preemptor
+from reprieve.settings.coscheduling import CoschedulingSettings
+from reprieve.units.ids import Uid
+from reprieve.wording import koordinator as wording
+from reprieve.wording.kube_scheduler import (
+    POD_SCHEDULED,
+    SCHEDULER_ERROR,
+    UNSCHEDULABLE,
+    ConditionText,
+    PreemptorKind,
+    failed_scheduling,
+    fit_text,
+)
+
+__all__ = [
+    "GangEffect",
+    "GangFacts",
+    "GangOf",
+    "HoldBack",
+    "InPermit",
+    "ObserveCycle",
+    "Park",
+    "Release",
+    "Satisfy",
+    "Unpark",
+    "gang_effects",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class InPermit:
+    """A member that waits in Permit for `node`, with a node counted for it.
+
+    `row`: as it came there. `now`: as it is, None where it is gone. `ours`: it can be queued again.
+    """
+
+    row: PodRow
+    node: str
+    now: PodRow | None
+    ours: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GangOf:
+    """The gang of a pod. `plain`: a PodGroup of scheduler-plugins stands behind it."""
+
+    id: str
+    minimum: int
+    plain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GangFacts:
+    """What is known of a gang group when its attempt is carried out.
+
+    `rows`: pods of the unit that are still there. `gangs`: by pod, those of the unit. `permit`: who
+    waited before this cycle. `snapshot`: that it was decided on.
+    """
+
+    rows: Mapping[Uid, PodRow]
+    gangs: Mapping[Uid, GangOf]
+    permit: Mapping[Uid, InPermit]
+    snapshot: Snapshot
+    settings: CoschedulingSettings
+    took: int = 0  # nanoseconds
+
+
+@dataclass(frozen=True, slots=True)
+class ObserveCycle:
+    """Count the cycle in the metrics, and its job's preemption."""
+
+    attempt: Attempt
+    cycle: GangCycle
+    took: int  # nanoseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    """Members that have a node wait in Permit, but for a dry run.
+
+    `then`: what follows once it is known who of `about` waits.
+    """
+
+    cycle: GangCycle
+    about: Collection[Uid]
+    then: Callable[[Mapping[Uid, InPermit]], Iterable[GangEffect]]
+
+
+@dataclass(frozen=True, slots=True)
+class Unpark:
+    """Members wait no longer, as they are bound."""
+
+    uids: Collection[Uid]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Members wait no longer, and go back to the queue."""
+
+    uids: Collection[Uid]
+
+
+@dataclass(frozen=True, slots=True)
+class Satisfy:
+    """The group has its minimum from now on."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class HoldBack:
+    """The group is not tried for a while, where it is set so."""
+
+    key: str
+
+
+GangEffect: TypeAlias = (
+    Effect | ObserveCycle | Audited | Park | Unpark | Release | Satisfy | HoldBack
+)
+
+
+def gang_effects(attempt: Attempt, cycle: GangCycle, facts: GangFacts) -> Iterator[GangEffect]:
+    """Yield what follows from an attempt of a gang, or of a pod that preempts as a job of one."""
+    yield ObserveCycle(attempt, cycle, facts.took)
+    yield from _logged(cycle)
+    placement = str(facts.settings.policy.placement)
+    yield from audited(attempt, cycle, facts.rows, facts.snapshot, placement)
+    if any(member.bind for member in attempt.members):
+        yield from _bound(attempt, cycle, facts)
+    else:
+        victims = [each.root.uid for each in attempt.plan.victims] if attempt.plan else []
+        about = [*(uid for uid, _ in cycle.parked), *cycle.rejected, *victims]
+        yield Park(cycle, about, partial(_refused, attempt, cycle, facts))
+
+
+def _logged(cycle: GangCycle) -> Iterator[GangEffect]:
+    job = cycle.job
+    if job is None:
+        return
+    if job.reason is JobReason.SUCCESS:
+        yield Log(logging.INFO, f"{cycle.key} preempts {len(job.slots)} pods")
+    else:
+        message = wording.job_message(job, cycle.waiting, cycle.pods)
+        yield Log(logging.DEBUG, f"{cycle.key}: preemption: {message}")
+
+
+def _bound(attempt: Attempt, cycle: GangCycle, facts: GangFacts) -> Iterator[GangEffect]:
+    unit, rows = attempt.unit, facts.rows
+    placed = [(rows[m.uid], m) for m in attempt.members if m.bind and m.uid in rows]
+    waited = [facts.permit[uid] for uid, _ in cycle.bound_before if uid in facts.permit]
+    before = [(each.row, Member(each.row.uid, bind=each.node)) for each in waited]
+    together = [*placed, *before]
+    yield Unpark([each.row.uid for each in waited])
+    yield Return(unit, Outcome.PLACED, {row.uid for row, _ in placed})
+    yield Assume(unit, together, wording.released(cycle.key, len(together)))
+    yield Satisfy(unit.group)
+    yield Log(logging.INFO, f"gang {cycle.key}: {len(together)} pods are bound together")
+
+
+def _refused(
+    attempt: Attempt, cycle: GangCycle, facts: GangFacts, permit: Mapping[Uid, InPermit]
+) -> Iterator[GangEffect]:
+    """Yield what follows where nobody is bound; `permit`: who waits by now."""
+    yield from _nominations(attempt, facts)
+    if attempt.deallocations:
+        yield GiveBack(attempt.deallocations)
+    for member in attempt.members:
+        yield from _told(attempt, cycle, member, facts)
+    preemptor, plan = _preemptor(attempt, cycle, facts), None
+    if attempt.plan is not None and preemptor is not None:
+        yield from _victims_in_permit(attempt.plan, preemptor, permit)
+        plan = _left(attempt.plan, permit, facts.snapshot)
+        victims = {each.root.uid for each in attempt.plan.victims}
+        permit = {uid: each for uid, each in permit.items() if uid not in victims}
+    if plan is not None and preemptor is not None:
+        yield Hold(preemptor.key)
+    yield from _returned(attempt, cycle, permit)
+    waited = {uid: permit[uid] for uid in cycle.rejected if uid in permit}
+    yield Release(list(waited))
+    yield from _rejected(cycle, facts, waited)
+    if plan is not None and preemptor is not None:
+        for each in waited.values():
+            if each.now is not None:
+                # Who waited before this cycle keeps its node as a nomination.
+                yield Nominated(each.now.uid, each.node, each.now.priority)
+                yield WritePod(each.now, None, each.node)
+        wanted = set(cycle.job.lower) if cycle.job is not None else set()
+        lower = [each for each in facts.snapshot.nominations if each.uid in wanted]
+        yield Evict(plan, preemptor, lower, None)
+
+
+def _returned(
+    attempt: Attempt, cycle: GangCycle, permit: Mapping[Uid, InPermit]
+) -> Iterator[GangEffect]:
+    """Yield what the queue is told."""
+    unit = attempt.unit
+    outcome = Outcome.ERROR if attempt.code is Code.ERROR else Outcome.REJECTED
+    waits = {uid for uid, _ in cycle.parked if uid in permit}
+    if waits and cycle.trigger is None:
+        outcome = Outcome.PLACED
+    yield Return(unit, outcome, waits, rejecting_plugins(attempt))
+    if cycle.trigger is not None and attempt.plan is None and not waits and unit.group:
+        kept = cycle.job is not None and cycle.job.reason is JobReason.TERMINATING
+        if not kept:
+            yield HoldBack(unit.group)
+
+
+def _victims_in_permit(
+    plan: Plan, preemptor: Preemptor, permit: Mapping[Uid, InPermit]
+) -> Iterator[GangEffect]:
+    """Yield how victims that wait in Permit are rejected, since there is nothing to delete."""
+    waiting = [permit[v.root.uid] for v in plan.victims if v.root.uid in permit]
+    yield Release([each.row.uid for each in waiting])
+    for each in waiting:
+        assert preemptor.preempted is not None, "jobs have words of their own"
+        said, name = preemptor.preempted(each.node), preemptor.scheduler_name
+        yield Announce(each.row, said, name, preemptor.about)
+        yield from _said(each.row, wording.PREEMPTED)
+
+
+def _left(plan: Plan, permit: Mapping[Uid, InPermit], snapshot: Snapshot) -> Plan | None:
+    """Return the plan for who does not wait in Permit, None where all of them end already."""
+    victims = tuple(v for v in plan.victims if v.root.uid not in permit)
+    slots = {uid: slot for slot, uid in enumerate(snapshot.pod_uids)}
+    alive = any(not snapshot.pod_flags[slots[v.root.uid]] & Flag.DELETING for v in victims)
+    return replace(plan, victims=victims) if alive else None
+
+
+def _rejected(
+    cycle: GangCycle, facts: GangFacts, waited: Mapping[Uid, InPermit]
+) -> Iterator[GangEffect]:
+    """Tell those who waited in Permit why they no longer do."""
+    trigger = _trigger(cycle, facts)
+    gang = facts.gangs.get(trigger.uid) if trigger is not None else None
+    if gang is None:
+        return
+    if cycle.job is not None and not cycle.gave_back:
+        text = wording.job_message(cycle.job, cycle.waiting, cycle.pods)
+    elif gang.plain:
+        text = wording.OPTIMISTIC_REJECTION
+    else:
+        text = wording.rejected_gang(gang.id)
+    for each in waited.values():
+        if each.now is not None and each.ours:
+            yield from _said(each.now, text)
+
+
+def _said(row: PodRow, message: str) -> Iterator[GangEffect]:
+    """Tell a pod that it is not scheduled."""
+    yield WritePod(row, ConditionText(POD_SCHEDULED, "False", UNSCHEDULABLE, message), None)
+    yield Announce(row, failed_scheduling(message), row.pod_class.scheduler_name)
+
+
+def _preemptor(attempt: Attempt, cycle: GangCycle, facts: GangFacts) -> Preemptor | None:
+    trigger = _trigger(cycle, facts)
+    if trigger is None:
+        return None
+    name = trigger.pod_class.scheduler_name
+    key = f"{trigger.namespace}/{trigger.name}"
+    return Preemptor(
+        attempt.unit,
+        attempt.unit.group or trigger.uid,
+        PreemptorKind.POD,
+        trigger.uid,
+        name,
+        "",
+        trigger,
+        message=wording.disruption_message(name, cycle.key, key, facts.settings.spelling),
+        preempted=lambda node: wording.preempted(trigger.uid, node),
+    )
+
+
+def _trigger(cycle: GangCycle, facts: GangFacts) -> PodRow | None:
+    return facts.rows.get(cycle.trigger) if cycle.trigger is not None else None
+
+
+def _nominations(attempt: Attempt, facts: GangFacts) -> Iterator[GangEffect]:
+    for member in attempt.members:
+        row, node = facts.rows.get(member.uid), nominated_node(member)
+        if row is not None and node is not None:
+            yield Nominated(row.uid, node, row.priority)
+
+
+def _told(
+    attempt: Attempt, cycle: GangCycle, member: Member, facts: GangFacts
+) -> Iterator[GangEffect]:
+    row = facts.rows.get(member.uid)
+    if row is None:
+        return
+    message = _message(attempt, cycle, member, facts)
+    reason = SCHEDULER_ERROR if attempt.code is Code.ERROR else UNSCHEDULABLE
+    condition = ConditionText(POD_SCHEDULED, "False", reason, message)
+    yield WritePod(row, condition, nominated_node(member))
+    yield Announce(row, failed_scheduling(message), row.pod_class.scheduler_name)
+
+
+def _message(attempt: Attempt, cycle: GangCycle, member: Member, facts: GangFacts) -> str:
+    gang = facts.gangs.get(member.uid)
+    if member.diagnosis is not None:
+        text = fit_text(member.diagnosis)
+        if cycle.job is None:
+            row = facts.rows.get(member.uid)
+            if not cycle.gave_back or row is None or gang is None:
+                return text
+            if gang.plain:
+                return f"{text} {wording.rejected_pod_group(gang.id, row.name)}"
+            return f"{text} {wording.rejected_gang(gang.id)}"
+        said = wording.job_message(cycle.job, cycle.waiting, cycle.pods)
+        return f"{text} {wording.post_filter_message(said)}"
+    trigger = _trigger(cycle, facts)
+    if trigger is None:
+        return wording.waiting_message(cycle.key, cycle.waiting, gang.minimum if gang else 0)
+    diagnosis = next(m.diagnosis for m in attempt.members if m.uid == cycle.trigger)
+    fit = fit_text(diagnosis) if diagnosis is not None else ""
+    key = f"{trigger.namespace}/{trigger.name}"
+    return wording.cycle_failure(cycle.key, key, fit, cycle.waiting)
