@@ -32,9 +32,7 @@ TOO_LONG = {
     "engine/scheduling/session.py:attempt": 97,
     "operator/lease_process.py:_keep": 90,
     "engine/cluster/invariants.py:rebuilt": 86,
-    "operator/process.py:_run": 81,
     "scenarios/embedded.py:embedded_stage": 68,
-    "planes/scheduling/decisions.py:decide": 69,
 }
 
 

@@ -71,6 +71,20 @@ def test_one_module_writes_statuses_and_the_planes_say_what_they_are() -> None:
     }
 
 
+#: Who counts attempts by hand, and why that is no call that is tried again.
+_ATTEMPTS = {
+    "kube/retry.py": "the one place",
+    "kube/transport.py": "one request, under the gate, with the pause that the server asked for",
+    "planes/common/solve.py": "stops a thread, once each turn",
+    "scenarios/play.py": "people, who have no client of the operator's",
+}
+
+
+def test_one_module_says_how_often_a_call_is_tried() -> None:
+    loops = r"for \w+ in range\((\w*ATTEMPTS|\w*TRIES|attempts)\b"
+    assert set(_found(loops)) == set(_ATTEMPTS)
+
+
 def test_what_follows_from_a_decision_is_done_by_carrying_out_effects_alone() -> None:
     begun = r"\b_(preemptions\.begin|bindings\.assume)\("
     assert set(_found(begun)) == {"planes/scheduling/carry_out.py"}

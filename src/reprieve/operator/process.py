@@ -26,7 +26,7 @@ from typing import Final
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.plan import Plane as Decider
 from reprieve.execution.disruptions import Disruptions
-from reprieve.execution.fence import Fence, Tenure
+from reprieve.execution.fence import Fence
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
@@ -152,25 +152,42 @@ async def _run(
     for rejected in settings.start.rejected:
         log.warning("%s is %r; accepted: %s", rejected.where, rejected.value, rejected.accepted)
     warn(settings.start.notices)
+    await _require_namespace(client, settings.start.operator_namespace)
+    lag = LoopLag(clock, metrics)
+    broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    limit = _decision_limit(options, clock, metrics, keeper, broken)
+    given = _surroundings(options, settings, client, clock, metrics, stop, keeper, told, limit, lag)
+    made = await _assembled(given)
+    return await _served(given, made, keeper, lag, broken)
+
+
+def _surroundings(
+    options: OperatorOptions,
+    settings: OperatorSettings,
+    client: Client,
+    clock: Clock,
+    metrics: Metrics,
+    stop: asyncio.Event,
+    keeper: LeaseKeeper | None,
+    told: DecisionLog | None,
+    limit: DecisionLimit,
+    lag: LoopLag,
+) -> Surroundings:
+    """Return what the planes share."""
     namespace = settings.start.operator_namespace
-    await _require_namespace(client, namespace)
     identity = f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
     if keeper is not None:
         keeper.identity = identity
         keeper.changed = metrics.leader.set
         keeper.report = lambda level, text: log.log(level, "process lease: %s", text)
-    tenure: Tenure = keeper or _Unled(identity)
-    lag = LoopLag(clock, metrics)
-    broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    limit = _decision_limit(options, clock, metrics, keeper, broken)
-    fence = Fence(tenure, clock, options.lease_duration)
+    fence = Fence(keeper or _Unled(identity), clock, options.lease_duration)
     events = EventRecorder(client, clock, instance=identity, report=report_of_events)
     governor = Governor(settings.governor, threading.RLock())
     disruptions = Disruptions(client, namespace, fence, clock, metrics, events, settings.governor)
     others = None
     if options.watch_others:
         others = OtherActors(client, clock, governor, disruptions.note)
-    given = Surroundings(
+    return Surroundings(
         options=options,
         settings=settings,
         client=client,
@@ -190,10 +207,21 @@ async def _run(
         mirror=Mirror(client, clock),
         wait_leading=None if keeper is None else keeper.wait_leading,
     )
-    made = await _assembled(given)
+
+
+async def _served(
+    given: Surroundings,
+    made: Sequence[Assembled],
+    keeper: LeaseKeeper | None,
+    lag: LoopLag,
+    broken: asyncio.Future[str],
+) -> End:
+    """Answer, lead, and run the planes until the end."""
+    options, client, clock, events = given.options, given.client, given.clock, given.events
+    namespace, identity = given.settings.start.operator_namespace, given.identity
     serving = next((each.serving for each in made if each.serving is not None), None)
     async with serve_telemetry(
-        metrics.registry,
+        given.metrics.registry,
         lambda: iter((Check("loop", passed=True),)),
         lambda: _ready(made, keeper),
         options.metrics_port,
@@ -203,10 +231,12 @@ async def _run(
     ) as port:
         log.info("operator %s, namespace %s, telemetry on port %d", identity, namespace, port)
         runners = [runner for each in made for runner in each.runners]
-        if others is not None:
-            others.decides = lambda: any(_decides_about_quota(each.plane) for each in made)
-            runners.append(others)
-        beside: list[Runner] = [events, lag, disruptions, *runners]
+        if given.others is not None:
+            given.others.decides = lambda: any(_decides_about_quota(each.plane) for each in made)
+            runners.append(given.others)
+        if given.disruptions is not None:
+            runners.insert(0, given.disruptions)
+        beside: list[Runner] = [events, lag, *runners]
         background = [asyncio.create_task(each.run()) for each in beside]
         answering = None if serving is None else asyncio.create_task(serving.run())
         background += [] if answering is None else [answering]
@@ -215,7 +245,8 @@ async def _run(
                 namespace, LEASE_NAME, identity, options.lease_duration, options.longest_silence
             )
             planes = [each.plane for each in made]
-            return await lead(planes, keeper, lease, limit.suspects, stop, answering, broken)
+            suspects = given.decision_limit.suspects
+            return await lead(planes, keeper, lease, suspects, given.stop, answering, broken)
         finally:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(events.flush(), _FLUSH)

@@ -7,7 +7,7 @@ holds is dropped and decided again. Source: the design's "How data flows" and "P
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -107,18 +107,17 @@ def decide(
         holds=holds,
     )
     decided: list[Decided] = []
-    start = clock.monotonic()
-    before = start
+    before = start = clock.monotonic()
     for number, unit in enumerate(units):
         if number and before - start >= _SLICE:
             return decided, units[number:]
         at_work_on(unit.name)
+        held = holds.get(unit, {})
         try:
             attempt = session.attempt(unit)
             faults: tuple[PlanFault, ...] = ()
             if attempt is not None and attempt.plan is not None:
                 known, whole = session.nominations, jobs.policy.victim_gangs
-                held = holds.get(unit, {})
                 faults = faults_of(snapshot, policy, attempt, wall, known, whole, held)
         except Exception as failure:
             # Nothing is known of the session's state any more: the others get a new one.
@@ -126,23 +125,40 @@ def decide(
             return decided, units[number + 1 :]
         if attempt is None:
             return decided, units[number:]
-        now = clock.monotonic()
+        took = clock.monotonic() - before
         if faults:
-            decided.append(Decided(unit, None, now - before, PlanRefused(faults)))
+            decided.append(Decided(unit, None, took, PlanRefused(faults)))
             return decided, units[number + 1 :]
-        record, sample = None, None
-        refused = attempt.code is not Code.SUCCESS
-        if attempt.gang is None and (attempt.plan is not None or refused):
-            earlier = [each.attempt for each in decided if each.attempt is not None]
-            held = holds.get(unit, {})
-            made = partial(encode_scheduling, snapshot, policy, unit, earlier, overdue, wall, held)
-            if attempt.plan is not None:
-                record = made
-            elif sampled():
-                sample = made()
-        decided.append(Decided(unit, attempt, now - before, record=record, sample=sample))
+        earlier = tuple(decided)
+        made = partial(_input, snapshot, policy, unit, earlier, overdue, wall, held)
+        decided.append(_decided(unit, attempt, took, made, sampled))
         before = clock.monotonic()
     return decided, []
+
+
+def _decided(
+    unit: Unit, attempt: Attempt, took: int, made: Record, sampled: Callable[[], bool]
+) -> Decided:
+    """Return the decision with its input, which cycles of gangs have none of."""
+    if attempt.gang is not None:
+        return Decided(unit, attempt, took)
+    if attempt.plan is not None:
+        return Decided(unit, attempt, took, record=made)
+    wanted = attempt.code is not Code.SUCCESS and sampled()
+    return Decided(unit, attempt, took, sample=made() if wanted else None)
+
+
+def _input(
+    snapshot: Snapshot,
+    policy: Policy,
+    unit: Unit,
+    decided: Sequence[Decided],
+    overdue: frozenset[Uid],
+    wall: int,
+    held: Mapping[Uid, Hold],
+) -> dict[str, Any]:
+    earlier = [each.attempt for each in decided if each.attempt is not None]
+    return encode_scheduling(snapshot, policy, unit, earlier, overdue, wall, held)
 
 
 class Decisions:
