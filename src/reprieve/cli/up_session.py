@@ -1,0 +1,288 @@
+"""One `reprieve up`, from its first line to the exit code: what is started, shown, and stopped.
+
+The operator and the page run as child processes, the operator as it does in production. What is
+shown is a live view, or one line per transition. It is over at a signal, after a time, or when
+going on makes no sense.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import re
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from kubelocal.machines.objects import StoreError
+from reprieve.cli.page_process import PageProcess
+from reprieve.scenarios.embedded import EmbeddedStage, embedded_stage
+from reprieve.scenarios.model import Scenario
+from reprieve.scenarios.observer import CLUSTER_QUEUES
+from reprieve.scenarios.operator import OperatorProcesses
+from reprieve.scenarios.result import Outcome, ScenarioResult, StepResult
+from reprieve.scenarios.runner import play_scenario
+from reprieve.scenarios.stage import Stage
+from reprieve.settings.gates import gates_of_text, resolve_gates
+from reprieve.units.durations import SECOND
+from reprieve.units.errors import ReprieveError, UsageError
+from reprieve.units.instants import format_instant
+
+__all__ = ["UpOptions", "UpSession"]
+
+_REFRESH: Final = SECOND // 4
+#: A line of the operator's log that says what a GpuWorkload has become.
+_TRANSITION: Final = re.compile(r" INFO [\w.]+: \S+/\S+: \w+ -> \w+ \(")
+_CONTROLLERS: Final = ("idle", "scheduling")
+#: Ours is the only scheduler of the cluster.
+_OPERATOR: Final = (
+    "--scheduler-name",
+    "default-scheduler",
+    "--scheduler-name",
+    "reprieve-scheduler",
+    "--scheduler-name",
+    "koord-scheduler",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UpOptions:
+    """What was typed."""
+
+    scenario: str | None
+    headless: bool
+    duration: int | None
+    data: Path | None
+    port: int
+    kubeconfig: Path | None
+    faults: str | None
+    tls: bool
+    rbac: bool
+    feature_gates: str
+    strict_disruption_mode: bool
+    hosts: tuple[str, ...]
+    nodes: int | None
+    gpus: int | None
+    web: bool
+    web_port: int
+
+
+class UpSession:
+    """The cluster, the operator on it, and whoever looks."""
+
+    def __init__(
+        self,
+        options: UpOptions,
+        scenario: Scenario,
+        stop: asyncio.Event,
+        faults: dict[str, Any] | None,
+    ) -> None:
+        self._options, self._faults = options, faults
+        self._scenario = scenario
+        self._stop = stop
+        self._operator: OperatorProcesses | None = None
+        self._printed = 0  # transitions that have been printed
+        self._queues: dict[str, str] = {}  # the last line that was printed, by ClusterQueue
+        self._last_step = "starting"
+
+    async def run(self, directory: Path) -> int:
+        """Bring everything up, show it until it is over, and stop it again."""
+        async with contextlib.AsyncExitStack() as stack:
+            embedded = await self._start(stack, directory)
+            self._say(f"export KUBECONFIG={shlex.quote(str(embedded.kubeconfig.absolute()))}")
+            if self._options.web:
+                await self._start_page(stack, embedded.kubeconfig)
+            stage = embedded.stage
+            if self._faults is not None:
+                embedded.cluster.faults.configure(**self._faults)
+            if self._options.headless:
+                stage.observer.listen(lambda resource, item: self._print(stage, resource, item))
+            stack.push_async_callback(self._stop_operator)
+            playing = asyncio.create_task(
+                play_scenario(
+                    self._scenario,
+                    stage,
+                    on_step=self._note_step,
+                    on_operator=self._note_operator,
+                    keep_operator=True,
+                )
+            )
+            stack.push_async_callback(_cancel, playing)
+            await self._until_over(stage, playing)
+            return self._verdict(playing)
+
+    async def _start_page(self, stack: contextlib.AsyncExitStack, kubeconfig: Path) -> None:
+        page = PageProcess(kubeconfig, self._options.web_port)
+        stack.push_async_callback(page.stop)
+        address, why = await page.start()
+        if address:
+            self._say(address)
+        else:
+            self._say(f"there is no web page: {why}", error=True)
+
+    async def _start(self, stack: contextlib.AsyncExitStack, directory: Path) -> EmbeddedStage:
+        options = self._options
+        gates = gates_of_text(options.feature_gates)
+        resolve_gates(gates)
+        controllers = self._scenario.controllers or _CONTROLLERS
+        kubeconfig = options.kubeconfig or (options.data or directory) / "kubeconfig"
+        try:
+            if options.data is not None:
+                options.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+            kubeconfig.parent.mkdir(parents=True, exist_ok=True)
+            return await stack.enter_async_context(
+                embedded_stage(
+                    self._scenario.nodes,
+                    directory,
+                    port=options.port,
+                    data=options.data,
+                    kubeconfig=kubeconfig,
+                    tls=options.tls,
+                    rbac=options.rbac,
+                    operator_arguments=(
+                        "--controllers",
+                        ",".join(controllers),
+                        *_OPERATOR,
+                        "--feature-gates",
+                        options.feature_gates,
+                    ),
+                    on_operator_line=self._note_operator_line if options.headless else None,
+                    scheduler=False,
+                    feature_gates={name: wish.on for name, wish in gates.items()},
+                    strict_disruption_mode=options.strict_disruption_mode,
+                    kueue="quota" in controllers,
+                    hosts=options.hosts,
+                )
+            )
+        except StoreError as error:
+            raise ReprieveError(f"the embedded cluster cannot be set up: {error}") from error
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise UsageError(
+                    f"--port {options.port}: already in use; accepted: a free port, or 0 for any"
+                ) from error
+            where = error.filename or options.data or kubeconfig
+            raise UsageError(
+                f"{where}: {error.strerror or error}; accepted for --data and --kubeconfig-out: "
+                "places that can be written"
+            ) from error
+
+    async def _until_over(self, stage: Stage, playing: asyncio.Task[ScenarioResult]) -> None:
+        """Return at a signal, at the end of `--for`, or when going on makes no sense."""
+        stopped = asyncio.create_task(self._stop.wait())
+        ends: set[asyncio.Task[Any]] = {stopped, asyncio.create_task(self._broken(playing))}
+        if self._options.duration is not None:
+            ends.add(asyncio.create_task(stage.clock.sleep(self._options.duration)))
+        if not self._options.headless:
+            ends.add(asyncio.create_task(self._live(stage)))
+        try:
+            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in ends:
+                await _cancel(task)
+
+    async def _broken(self, playing: asyncio.Task[ScenarioResult]) -> None:
+        """Return when the scenario failed and nobody stays to look, or the operator ended."""
+        result = await asyncio.shield(playing)
+        if result.outcome is Outcome.FAILED:
+            if self._options.duration is not None:
+                return
+            self._say(result.text(), error=True)
+        else:
+            self._last_step = f"{self._scenario.name} {result.outcome}"
+            if self._options.headless:
+                self._say(f"scenario {self._scenario.name}: {result.outcome}")
+        assert self._operator is not None
+        raise ReprieveError(await self._operator.stopped_by_itself())
+
+    async def _live(self, stage: Stage) -> None:
+        """Draw the view again four times a second, until cancelled."""
+        from rich.live import Live
+
+        from reprieve.cli.view import render
+
+        with Live(auto_refresh=False) as live:
+            while True:
+                log = self._operator.tail() if self._operator is not None else []
+                live.update(
+                    render(
+                        stage.observer,
+                        stage.clock.wall(),
+                        log,
+                        self._last_step,
+                        self._scenario.controllers or _CONTROLLERS,
+                    ),
+                    refresh=True,
+                )
+                await stage.clock.sleep(_REFRESH)
+
+    def _verdict(self, playing: asyncio.Task[ScenarioResult]) -> int:
+        """Return the exit code; 0 only if nothing that was asserted failed."""
+        if playing.done():
+            result = playing.result()
+            if result.outcome is Outcome.FAILED:
+                self._say(result.text(), error=True)
+                return 1
+            return 0
+        if self._options.duration is None:
+            return 0
+        self._say(
+            f"scenario {self._scenario.name} was not finished in time; last: {self._last_step}",
+            error=True,
+        )
+        return 1
+
+    async def _stop_operator(self) -> None:
+        if self._operator is not None:
+            await self._operator.stop()
+
+    def _note_operator(self, operator: OperatorProcesses) -> None:
+        self._operator = operator
+
+    def _note_operator_line(self, line: str) -> None:
+        if not _TRANSITION.search(line):  # told on standard output already
+            self._say(f"operator: {line}", error=True)
+
+    def _note_step(self, step: StepResult) -> None:
+        self._last_step = (
+            f"{self._scenario.name}: step {step.number} of {len(self._scenario.steps)} "
+            f"{step.outcome}: {step.keyword} {step.subject}"
+        )
+
+    def _print(self, stage: Stage, resource: str, item: Mapping[str, Any] | None) -> None:
+        from reprieve.cli.view import event_line, headline, queue_line
+
+        for transition in stage.observer.transitions[self._printed :]:
+            self._say(headline(transition))
+        self._printed = len(stage.observer.transitions)
+        if resource == "events" and item is not None:
+            line = event_line(item)
+            if line:
+                self._say(line)
+        if resource == CLUSTER_QUEUES and item is not None:
+            line = queue_line(item)
+            if line and line != self._queues.get(item["metadata"]["name"]):
+                self._queues[item["metadata"]["name"]] = line
+                self._say(f"{format_instant(stage.clock.wall())} {line}")
+
+    def _say(self, text: str, *, error: bool = False) -> None:
+        """Print at once; nobody listening any more means that it is over."""
+        try:
+            click.echo(text, err=error)
+            (sys.stderr if error else sys.stdout).flush()
+        except OSError:
+            self._stop.set()
+
+
+async def _cancel(task: asyncio.Task[Any]) -> None:
+    """End a task and wait for its end, whatever it was."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
