@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from reprieve.engine.plan import Plane
-from reprieve.kube.client import connect
+from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.lease import LeaderElector, LeaseTimes
 from reprieve.kube.transport import HttpWire
@@ -75,95 +75,114 @@ def keep_until_the_end(keeping: Keeping) -> None:
 
 
 async def _keep(keeping: Keeping) -> None:
-    clock, shared, link = keeping.clock, keeping.shared, keeping.link
-    said = await _first_line(link)
+    said = await _first_line(keeping.link)
     if not said:
         return
     wanted = WantedLease(**json.loads(said))
-    over = asyncio.create_task(_until_closed(link))
-    connection = await load_connection(keeping.kubeconfig, keeping.context, clock)
-    client = connect(connection, clock, wire=HttpWire(connection, limit=2))
-    lost = asyncio.Event()
-    told = False
-    duration = wanted.duration
-    times = LeaseTimes(duration, duration * 2 // 3, min(duration * 2 // 15, _LONGEST_RETRY))
-
-    def tell(level: int, text: str) -> None:
-        with contextlib.suppress(OSError):
-            link.send(line(level, text))
-
-    def changed(leading: bool) -> None:
-        if not leading:
-            lost.set()
-        tell(logging.DEBUG, "")  # has the operator look
-
-    def publish(held_until: Nanos | None, epoch: int) -> None:
-        nonlocal told
-        if held_until is not None and not told:
-            # Before the operator can see that it leads.
-            told = True
-            suspects = written(read_suspects(elector.annotation(ANNOTATION)))
-            with contextlib.suppress(OSError):
-                link.send(f"{SUSPECTS} {suspects}\n".encode())
-        shared.publish(held_until, epoch)
-
-    elector = LeaderElector(
-        client,
-        clock,
-        namespace=wanted.namespace,
-        name=wanted.name,
-        identity=wanted.identity,
-        times=times,
-        changed=changed,
-        report=lambda trouble: tell(logging.WARNING, str(trouble)),
-        published=publish,
-        wanted=lambda: _is_there(keeping, wanted.longest_silence),
-    )
-
-    def accuse(accused: Iterable[Accused]) -> None:
-        before = read_suspects(elector.annotation(ANNOTATION))
-        elector.note(ANNOTATION, written(accused_again(before, accused, clock.wall())))
-
-    async def last_words() -> None:
-        accused = await _at_fault(keeping)
-        if accused:
-            accuse(accused)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(elector.renew_now(), _LONGEST_WORDS_S)
-
-    def stand_by() -> None:
-        tell(
-            logging.INFO,
-            f"held by {elector.holder}: this process stands by; it leads soon after the other one "
-            f"gives the lease back, and {duration // SECOND} to "
-            f"{(duration + times.longest_retry) // SECOND} s after it fell silent",
-        )
-
-    watch = asyncio.create_task(_watch(keeping, wanted, last_words))
-    work = [
-        watch,
-        asyncio.create_task(elector.run()),
-        asyncio.create_task(_say_whom_it_waits_for(elector, clock, stand_by)),
-    ]
-    ends = {over, asyncio.create_task(lost.wait()), *work}
-    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-    for task in work:
-        if task.done():
-            tell(logging.ERROR, f"its keeper failed: {task.exception()!r}")
-    if over.done():
-        # From here on the operator may be another program, under the same process id.
-        watch.cancel()
-        await asyncio.gather(watch, return_exceptions=True)
-        accused = over.result()
-        if accused:
-            accuse(accused)
-        await elector.stop()
+    over = asyncio.create_task(_until_closed(keeping.link))
+    connection = await load_connection(keeping.kubeconfig, keeping.context, keeping.clock)
+    client = connect(connection, keeping.clock, wire=HttpWire(connection, limit=2))
+    if await _Candidacy(keeping, wanted, client).until(over):
         await client.close()
         return
-    for task in work:
-        task.cancel()
     # The operator begins anew, and this ends with it.
     await over
+
+
+class _Candidacy:
+    """Stands for the lease, and says through the link and the shared memory how that goes."""
+
+    def __init__(self, keeping: Keeping, wanted: WantedLease, client: Client) -> None:
+        self._keeping = keeping
+        self._wanted = wanted
+        self._lost = asyncio.Event()
+        self._told = False
+        duration = wanted.duration
+        self._times = LeaseTimes(
+            duration, duration * 2 // 3, min(duration * 2 // 15, _LONGEST_RETRY)
+        )
+        self._elector = LeaderElector(
+            client,
+            keeping.clock,
+            namespace=wanted.namespace,
+            name=wanted.name,
+            identity=wanted.identity,
+            times=self._times,
+            changed=self._changed,
+            report=lambda trouble: self._tell(logging.WARNING, str(trouble)),
+            published=self._publish,
+            wanted=lambda: _is_there(keeping, wanted.longest_silence),
+        )
+
+    async def until(self, over: asyncio.Task[list[Accused]]) -> bool:
+        """Keep the lease until it is lost, or it is over; then give it back and return True."""
+        elector = self._elector
+        watch = asyncio.create_task(_watch(self._keeping, self._wanted, self._last_words))
+        work = [
+            watch,
+            asyncio.create_task(elector.run()),
+            asyncio.create_task(
+                _say_whom_it_waits_for(elector, self._keeping.clock, self._stand_by)
+            ),
+        ]
+        ends = {over, asyncio.create_task(self._lost.wait()), *work}
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for task in work:
+            if task.done():
+                self._tell(logging.ERROR, f"its keeper failed: {task.exception()!r}")
+        if over.done():
+            # From here on the operator may be another program, under the same process id.
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
+            accused = over.result()
+            if accused:
+                self._accuse(accused)
+            await elector.stop()
+            return True
+        for task in work:
+            task.cancel()
+        return False
+
+    def _tell(self, level: int, text: str) -> None:
+        with contextlib.suppress(OSError):
+            self._keeping.link.send(line(level, text))
+
+    def _changed(self, leading: bool) -> None:
+        if not leading:
+            self._lost.set()
+        self._tell(logging.DEBUG, "")  # has the operator look
+
+    def _publish(self, held_until: Nanos | None, epoch: int) -> None:
+        if held_until is not None and not self._told:
+            # Before the operator can see that it leads.
+            self._told = True
+            suspects = written(read_suspects(self._elector.annotation(ANNOTATION)))
+            with contextlib.suppress(OSError):
+                self._keeping.link.send(f"{SUSPECTS} {suspects}\n".encode())
+        self._keeping.shared.publish(held_until, epoch)
+
+    def _accuse(self, accused: Iterable[Accused]) -> None:
+        before, now = (
+            read_suspects(self._elector.annotation(ANNOTATION)),
+            self._keeping.clock.wall(),
+        )
+        self._elector.note(ANNOTATION, written(accused_again(before, accused, now)))
+
+    async def _last_words(self) -> None:
+        accused = await _at_fault(self._keeping)
+        if accused:
+            self._accuse(accused)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._elector.renew_now(), _LONGEST_WORDS_S)
+
+    def _stand_by(self) -> None:
+        duration, retry = self._wanted.duration, self._times.longest_retry
+        self._tell(
+            logging.INFO,
+            f"held by {self._elector.holder}: this process stands by; it leads soon after the "
+            f"other one gives the lease back, and {duration // SECOND} to "
+            f"{(duration + retry) // SECOND} s after it fell silent",
+        )
 
 
 async def _say_whom_it_waits_for(

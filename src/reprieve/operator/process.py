@@ -152,29 +152,11 @@ async def _run(
     for rejected in settings.start.rejected:
         log.warning("%s is %r; accepted: %s", rejected.where, rejected.value, rejected.accepted)
     warn(settings.start.notices)
-    await _require_namespace(client, settings.start.operator_namespace)
+    namespace = settings.start.operator_namespace
+    await _require_namespace(client, namespace)
     lag = LoopLag(clock, metrics)
     broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     limit = _decision_limit(options, clock, metrics, keeper, broken)
-    given = _surroundings(options, settings, client, clock, metrics, stop, keeper, told, limit, lag)
-    made = await _assembled(given)
-    return await _served(given, made, keeper, lag, broken)
-
-
-def _surroundings(
-    options: OperatorOptions,
-    settings: OperatorSettings,
-    client: Client,
-    clock: Clock,
-    metrics: Metrics,
-    stop: asyncio.Event,
-    keeper: LeaseKeeper | None,
-    told: DecisionLog | None,
-    limit: DecisionLimit,
-    lag: LoopLag,
-) -> Surroundings:
-    """Return what the planes share."""
-    namespace = settings.start.operator_namespace
     identity = f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
     if keeper is not None:
         keeper.identity = identity
@@ -187,7 +169,7 @@ def _surroundings(
     others = None
     if options.watch_others:
         others = OtherActors(client, clock, governor, disruptions.note)
-    return Surroundings(
+    given = Surroundings(
         options=options,
         settings=settings,
         client=client,
@@ -207,6 +189,7 @@ def _surroundings(
         mirror=Mirror(client, clock),
         wait_leading=None if keeper is None else keeper.wait_leading,
     )
+    return await _served(given, await _assembled(given), keeper, lag, broken)
 
 
 async def _served(
