@@ -71,6 +71,14 @@ def test_one_module_writes_statuses_and_the_planes_say_what_they_are() -> None:
     }
 
 
+def test_what_is_written_and_not_seen_yet_lies_in_one_kind_of_overlay() -> None:
+    """The engine has its own, of pods: with deadlines, in slots of the snapshot."""
+    assert set(_found(r"\bUnseen\b[^\n]* = Unseen\(")) == {
+        "planes/quota/state.py",
+        "planes/scheduling/statuses.py",
+    }
+
+
 #: Who counts attempts by hand, and why that is no call that is tried again.
 _ATTEMPTS = {
     "kube/retry.py": "the one place",

@@ -14,25 +14,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 from reprieve.api import kueue
-from reprieve.api.kueue_topology import MULTI_KUEUE
 from reprieve.api.reprieve import ObjectRef
 from reprieve.engine.disruptions.lineage import Party
 from reprieve.engine.quota.faults import Faults
 from reprieve.engine.quota.model import Configuration, FlavorResource, Workload
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.requests import held_amounts
-from reprieve.engine.quota.state import Holdings, inactive_queues
+from reprieve.engine.quota.state import Holdings
 from reprieve.engine.quota.usage_based import Consumptions
-from reprieve.intake.quota import (
-    Unusable,
-    cluster_queue_row,
-    cohort_row,
-    local_queue_row,
-    resource_flavor_row,
-)
 from reprieve.intake.quota_workloads import (
     PodSetRows,
     condition_of,
@@ -42,6 +34,8 @@ from reprieve.intake.quota_workloads import (
     workload_row,
 )
 from reprieve.kube.objects import version_number
+from reprieve.kube.overlay import Unseen
+from reprieve.planes.quota.configuring import ConfigurationReader, rules_of, said_by
 from reprieve.planes.quota.context import QuotaContext, log, reference_of
 from reprieve.planes.quota.idle_facts import IdleFacts
 from reprieve.planes.quota.lineages import Lineages
@@ -50,16 +44,10 @@ from reprieve.planes.quota.protections import Protections
 from reprieve.planes.quota.tallies import Phase, Standing, Tallies
 from reprieve.planes.quota.watches import Held, HeldWatch, Watches
 from reprieve.units.durations import SECOND
-from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos, parse_instant
-from reprieve.units.references import Reference
-from reprieve.wording.events import EventText
 from reprieve.wording.kueue import decision_failed
 
 __all__ = ["QuotaState", "key_of", "says_why"]
-
-R = TypeVar("R")
-W = TypeVar("W")
 
 
 def key_of(workload: kueue.Workload) -> str:
@@ -91,12 +79,12 @@ class QuotaState:
         self.protections = Protections(context, watches)
         self.lineages = Lineages(watches)
         self.idle = IdleFacts(context, self._take_again)
-        self._written: dict[str, kueue.Workload] = {}
+        self._written: Unseen[str, kueue.Workload] = Unseen()
         # The row of each Workload that was asked for last and is not finished.
         self._row_of: dict[str, tuple[kueue.Workload, Workload]] = {}
         self._dirty: dict[str, None] = {}
         self._stale = True
-        self._unusable: dict[str, str] = {}
+        self._configured = ConfigurationReader(context, watches)
         # Workloads that could not be taken over: how often in a row, and when to try again.
         self._faults = Faults()
         # Of these those with quota that is not counted, and the ClusterQueue that it is of.
@@ -165,19 +153,19 @@ class QuotaState:
         seen = {
             f"{held.namespace}/{held.name}": held.object for held in self._watches.workloads.cache
         }
-        return ({**seen, **self._written}).values()
+        return {**seen, **dict(self._written)}.values()
 
     def wrote(self, workload: kueue.Workload) -> None:
         """Take over the answer to a write of ours, unless something newer is known."""
         key = key_of(workload)
         known = self.workload(key)
         if known is None or _version(known) <= _version(workload):
-            self._written[key] = workload
+            self._written.note(key, _version(workload), workload)
             self.look_at(key)
 
     def gone(self, key: str) -> None:
         """Forget a Workload that a write did not find."""
-        self._written.pop(key, None)
+        self._written.forget(key)
         self.look_at(key)
 
     def look_at(self, key: str) -> None:
@@ -331,51 +319,13 @@ class QuotaState:
     # Configuration
 
     def _configure(self) -> None:
-        watches, options = self._watches, self._context.options
-        active = frozenset(
-            held.name
-            for held in watches.checks.cache
-            if is_true(condition_of(held.object.status.conditions, "Active"))
-            and held.object.spec.controller_name != MULTI_KUEUE
-        )
-
-        def usable(rows: Iterable[Held[W]], convert: Callable[[W], R]) -> list[R]:
-            found = []
-            for held in sorted(rows, key=lambda each: (each.namespace, each.name)):
-                try:
-                    found.append(convert(held.object))
-                except Unusable as error:
-                    if self._unusable.get(held.uid) != str(error):
-                        self._unusable[held.uid] = str(error)
-                        self._tell_unusable(held, str(error))
-                except Exception as fault:
-                    log.exception("%s cannot be used", held.name)
-                    self._tell_unusable(held, f"a fault of the operator: {fault!r}")
-            return found
-
         before = self.configuration
-        self.configuration = Configuration(
-            cluster_queues={
-                row.name: row
-                for row in usable(
-                    watches.cluster_queues.cache, lambda obj: cluster_queue_row(obj, active)
-                )
-            },
-            cohorts={row.name: row for row in usable(watches.cohorts.cache, cohort_row)},
-            flavors={row.name: row for row in usable(watches.flavors.cache, resource_flavor_row)},
-            local_queues={
-                row.key: row for row in usable(watches.local_queues.cache, local_queue_row)
-            },
-            namespaces={
-                held.name: held.object.metadata.labels or {} for held in watches.namespaces.cache
-            },
-            settings=options.settings,
-        )
+        self.configuration = self._configured.read()
         self.holdings.configure(self.configuration)
         self.queues.configure(self.configuration)
         self.tallies.changed.update(self.configuration.cluster_queues)
         self.tallies.changed.update(self.configuration.local_queues)
-        if _rules(before) != _rules(self.configuration):
+        if rules_of(before) != rules_of(self.configuration):
             # Who holds quota may have to give it back, and who was drained may come again.
             for workload in self.workloads():
                 self._changed(key_of(workload))
@@ -388,17 +338,9 @@ class QuotaState:
             self._dirty.update(dict.fromkeys(map(key_of, admitted)))
             self._woken()
 
-    def _tell_unusable(self, held: Held[Any], problem: str) -> None:
-        """Say what is wrong with an object that a webhook would have refused."""
-        log.warning("%s cannot be used: %s", held.name, problem)
-        kind = type(held.object).__name__
-        about = Reference(kueue.API_VERSION, kind, held.namespace, held.name, Uid(held.uid))
-        text = f"It cannot be used: {problem}"
-        self._context.announce(about, EventText("Warning", "Misconfigured", text))
-
     def _configuration_changed(self, old: Held[Any] | None, new: Held[Any] | None) -> None:
         self.protection_changed(old, new)
-        if old is not None and new is not None and _said(old.object) == _said(new.object):
+        if old is not None and new is not None and said_by(old.object) == said_by(new.object):
             # Its status may have been compared with one that an older write had left behind.
             self.tallies.changed.add(f"{new.namespace}/{new.name}" if new.namespace else new.name)
             return
@@ -420,13 +362,14 @@ class QuotaState:
             self.idle.forget(held.object)
         if new is None or _is_finished(new.object):
             self._row_of.pop(key, None)
-        written = self._written.get(key)
-        if written is not None and (new is None or _version(written) <= new.resource_version):
-            del self._written[key]
-            if new is not None and _version(written) == new.resource_version:
+        if new is None:
+            self._written.forget(key)
+        else:
+            write = self._written.seen(key, new.resource_version)
+            if write is not None and write.version == new.resource_version:
                 # Nothing but what is known already.
                 known = self._row_of.get(key)
-                if known is not None and known[0] is written:
+                if known is not None and known[0] is write.value:
                     self._row_of[key] = (new.object, known[1])
                 return
         self.look_at(key)
@@ -463,26 +406,5 @@ def _standing(
     return Standing(row.queue, phase, queue, amounts, unadmitted)
 
 
-def _rules(configuration: Configuration) -> list[object]:
-    """Return what a Workload is looked at for when a queue changes."""
-    return [
-        [
-            (name, queue.stop_policy, queue.checks, queue.checks_on_flavors)
-            for name, queue in configuration.cluster_queues.items()
-        ],
-        [(key, queue.stop_policy) for key, queue in configuration.local_queues.items()],
-        inactive_queues(configuration),
-    ]
-
-
 def _version(workload: kueue.Workload) -> int:
     return version_number(workload.metadata.resource_version)
-
-
-def _said(obj: object) -> object:
-    """Return what decisions depend on: statuses of queues do not, those of checks do."""
-    spec, metadata = getattr(obj, "spec", None), getattr(obj, "metadata", None)
-    status = getattr(obj, "status", None) if isinstance(obj, kueue.AdmissionCheck) else None
-    labels = getattr(metadata, "labels", None)
-    generation = getattr(metadata, "generation", 0)
-    return (spec, labels, generation, status, getattr(metadata, "deletion_timestamp", None))

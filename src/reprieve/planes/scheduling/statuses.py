@@ -16,6 +16,7 @@ from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.execution.statuses import StatusChange
 from reprieve.kube.bodies import Json, PatchType
 from reprieve.kube.objects import version_number
+from reprieve.kube.overlay import Unseen
 from reprieve.kube.resource import PODS, Resource
 from reprieve.kube.writes import Priority
 from reprieve.planes.common.status_writer import StatusWriter
@@ -49,7 +50,6 @@ _Wish: TypeAlias = _PodWish | _GroupWish
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    version: int = -1
     condition: tuple[str, str, str] | None = None
     nominated: str | None = None
 
@@ -66,8 +66,7 @@ class Statuses:
         self._context = context
         self._state = state
         self._groups = groups
-        # What was written, by uid; it counts until the watch shows that version.
-        self._sent: dict[Uid, _Sent] = {}
+        self._sent: Unseen[Uid, _Sent] = Unseen()
         self._writer: StatusWriter[Uid, _Wish, Json] = StatusWriter(
             context.client.at(Priority.STATUS, context.fence.check),
             context.clock,
@@ -96,7 +95,7 @@ class Statuses:
     def forget(self, uid: Uid) -> None:
         """The object is gone or bound: nothing more is written."""
         self._writer.forget(uid)
-        self._sent.pop(uid, None)
+        self._sent.forget(uid)
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -142,25 +141,19 @@ class Statuses:
 
     def _note(self, uid: Uid, wish: _Wish, answer: Json) -> None:
         """Remember what was written until the watch shows it."""
-        sent = self._sent.get(uid, _Sent())
+        sent = self._sent.get(uid) or _Sent()
         nominated = wish.nominated if isinstance(wish, _PodWish) else None
-        self._sent[uid] = _Sent(
-            version_number(answer["metadata"]["resourceVersion"]),
+        written = _Sent(
             sent.condition if wish.condition is None else _triple(wish.condition),
             sent.nominated if nominated is None else nominated,
         )
+        version = version_number(answer["metadata"]["resourceVersion"])
+        self._sent.note(uid, version, written)
 
     def _standing(self, uid: Uid, seen: int) -> tuple[_Sent, tuple[str, str, str] | None]:
         """Return what was written and not seen yet, and the condition that stands there."""
-        sent, written = self._still_sent(uid, seen), self._state.written.get(uid)
+        sent, written = self._sent.over(uid, seen) or _Sent(), self._state.written.get(uid)
         return sent, sent.condition or (written.condition if written is not None else None)
-
-    def _still_sent(self, uid: Uid, seen: int) -> _Sent:
-        sent = self._sent.get(uid)
-        if sent is None or sent.version <= seen:
-            self._sent.pop(uid, None)
-            return _Sent()
-        return sent
 
     def _condition(
         self, uid: Uid, text: ConditionText, stands: tuple[str, str, str] | None

@@ -24,6 +24,7 @@ from reprieve.execution.fence import Fence
 from reprieve.execution.statuses import StatusChange
 from reprieve.intake.cluster.metadata import seconds_of
 from reprieve.kube.client import Client
+from reprieve.kube.objects import version_number
 from reprieve.kube.writes import Priority
 from reprieve.planes.common.status_writer import StatusWriter
 from reprieve.planes.scheduling.gangs.watches import RESOURCES
@@ -79,6 +80,8 @@ class GroupStatuses:
         id = f"{group.metadata.namespace}/{group.metadata.name}"
         status = _status(group)
         known = self._known.get(id)
+        if known is not None and _is_older(group, known.group):
+            return  # an answer to a write of ours is known already
         phase = status.phase
         if known is not None and plain_phase(known.phase) == phase and not door.all_phases:
             phase = known.phase
@@ -133,6 +136,12 @@ class GroupStatuses:
             known.status = _status(written)
             known.group = written
             self._ask(id)
+
+
+def _is_older(group: PodGroup, known: PodGroup) -> bool:
+    new, old = group.metadata, known.metadata
+    versions = version_number(new.resource_version), version_number(old.resource_version)
+    return new.uid == old.uid and versions[0] < versions[1]
 
 
 def _status(group: PodGroup) -> PodGroupStatus:
