@@ -22,8 +22,8 @@ from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.instants import Nanos, format_instant
 from reprieve.whatif.answer import Answer
 from reprieve.whatif.planning import planned
-from reprieve.whatif.run import settled
-from reprieve.whatif.snapshot import Unseen
+from reprieve.whatif.run import Deciders, settled
+from reprieve.whatif.snapshot import Snapshot, Unseen
 from reprieve.whatif.submission import Submitted
 from tests.quota_plane.site import cluster_queue, flavor, local_queue
 from tests.quota_plane.site import priority_class as queue_class
@@ -302,16 +302,21 @@ def submitted(objects: Sequence[Object]) -> list[Submitted]:
     return [Submitted(kinds[each["kind"]], each) for each in objects]
 
 
-@cache
-def answered(name: str) -> Answer:
-    """Return what is planned in a story."""
+def arranged(name: str) -> tuple[Deciders, Snapshot, list[Submitted]]:
+    """Return who decides in a story, about what cluster, and what is submitted."""
     told = STORIES[name]()
     deciders = deciders_of(told.controllers, ("default-scheduler",), {})
     found = snapshot(deciders, *told.there)
     for wave in told.before:
         found = settled(found, deciders, submitted(wave)).overlay.frozen()
     found = replace(found, unseen=told.unseen, namespaces=3 if told.unseen else None)
-    wanted = submitted(told.wanted)
+    return deciders, found, submitted(told.wanted)
+
+
+@cache
+def answered(name: str) -> Answer:
+    """Return what is planned in a story."""
+    deciders, found, wanted = arranged(name)
     return asyncio.run(planned(None, found, deciders, wanted, trying=60.0, asking=_ENDLESS))
 
 

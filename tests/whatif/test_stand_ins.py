@@ -36,7 +36,10 @@ def test_pods_of_one_owner_come_in_the_order_in_which_they_were_made() -> None:
 
     async def main() -> list[str]:
         clock = LoopClock(asyncio.get_running_loop(), Nanos(0))
-        stand_ins = StandIns(Overlay(snapshot, clock), clock)
+        overlay = Overlay(snapshot, clock)
+        stand_ins = StandIns(overlay, clock)
+        # Who owns what in a namespace is read once something changes there.
+        overlay.create(PODS, {"metadata": {"name": "other", "namespace": "team"}})
         return [pod["metadata"]["name"] for pod in stand_ins.owned.below("j")]
 
     assert run_virtually(main) == ["j-c", "j-b", "j-a"]

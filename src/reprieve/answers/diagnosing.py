@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from time import monotonic
 from typing import Final
 
 from reprieve.answers.conditions import is_unbound
@@ -132,7 +133,10 @@ async def _diagnosis(unit: Unit, run: Run, plane: Plane) -> Diagnosis | None:
         if plane is Plane.QUOTA and isinstance(each, QuotaPlane) and unit.workload is not None:
             return await each.waiting.diagnosis(namespace, name_of(unit.workload))
         if plane is Plane.SCHEDULING and isinstance(each, SchedulingPlane):
-            over, classes = over_after(_LONGEST_TRYING), tuple(preempting_classes(run.overlay))
+            over, classes = (
+                over_after(monotonic() + _LONGEST_TRYING),
+                tuple(preempting_classes(run.overlay)),
+            )
             queued = unit.workload is not None
             imposed = labels_of_flavors(run.overlay) if queued else frozenset[str]()
             for kind, name in _names(unit):

@@ -215,7 +215,9 @@ async def _of_snapshot(asked: Asked, options: _Options) -> Answer:
         try:
             since = process_time()
             run = settled(snapshot, deciders)
-            return await asked_of_planes(unit, run, plane, deciders, affordable(since))
+            return await asked_of_planes(
+                unit, run, plane, deciders, affordable(process_time() - since)
+            )
         except Undecided as failure:
             return Decided(snapshot.at, notes=(f"The planes cannot decide: {failure}.",))
 
@@ -278,7 +280,9 @@ class _Planes:
             deciders = operator or installed_deciders(snapshot, names, {})
             since = process_time()
             run = await decided(self.client, snapshot, deciders)
-            return await asked_of_planes(unit, run, plane, deciders, affordable(since))
+            return await asked_of_planes(
+                unit, run, plane, deciders, affordable(process_time() - since)
+            )
         except (Forbidden, Undecided) as failure:
             return Decided(self.clock.wall(), notes=(f"The planes cannot decide: {failure}.",))
 

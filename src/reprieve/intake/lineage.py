@@ -16,11 +16,18 @@ import msgspec
 
 from reprieve.api import kueue
 from reprieve.engine.cluster.rows import PodClass, PodRow
-from reprieve.engine.disruptions.lineage import LINEAGE_LABEL, Identity, Party, party_of
+from reprieve.engine.disruptions.lineage import (
+    LINEAGE_LABEL,
+    Identity,
+    Lineage,
+    Party,
+    owner_lineage,
+    party_of,
+)
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import InvalidInstant, Nanos, parse_instant
 
-__all__ = ["controller_uid", "lineage_label", "pod_party", "workload_party"]
+__all__ = ["controller_uid", "lineage_label", "pod_lineage", "pod_party", "workload_party"]
 
 _ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
 
@@ -61,6 +68,11 @@ def pod_party(row: PodRow) -> Party:
             created=Nanos(row.created * SECOND),
         )
     )
+
+
+def pod_lineage(row: PodRow) -> Lineage:
+    """Return `pod_party(row).lineage`, where there is a controller without looking any further."""
+    return owner_lineage(row.controller) if row.controller else pod_party(row).lineage
 
 
 @lru_cache(maxsize=4_096)

@@ -8,9 +8,11 @@ lists come in: at 50,000 pods that is half of the CPU time of their discovery. S
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["freeze_records", "relax_collector"]
+__all__ = ["freeze_records", "relax_collector", "without_collections"]
 
 # Objects made, young collections and middle ones before the next older generation is walked.
 _THRESHOLDS: Final = (20_000, 20, 100)
@@ -25,3 +27,21 @@ def freeze_records() -> None:
     """Take what exists now out of the collector's sight: it stays for the life of the process."""
     gc.collect()
     gc.freeze()
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Collect nothing for a while that makes many records and little garbage.
+
+    What was made until the end counts as old afterwards, so that it is not walked over at once.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.unfreeze()
+        gc.enable()

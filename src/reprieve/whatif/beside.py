@@ -18,15 +18,15 @@ from reprieve.engine.diagnosis.estimates import Estimate
 from reprieve.engine.idle.resources import is_gpu
 from reprieve.engine.plan import Plane
 from reprieve.jobs.paths import Json, first
-from reprieve.kube.reader import Reader
 from reprieve.kube.resource import PODS, PREEMPTIONS
 from reprieve.planes.common.process_settings import IDLE
-from reprieve.whatif.answer import Answer, Outcome, Verdict, answer_of
+from reprieve.whatif.again import Again
+from reprieve.whatif.answer import Answer, Outcome, Verdict
 from reprieve.whatif.asked import requests_of_spec
 from reprieve.whatif.estimating import after_victims, by_run_times, known, measured
 from reprieve.whatif.fragility import fragility
 from reprieve.whatif.idle_reason import idle_reason
-from reprieve.whatif.run import Deciders, Run, decided
+from reprieve.whatif.run import Run
 from reprieve.whatif.similar import Alike, pod_cases, size_class, workload_cases
 from reprieve.whatif.snapshot import KindKey, Snapshot
 from reprieve.whatif.submission import Submitted
@@ -41,12 +41,12 @@ _LOCAL_QUEUES: Final = ("kueue.x-k8s.io", "localqueues")
 _DEFAULT_GRACE: Final = 30
 
 
-def affordable(since: float) -> float:
-    """Return how long may be asked, after one decision that began at this processor time.
+def affordable(of_one: float) -> float:
+    """Return how long may be asked, where one decision takes so many seconds of processor time.
 
     Nothing where one decision takes too much of it: an answer is not to take several times as long.
     """
-    return LONGEST_ASKING if (time.process_time() - since) * 2 <= LONGEST_ASKING else 0.0
+    return LONGEST_ASKING if of_one * 2 <= LONGEST_ASKING else 0.0
 
 
 def spent(seconds: float) -> Callable[[], bool]:
@@ -56,18 +56,13 @@ def spent(seconds: float) -> Callable[[], bool]:
 
 
 async def told_beside(
-    client: Reader | None,
-    run: Run,
-    deciders: Deciders,
-    submitted: Sequence[Submitted],
-    answer: Answer,
-    asking: float,
+    again: Again, run: Run, submitted: Sequence[Submitted], answer: Answer, asking: float
 ) -> Answer:
     """Return the answer with estimates, reasons of the idle plane, and how fragile it is."""
-    over = spent(asking)
+    over, deciders = again.spent(asking), again.deciders
 
     async def decide(snapshot: Snapshot) -> Answer:
-        return answer_of(await decided(client, snapshot, deciders, submitted))
+        return await again.on(snapshot, submitted)
 
     fragile = await fragility(run, answer, decide, over)
     outcomes = []

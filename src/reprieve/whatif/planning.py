@@ -37,8 +37,9 @@ from reprieve.planes.quota.plane import QuotaPlane
 from reprieve.planes.quota.watches import CLUSTER_QUEUES
 from reprieve.planes.scheduling.plane import SchedulingPlane
 from reprieve.whatif.afterwards import borrowed, with_undisturbed
+from reprieve.whatif.again import Again
 from reprieve.whatif.answer import GATED, Answer, Outcome, Verdict, answer_of
-from reprieve.whatif.beside import affordable, spent, told_beside
+from reprieve.whatif.beside import affordable, told_beside
 from reprieve.whatif.pod_admission import check_classes
 from reprieve.whatif.pod_templates import labels_of_flavors, preempting_classes
 from reprieve.whatif.run import Deciders, Run, Undecided, decided
@@ -125,35 +126,39 @@ async def planned(
     """
     if SCHEDULING in deciders.options.controllers:
         _require(snapshot, NODES)
-    since = time.process_time()
     kinds = kinds_of(deciders)
     submitted = [as_stored(each, kinds) for each in submitted]
     check_classes(snapshot, submitted, kinds)
-    run = await decided(client, snapshot, deciders, submitted)
+    with Again(client, deciders, _explained_until) as again:
+        return await _planned(again, snapshot, submitted, fixes, trying, asking)
+
+
+async def _planned(
+    again: Again,
+    snapshot: Snapshot,
+    submitted: Sequence[Submitted],
+    fixes: bool,
+    trying: float,
+    asking: float | None,
+) -> Answer:
+    deciders = again.deciders
+    run = await again.first(snapshot, submitted)
     if asking is None:
-        asking = affordable(since)
+        asking = affordable(again.of_one)
     queued = any(each.queue for each in answer_of(run).outcomes)
     if queued and QUOTA in deciders.options.controllers:
         _require(snapshot, CLUSTER_QUEUES)
-    over = over_after(trying)
-    answer = await _explained(run, answer_of(run), fixes=fixes, over=over)
+    until = time.monotonic() + trying
+    answer = await _explained(run, answer_of(run), fixes=fixes, over=over_after(until))
     if fixes and len(deciders.options.controllers) > 1:
-
-        async def decide(changed: Sequence[Submitted]) -> Answer:
-            return answer_of(await decided(client, run.overlay.snapshot, deciders, changed))
-
-        answer = await verified(run, answer, submitted, decide, spent(trying))
+        answer = await verified(run, answer, submitted, again.with_others, again.spent(trying))
     answer = replace(answer, borrowed=tuple(borrowed(run, answer)))
     if fixes and answer.victims:
-        calm = await decided(
-            client, run.overlay.snapshot, deciders.without_idle(), submitted, victims=False
-        )
-        spared = await _explained(calm, answer_of(calm), fixes=True, over=over)
-        answer = with_undisturbed(answer, spared)
+        answer = with_undisturbed(answer, await again.sparing(submitted, until))
     if any(each.verdict is Verdict.WAITS for each in answer.outcomes):
-        answer = await _with_never(client, run, deciders, submitted, answer)
+        answer = await _with_never(again.client, run, deciders, submitted, answer)
     if fixes:
-        answer = await told_beside(client, run, deciders, submitted, answer, asking)
+        answer = await told_beside(again, run, submitted, answer, asking)
     return with_written(run, answer)
 
 
@@ -161,6 +166,10 @@ def kinds_of(deciders: Deciders) -> Kinds:
     """Return the rows of the table of jobs, with those that the operator's settings add."""
     quota = deciders.settings.quota
     return kinds_by_name(job_kinds(() if quota is None else quota.settings().job_kinds))
+
+
+async def _explained_until(run: Run, answer: Answer, until: float) -> Answer:
+    return await _explained(run, answer, fixes=True, over=over_after(until))
 
 
 async def _with_never(
@@ -220,10 +229,9 @@ def _of_every_node(pod: bytes) -> bool:
     return any(owner.kind in ("DaemonSet", "Node") for owner in owners)
 
 
-def over_after(seconds: float) -> Callable[[], bool]:
-    """Return what says whether so long has passed since now."""
-    end = time.monotonic() + seconds
-    return lambda: time.monotonic() > end
+def over_after(until: float) -> Callable[[], bool]:
+    """Return what says whether this monotonic instant, in seconds, has passed."""
+    return lambda: time.monotonic() > until
 
 
 async def _explained(run: Run, answer: Answer, *, fixes: bool, over: Callable[[], bool]) -> Answer:

@@ -17,9 +17,8 @@ from __future__ import annotations
 import asyncio
 import copy
 import importlib
-import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from reprieve.execution.fence import Fence
@@ -40,6 +39,7 @@ from reprieve.kube.resource import (
     Resource,
 )
 from reprieve.kube.transport import Transport
+from reprieve.operator.collector import without_collections
 from reprieve.operator.process import PLANES
 from reprieve.planes.common.assembly import Assembled, Plane, Surroundings
 from reprieve.planes.common.mirror import Mirror
@@ -55,13 +55,15 @@ from reprieve.planes.common.solve import DecisionLimit
 from reprieve.planes.quota.plane import QuotaPlane
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.durations import HOUR, MINUTE, SECOND
-from reprieve.units.errors import ReprieveError, UsageError
+from reprieve.units.errors import UsageError
 from reprieve.units.instants import Nanos
 from reprieve.whatif.admission import admit_by
+from reprieve.whatif.differences import Changes, changed
 from reprieve.whatif.lists import read_single
 from reprieve.whatif.measured import LastMeasured, measured_last
 from reprieve.whatif.overlay import Change, Overlay
 from reprieve.whatif.pod_templates import admitted_group, admitted_pod
+from reprieve.whatif.rest import Quiet, Rest, Undecided
 from reprieve.whatif.snapshot import Snapshot
 from reprieve.whatif.sparing import preempting_nobody, stop_preempting
 from reprieve.whatif.stand_ins import StandIns
@@ -69,12 +71,10 @@ from reprieve.whatif.submission import Submitted
 from reprieve.whatif.virtual_loop import LoopClock, run_virtually
 from reprieve.whatif.wire import OverlayWire
 
-__all__ = ["Deciders", "Run", "Undecided", "decided", "settled"]
+__all__ = ["AtRest", "Deciders", "Question", "Run", "Undecided", "decided", "settled"]
 
-_LOOK: Final = SECOND
-_QUIET: Final = 15 * SECOND
 _PACE: Final = SECOND // 100  # between two objects that are submitted
-_LONGEST: Final = 30 * MINUTE
+_STAND_INS: Final = "stand-ins"
 _MOST_ROUNDS: Final = 4
 _EPOCH: Final = 2**31
 #: What the idle plane reads beside Preemptions and the kinds of the table of jobs.
@@ -88,10 +88,6 @@ _OF_IDLE: Final = (
     Resource("kueue.x-k8s.io", "v1beta1", "workloads", "Workload"),
     Resource("apps", "v1", "replicasets", "ReplicaSet"),
 )
-
-
-class Undecided(ReprieveError):
-    """No answer was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +204,29 @@ class _AlwaysHeld:
         return Nanos(self.clock.monotonic() + HOUR)
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of a cluster that has come to rest.
+
+    Attributes:
+        submitted: what is created.
+        victims: whether it may take anybody.
+        idle: whether the idle plane decides, too, where it has until then.
+        changes: what the cluster holds otherwise before it is created: an object before and after,
+            by kind, namespace and name; None after: it is gone.
+    """
+
+    submitted: tuple[Submitted, ...] = ()
+    victims: bool = True
+    idle: bool = True
+    changes: Changes = field(default_factory=dict)
+
+
+#: Told of a cluster that has come to rest, before the question is put to it, with what puts another
+#: question to it; that is to be called in a copy of this process.
+AtRest = Callable[[Callable[[Question], Awaitable[Run]]], Awaitable[None]]
+
+
 async def decided(
     client: Reader | None,
     snapshot: Snapshot,
@@ -215,6 +234,7 @@ async def decided(
     submitted: Sequence[Submitted] = (),
     *,
     victims: bool = True,
+    at_rest: AtRest | None = None,
 ) -> Run:
     """Return what would happen; objects that the planes ask for one by one are read first.
 
@@ -227,11 +247,13 @@ async def decided(
             than may be.
     """
     if client is None:
-        return settled(snapshot, deciders, submitted, victims=victims)
+        return settled(snapshot, deciders, submitted, victims=victims, at_rest=at_rest)
     for _ in range(_MOST_ROUNDS):
         overlays: list[Overlay] = []
         try:
-            run = settled(snapshot, deciders, submitted, made=overlays, victims=victims)
+            run = settled(
+                snapshot, deciders, submitted, made=overlays, victims=victims, at_rest=at_rest
+            )
         except UsageError:
             if not overlays or not overlays[0].asked:
                 raise
@@ -249,6 +271,7 @@ def settled(
     *,
     made: list[Overlay] | None = None,
     victims: bool = True,
+    at_rest: AtRest | None = None,
 ) -> Run:
     """Run the planes on the snapshot until nothing moves, then again with what is submitted.
 
@@ -266,70 +289,117 @@ def settled(
         overlay = Overlay(snapshot, clock)
         if made is not None:
             made.append(overlay)
-        return await _run(overlay, clock, deciders, submitted, victims=victims)
+        stage = await _Stage.over(overlay, clock, deciders)
+        try:
+            with without_collections():
+                await stage.come_to_rest()
+            if at_rest is not None:
+                await at_rest(stage.asked)
+            return await stage.asked(Question(tuple(submitted), victims))
+        finally:
+            await stage.end()
 
-    with _Quiet() as said:
+    with Quiet() as said:
         run = run_virtually(main)
     return replace(run, log=tuple(said.lines))
 
 
-async def _run(
-    overlay: Overlay,
-    clock: LoopClock,
-    deciders: Deciders,
-    submitted: Sequence[Submitted],
-    *,
-    victims: bool,
-) -> Run:
-    assembled = await _assembled(overlay, clock, deciders)
-    stand_ins = StandIns(overlay, clock)
-    planes = [each.plane for each in assembled]
-    tasks = [asyncio.create_task(stand_ins.run())]
-    tasks += [asyncio.create_task(plane.run()) for plane in planes]
-    rest = _Rest(overlay, clock, stand_ins, tasks)
-    try:
-        await rest.ready(planes)
-        await rest.until(clock.monotonic() + _LONGEST)
-        if not victims:
-            stop_preempting(overlay)
-            await rest.until(clock.monotonic() + _LONGEST)
-        for plane in planes:
-            if isinstance(plane, QuotaPlane) and deciders.settings.quota is not None:
-                await admit_by(overlay, plane, deciders.settings.quota, submitted)
-        start, at = len(overlay.history), clock.wall()
-        created = []
-        for each in submitted:
-            obj = each.object
-            if each.resource == PODS:
-                obj = admitted_pod(overlay, copy.deepcopy(obj))
-            elif each.resource.kind == "PodGroup":
-                obj = admitted_group(overlay, copy.deepcopy(obj))
-            if not victims:
-                obj = preempting_nobody(obj)
-            created.append(overlay.create(each.resource, obj))
-            # Before what stands in for controllers has its turn.
-            stand_ins.made_pods.submitted(created[-1], each.place)
-            # As a client sends one after the other; a gang may be decided about before it is whole.
-            await clock.sleep(_PACE)
-        came = await rest.until(clock.monotonic() + _LONGEST)
+@dataclass(slots=True)
+class _Stage:
+    """Planes and stand-ins over an overlay, at work."""
+
+    deciders: Deciders
+    overlay: Overlay
+    clock: LoopClock
+    stand_ins: StandIns
+    planes: dict[str, Plane]
+    rest: Rest
+
+    @classmethod
+    async def over(cls, overlay: Overlay, clock: LoopClock, deciders: Deciders) -> _Stage:
+        """Set them to work."""
+        assembled = await _assembled(overlay, clock, deciders)
+        stand_ins = StandIns(overlay, clock)
+        planes = {name: each.plane for name, each in assembled.items()}
+        tasks = {_STAND_INS: asyncio.create_task(stand_ins.run())}
+        tasks |= {name: asyncio.create_task(plane.run()) for name, plane in planes.items()}
+        rest = Rest(overlay, clock, stand_ins, tasks)
+        return cls(deciders, overlay, clock, stand_ins, planes, rest)
+
+    async def come_to_rest(self) -> None:
+        """Wait until the cluster as it is has come to rest.
+
+        Raises:
+            Undecided: the planes did not get ready.
+        """
+        await self.rest.ready(list(self.planes.values()))
+        await self.rest.come()
+
+    async def asked(self, question: Question) -> Run:
+        """Submit what is asked about, and return what happened once nothing moves any more."""
+        if not question.idle:
+            await self._without(IDLE)
+        if question.changes:
+            changed(self.overlay, question.changes)
+            await self.rest.come()
+        if not question.victims:
+            stop_preempting(self.overlay)
+            await self.rest.come()
+        quota = self.planes.get(QUOTA)
+        if isinstance(quota, QuotaPlane) and self.deciders.settings.quota is not None:
+            await admit_by(self.overlay, quota, self.deciders.settings.quota, question.submitted)
+        start, at = len(self.overlay.history), self.clock.wall()
+        created = [await self._create(each, question) for each in question.submitted]
+        came = await self.rest.come()
         return Run(
-            overlay,
+            self.overlay,
             tuple(created),
-            tuple(overlay.history[start:]),
+            tuple(self.overlay.history[start:]),
             at,
-            clock.wall(),
+            self.clock.wall(),
             came,
-            troubles=tuple(trouble for plane in planes for trouble in plane.troubles()),
-            planes=tuple(planes),
-            scheduler_names=deciders.scheduler_names,
+            troubles=tuple(t for plane in self.planes.values() for t in plane.troubles()),
+            planes=tuple(self.planes.values()),
+            scheduler_names=self.deciders.scheduler_names,
         )
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def end(self) -> None:
+        """Let nobody work any more."""
+        await _ended(self.rest.tasks.values())
+
+    async def _create(self, submitted: Submitted, question: Question) -> Json:
+        obj = submitted.object
+        if submitted.resource == PODS:
+            obj = admitted_pod(self.overlay, copy.deepcopy(obj))
+        elif submitted.resource.kind == "PodGroup":
+            obj = admitted_group(self.overlay, copy.deepcopy(obj))
+        if not question.victims:
+            obj = preempting_nobody(obj)
+        created = self.overlay.create(submitted.resource, obj)
+        # Before what stands in for controllers has its turn.
+        self.stand_ins.made_pods.submitted(created, submitted.place)
+        # As a client sends one after the other; a gang may be decided about before it is whole.
+        await self.clock.sleep(_PACE)
+        return created
+
+    async def _without(self, name: str) -> None:
+        """Have one plane, if it is there, decide no more."""
+        self.planes.pop(name, None)
+        task = self.rest.tasks.pop(name, None)
+        if task is not None:
+            await _ended([task])
 
 
-async def _assembled(overlay: Overlay, clock: LoopClock, deciders: Deciders) -> list[Assembled]:
+async def _ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    found = list(tasks)
+    for task in found:
+        task.cancel()
+    await asyncio.gather(*found, return_exceptions=True)
+
+
+async def _assembled(
+    overlay: Overlay, clock: LoopClock, deciders: Deciders
+) -> dict[str, Assembled]:
     """Return the planes as the operator makes them, over the overlay."""
     held = _AlwaysHeld(clock)
     client = Client(Transport(OverlayWire(overlay), clock))
@@ -350,77 +420,9 @@ async def _assembled(overlay: Overlay, clock: LoopClock, deciders: Deciders) -> 
         wait_leading=None,
         measured=LastMeasured(overlay.snapshot, deciders.settings.start.policy),
     )
-    made: list[Assembled] = []
+    made: dict[str, Assembled] = {}
     for name, module in PLANES.items():
         if name in deciders.options.controllers:
-            made.append(await importlib.import_module(module).assemble(given))
-            given = replace(given, view=made[-1].view or given.view)
+            made[name] = await importlib.import_module(module).assemble(given)
+            given = replace(given, view=made[name].view or given.view)
     return made
-
-
-@dataclass(slots=True)
-class _Rest:
-    """Waits until nothing moves."""
-
-    overlay: Overlay
-    clock: LoopClock
-    stand_ins: StandIns
-    tasks: Sequence[asyncio.Task[Any]]
-
-    async def ready(self, planes: Sequence[Plane]) -> None:
-        """Wait until every plane has read what it needs.
-
-        Raises:
-            Undecided: one did not.
-        """
-        end = self.clock.monotonic() + MINUTE
-        while not all(plane.ready for plane in planes):
-            self._check()
-            if self.clock.monotonic() >= end:
-                troubles = [trouble for plane in planes for trouble in plane.troubles()]
-                raise Undecided("; ".join(troubles) or "the planes did not get ready")
-            await self.clock.sleep(_LOOK // 10)
-
-    async def until(self, limit: int) -> bool:
-        """Let time pass until nothing has changed for a while; False where the limit came first."""
-        seen, since = self.overlay.version, self.clock.monotonic()
-        while self.clock.monotonic() < limit:
-            await self.clock.sleep(_LOOK)
-            self._check()
-            if self.overlay.version != seen or self.stand_ins.busy:
-                seen, since = self.overlay.version, self.clock.monotonic()
-            elif self.clock.monotonic() - since >= _QUIET:
-                return True
-        return False
-
-    def _check(self) -> None:
-        """Raise what ended a plane or the stand-ins."""
-        for task in self.tasks:
-            if task.done():
-                task.result()
-                raise Undecided("a plane ended by itself")
-
-
-class _Quiet(logging.Handler):
-    """Keeps the warnings of a run to itself, and everything else from being told."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.lines: list[str] = []
-        self._loggers = (logging.getLogger("reprieve"),)
-        self._before: list[tuple[int, bool, list[logging.Handler]]] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(record.getMessage())
-
-    def __enter__(self) -> _Quiet:
-        for logger in self._loggers:
-            self._before.append((logger.level, logger.propagate, logger.handlers))
-            logger.handlers, logger.propagate = [self], False
-            logger.setLevel(logging.WARNING)
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        for logger, (level, propagate, handlers) in zip(self._loggers, self._before, strict=True):
-            logger.handlers, logger.propagate = handlers, propagate
-            logger.setLevel(level)

@@ -131,6 +131,15 @@ class _PodSpec(_Struct, frozen=True):
     scheduling_group: _SchedulingGroup | None = None
 
 
+class _PlaceSpec(_Struct, frozen=True):
+    scheduler_name: str = ""
+    priority: int | None = None
+
+
+class _Place(_Struct, frozen=True):
+    spec: _PlaceSpec
+
+
 class _PodStatus(_Struct, frozen=True):
     conditions: list[_Condition] | None = None
 
@@ -149,6 +158,7 @@ _WORKLOAD: Final = msgspec.json.Decoder(_Workload, strict=False)
 _POD_SETS: Final = msgspec.json.Decoder(list[_PodSet], strict=False)
 _QUEUE: Final = msgspec.json.Decoder(_LocalQueue, strict=False)
 _POD: Final = msgspec.json.Decoder(_Pod, strict=False)
+_PLACE: Final = msgspec.json.Decoder(_Place, strict=False)
 _WHOLE: Final = msgspec.json.Decoder(_Whole, strict=False)
 
 
@@ -195,13 +205,17 @@ def pod_cases(snapshot: Snapshot, alike: Alike) -> Iterator[Case]:
     units: dict[tuple[str, str], list[tuple[_Pod, bytes]]] = {}
     listed = snapshot.kinds.get(_PODS)
     for raw in () if listed is None else listed.objects.values():
+        # Most pods of a large cluster are of another priority: of these nothing else is read.
+        place = _read(_PLACE.decode, raw)
+        if place is None or place.spec.scheduler_name != alike.place:
+            continue
+        if (place.spec.priority or 0) != alike.priority:
+            continue
         pod = _read(_POD.decode, raw)
-        if pod is None or pod.spec.scheduler_name != alike.place:
+        if pod is None or pod.metadata.uid in alike.but:
             continue
         metadata, spec = pod.metadata, pod.spec
         owners = metadata.owner_references or ()
-        if (spec.priority or 0) != alike.priority or metadata.uid in alike.but:
-            continue
         if spec.scheduling_gates or _QUEUED in (metadata.labels or {}):
             continue
         if any(owner.kind in _OF_EVERY_NODE for owner in owners):

@@ -19,7 +19,6 @@ import asyncio
 import heapq
 import itertools
 from collections.abc import Callable
-from operator import itemgetter
 from typing import Final
 
 import msgspec
@@ -28,15 +27,15 @@ from reprieve.execution.jobs import resource_of
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import first
 from reprieve.jobs.table import job_kinds
-from reprieve.kube.objects import version_number
 from reprieve.kube.resource import PODS, Resource
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import format_instant
 from reprieve.whatif.job_pods import JobPods
 from reprieve.whatif.made_pods import MadePods
+from reprieve.whatif.namespace_index import NamespaceIndex
 from reprieve.whatif.overlay import Change, Overlay, Refused
-from reprieve.whatif.owned_pods import OwnedPods, facts_in
+from reprieve.whatif.owned_pods import OwnedPods
 from reprieve.whatif.pod_templates import LIMIT_RANGES, PRIORITIES, RUNTIME_CLASSES
 from reprieve.whatif.replica_pods import ReplicaPods
 
@@ -46,25 +45,18 @@ _STARTS_AFTER: Final = SECOND
 _PACE: Final = SECOND // 1000
 _ENDS_WITHIN: Final = 1  # seconds, unless the grace period is shorter
 _TRACKING: Final = "batch.kubernetes.io/job-tracking"
+_DELETED: Final = b'"deletionTimestamp"'
 
 
-class _Owner(msgspec.Struct, gc=False):
-    uid: str = ""
-
-
-class _OwnedMetadata(msgspec.Struct, gc=False, rename="camel"):
-    uid: str = ""
-    owner_references: list[_Owner] | None = None
+class _Metadata(msgspec.Struct, gc=False, rename="camel"):
     deletion_timestamp: str | None = None
-    creation_timestamp: str = ""
-    resource_version: str = ""
 
 
-class _Owned(msgspec.Struct, gc=False):
-    metadata: _OwnedMetadata
+class _Pod(msgspec.Struct, gc=False):
+    metadata: _Metadata
 
 
-_OWNED: Final = msgspec.json.Decoder(_Owned)
+_POD: Final = msgspec.json.Decoder(_Pod)
 
 
 class StandIns:
@@ -92,7 +84,8 @@ class StandIns:
         self.made_pods = MadePods()
         self._jobs = JobPods(overlay, clock, self.owned, self.made_pods)
         self._replicas = ReplicaPods(overlay, self.owned, self.made_pods)
-        self._index()
+        self._index = NamespaceIndex(overlay, self.owned)
+        self._take_leaving()
         overlay.subscribers.append(self._changed)
 
     @property
@@ -119,31 +112,17 @@ class StandIns:
             except TimeoutError:
                 continue
 
-    def _index(self) -> None:
-        listed = {each.resource for each in self._overlay.snapshot.kinds.values()}
-        # Pods last, as they stand under whatever else is there.
-        for resource in sorted(listed, key=lambda each: each == PODS):
-            if not resource.namespaced:
-                continue
-            owned: list[tuple[str, int, str, str, _OwnedMetadata, bytes]] = []
-            for (namespace, name), raw in self._overlay.raw(resource):
-                metadata = _OWNED.decode(raw).metadata
-                if metadata.owner_references:
-                    version = version_number(metadata.resource_version)
-                    made = metadata.creation_timestamp
-                    owned.append((made, version, namespace, name, metadata, raw))
-                if resource == PODS and metadata.deletion_timestamp:
-                    self._leaves(namespace, name)
-            # Lists come by name, which is random; what is older, or was written earlier, goes
-            # first.
-            for *_, namespace, name, metadata, raw in sorted(owned, key=itemgetter(0, 1, 2, 3)):
-                owners = tuple(owner.uid for owner in metadata.owner_references or ())
-                facts = facts_in(raw) if resource == PODS else None
-                self.owned.found((resource, namespace, name), metadata.uid, owners, facts)
+    def _take_leaving(self) -> None:
+        """Have the pods end that are being deleted from the start."""
+        for (namespace, name), raw in self._overlay.raw(PODS):
+            # Looking for the word is a tenth of the work of reading the pod.
+            if _DELETED in raw and _POD.decode(raw).metadata.deletion_timestamp:
+                self._leaves(namespace, name)
 
     def _changed(self, change: Change) -> None:
         resource = self._overlay.table(*change.kind)
         assert resource is not None, "it was written there"
+        self._index.before(resource, change)
         self.owned.changed(resource, change.old, change.new)
         self._changes.put_nowait(change)
         self._woken.set()

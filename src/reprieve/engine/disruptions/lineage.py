@@ -26,7 +26,15 @@ from typing import Final, NewType
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
 
-__all__ = ["LINEAGE_LABEL", "Families", "Identity", "Lineage", "Party", "party_of"]
+__all__ = [
+    "LINEAGE_LABEL",
+    "Families",
+    "Identity",
+    "Lineage",
+    "Party",
+    "owner_lineage",
+    "party_of",
+]
 
 LINEAGE_LABEL: Final = "reprieve.dev/lineage"
 
@@ -79,11 +87,16 @@ class Party:
         return self.lineage, self.merged, self.weak
 
 
+def owner_lineage(uid: str) -> Lineage:
+    """Return the lineage of all that has this root controller owner."""
+    return Lineage(f"owner/{uid}")
+
+
 def party_of(identity: Identity) -> Party:
     """Return the object's lineage, with its links to others."""
     space, template = identity.namespace, identity.template
     if identity.owner:
-        lineage = f"owner/{identity.owner}"
+        lineage: str = owner_lineage(identity.owner)
     elif template:
         lineage = f"template/{space}/{identity.queue}/{template}"
     else:

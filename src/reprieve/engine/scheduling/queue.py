@@ -219,6 +219,11 @@ class Queue:
         if (unit.group or unit.pods[0]) in self._flights:
             self.done(unit, Outcome.ERROR, now)
 
+    @property
+    def listens(self) -> bool:
+        """Whether an event is of interest to anybody; certain where it says no."""
+        return self._flights.any or self._places.listens
+
     def on_event(self, event: Event, now: int) -> None:
         """Move those for whom a rejecting plugin holds the event for helpful."""
         self._flights.note(event)

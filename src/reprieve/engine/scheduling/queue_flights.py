@@ -30,6 +30,11 @@ class Flights:
         """The entry is being tried from now on."""
         self._flying[key] = self._dropped + len(self._events)
 
+    @property
+    def any(self) -> bool:
+        """Whether anybody is in flight."""
+        return bool(self._flying)
+
     def note(self, event: Event) -> None:
         """Keep an event for those in flight; without any it is forgotten."""
         if self._flying:

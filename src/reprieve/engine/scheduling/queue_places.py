@@ -55,6 +55,11 @@ class Places:
         # SchedulerPopFromBackoffQ: nobody else is ready, so waiting helps no one.
         return self._head(self._active) or self._head(self._waiting[Place.BACKOFF])
 
+    @property
+    def listens(self) -> bool:
+        """Whether an event could move anybody."""
+        return any(self._asked.values())
+
     def on_event(self, event: Event, now: int) -> None:
         """Move those for whom a rejecting plugin holds the event for helpful."""
         found: set[str] = set()

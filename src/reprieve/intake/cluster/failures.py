@@ -7,7 +7,7 @@ it is evicted is no failure of its own. Source: specification of disruptions, se
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Final
 
 from reprieve.api.scheduling import ContainerStatus, PodObject
@@ -33,22 +33,22 @@ _CANNOT_START: Final = frozenset(
 
 def failed_at(pod: PodObject) -> int:
     """Return when a container ended with an error for the last time, in Unix seconds; 0: none."""
-    ends = (
-        seconds_of(ended.finished_at) or 0
-        for each in _statuses(pod)
-        for state in (each.state, each.last_state)
-        if state is not None and (ended := state.terminated) is not None and ended.exit_code
-    )
-    return max(ends, default=0)
+    last = 0
+    for each in _statuses(pod):
+        for state in (each.state, each.last_state):
+            ended = None if state is None else state.terminated
+            if ended is not None and ended.exit_code:
+                last = max(last, seconds_of(ended.finished_at) or 0)
+    return last
 
 
 def is_stuck(pod: PodObject) -> bool:
     """Tell whether a container waits because it cannot be started."""
-    states = (each.state for each in _statuses(pod))
-    return any(
-        state is not None and state.waiting is not None and state.waiting.reason in _CANNOT_START
-        for state in states
-    )
+    for each in _statuses(pod):
+        waiting = None if each.state is None else each.state.waiting
+        if waiting is not None and waiting.reason in _CANNOT_START:
+            return True
+    return False
 
 
 def disrupted_by(pod: PodObject) -> str:
@@ -59,6 +59,7 @@ def disrupted_by(pod: PodObject) -> str:
     return ""
 
 
-def _statuses(pod: PodObject) -> Iterator[ContainerStatus]:
-    yield from pod.status.container_statuses or ()
-    yield from pod.status.init_container_statuses or ()
+def _statuses(pod: PodObject) -> Sequence[ContainerStatus]:
+    # Plain loops and lists: this is asked of every pod of a cluster.
+    usual, init = pod.status.container_statuses or (), pod.status.init_container_statuses
+    return [*usual, *init] if init else usual

@@ -26,7 +26,6 @@ __all__ = [
     "disruption_of",
     "floor_of",
     "min_runtime_of",
-    "owner_of",
     "protection_of",
     "seconds_of",
     "uid_of",
@@ -101,20 +100,12 @@ def min_runtime_of(metadata: ObjectMeta) -> int | None:
     return -1 if found < 0 else -(-found // SECOND)
 
 
-def owner_of(metadata: ObjectMeta) -> tuple[str, str]:
-    """Return kind and name of the controller, empty where there is none."""
+def controller_of(metadata: ObjectMeta) -> tuple[str, str, str]:
+    """Return kind, name and uid of the controller, empty where there is none."""
     for reference in metadata.owner_references or ():
         if reference.controller:
-            return intern(reference.kind), intern(reference.name)
-    return "", ""
-
-
-def controller_of(metadata: ObjectMeta) -> str:
-    """Return the uid of the controller, empty where there is none."""
-    for reference in metadata.owner_references or ():
-        if reference.controller:
-            return intern(reference.uid)
-    return ""
+            return intern(reference.kind), intern(reference.name), intern(reference.uid)
+    return "", "", ""
 
 
 def claims_of(
@@ -124,6 +115,8 @@ def claims_of(
 
     None where the entry turned out to need no claim, empty until one is made from the template.
     """
+    if not entries:
+        return ()
     made = {status.name: status.resource_claim_name for status in statuses or ()}
     found: list[tuple[str, str | None]] = []
     for entry in entries or ():

@@ -40,7 +40,6 @@ from reprieve.intake.cluster.metadata import (
     created_of,
     disruption_of,
     min_runtime_of,
-    owner_of,
     protection_of,
     seconds_of,
     uid_of,
@@ -136,7 +135,9 @@ def pod_row(pod: PodObject, classes: PodClasses | None = None) -> PodRow:
     metadata, spec, status = pod.metadata, pod.spec, pod.status
     deleting = metadata.deletion_timestamp is not None
     group = spec.scheduling_group
-    gang = gang_name(metadata.labels or {}, metadata.annotations or {})
+    labels, notes = metadata.labels or {}, metadata.annotations or {}
+    gang = gang_name(labels, notes) if labels or notes else ""
+    kind, owner, controller = controller_of(metadata)
     return PodRow(
         uid=uid_of(metadata),
         namespace=intern(metadata.namespace),
@@ -155,21 +156,21 @@ def pod_row(pod: PodObject, classes: PodClasses | None = None) -> PodRow:
         deleting=deleting,
         preempted=deleting and _is_preempted(pod),
         finished=status.phase in _FINISHED,
-        gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
+        gates=tuple(gate.name for gate in spec.scheduling_gates) if spec.scheduling_gates else (),
         claims=claims_of(spec.resource_claims, status.resource_claim_statuses),
-        owner=owner_of(metadata),
+        owner=(kind, owner),
         gang=f"{metadata.namespace}/{gang}" if gang else "",
-        gang_says=gang_annotations(metadata.annotations or {}) if gang else (),
-        released=left_by_gang(metadata.annotations or {}),
+        gang_says=gang_annotations(notes) if gang else (),
+        released=left_by_gang(notes) if notes else (),
         phase=(status.phase or "") if gang else "",
         owners=tuple(each.name for each in metadata.owner_references or ()) if gang else (),
         workload=_workload(pod),
-        checkpoint=checkpoint_of(metadata),
-        protection=protection_of(metadata),
-        disruption=disruption_of(metadata),
-        min_runtime=min_runtime_of(metadata),
+        checkpoint=checkpoint_of(metadata) if notes else 0,
+        protection=protection_of(metadata) if notes else "",
+        disruption=disruption_of(metadata) if notes else "",
+        min_runtime=min_runtime_of(metadata) if notes else None,
         generation=metadata.generation,
-        controller=controller_of(metadata),
+        controller=controller,
         failed=failed_at(pod),
         stuck=is_stuck(pod),
         disrupted=disrupted_by(pod),
@@ -185,6 +186,7 @@ def counted_pod_row(pod: PodObject) -> PodRow:
     """
     metadata, spec, status = pod.metadata, pod.spec, pod.status
     group = spec.scheduling_group
+    kind, owner, controller = _or(("", "", ""), lambda: controller_of(metadata))
     return PodRow(
         uid=uid_of(metadata),
         namespace=metadata.namespace,
@@ -199,8 +201,8 @@ def counted_pod_row(pod: PodObject) -> PodRow:
         created=_or(0, lambda: created_of(metadata)),
         deleting=metadata.deletion_timestamp is not None,
         finished=status.phase in _FINISHED,
-        owner=_or(("", ""), lambda: owner_of(metadata)),
-        controller=_or("", lambda: controller_of(metadata)),
+        owner=(kind, owner),
+        controller=controller,
     )
 
 
@@ -269,6 +271,14 @@ def pod_class(pod: PodObject, gates: PodGates | None = None) -> PodClass:
     )
 
 
+def _is_resized(pod: PodObject) -> bool:
+    # No generator: this is asked of every pod of a cluster.
+    for condition in pod.status.conditions or ():  # noqa: SIM110
+        if condition.type == "PodResizePending":
+            return True
+    return False
+
+
 def _parts(pod: PodObject) -> tuple[object, ...]:
     """Return all that `pod_class` reads, but for the nodes that are required.
 
@@ -283,7 +293,7 @@ def _parts(pod: PodObject) -> tuple[object, ...]:
         for key in each.match_label_keys or ()
     }
     labels = pod.metadata.labels or {}
-    resized = any(condition.type == "PodResizePending" for condition in status.conditions or ())
+    resized = _is_resized(pod)
     return (
         pod.metadata.namespace if spec.affinity is not None else None,
         {key: labels[key] for key in keys if key in labels},

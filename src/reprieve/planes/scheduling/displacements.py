@@ -25,7 +25,7 @@ from reprieve.engine.disruptions.questions import Enforcement, Hold, Question
 from reprieve.engine.plan import Plan
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.execution.returns import Returns
-from reprieve.intake.lineage import pod_party
+from reprieve.intake.lineage import pod_lineage, pod_party
 from reprieve.planes.common.displacements import Issued, PlaneDisplacements, Side
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.scheduling.context import log
@@ -72,7 +72,8 @@ class SchedulingDisplacements:
         self._clock = clock
         # Pods with a node, by line of work, each known by the pod that was seen last.
         self._placed: dict[Lineage, set[Uid]] = {}
-        self._parties: dict[Lineage, Party] = {}
+        # What more is known of a line of work is read once somebody is held from others.
+        self._parties: dict[Lineage, PodRow | Party] = {}
         self._lineages: dict[Uid, Lineage] = {}
         state.observers.append(self._seen)
 
@@ -122,7 +123,7 @@ class SchedulingDisplacements:
         if known is not None and not known:
             return found
         for lineage, uids in self._placed.items():
-            victim = self._parties[lineage]
+            victim = self._party_of(lineage)
             if known is not None and known.isdisjoint(victim.names):
                 continue
             asked = Question(party, victim, now, priority, above=_STRICTLY)
@@ -151,6 +152,12 @@ class SchedulingDisplacements:
     def _priority(self, unit: Unit, rows: Sequence[PodRow]) -> int:
         group = self._state.group(unit.group) if unit.group else None
         return rows[0].priority if group is None else group.priority
+
+    def _party_of(self, lineage: Lineage) -> Party:
+        found = self._parties[lineage]
+        if not isinstance(found, Party):
+            found = self._parties[lineage] = pod_party(found)
+        return found
 
     def _party(self, uid: Uid) -> Party:
         row = self._state.pod(uid)
@@ -199,12 +206,12 @@ class SchedulingDisplacements:
             log.info("%s/%s is evicted by others: %s", row.namespace, row.name, row.disrupted)
 
     def _place(self, old: PodRow | None, row: PodRow) -> None:
-        party = pod_party(row)
-        self._lineages[row.uid] = party.lineage
-        self._placed.setdefault(party.lineage, set()).add(row.uid)
-        self._parties[party.lineage] = party
+        lineage = pod_lineage(row)
+        self._lineages[row.uid] = lineage
+        self._placed.setdefault(lineage, set()).add(row.uid)
+        self._parties[lineage] = row
         if old is not None and not old.node:
-            self._governor.admitted(party, self._clock.wall())
+            self._governor.admitted(pod_party(row), self._clock.wall())
 
     def _note_running(self, returns: Returns, old: PodRow | None, row: PodRow) -> None:
         """Tell of a pod that got a node, or was there with one already when it was first seen."""

@@ -230,7 +230,6 @@ class ClusterState:
         self._after_pod(row, written)
 
     def _after_pod(self, row: PodRow, written: Written | None) -> None:
-        now = self.clock.monotonic()
         old = self._pods.get(row.uid)
         self._pods[row.uid] = row
         for observer in self.observers:
@@ -249,7 +248,7 @@ class ClusterState:
             if written is not None:
                 self.written[row.uid] = written
             if self.gangs is None or not self.gangs.waits(row.uid):
-                self.queue.add(row, now)
+                self.queue.add(row, self.clock.monotonic())
             if old is not None and old.nominated and old.nominated != row.nominated:
                 self._freed(old, at_most=row.priority)
             return
@@ -266,10 +265,12 @@ class ClusterState:
             self._placed(old, row, key)
 
     def _placed(self, old: PodRow | None, row: PodRow, key: str) -> None:
-        now = self.clock.monotonic()
         if old is None or not old.node:
-            tree = tree_of(self, self.forest.root(key)[1])
-            self.queue.on_event(Event(Happening.POD_ADDED, pod=row, group=key, tree=tree), now)
+            # Of fifty thousand pods that are there from the start hardly one is news to anybody.
+            if self.queue.listens:
+                tree = tree_of(self, self.forest.root(key)[1])
+                event = Event(Happening.POD_ADDED, pod=row, group=key, tree=tree)
+                self.queue.on_event(event, self.clock.monotonic())
             if old is None or old.pod_class.scheduler_name not in self.scheduler_names:
                 self.disturbed += 1
             return

@@ -1,0 +1,80 @@
+"""What is asked again goes on from the moment that is kept, whatever happened since."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+
+from reprieve.units.errors import UsageError
+from reprieve.whatif.kept import Kept, Lost
+from reprieve.whatif.virtual_loop import run_virtually
+
+
+def kept(at: list[int]) -> Kept[str, list[int]]:
+    """Keep the moment at which a list is as given; the answers are about that list."""
+    moment = Kept[str, list[int]]()
+
+    async def answer(question: str) -> list[int]:
+        await asyncio.sleep(60)  # an hour would do as well: the loop's time is virtual
+        match question:
+            case "refuse":
+                raise UsageError("it is none")
+            case "die":
+                os._exit(3)
+            case "fail":
+                raise ZeroDivisionError
+        at.append(len(at))
+        return at
+
+    async def main() -> None:
+        other = asyncio.create_task(asyncio.sleep(30))
+        await moment.stay(answer)
+        at.append(99)  # here it goes on
+        await other
+
+    run_virtually(main)
+    return moment
+
+
+def test_each_question_is_asked_of_the_moment_that_is_kept() -> None:
+    state = [0, 1]
+    moment = kept(state)
+    assert state == [0, 1, 99]
+    assert moment.ask("more") == [0, 1, 2]
+    assert moment.ask("more") == [0, 1, 2], "an answer left a trace"
+    moment.close()
+
+
+def test_a_refusal_is_raised_where_it_was_asked() -> None:
+    moment = kept([])
+    with pytest.raises(UsageError, match="it is none"):
+        moment.ask("refuse")
+    assert moment.ask("more") == [0]
+    moment.close()
+
+
+@pytest.mark.parametrize("question", ["die", "fail"])
+def test_whoever_ends_without_an_answer_costs_that_one_alone(question: str) -> None:
+    moment = kept([])
+    with pytest.raises(Lost):
+        moment.ask(question)
+    assert moment.ask("more") == [0]
+    moment.close()
+
+
+def test_without_a_moment_there_is_no_answer_and_no_process_is_left() -> None:
+    moment = kept([])
+    moment.close()
+    with pytest.raises(Lost):
+        moment.ask("more")
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_processor_time_of_questions_is_counted() -> None:
+    moment = kept([])
+    moment.ask("more")
+    assert moment.seconds > 0
+    moment.close()
