@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import time
+from pathlib import Path
 
 import pytest
 
@@ -12,8 +15,11 @@ from reprieve.whatif.kept import Kept, Lost
 from reprieve.whatif.virtual_loop import run_virtually
 
 
-def kept(at: list[int]) -> Kept[str, list[int]]:
-    """Keep the moment at which a list is as given; the answers are about that list."""
+def kept(at: list[int], began: Path | None = None) -> Kept[str, list[int]]:
+    """Keep the moment at which a list is as given; the answers are about that list.
+
+    `began`: is there once somebody answers.
+    """
     moment = Kept[str, list[int]]()
 
     async def answer(question: str) -> list[int]:
@@ -25,6 +31,8 @@ def kept(at: list[int]) -> Kept[str, list[int]]:
                 os._exit(3)
             case "fail":
                 raise ZeroDivisionError
+            case "for ever" if began is not None:
+                _work_for_ever(began)
         at.append(len(at))
         return at
 
@@ -36,6 +44,12 @@ def kept(at: list[int]) -> Kept[str, list[int]]:
 
     run_virtually(main)
     return moment
+
+
+def _work_for_ever(began: Path) -> None:
+    began.touch()
+    while True:
+        time.sleep(1)
 
 
 def test_each_question_is_asked_of_the_moment_that_is_kept() -> None:
@@ -71,6 +85,25 @@ def test_without_a_moment_there_is_no_answer_and_no_process_is_left() -> None:
         moment.ask("more")
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_whoever_asks_may_be_killed_and_nobody_is_left(tmp_path: Path) -> None:
+    file = tmp_path / "answering"
+    read, write = os.pipe()
+    asking = os.fork()
+    if asking == 0:
+        try:
+            kept([], file).ask("for ever")
+        finally:
+            os._exit(1)
+    os.close(write)  # both copies have the other end, for as long as they live
+    while not file.exists():
+        time.sleep(0.01)
+    os.kill(asking, signal.SIGKILL)
+    os.waitpid(asking, 0)
+    assert os.read(read, 1) == b""
+    os.close(read)
 
 
 def test_processor_time_of_questions_is_counted() -> None:

@@ -207,6 +207,19 @@ def test_an_event_during_the_cycle_is_not_lost() -> None:
     assert names(site.pop()) == ["p"]
 
 
+def test_events_are_of_interest_to_who_is_being_tried_or_was_rejected_and_to_nobody_else() -> None:
+    site = Site()
+    assert not site.queue.listens
+    site.add(pod("p"))
+    assert not site.queue.listens, "it is tried whatever happens"
+    unit = site.pop()
+    assert unit is not None and site.queue.listens
+    site.done(unit, Outcome.REJECTED, {Uid("pod-p"): [FIT]})
+    assert site.queue.listens
+    site.queue.remove(Uid("pod-p"))
+    assert not site.queue.listens
+
+
 def test_a_hint_ends_a_groups_backoff_at_most_once_a_second() -> None:
     site = Site()
     site.gang(2)
