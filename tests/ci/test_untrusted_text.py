@@ -59,6 +59,7 @@ REVIEWED: Final = {
     "whatif/asked.py": "pods by their schema, as the person asked gets them",
     "whatif/beside.py": "numbers of the API's schema",
     "whatif/declared_ends.py": "objects by their schema, as the person asked gets them",
+    "whatif/differences.py": "objects that were read already",
     "whatif/fragility.py": "pods and nodes by their schema, as the person asked gets them",
     "whatif/similar.py": "pods and Workloads by their schema, as the person asked gets them",
     "whatif/answer.py": "records of the copy's own planes, by their schema",
