@@ -149,9 +149,8 @@ def _documents(path: Path) -> Iterator[Any]:
         _check_depth(path, text)
         yield from yaml.load_all(text, Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = "" if mark is None else f":{mark.line + 1}"
-        raise UsageError(f"{path}{place}: {error.problem}; accepted: {_ACCEPTED}") from None
+        where = f"{path}:{_line(error.problem_mark)}"
+        raise UsageError(f"{where}: {error.problem}; accepted: {_ACCEPTED}") from None
     except (OSError, EOFError, ValueError, RecursionError, zlib.error, yaml.YAMLError) as error:
         said = " ".join(str(error).split())
         raise UsageError(f"{path}: {said}; accepted: {_ACCEPTED}") from None
@@ -164,12 +163,17 @@ def _check_depth(path: Path, text: bytes) -> None:
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > _DEEPEST:
-                where = f"{path}:{event.start_mark.line + 1}"
+                where = f"{path}:{_line(event.start_mark)}"
                 raise UsageError(
                     f"{where}: nested more than {_DEEPEST} levels; accepted: {_ACCEPTED}"
                 )
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
+
+
+def _line(mark: Any) -> int:
+    """Return the line of a place in the file, from 1 on."""
+    return 1 if mark is None else int(mark.line) + 1
 
 
 def _follow(recording: _Recording, number: int, document: Any) -> None:
