@@ -117,16 +117,24 @@ def _first_fix(answer: Answer) -> Fix | None:
 
 
 async def _starts(random: Random, cluster: Site, planes: str, wanted: Sequence[Object]) -> bool:
-    """Submit, and tell whether it has started once the cluster is at rest."""
+    """Submit, and tell whether it has started once the cluster is at rest.
+
+    Until then it is busy, as a plan takes what starts to be: idle work makes way at once for those
+    that made way for it. Afterwards half of it is idle.
+    """
     known = await records(cluster.client)
+    exporter, roots = cluster.embedded.machines.exporter, []
     for obj in wanted:
         if obj["kind"] == "Job":
-            root = Root(NAMESPACE, "Job", obj["metadata"]["name"])
-            cluster.embedded.machines.exporter.set_utilization(root, random.choice((0.0, 90.0)))
+            roots.append(Root(NAMESPACE, "Job", obj["metadata"]["name"]))
+            exporter.set_utilization(roots[-1], 90.0)
         await create(cluster.client, obj)
         await asyncio.sleep(PACE_S)
     await asyncio.sleep(REST_S)
-    return (await happened(cluster.client, planes, wanted, known)).starts
+    found = await happened(cluster.client, planes, wanted, known)
+    for root in roots:
+        exporter.set_utilization(root, random.choice((0.0, 90.0)))
+    return found.starts
 
 
 def _node(random: Random, number: int, planes: str) -> object:
