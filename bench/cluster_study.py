@@ -37,7 +37,7 @@ from reprieve.planes.quota.context import QuotaOptions
 from reprieve.settings.quota import QuotaSettings
 from reprieve.shadow.candidate import Candidate
 from reprieve.shadow.comparison import compared
-from reprieve.simulation.replay import Admitted, Replay
+from reprieve.simulation.lives import Admitted, Preempted, Replay
 from reprieve.simulation.trace import Job
 from reprieve.units.durations import MILLISECOND, SECOND
 from tests.quota_plane.site import JOBS, WORKLOADS, Site, site
@@ -75,7 +75,7 @@ class Played:
         for decision in replay.decisions:
             if isinstance(decision, Admitted):
                 found.admitted.append(decision.job)
-            else:
+            elif isinstance(decision, Preempted):
                 found.victims += [(decision.preemptor, each.job) for each in decision.victims]
         return found
 

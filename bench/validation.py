@@ -51,8 +51,9 @@ from bench.measuring import print_line
 from bench.recorded_cases import kube_scheduler_cases, kueue_cases
 from reprieve.engine.disruptions.questions import GovernorPolicy
 from reprieve.engine.quota.model import Policy, Preemption, QueueingStrategy
+from reprieve.simulation.lives import Life
 from reprieve.simulation.policy import PolicySpec
-from reprieve.simulation.replay import Life, replay
+from reprieve.simulation.replay import replay
 from reprieve.simulation.trace import Job
 from reprieve.simulation.validation_figures import Comparison, Validation
 from reprieve.simulation.work import Checkpointing, Displaced, Run, Saved

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, product
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,8 @@ class Board:
             if name not in without:
                 for width, node in zip(self._pods(name), places, strict=True):
                     used[node] += width
-        held = [self.of_a_node - used[node] for node in sorted(used)]
+        names = sorted({node for places in self.where.values() for node in places})
+        held = [self.of_a_node - used[node] for node in names]
         return held + [self.of_a_node] * (self.nodes - len(held))
 
     def starts(self, name: str, places: tuple[str, ...]) -> None:
@@ -64,15 +65,37 @@ class Board:
         assert min(self.free()) >= 0, (name, places)
         self.told["started"] += 1
 
-    def makes_way(self, preemptor: str, victims: Sequence[str]) -> None:
-        """Judge victims: of lower priority, needed, enough, and none of them in vain."""
+    def fits(self, name: str) -> bool:
+        """Whether all of a job's pods have a node now."""
+        return has_room(self.free(), self._pods(name))
+
+    def has_room_for(self, name: str, places: tuple[str, ...]) -> bool:
+        """Whether the nodes that a job got have room for it."""
+        used: Counter[str] = Counter()
+        for each, nodes in [*self.where.items(), (name, places)]:
+            for width, node in zip(self._pods(each), nodes, strict=True):
+                used[node] += width
+        return max(used.values()) <= self.of_a_node
+
+    def makes_way(
+        self, preemptor: str, victims: Sequence[str], leaving: Sequence[str] = ()
+    ) -> None:
+        """Judge victims: of lower priority, needed, enough, and none of them in vain.
+
+        The gang's nodes are chosen first, and then who has to leave these: there has to be a choice
+        for which all of them have to. `leaving` will be gone as well.
+        """
         widths = self._pods(preemptor)
         above = self.jobs[preemptor].priority
         assert all(self.jobs[name].priority < above for name in victims)
         assert not has_room(self.free(), widths), "there was room without"
-        assert has_room(self.free(victims), widths), "they do not suffice"
-        for fewer in combinations(victims, len(victims) - 1):
-            assert not has_room(self.free(fewer), widths), "somebody goes in vain"
+        assert has_room(self.free([*victims, *leaving]), widths), "they do not suffice"
+        fewer = [[*some, *leaving] for some in combinations(victims, len(victims) - 1)]
+        assert any(
+            self._takes(nodes, widths, [*victims, *leaving])
+            and not any(self._takes(nodes, widths, some) for some in fewer)
+            for nodes in product(range(self.nodes), repeat=len(widths))
+        ), "somebody goes in vain"
         self.told["preempted"] += 1
 
     def leaves(self, name: str) -> None:
@@ -89,6 +112,13 @@ class Board:
             self.told["refused"] += 1
             alike = [each for each in waiting if self.jobs[each] == self.jobs[name]]
             self.told["ties"] += len(alike) > 1
+
+    def _takes(self, nodes: Sequence[int], widths: Sequence[int], without: Sequence[str]) -> bool:
+        """Whether these nodes have room for the pods."""
+        free = self.free(without)
+        for node, width in zip(nodes, widths, strict=True):
+            free[node] -= width
+        return min(free) >= 0
 
     def _pods(self, name: str) -> list[int]:
         return pods(self.jobs[name].devices, self.of_a_node)

@@ -9,8 +9,9 @@ from random import Random
 import pytest
 
 from reprieve.engine.quota.model import Policy, Preemption, QueueingStrategy
+from reprieve.simulation.lives import Life, Replay
 from reprieve.simulation.policy import PolicySpec
-from reprieve.simulation.replay import Life, Replay, replay
+from reprieve.simulation.replay import replay
 from reprieve.simulation.trace import Job
 from reprieve.simulation.work import Checkpointing, WorkModel
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 
 from reprieve.engine.quota.model import Policy, Preemption, Settings
+from reprieve.simulation.lives import Preempted
 from reprieve.simulation.policy import PolicySpec
-from reprieve.simulation.replay import Preempted
 from reprieve.simulation.work import Run, Saved
 from tests.simulation.building import SECOND, job, life_of, played, random_jobs, work
 

@@ -16,8 +16,9 @@ from reprieve.engine.quota.model import (
 )
 from reprieve.engine.quota.refusals import Refusals
 from reprieve.simulation import deciding
+from reprieve.simulation.lives import Replay
 from reprieve.simulation.policy import PolicySpec
-from reprieve.simulation.replay import Replay, replay
+from reprieve.simulation.replay import replay
 from reprieve.simulation.trace import Job
 from reprieve.simulation.work import Checkpointing
 from reprieve.units.durations import MINUTE, SECOND

@@ -10,9 +10,10 @@ import pytest
 
 from reprieve.engine.quota.displacements import party_of
 from reprieve.engine.quota.model import QueueingStrategy
+from reprieve.simulation.lives import Admitted, Preempted, Replay, Victim
 from reprieve.simulation.measures import measured
 from reprieve.simulation.quota_cluster import workload
-from reprieve.simulation.replay import Admitted, Preempted, Replay, ReplayFault, Victim
+from reprieve.simulation.replay import ReplayFault
 from tests.oracle.replay import first_come_waits, strict_waits
 from tests.simulation.building import (
     SECOND,
@@ -86,7 +87,7 @@ def test_who_makes_way_at_once_holds_its_quota_until_all_is_decided_as_on_a_clus
     ]
     done = played(jobs, classical(), devices=5)
     at_830 = [
-        each.job if isinstance(each, Admitted) else (each.preemptor, each.victims[0].job)
+        (each.preemptor, each.victims[0].job) if isinstance(each, Preempted) else each.job
         for each in done.decisions
         if each.at == 830 * SECOND
     ]

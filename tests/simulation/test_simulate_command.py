@@ -22,8 +22,9 @@ from click.testing import CliRunner, Result
 
 from reprieve.cli.simulate import simulate
 from reprieve.simulation import runs
+from reprieve.simulation.lives import Replay
 from reprieve.simulation.policy import PolicySpec
-from reprieve.simulation.replay import Replay, replay
+from reprieve.simulation.replay import replay
 from reprieve.simulation.trace import Job
 from reprieve.units.errors import UsageError
 from tests.simulation.building import STUDY, study_in, traces

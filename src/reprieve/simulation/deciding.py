@@ -3,7 +3,7 @@
 `Decider` is all that a replay needs to know of it. `EngineDecider` runs the engine's own cycles;
 what was set aside is queued again by the engine's own rule, so that nothing is decided while nobody
 could be a head. `own_decider` has the one for policies of a researcher, `scheduling_decider` that
-which places jobs on nodes.
+which places jobs on nodes, `joint_decider` both of these planes together.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.quota.cycle import cycles
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
+from reprieve.engine.quota.model import Eviction
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.refusals import Refusals
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.state import Holder, Holdings
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.quota_cluster import configuration, key_of, workload
 from reprieve.simulation.trace import Job
@@ -80,8 +81,13 @@ class EngineDecider:
         tenants: Sequence[str],
         nodes: tuple[int, int],
         saved: Callable[[str, Nanos], Saved] | None = None,
+        runs_at_once: bool = True,
     ) -> None:
-        """`saved` tells what a job that runs has saved by then."""
+        """`saved` tells what a job that runs has saved by then.
+
+        `runs_at_once`: who is admitted runs; else somebody says so (`started`).
+        """
+        self._runs_at_once = runs_at_once
         # What work saves plays a role with `harmOrder` alone.
         self._saved = saved if policy.settings.harm_order else None
         self._saves: list[tuple[Nanos, str]] = []
@@ -96,9 +102,13 @@ class EngineDecider:
         self._cycles = 0
         self._at = Nanos(-1)
 
-    def waits(self, job: Job, number: int, now: Nanos) -> None:
-        """Queue a job; `number` is its place in the order of arrivals."""
-        self._queues.push(workload(job, number, self._policy, self._node_devices))
+    def waits(self, job: Job, number: int, now: Nanos, evicted: Eviction | None = None) -> None:
+        """Queue a job; `number` is its place in the order of arrivals.
+
+        `evicted`: otherwise than by a preemption.
+        """
+        row = workload(job, number, self._policy, self._node_devices)
+        self._queues.push(row if evicted is None else replace(row, evicted=evicted))
 
     def left(self, job: Job) -> None:
         """Release what it held; what was set aside in its tree is queued again."""
@@ -112,6 +122,35 @@ class EngineDecider:
     def borrows(self, entry: Entry) -> bool:
         """Tell what the engine says of it."""
         return entry.level > 0
+
+    def holder(self, key: str) -> Holder | None:
+        """Return a job as it holds quota, None where it holds none."""
+        return self._holdings.holders.get(key)
+
+    def started(self, key: str, now: Nanos) -> bool:
+        """Take note that a job with quota runs now, and saves from now on.
+
+        Return whether others were waiting for that, who are queued again.
+        """
+        self._note_save(key, now)
+        holder = self._holdings.holders[key]
+        if holder.workload.pods_ready:
+            return False
+        self._holdings.hold(replace(holder.workload, pods_ready=True))
+        if self._holdings.all_ready:
+            self._queues.flush(self._tenants)
+        return self._holdings.all_ready
+
+    def stopped(self, key: str) -> None:
+        """Take note that a job with quota does not run any more: no save of it is to be expected.
+
+        What it said of its last one stays, as an annotation does.
+        """
+        self._next_save.pop(key, None)
+        row = self._holdings.holders[key].workload
+        ready = not self._policy.settings.block_admission
+        if row.next_checkpoint is not None or row.pods_ready is not ready:
+            self._holdings.hold(replace(row, next_checkpoint=None, pods_ready=ready))
 
     def has_heads(self) -> bool:
         """Tell whether anybody is queued."""
@@ -136,8 +175,8 @@ class EngineDecider:
         ):
             self._cycles += 1
             yield result
-            for entry in result.of(Outcome.ADMITTED):
-                self._note_save(entry.workload.key, now)
+            for entry in result.of(Outcome.ADMITTED) if self._runs_at_once else ():
+                self.started(entry.workload.key, now)
 
     def _note_saves(self, now: Nanos) -> None:
         """Let work say what it saved, as it would by its annotations."""

@@ -28,7 +28,7 @@ from itertools import pairwise
 from math import ceil, log10
 from typing import Final
 
-from reprieve.simulation.replay import Life, Replay
+from reprieve.simulation.lives import Life, Replay
 from reprieve.units.durations import HOUR, SECOND
 
 __all__ = ["GRID_S", "SIZES", "Measures", "SizeWaits", "measured", "percentile"]
@@ -88,6 +88,10 @@ class Measures:
     use: tuple[float, ...]
     often: tuple[int, ...]
     stranded_h: float = 0.0
+    unplaced_h: float = 0.0
+    for_nodes: int = 0
+    returned: int = 0
+    unready: int = 0
 
 
 def measured(replay: Replay, capacity: int) -> Measures:
@@ -129,6 +133,10 @@ def measured(replay: Replay, capacity: int) -> Measures:
             for times in range(_MOST_BARS + 1)
         ),
         stranded_h=replay.stranded_at_end / HOUR,
+        unplaced_h=replay.unplaced_at_end / HOUR,
+        for_nodes=replay.for_nodes,
+        returned=replay.returned,
+        unready=replay.unready,
     )
 
 

@@ -1,7 +1,9 @@
 """A policy of a study: how a plane is set up to decide, in the words of its own settings.
 
     NAME:
-      planes: [quota]                # who decides: the quota plane, or [scheduling], on nodes
+      planes: [quota]                # who decides: the quota plane, or [scheduling], on nodes, or
+                                     # [quota, scheduling]: quota first, then nodes
+      podPreemption: Never           # with both: pods preempt nobody, whatever quota does
       preemption: Never              # or, as in a ClusterQueue: withinClusterQueue,
                                      # reclaimWithinCohort, borrowWithinCohort
       strategy: BestEffortFIFO       # or StrictFIFO: the head that does not fit blocks its queue
@@ -12,9 +14,9 @@
       own: FILE.py:CLASS             # in place of all others: a policy of one's own, see `own`
 
 Without `preemption`, a queue preempts its own work of lower priority and takes back from any work
-what it lent. What the section `quota` decides is read by the operator's own reader
-(`settings.quota`); what concerns a running operator alone is refused, since it would change nothing
-here.
+what it lent; with `Never` nobody is preempted on nodes either. What the section `quota` decides is
+read by the operator's own reader (`settings.quota`); what concerns a running operator alone is
+refused, since it would change nothing here.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ from reprieve.engine.quota.model import (
 from reprieve.settings.fields import choice, duration, integer, refuse, text
 from reprieve.settings.governor import KEYS as GOVERNOR_KEYS
 from reprieve.settings.governor import governor_policy
-from reprieve.settings.quota import quota_settings
+from reprieve.settings.quota import QuotaSettings, quota_settings
+from reprieve.settings.quota_configuration_parts import PodsReady
 from reprieve.settings.scheduling import scheduling_settings
 from reprieve.simulation.document import Part
 from reprieve.simulation.own import load_own
@@ -55,6 +58,7 @@ __all__ = [
 KEYS: Final = (
     "planes",
     "preemption",
+    "podPreemption",
     "strategy",
     "minRuntime",
     "quota",
@@ -79,8 +83,9 @@ class PolicySpec:
     """A policy; `governor` are the numbers of the governor of disruptions.
 
     `planes` are those that decide. `places` says that it sets up the scheduling plane, which
-    decides by `placing` and displaces nobody without `preempts`. `own` names a policy of one's own
-    and the folder that its file is in, None without.
+    decides by `placing` and displaces nobody without `preempts`. `pods_ready` says how long a job
+    with quota may wait for nodes, None for ever. `own` names a policy of one's own and the folder
+    that its file is in, None without.
     """
 
     name: str
@@ -95,6 +100,7 @@ class PolicySpec:
     planes: tuple[str, ...] = (QUOTA,)
     placing: PlacingPolicy = field(default_factory=PlacingPolicy)
     preempts: bool = True
+    pods_ready: PodsReady | None = None
 
 
 def read_policy(name: str, given: Part, beside: Path) -> PolicySpec:
@@ -110,15 +116,24 @@ def read_policy(name: str, given: Part, beside: Path) -> PolicySpec:
             raise UsageError(f"{given.where('own')}: accepted: alone, without {others}")
         load_own(text(own, given.where("own")), beside, given.where("own"))
         return PolicySpec(name, own=(own, beside))
-    if _planes(given) == (SCHEDULING,):
+    planes = _planes(given)
+    if planes == (SCHEDULING,):
         return _placing(name, given)
     section = given.part("quota")
     for key in _OPERATOR_ONLY:
         if key in section.value:
             raise UsageError(f"{section.where(key)}: changes nothing in a replay; leave it out")
+    joint = SCHEDULING in planes
+    placing, preempts = _on_nodes(given) if joint else (PlacingPolicy(), True)
+    if not joint and given.get("podPreemption") is not None:
+        raise UsageError(
+            f"{given.where('podPreemption')}: changes nothing where nothing is placed on nodes; "
+            f"leave it out"
+        )
     place = section.where().rsplit(".quota", 1)[0]
     settings = quota_settings(section.value, place)
-    scheduling_settings(given.part("scheduling").value, where=place)
+    if not joint:
+        scheduling_settings(given.part("scheduling").value, where=place)
     runtimes = given.part("minRuntime", ("preempt", "reclaim"))
     return PolicySpec(
         name,
@@ -139,16 +154,46 @@ def read_policy(name: str, given: Part, beside: Path) -> PolicySpec:
             settings.loop_limit,
             settings.loop_window,
         ),
-        places=bool(given.part("scheduling").value),
+        places=joint or bool(given.part("scheduling").value),
+        planes=planes,
+        placing=placing,
+        preempts=preempts,
+        pods_ready=_pods_ready(section, settings) if joint else None,
     )
+
+
+def _pods_ready(section: Part, settings: QuotaSettings) -> PodsReady | None:
+    """Return how long a job with quota may wait for nodes."""
+    rules = settings.configuration.pods_ready
+    if rules is not None and rules.backoff.limit is not None:
+        raise UsageError(
+            f"{section.where('configuration')}.waitForPodsReady.requeuingStrategy."
+            f"backoffLimitCount: {rules.backoff.limit}; accepted: none, since a job that is "
+            f"deactivated would never finish"
+        )
+    return rules
 
 
 def _planes(given: Part) -> tuple[str, ...]:
     """Return which planes decide."""
     place, said = given.where("planes"), given.get("planes", [QUOTA])
-    if said not in ([QUOTA], [SCHEDULING]):
-        refuse(place, said, f"[{QUOTA}] or [{SCHEDULING}]: one of them decides alone")
+    if said == [SCHEDULING, QUOTA]:
+        said = [QUOTA, SCHEDULING]
+    if said not in ([QUOTA], [SCHEDULING], [QUOTA, SCHEDULING]):
+        refuse(place, said, f"[{QUOTA}], [{SCHEDULING}] or [{QUOTA}, {SCHEDULING}]")
     return tuple(said)
+
+
+def _on_nodes(given: Part) -> tuple[PlacingPolicy, bool]:
+    """Return how gangs are placed, and whether their pods preempt others."""
+    said = given.get("podPreemption")
+    if said is not None:
+        choice(said, given.where("podPreemption"), ("Never",))
+    section = given.part("scheduling")
+    settings = scheduling_settings(section.value, where=section.where().rsplit(".scheduling", 1)[0])
+    if not settings.policy.gates.generic_workload:
+        refuse(section.where("featureGates"), "GenericWorkload: false", "true: jobs are gangs")
+    return settings.policy, said is None and given.get("preemption") != "Never"
 
 
 def _placing(name: str, given: Part) -> PolicySpec:
@@ -162,15 +207,12 @@ def _placing(name: str, given: Part) -> PolicySpec:
     said = given.get("preemption")
     if said is not None:
         choice(said, given.where("preemption"), ("Never",))
-    section = given.part("scheduling")
-    settings = scheduling_settings(section.value, where=section.where().rsplit(".scheduling", 1)[0])
-    if not settings.policy.gates.generic_workload:
-        refuse(section.where("featureGates"), "GenericWorkload: false", "true: jobs are gangs")
+    placing, preempts = _on_nodes(given)
     return PolicySpec(
         name,
         planes=(SCHEDULING,),
-        placing=settings.policy,
-        preempts=said is None,
+        placing=placing,
+        preempts=preempts,
         places=True,
     )
 

@@ -1,14 +1,15 @@
 """The replay of jobs under one policy: events on a virtual clock, and decisions.
 
-What happens is an event: a job arrives, finishes, leaves its devices after it was displaced, or may
-be taken again because somebody is not spared any more. Events of one instant are applied together,
-in that order of kinds and then in the order in which they were made; then the `deciding.Decider`
-decides until that changes nothing: the quota engine's cycles, exactly as the operator runs them on
-what it watches, the scheduling engine's attempts on nodes, or a policy of one's own. Who is
-admitted holds its devices at the same instant. Who is preempted leaves them as soon as the work
-model says, but never before all is decided, as on a cluster: others may take meanwhile what is
-free, and then what it leaves does not suffice. There is no clock, no randomness and no I/O here:
-the same jobs under the same policy give the same decisions.
+What happens is an event: a job arrives, finishes, leaves its devices after it was displaced, may be
+taken again because somebody is not spared any more, or has waited for nodes for too long. Events of
+one instant are applied together, in that order of kinds and then in the order in which they were
+made; then the `deciding.Decider` decides until that changes nothing: the quota engine's cycles,
+exactly as the operator runs them on
+what it watches, the scheduling engine's attempts on nodes, both one after the other, or a policy of
+one's own. Who is admitted holds its devices at the same instant. Who is preempted leaves them as
+soon as the work model says, but never before all is decided, as on a cluster: others may take
+meanwhile what is free, and then what it leaves does not suffice. There is no clock, no randomness
+and no I/O here: the same jobs under the same policy give the same decisions.
 
 A decision that fails by a fault of the engine ends the replay, since figures that leave a job out
 would be wrong.
@@ -17,16 +18,18 @@ would be wrong.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from enum import IntEnum
 from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Final
 
 from reprieve.engine.quota.entries import CycleResult, Outcome
+from reprieve.engine.quota.requeuing import backoff_end
 from reprieve.simulation.deciding import Decider, EngineDecider, Placements
+from reprieve.simulation.joint_decider import JointDecider
+from reprieve.simulation.lives import Admitted, Life, Preempted, Replay, Reserved, Unready, Victim
 from reprieve.simulation.own_decider import OwnDecider, Standing
-from reprieve.simulation.policy import SCHEDULING, PolicySpec
+from reprieve.simulation.policy import QUOTA, SCHEDULING, PolicySpec
 from reprieve.simulation.quota_cluster import key_of
 from reprieve.simulation.scheduling_decider import SchedulingDecider
 from reprieve.simulation.trace import Job
@@ -35,7 +38,7 @@ from reprieve.units.durations import SECOND
 from reprieve.units.errors import ReprieveError
 from reprieve.units.instants import Nanos
 
-__all__ = ["Admitted", "Life", "Preempted", "Replay", "ReplayFault", "Victim", "replay"]
+__all__ = ["ReplayFault", "replay"]
 
 
 #: How often somebody may leave at one instant, which is seldom: a loop that nobody holds is told.
@@ -53,92 +56,7 @@ class Kind(IntEnum):
     LEAVE = 1
     ARRIVE = 2
     RETRY = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Victim:
-    """A job that made way, why, and the device-nanoseconds of progress that are undone by it."""
-
-    job: str
-    rule: str
-    lost: int
-    leaves: int
-
-
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """A job got its devices; `borrows` says that it took more than its tenant's own.
-
-    `nodes`: of each of its pods, where jobs are placed on nodes.
-    """
-
-    at: int
-    job: str
-    again: bool
-    borrows: bool
-    nodes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Preempted:
-    """Jobs make way for another one; `why` is what the engine says about that one."""
-
-    at: int
-    preemptor: str
-    victims: tuple[Victim, ...]
-    why: str
-
-
-@dataclass(slots=True)
-class Life:
-    """What became of one job.
-
-    Attributes:
-        job: as it was submitted.
-        started: when it got its devices for the first time, None until then.
-        finished: None while it is not.
-        waited: for how long it held no devices, from its arrival until it finished.
-        displaced: how often it made way.
-        lost: device-nanoseconds of progress that were undone.
-        idle: device-nanoseconds that it held for restarts and last saves.
-    """
-
-    job: Job
-    started: int | None = None
-    finished: int | None = None
-    waited: int = 0
-    displaced: int = 0
-    lost: int = 0
-    idle: int = 0
-    kept: int = 0
-    queued_since: int = 0
-    run: Run | None = None
-
-
-@dataclass(slots=True)
-class Replay:
-    """What a replay came to.
-
-    Attributes:
-        lives: in the order of arrivals.
-        decisions: in their order.
-        use: instants, each with the devices that are held from then on.
-        done_at_end: device-nanoseconds that were of use until the last arrival.
-        lost_at_end: those undone or idle until then.
-        stranded_at_end: device-nanoseconds that were free until then while a job waited that asked
-            for no more than was free; 0 where nothing is placed on nodes.
-        cycles: how many the engine ran.
-        ended: the instant of the last event.
-    """
-
-    lives: list[Life]
-    decisions: list[Admitted | Preempted] = field(default_factory=list)
-    use: list[tuple[int, int]] = field(default_factory=list)
-    done_at_end: int = 0
-    lost_at_end: int = 0
-    stranded_at_end: int = 0
-    cycles: int = 0
-    ended: int = 0
+    UNREADY = 4
 
 
 def replay(
@@ -182,7 +100,11 @@ class _Replay:
         self.policy, self.model = policy, model
         self.decider: Decider
         self.placing: SchedulingDecider | None = None
-        if SCHEDULING in policy.planes:
+        self.joint: JointDecider | None = None
+        if {QUOTA, SCHEDULING} <= set(policy.planes):
+            self.decider = self.joint = JointDecider(policy, names, nodes, self._saved)
+            self.placing = self.joint.placing
+        elif SCHEDULING in policy.planes:
             self.decider = self.placing = SchedulingDecider(policy, nodes, self._saved)
         elif policy.own is None:
             self.decider = EngineDecider(policy, names, nodes, self._saved)
@@ -191,11 +113,12 @@ class _Replay:
         self.lives = [Life(job) for job in jobs]
         self.numbers = {key_of(job): number for number, job in enumerate(jobs)}
         self.result = Replay(self.lives)
-        #: (instant, kind, sequence, job's number, its run or "", ClusterQueue to be tried again)
+        #: (instant, kind, sequence, job's number, its run or spell, ClusterQueue to be tried again)
         self.events: list[tuple[int, Kind, int, int, int, str]] = []
         self.sequence = 0
         self.used, self.left = 0, len(jobs)
-        self.looked = 0, 0  # until when `stranded_at_end` is counted, and what is so from then on
+        # Until when what is stranded and unplaced is counted, and what is so from then on.
+        self.looked = 0, 0, 0
         self.last_arrival = jobs[-1].arrival if jobs else 0
         self.retries: set[tuple[int, str]] = set()
         for number, job in enumerate(jobs):
@@ -221,7 +144,7 @@ class _Replay:
             self._decide(Nanos(now))
             self._note_use(now)
             if self.placing is not None:
-                self._note_stranded(now, self.placing)
+                self._note_nodes(now, self.placing)
             self.result.ended = now
             done = len(self.lives) - self.left
             if progress is not None and done - told >= 1_000:
@@ -249,15 +172,19 @@ class _Replay:
             return
         life = self.lives[number]
         if kind is Kind.ARRIVE:
-            life.queued_since = now
+            if not life.unready:  # else it is queued again
+                life.queued_since = now
             self.decider.waits(life.job, number, now)
         elif kind is Kind.LEAVE:
             self._leave(now, number)
+        elif kind is Kind.UNREADY:
+            if runs == life.spell and self.joint is not None:
+                self._give_up(now, number, self.joint)
         elif runs == life.displaced and life.run is not None:  # else it was displaced meanwhile
             life.idle += self.model.idle(life.job, life.run, now) * life.job.devices
             life.run, life.finished, life.kept = None, now, life.job.duration
             self.left -= 1
-            self._release(life.job)
+            self._release(life)
 
     def _standing(self, key: str, now: int) -> Standing:
         life = self.lives[self.numbers[key]]
@@ -270,15 +197,45 @@ class _Replay:
         life = self.lives[self.numbers[key]]
         return Saved() if life.run is None else self.model.saved(life.job, life.run, now)
 
-    def _release(self, job: Job) -> None:
-        self.used -= job.devices
-        self.decider.left(job)
+    def _release(self, life: Life) -> None:
+        if life.holds:
+            self.used -= life.job.devices
+        life.holds = False
+        self.decider.left(life.job)
 
     def _leave(self, now: Nanos, number: int) -> None:
         life = self.lives[number]
-        life.queued_since = now
-        self._release(life.job)
+        life.leaves = None
+        if life.holds:  # else it waits since before
+            life.queued_since = now
+        self._release(life)
+        if self.joint is not None and self.joint.has_quota(life.job):
+            self._wait_for_nodes(now, number, lost=True)
         self.decider.waits(life.job, number, now)
+
+    def _wait_for_nodes(self, now: Nanos, number: int, lost: bool = False) -> None:
+        """Note that a job has quota and no nodes; `lost`: it was on some already."""
+        life, rules = self.lives[number], self.policy.pods_ready
+        life.spell += 1
+        if rules is None:
+            return
+        seconds = rules.recovery_s if lost else rules.timeout_s
+        if seconds or not lost:  # a recovery timeout of zero waits for ever
+            at = now + round((seconds or 0) * SECOND)
+            self._add(at, Kind.UNREADY, number, life.spell)
+
+    def _give_up(self, now: Nanos, number: int, joint: JointDecider) -> None:
+        """Take quota from a job that got no nodes in time, and queue it again later."""
+        life, rules = self.lives[number], self.policy.pods_ready
+        assert rules is not None, "else nobody is waited for"
+        life.spell += 1
+        life.unready += 1
+        self.result.unready += 1
+        joint.gives_up(life.job, now)
+        again = backoff_end(rules.backoff, life.unready, now)
+        assert again is not None, "a study accepts no limit"
+        self._add(again, Kind.ARRIVE, number)
+        self.result.decisions.append(Unready(now, key_of(life.job), again))
 
     def _note_use(self, now: int) -> None:
         use = self.result.use
@@ -287,12 +244,14 @@ class _Replay:
         if not use or use[-1][1] != self.used:
             use.append((now, self.used))
 
-    def _note_stranded(self, now: int, placing: SchedulingDecider) -> None:
-        """Count what was stranded since the last decision, and look at what is so after this."""
-        since, devices = self.looked
+    def _note_nodes(self, now: int, placing: SchedulingDecider) -> None:
+        """Count what was stranded or unplaced since the last decision, and look at what is now."""
+        since, stranded, unplaced = self.looked
         until = min(now, self.last_arrival)
-        self.result.stranded_at_end += devices * max(0, until - since)
-        self.looked = until, placing.stranded
+        passed = max(0, until - since)
+        self.result.stranded_at_end += stranded * passed
+        self.result.unplaced_at_end += unplaced * passed
+        self.looked = until, placing.stranded, placing.waiting_devices if self.joint else 0
 
     def _decide(self, now: Nanos) -> None:
         """Decide until that changes nothing; who makes way holds its devices meanwhile."""
@@ -307,7 +266,8 @@ class _Replay:
             for key, on in result.started:
                 self._start(now, key, nodes=on)
             for preemptor, victims, why in result.preempted:
-                self._displace(now, preemptor, victims, why)
+                self.result.for_nodes += len(victims)
+                self._displace(now, preemptor, victims, why, SCHEDULING)
             return
         if result.fault is not None or result.queue_faults:
             fault = result.fault or next(iter(result.queue_faults.values()))
@@ -318,11 +278,15 @@ class _Replay:
                     f"policy {self.policy.name}: {entry.workload.key}: {entry.message}"
                 ) from entry.failure
             if entry.outcome is Outcome.ADMITTED:
-                key = entry.workload.key
-                self._start(now, key, self.decider.borrows(entry))
+                key, borrows = entry.workload.key, self.decider.borrows(entry)
+                if self.joint is not None:
+                    self.result.decisions.append(Reserved(now, key, borrows))
+                    self._wait_for_nodes(now, self.numbers[key])
+                else:
+                    self._start(now, key, borrows)
             elif entry.issued:
                 going = [(target.holder.key, str(target.reason)) for target in entry.issued]
-                self._displace(now, entry.workload.key, going, entry.message)
+                self._displace(now, entry.workload.key, going, entry.message, QUOTA)
         for queue, at in sorted(result.retries.items()):
             if (at, queue) not in self.retries:
                 self.retries.add((at, queue))
@@ -337,29 +301,43 @@ class _Replay:
         life.waited += now - life.queued_since
         life.started = now if life.started is None else life.started
         life.run = Run(now, life.kept, again)
+        life.spell += 1
+        life.holds = True
         self.used += life.job.devices
         self._add(self.model.finishes(life.job, life.run), Kind.FINISH, number, life.displaced)
         self.result.decisions.append(Admitted(now, key, again, borrows, nodes))
 
     def _displace(
-        self, now: Nanos, preemptor: str, going: Sequence[tuple[str, str]], why: str
+        self, now: Nanos, preemptor: str, going: Sequence[tuple[str, str]], why: str, plane: str
     ) -> None:
         """Displace jobs, each by its rule."""
         victims = []
         for key, rule in going:
             number = self.numbers[key]
             life = self.lives[number]
-            assert life.run is not None, "who makes way holds devices"
-            cost = self.model.displaced(life.job, life.run, now)
-            devices = life.job.devices
-            life.displaced += 1
-            life.kept, life.run = cost.kept, None
-            life.lost += cost.lost * devices
-            life.idle += cost.idle * devices
-            victims.append(Victim(key, rule, cost.lost * devices, cost.leaves))
-            # Also what leaves at once: as on a cluster, it holds quota until all is decided.
-            self._add(max(now, cost.leaves), Kind.LEAVE, number)
-        self.result.decisions.append(Preempted(now, preemptor, tuple(victims), why))
+            lost = 0
+            if life.leaves is None:
+                lost, life.leaves = self._makes_way(now, life)
+                # Also what leaves at once: as on a cluster, it holds quota until all is decided.
+                self._add(max(now, life.leaves), Kind.LEAVE, number)
+            victims.append(Victim(key, rule, lost, life.leaves))
+        said = plane if self.joint is not None else ""
+        self.result.decisions.append(Preempted(now, preemptor, tuple(victims), why, said))
+
+    def _makes_way(self, now: Nanos, life: Life) -> tuple[int, int]:
+        """Stop a job; return the device time that is undone by it, and when it leaves."""
+        if life.run is None:
+            assert self.joint is not None, "who makes way holds devices, unless it has quota alone"
+            self.result.returned += 1
+            life.spell += 1
+            return 0, now
+        cost = self.model.displaced(life.job, life.run, now)
+        devices = life.job.devices
+        life.displaced += 1
+        life.kept, life.run = cost.kept, None
+        life.lost += cost.lost * devices
+        life.idle += cost.idle * devices
+        return cost.lost * devices, cost.leaves
 
     def _measure(self) -> None:
         """Note what was of use until the last arrival."""

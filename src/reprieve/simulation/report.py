@@ -57,8 +57,11 @@ def _parts(results: Results, validation: Validation | None) -> Iterator[str]:
     yield "".join(said)
     yield f"</ul><h1>{escape(title)}</h1>\n"
     cluster, tenants = study.cluster, study.tenants
-    placed = [policy.name for policy in study.policies if SCHEDULING in policy.planes]
+    placed = [policy.name for policy in study.policies if policy.planes == (SCHEDULING,)]
     others = f"; {' and '.join(placed)} by the scheduling engine, on nodes" if placed else ""
+    both = [policy.name for policy in study.policies if len(policy.planes) > 1]
+    if both:
+        others += f"; {' and '.join(both)} by both, first for quota and then on nodes"
     own = [policy.name for policy in study.policies if policy.own]
     within = f", {' and '.join(own)} by a policy of one's own within its rules" if own else ""
     yield (

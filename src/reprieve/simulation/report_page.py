@@ -132,6 +132,9 @@ async function tell() {
   for (const [kind, at, ...rest] of events) {
     if (kind === 0) line(story, at, (rest[0] ? "starts again" : "starts")
       + (rest[1] ? ", borrowing from other tenants" : ""));
+    else if (kind === 4) line(story, at, "gives its quota back: there were no nodes in time");
+    else if (kind === 3) line(story, at, "gets quota"
+      + (rest[0] ? ", borrowing from other tenants" : ""));
     else if (kind === 1) line(story, at, "makes way for ", named(told, rest[0]), " ("
       + told.texts[rest[1]] + "), " + rest[2] + " GPU h of work undone. Of the other: "
       + told.texts[rest[3]]);

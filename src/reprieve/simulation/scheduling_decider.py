@@ -80,6 +80,7 @@ class SchedulingDecider:
         self._waiting: dict[str, _Gang] = {}
         self._running: dict[str, _Gang] = {}
         self._widths: Counter[int] = Counter()  # of those that wait
+        self.waiting_devices = 0  # that those ask for who wait
         self._times: Counter[str] = Counter()  # how often each has waited
         self._ready: set[str] = set()  # who is to be tried
         self._going: set[str] = set()  # who makes way and has not left
@@ -100,21 +101,30 @@ class SchedulingDecider:
         self._cluster.apply([group, *pods])
         self._waiting[key] = _Gang(job, number, group, pods, now)
         self._widths[job.devices] += 1
+        self.waiting_devices += job.devices
         self._ready.add(key)
 
     def left(self, job: Job) -> None:
         """Take a job off its nodes; whoever waits may fit now."""
-        gang = self._running.pop(key_of(job))
-        group = gang.group
+        self._forget(self._running.pop(key_of(job)))
         self._going.discard(key_of(job))
-        self._cluster.apply(
-            [
-                *(Gone(Kind.POD, pod.uid, pod.namespace, pod.name) for pod in gang.pods),
-                Gone(Kind.GROUP, group.uid, group.namespace, group.name),
-            ]
-        )
         self._free += job.devices
-        self._ready.update(self._waiting)
+
+    def stopped(self, job: Job) -> None:
+        """Delete the pods of a job: those that run go in their time, the others at once."""
+        gang = self._running.get(key_of(job))
+        if gang is None:
+            self._forget(self._waiting.pop(key_of(job)))
+            self._ready.discard(key_of(job))
+            self._waits_no_more(job.devices)
+        elif key_of(job) not in self._going:
+            self._going.add(key_of(job))
+            gang.pods = [replace(pod, version=self._next(), deleting=True) for pod in gang.pods]
+            self._cluster.apply(gang.pods)
+
+    def is_placed(self, key: str) -> bool:
+        """Tell whether a job is on nodes, also while it leaves them."""
+        return key in self._running
 
     def retry(self, tenant: str) -> None:
         """Do nothing: nobody is spared for a time."""
@@ -206,7 +216,8 @@ class SchedulingDecider:
             gang.claims = False
             del self._waiting[key]
             self._running[key] = gang
-            self._take(gang.job.devices)
+            self._free -= gang.job.devices
+            self._waits_no_more(gang.job.devices)
         else:
             named = {each.uid: each.nominate for each in attempt.members}
             gang.pods = [self._nominated(pod, named.get(pod.uid)) for pod in gang.pods]
@@ -227,8 +238,19 @@ class SchedulingDecider:
         node = named if isinstance(named, str) else ""
         return replace(pod, version=self._next(), nominated=node)
 
-    def _take(self, devices: int) -> None:
-        self._free -= devices
+    def _forget(self, gang: _Gang) -> None:
+        """Take pods and group out of the cluster; others may fit where they were, or would be."""
+        group = gang.group
+        self._cluster.apply(
+            [
+                *(Gone(Kind.POD, pod.uid, pod.namespace, pod.name) for pod in gang.pods),
+                Gone(Kind.GROUP, group.uid, group.namespace, group.name),
+            ]
+        )
+        self._ready.update(self._waiting)
+
+    def _waits_no_more(self, devices: int) -> None:
+        self.waiting_devices -= devices
         self._widths[devices] -= 1
         if not self._widths[devices]:
             del self._widths[devices]

@@ -12,8 +12,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from reprieve.simulation.lives import Admitted, Replay, Reserved, Unready
 from reprieve.simulation.quota_cluster import key_of
-from reprieve.simulation.replay import Admitted, Replay
 from reprieve.units.durations import HOUR, SECOND
 
 __all__ = ["decision_lines", "packed_stories"]
@@ -28,8 +28,15 @@ def decision_lines(replay: Replay, run: Mapping[str, Any]) -> Iterator[str]:
             said["borrows"] = decision.borrows
             if decision.nodes:
                 said["nodes"] = decision.nodes
+        elif isinstance(decision, Reserved):
+            said |= {"decision": "reserved", "job": decision.job, "borrows": decision.borrows}
+        elif isinstance(decision, Unready):
+            said |= {"decision": "unready", "job": decision.job}
+            said["queued_again_s"] = decision.queued_again / SECOND
         else:
             said |= {"decision": "preempted", "preemptor": decision.preemptor}
+            if decision.plane:
+                said["plane"] = decision.plane
             said["victims"] = [
                 {
                     "job": victim.job,
@@ -48,8 +55,9 @@ def packed_stories(replay: Replay) -> str:
 
     `jobs` are [id, tenant, priority, devices, arrival, duration, finish, events] in seconds; events
     are [0, at, again, borrows] for an admission, [1, at, preemptor, rule, device-hours lost, why]
-    for a displacement, and [2, at, victims, why] for displacing others. Jobs are named by their
-    row, rules and reasons by their place in `texts`.
+    for a displacement, [2, at, victims, why] for displacing others, [3, at, borrows] for quota with
+    which it waits for nodes, and [4, at] for quota given back for want of nodes. Jobs are named by
+    their row, rules and reasons by their place in `texts`.
     """
     rows = {key_of(life.job): row for row, life in enumerate(replay.lives)}
     events: list[list[Any]] = [[] for _ in rows]
@@ -58,6 +66,12 @@ def packed_stories(replay: Replay) -> str:
         at = round(decision.at / SECOND)
         if isinstance(decision, Admitted):
             events[rows[decision.job]].append([0, at, int(decision.again), int(decision.borrows)])
+            continue
+        if isinstance(decision, Reserved):
+            events[rows[decision.job]].append([3, at, int(decision.borrows)])
+            continue
+        if isinstance(decision, Unready):
+            events[rows[decision.job]].append([4, at])
             continue
         why = texts.setdefault(decision.why, len(texts))
         preemptor = rows[decision.preemptor]

@@ -1,7 +1,7 @@
 """The table on the terminal, and `results.csv`.
 
-A row of `results.csv` is a trace, seed, load and policy. All of its columns but the last are the
-same whenever the study runs again; that one is CPU time.
+A row of `results.csv` is a trace, seed, load and policy. All of its columns but `decision_cpu_s`
+are the same whenever the study runs again; those after it are of nodes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,14 @@ from reprieve.simulation.summary import COLUMNS, LoadSummary, Results
 
 __all__ = ["load_title", "own_load_lines", "results_csv", "terminal_tables"]
 
+_LAST = (
+    "decision_cpu_s",
+    "stranded_device_hours",
+    "unplaced_device_hours",
+    "preemptions_for_nodes",
+    "quota_lost_unplaced",
+    "quota_timeouts",
+)
 _LOW = 0.05  # an own load at which hardly anything ever waits
 
 
@@ -90,9 +98,17 @@ def results_csv(results: Results) -> str:
     """Return the content of `results.csv`."""
     content = StringIO()
     rows = csv.writer(content, lineterminator="\n")
-    rows.writerow([*(name for name, _ in _cells(None)), "decision_cpu_s", "stranded_device_hours"])
+    rows.writerow([*(name for name, _ in _cells(None)), *_LAST])
     for outcome in results.outcomes:
-        last = f"{outcome.cpu_s:.3f}", f"{outcome.measures.stranded_h:.3f}"
+        found = outcome.measures
+        last = (
+            f"{outcome.cpu_s:.3f}",
+            f"{found.stranded_h:.3f}",
+            f"{found.unplaced_h:.3f}",
+            found.for_nodes,
+            found.returned,
+            found.unready,
+        )
         rows.writerow([*(cell for _, cell in _cells(outcome)), *last])
     return content.getvalue()
 

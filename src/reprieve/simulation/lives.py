@@ -1,0 +1,146 @@
+"""What became of the jobs of a replay: the life of each, and the decisions in their order.
+
+A job holds quota from its reservation until it leaves, and devices from its start until it leaves.
+Where one plane decides alone that is the same; with both it may hold quota and wait for nodes,
+which costs others the quota: that is `unplaced`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from reprieve.simulation.trace import Job
+from reprieve.simulation.work import Run
+
+__all__ = ["Admitted", "Decision", "Life", "Preempted", "Replay", "Reserved", "Unready", "Victim"]
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A job that made way, why, and the device-nanoseconds of progress that are undone by it."""
+
+    job: str
+    rule: str
+    lost: int
+    leaves: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """A job got quota and waits for nodes; `borrows`: for more than its tenant's own."""
+
+    at: int
+    job: str
+    borrows: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A job got its devices; `borrows` says that it took more than its tenant's own.
+
+    `nodes`: of each of its pods, where jobs are placed on nodes. Where it got quota before, that
+    says whether it borrows.
+    """
+
+    at: int
+    job: str
+    again: bool
+    borrows: bool
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unready:
+    """A job gave its quota back, since it got no nodes in time; it is queued again later."""
+
+    at: int
+    job: str
+    queued_again: int
+
+
+@dataclass(frozen=True, slots=True)
+class Preempted:
+    """Jobs make way for another one; `why` is what the engine says about that one.
+
+    `plane` is whose decision it is where several decide, else empty.
+    """
+
+    at: int
+    preemptor: str
+    victims: tuple[Victim, ...]
+    why: str
+    plane: str = ""
+
+
+Decision = Reserved | Admitted | Preempted | Unready
+
+
+@dataclass(slots=True)
+class Life:
+    """What became of one job.
+
+    Attributes:
+        job: as it was submitted.
+        started: when it got its devices for the first time, None until then.
+        finished: None while it is not.
+        waited: for how long it held no devices, from its arrival until it finished.
+        displaced: how often it made way.
+        lost: device-nanoseconds of progress that were undone.
+        idle: device-nanoseconds that it held for restarts and last saves.
+        kept: progress that a next run begins with.
+        queued_since: since when it holds no devices.
+        run: while it runs.
+        holds: it holds devices, also while it leaves them.
+        leaves: when it leaves, if it makes way.
+        unready: how often it got no nodes in time.
+        spell: counts its changes between waiting for quota, for nodes, and running.
+    """
+
+    job: Job
+    started: int | None = None
+    finished: int | None = None
+    waited: int = 0
+    displaced: int = 0
+    lost: int = 0
+    idle: int = 0
+    kept: int = 0
+    queued_since: int = 0
+    run: Run | None = None
+    holds: bool = False
+    leaves: int | None = None
+    unready: int = 0
+    spell: int = 0
+
+
+@dataclass(slots=True)
+class Replay:
+    """What a replay came to.
+
+    Attributes:
+        lives: in the order of arrivals.
+        decisions: in their order.
+        use: instants, each with the devices that are held from then on.
+        done_at_end: device-nanoseconds that were of use until the last arrival.
+        lost_at_end: those undone or idle until then.
+        stranded_at_end: device-nanoseconds that were free until then while a job waited for nodes
+            that asked for no more than was free; 0 where nothing is placed on nodes.
+        unplaced_at_end: device-nanoseconds of quota that jobs held until then without devices.
+        for_nodes: how often a job made way by a decision of the scheduling plane.
+        returned: how often a job lost its quota to others while it waited for nodes.
+        unready: how often a job gave it back since it got no nodes in time.
+        cycles: how many the engine ran.
+        ended: the instant of the last event.
+    """
+
+    lives: list[Life]
+    decisions: list[Decision] = field(default_factory=list)
+    use: list[tuple[int, int]] = field(default_factory=list)
+    done_at_end: int = 0
+    lost_at_end: int = 0
+    stranded_at_end: int = 0
+    unplaced_at_end: int = 0
+    for_nodes: int = 0
+    returned: int = 0
+    unready: int = 0
+    cycles: int = 0
+    ended: int = 0
