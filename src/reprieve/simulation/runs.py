@@ -14,11 +14,12 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Final
 
 from reprieve.simulation.demand import Demand, demand
@@ -121,14 +122,20 @@ def carried_out(
     executor = ProcessPoolExecutor(workers, context, _belong_to_the_first)
     try:
         left = {executor.submit(carry_out, study, run, folder): run for run in runs}
+        # Not `concurrent.futures.wait`: it takes the locks of all of them, and an interrupt that
+        # comes meanwhile leaves some locked, for which the pool's thread then waits for ever.
+        done: SimpleQueue[Future[Outcome | Failed]] = SimpleQueue()
+        for future in left:
+            future.add_done_callback(done.put)
         while left:
-            done, _ = wait(left, _LOOK, FIRST_COMPLETED)
-            if not done:
+            try:
+                future = done.get(timeout=_LOOK)
+            except Empty:
                 progress(len(runs) - len(left), len(runs), None)
-            for future in sorted(done, key=lambda each: left[each].number):
-                outcome = _result(future, left.pop(future))
-                progress(len(runs) - len(left), len(runs), outcome)
-                yield outcome
+                continue
+            outcome = _result(future, left.pop(future))
+            progress(len(runs) - len(left), len(runs), outcome)
+            yield outcome
     finally:
         executor.shutdown(wait=False, cancel_futures=True)
         for process in multiprocessing.active_children():
