@@ -23,6 +23,7 @@ from aiohttp.client_proto import ResponseHandler
 from reprieve.execution.fence import Deposed, Fence
 from reprieve.kube import transport as transports
 from reprieve.kube.client import Client
+from reprieve.kube.connections import Connections
 from reprieve.kube.credentials import Connection
 from reprieve.kube.errors import ApiError, Unreachable
 from reprieve.kube.lease import LeaderElector, LeaseTimes
@@ -181,10 +182,10 @@ class Line(asyncio.Transport):
     def resume_reading(self) -> None: ...
 
 
-def connector_of(world: World) -> type[aiohttp.TCPConnector]:
+def connector_of(world: World) -> type[Connections]:
     """Return a connector whose connections take their time."""
 
-    class Connector(aiohttp.TCPConnector):
+    class Connector(Connections):
         async def _create_connection(self, *ignored: Any) -> ResponseHandler:
             await world.clock.sleep(world.pause())
             made: ResponseHandler = self._factory()
@@ -266,7 +267,7 @@ async def _rounds(monkeypatch: pytest.MonkeyPatch) -> tuple[Counter[str], list[s
     late: list[str] = []
     for seed in range(ROUNDS):
         world = World(seed, counts)
-        monkeypatch.setattr(aiohttp, "TCPConnector", connector_of(world))
+        monkeypatch.setattr(transports, "Connections", connector_of(world))
         await _played(world)
         late += [f"round {seed}: {each}" for each in world.late]
     return counts, late

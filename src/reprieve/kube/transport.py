@@ -24,6 +24,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
+from reprieve.kube.connections import Connections
 from reprieve.kube.credentials import Connection
 from reprieve.kube.errors import (
     ApiError,
@@ -295,7 +296,7 @@ class HttpWire:
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
+                connector=Connections(
                     limit=self._limit,
                     ssl=self._connection.tls or False,
                     socket_factory=_kept_alive,
