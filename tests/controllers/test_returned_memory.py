@@ -12,7 +12,8 @@ import pytest
 
 from reprieve.operator.returned_memory import ReturnedMemory, returning_memory
 from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import MINUTE
+from reprieve.units.durations import MINUTE, SECOND
+from reprieve.units.instants import Nanos
 
 LIBRARY: Final = ctypes.CDLL(None)
 
@@ -96,6 +97,46 @@ async def test_it_is_given_back_every_minute() -> None:
             await asyncio.sleep(0.1)
     returned.cancel()
     assert times == [start + number * MINUTE for number in range(1, 4)]
+
+
+@pytest.mark.parametrize(("takes", "minutes"), [(0, [10, 20, 30]), (SECOND, [10, 27])])
+async def test_all_is_collected_every_ten_minutes_unless_that_takes_long(
+    takes: int, minutes: list[int]
+) -> None:
+    clock, when, given_back = _Late(), list[int](), list[int]()
+
+    def collect() -> None:
+        when.append(clock.there.monotonic() // MINUTE)
+        clock.late += takes
+
+    returned = asyncio.create_task(
+        ReturnedMemory(clock, lambda: given_back.append(1), collect).run()
+    )
+    for number in range(1, 31):
+        await clock.there.advance(MINUTE)
+        for _ in range(600):
+            if len(given_back) == number:
+                break
+            await asyncio.sleep(0.1)
+    returned.cancel()
+    assert when == minutes
+
+
+class _Late:
+    """A clock turned by hand that is late by what a collection took."""
+
+    def __init__(self) -> None:
+        self.there = VirtualClock()
+        self.late = 0
+
+    def wall(self) -> Nanos:
+        return self.there.wall()
+
+    def monotonic(self) -> Nanos:
+        return Nanos(self.there.monotonic() + self.late)
+
+    async def sleep(self, nanoseconds: int) -> None:
+        await self.there.sleep(nanoseconds)
 
 
 HEAPS: Final = """
