@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 from typing import Final
+from uuid import NAMESPACE_OID, uuid5
 
 from reprieve.engine.disruptions.counts import DisplacementCounts
 from reprieve.engine.disruptions.governor import Governor
@@ -17,13 +18,16 @@ from reprieve.engine.disruptions.lineage import Party, party_of
 from reprieve.engine.disruptions.questions import GovernorPolicy
 from reprieve.execution.crowding import MOST_IN_NAMESPACE, Crowding
 from tests.disruptions.builders import at, displaced, identity, question
-from tests.entries import entries
+from tests.entries import entries, packed
 
 MOST: Final = 2_000
 ROWS: Final = 8_000
 #: A quarter more than the ledger has, and a row less than a thousand of small ledgers.
 _WORN: Final = MOST + MOST // 2
-_FOR_EACH_ROW: Final = 16
+#: Two new lines of work with each row, and what they are called.
+_BYTES_OF_NEW_LINES: Final = 450
+#: Names that were looked up lately: of lines of work, weak links and tenants, in both directions.
+_RECENT: Final = 6 * 4_096
 
 
 def _new(random: Random, number: int, seconds: int) -> Party:
@@ -54,11 +58,25 @@ def test_the_governor_remembers_no_more_than_its_ledger_however_much_new_work_co
             # Who was admitted or failed within the hour is known apart from the ledger.
             lasting = {name: n for name, n in found.items() if "_admitted" not in name}
             lasting = {name: n for name, n in lasting.items() if "_failed" not in name}
-            most = max(most, sum(lasting.values()))
-            assert sum(lasting.values()) <= _FOR_EACH_ROW * _WORN, found
+            assert sum(lasting.values()) <= _RECENT, lasting
+            columns = packed(governor)
+            most = max(most, sum(columns.values()))
+            assert sum(columns.values()) <= _BYTES_OF_NEW_LINES * _WORN, columns
             assert found["Governor._admitted"] <= 2 * 10_000
             assert found["Governor._failed"] <= 2 * 10_000
-    assert most > 4 * MOST, "little was remembered at all"
+    assert most > 200 * MOST, "little was remembered at all"
+
+
+def test_a_row_between_lines_of_work_that_are_known_takes_a_hundred_bytes() -> None:
+    governor, parties = Governor(), [_new(Random(7), number, 0) for number in range(50)]
+    for number in range(ROWS):
+        one, other = parties[number % 25], parties[25 + number % 25]
+        uid = str(uuid5(NAMESPACE_OID, f"{number}"))
+        governor.record(displaced(10 * number, one, other, uid=uid))
+    assert governor.rows[-1].uid == uid
+    columns = packed(governor)
+    assert 60 * ROWS < sum(columns.values()) <= 100 * ROWS, columns
+    assert sum(entries(governor).values()) < 1_000
 
 
 def test_counts_of_displacements_are_bounded_and_the_newest_stay() -> None:

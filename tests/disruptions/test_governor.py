@@ -448,3 +448,16 @@ def test_what_others_did_that_is_told_late_counts_as_if_it_were_told_in_order() 
                 assert mixed.hold(asked) == ordered.hold(asked)
     print(f"{late} late, {by_itself} of them taken in by themselves")
     assert late >= 200 and by_itself >= 50, (late, by_itself)
+
+
+def test_labelled_work_displaced_at_the_same_instant_keeps_apart_from_who_went_with_it() -> None:
+    gone = party("a", weak="ns/t", created=at(0))
+    # It could be the other one come back, had that not gone only now.
+    beside = party("b", weak="ns/t", merged="label/ns/x", created=at(100))
+    governor = Governor()
+    governor.record(displaced(100.5, "p", gone))
+    governor.record(displaced(100.5, "q", beside, number=1))
+    now = at(101)
+    assert governor.family(gone) != governor.family(beside)
+    assert [governor.times(party("p"), each, now) for each in (gone, beside)] == [1, 0]
+    assert [governor.times(party("q"), each, now) for each in (gone, beside)] == [0, 1]

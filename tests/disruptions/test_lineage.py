@@ -6,12 +6,39 @@ from random import Random
 
 import pytest
 
-from reprieve.engine.disruptions.lineage import Families, Identity, party_of
-from tests.disruptions.builders import at, identity
+from reprieve.engine.disruptions.families import Families
+from reprieve.engine.disruptions.lineage import Identity, Party, party_of
+from reprieve.engine.disruptions.rows import Rows
+from reprieve.units.instants import Nanos
+from tests.disruptions.builders import at, displaced, identity
 
 
-def families(*told: Identity) -> Families:
-    found = Families()
+class Told:
+    """Families of parties; what nothing is known of is a family of its own."""
+
+    def __init__(self) -> None:
+        self.rows = Rows()
+        self.families = Families(self.rows)
+
+        self.families.reach(100, 100)
+
+    def learn(self, party: Party, at: Nanos) -> None:
+        self.families.learn(self.rows.parties.add(party), at)
+
+    def displaced(self, party: Party, seconds: float) -> None:
+        self.families.displaced(self.rows.append(displaced(seconds, "p", party)), -1)
+
+    def wide(self, party: Party) -> int | str:
+        found = self.families.of(party)
+        return party.lineage if found < 0 else found
+
+    def narrow(self, party: Party) -> int | str:
+        found = self.families.narrow_of(party)
+        return party.lineage if found < 0 else found
+
+
+def families(*told: Identity) -> Told:
+    found = Told()
     for each in told:
         found.learn(party_of(each), at(0))
     return found
@@ -59,7 +86,7 @@ def test_labels_join_lineages_over_others_also_when_they_are_told_late() -> None
 def test_what_is_submitted_again_after_it_was_displaced_is_weakly_the_same_work_once() -> None:
     gone = identity("1", owner="a", template="t", created=at(0))
     told = families(gone)
-    told.displaced(party_of(gone), at(10.9))
+    told.displaced(party_of(gone), 10.9)
     before = party_of(identity("2", owner="b", template="t", created=at(9)))
     # Instants of creation have whole seconds: this one may have come at 10.95.
     back = party_of(identity("3", owner="c", template="t", created=at(10)))
@@ -84,7 +111,7 @@ def test_work_that_was_displaced_together_is_not_the_same_work() -> None:
     # All of it within the second in which both were made.
     for each in (first, second):
         told.learn(party_of(each), at(10.5))
-        told.displaced(party_of(each), at(10.5))
+        told.displaced(party_of(each), 10.5)
     assert told.wide(party_of(first)) != told.wide(party_of(second))
 
 

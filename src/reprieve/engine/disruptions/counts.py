@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Final
 
-from reprieve.engine.disruptions.ledger import KEPT, MOST_ROWS, Displacement, Exemption
+from reprieve.engine.disruptions.displacement import Displacement, Exemption
+from reprieve.engine.disruptions.ledger import KEPT, MOST_ROWS
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.disruptions.questions import GovernorPolicy
 from reprieve.units.instants import Nanos
@@ -52,6 +53,10 @@ class DisplacementCounts:
         if self._size > self.most:
             every = sorted(chain.from_iterable(self._instants.values()))
             self._forget(every[self._size // _TENTH])
+
+    def __len__(self) -> int:
+        """Return how many instants are known."""
+        return self._size
 
     def fold(self, rows: Iterable[Displacement]) -> None:
         """Take note of many."""

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from reprieve.engine.disruptions.history import History
-from reprieve.engine.disruptions.ledger import Displacement
 from reprieve.engine.disruptions.lineage import Lineage
 from reprieve.engine.disruptions.loops import FoundLoop, find_loops
 from reprieve.engine.disruptions.questions import Loop
@@ -51,38 +50,39 @@ class Cycles:
         self._verdicts.clear()
         self._holds.clear()
 
-    def taken_in(self, row: Displacement, preemptor: str, victim: str) -> None:
+    def taken_in(self, at: Nanos, preemptor: int, victim: int) -> None:
         """Look for loops that a row has closed, taken in of these families, if it counts."""
         # One that this row closes goes on from its victim, and comes this way for the nth time.
-        if not preemptor or not self._history.displaces(victim):
+        if preemptor < 0 or not self._history.displaces(victim):
             return
-        history, since = self._history, Nanos(row.at - self._window)
+        history, since = self._history, Nanos(at - self._window)
         if history.times(preemptor, victim, since) < self._limit:
             return
+        both = {preemptor, victim}
         for loop in find_loops(history.edges(since), self._limit):
-            if loop.held and {preemptor, victim} <= set(loop.members):
-                self._judge(loop, row.at)
+            if loop.held and both <= set(map(history.numbered, loop.members)):
+                self._judge(loop, at)
 
-    def held(self, preemptor: str, victim: str, now: Nanos) -> tuple[Nanos, Nanos] | None:
+    def held(self, preemptor: int, victim: int, now: Nanos) -> tuple[Nanos, Nanos] | None:
         """Return when a family is held from another until, and when that was found."""
         found = (
             (verdict.ends[edge], verdict.loop.found)
             for verdict in self._verdicts
             if verdict.loop.until > now
             for edge in verdict.ends
-            if (self._history.named(edge[0]), self._history.named(edge[1])) == (preemptor, victim)
+            if self._families(edge) == (preemptor, victim)
         )
         return max(found, default=None)
 
-    def held_from(self, preemptor: str, now: Nanos) -> set[str]:
+    def held_from(self, preemptor: int, now: Nanos) -> set[int]:
         """Return which families are held from one."""
-        named = self._history.named
+        numbered = self._history.numbered
         return {
-            named(other)
+            numbered(other)
             for verdict in self._verdicts
             if verdict.loop.until > now
             for one, other in verdict.ends
-            if named(one) == preemptor
+            if numbered(one) == preemptor
         }
 
     def loops(self, now: Nanos) -> tuple[Loop, ...]:
@@ -92,7 +92,7 @@ class Cycles:
 
     def _judge(self, loop: FoundLoop, now: Nanos) -> None:
         """Hold what is to be held of a loop and is not yet."""
-        free = [e for e in loop.held if not self._holds_now(e.preemptor, e.victim, now)]
+        free = [e for e in loop.held if not self._holds_now((e.preemptor, e.victim), now)]
         if not free:
             return
         members = frozenset(loop.members)
@@ -122,6 +122,10 @@ class Cycles:
         }
         self._holds[members] = (max(found.until, ended), times)
 
-    def _holds_now(self, preemptor: str, victim: str, now: Nanos) -> bool:
-        known = self.held(preemptor, victim, now)
+    def _holds_now(self, edge: tuple[str, str], now: Nanos) -> bool:
+        known = self.held(*self._families(edge), now)
         return known is not None and known[0] > now
+
+    def _families(self, edge: tuple[str, str]) -> tuple[int, int]:
+        """Return the families that the two of a hold are in now."""
+        return self._history.numbered(edge[0]), self._history.numbered(edge[1])

@@ -32,9 +32,10 @@ from functools import wraps
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from reprieve.engine.disruptions.cycles import Cycles
+from reprieve.engine.disruptions.displacement import Displacement
 from reprieve.engine.disruptions.held_pairs import Families, HeldPairs
-from reprieve.engine.disruptions.history import History, anew
-from reprieve.engine.disruptions.ledger import KEPT, MOST_ROWS, Displacement
+from reprieve.engine.disruptions.history import History
+from reprieve.engine.disruptions.ledger import KEPT, MOST_ROWS
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.disruptions.questions import (
     Enforcement,
@@ -119,16 +120,18 @@ class Governor:
     def record(self, row: Displacement) -> None:
         """Take note of a displacement."""
         ledger = self._history.ledger
-        last = ledger.rows[-1].identity if len(ledger) else None
-        if not ledger.record(row):
+        last = ledger.last
+        number = ledger.record(row)
+        if number is None:
             return
         late = last is not None and row.identity < last
-        if not self._stale and late and self._history.take_in_late(row):
+        if not self._stale and late and self._history.take_in_late(number):
             self._crashed.clear()
         elif self._stale or late:
             self._stale = True
         else:
-            self._take_in(row)
+            self._crashed.clear()
+            self._take_in(number)
             self._stale = self._history.worn
 
     @_guarded
@@ -175,7 +178,10 @@ class Governor:
     def concerns(self, party: Party) -> bool:
         """Tell whether a line of work displaced others or was displaced."""
         self._settle()
-        return self._history.concerns(party)
+        return self._concerns(party)
+
+    def _concerns(self, party: Party) -> bool:
+        return self._history.concerns(self._history.family(party))
 
     @_guarded
     def may_hold(self, preemptor: Party) -> bool:
@@ -207,13 +213,13 @@ class Governor:
         held |= self._in_vain_with(family, now, below=below)
         return self._history.known_by(held)
 
-    def _in_vain_with(self, family: str, now: Nanos, *, below: bool) -> set[str]:
+    def _in_vain_with(self, family: int, now: Nanos, *, below: bool) -> set[int]:
         """Return which families could be held by `_without_gain`, whatever the cause."""
         limit, window = self.policy.loop_limit, self.policy.loop_window
         if below:
             limit = max(1, limit - 1)
         gained, lost = self._gained(family), self._history.last_displaced(family)
-        instants: dict[str, set[Nanos]] = {}
+        instants: dict[int, set[Nanos]] = {}
         for other, at in self._history.did_to(family, Nanos(now - window)):
             if at > gained or at < lost:
                 instants.setdefault(other, set()).add(at)
@@ -223,7 +229,7 @@ class Governor:
     def family(self, party: Party) -> str:
         """Return the name of a line of work, weak links included."""
         self._settle()
-        return self._history.family(party)
+        return self._history.called(party)
 
     @_guarded
     def times(self, preemptor: Party, victim: Party, now: Nanos) -> int:
@@ -240,7 +246,7 @@ class Governor:
         if emergency is not None and question.priority >= emergency:
             return None
         self._settle()
-        if not self._failed and not self._history.concerns(question.victim):
+        if not self._failed and not self._concerns(question.victim):
             return None
         asked = (self._cycle, self._repeated, self._crash_loop, self._without_gain)
         found = (hold for rule in asked if (hold := rule(question)) is not None)
@@ -252,6 +258,12 @@ class Governor:
         """All that is in the ledger."""
         with self.guard:
             return tuple(self._history.ledger.rows)
+
+    @property
+    def remembers(self) -> tuple[int, int]:
+        """How many rows and how many lines of work are remembered; for whoever counts memory."""
+        ledger = self._history.ledger
+        return len(ledger), len(ledger.columns.parties.lines)
 
     @_guarded
     def loops(self, now: Nanos) -> tuple[Loop, ...]:
@@ -292,7 +304,7 @@ class Governor:
         if held is None:
             return None
         dealings = self._history.between(preemptor, victim, _NEVER)
-        if not anew(dealings, question.cause):
+        if not self._history.anew(dealings, question.cause):
             return None
         until, found = held
         return _hold(question, Rule.CYCLE, until, found)
@@ -324,16 +336,16 @@ class Governor:
 
     def _crashes(self, preemptor: Party) -> list[Nanos]:
         """Return when work failed soon after it had displaced somebody, once for each time."""
-        key = (self._history.family(preemptor), preemptor.weak)
+        called = self._history.called
+        key = (called(preemptor), preemptor.weak)
         if key in self._crashed:
             return self._crashed[key]
-        families, failures = {key[0]}, list[Nanos]()
+        families, failures = {self._history.family(preemptor)}, list[Nanos]()
         for party, instants in self._failed.values():
-            family = self._history.family(party)
-            if family == key[0] or (party.weak and party.weak == preemptor.weak):
-                families.add(family)
+            if (party.weak and party.weak == preemptor.weak) or called(party) == key[0]:
+                families.add(self._history.family(party))
                 failures += instants
-        displaced = [row.at for family in families for row in self._history.by(family)]
+        displaced = [at for family in families for at in self._history.did_at(family)]
         found = self._crashed[key] = list[Nanos]()
         for at in sorted(failures):
             last = found[-1] if found else _NEVER
@@ -355,9 +367,10 @@ class Governor:
         lost = _NEVER if question.above > 0 else self._history.last_displaced(preemptor)
         instants = sorted(
             {
-                row.at
-                for row in anew(dealings, question.cause)
-                if (row.at > since or row.at < lost) and self._history.did(row, preemptor)
+                at
+                for row in self._history.anew(dealings, question.cause)
+                if (at := self._history.at(row)) > since or at < lost
+                if self._history.did(row, preemptor)
             }
         )
         if len(instants) < limit:
@@ -365,15 +378,17 @@ class Governor:
         until = Nanos(instants[-limit] + window)
         return _hold(question, Rule.WITHOUT_GAIN, until, instants[-1])
 
-    def _gained(self, family: str) -> Nanos:
+    def _gained(self, family: int) -> Nanos:
         """Return when a family got what it wanted last, 0 if it never did."""
+        if not self._admitted:
+            return _NEVER
         got = (self._admitted.get(Lineage(name), _NEVER) for name in self._history.lineages(family))
         return max(got, default=_NEVER)
 
     def _displaced_at(self, party: Party, now: Nanos) -> list[Nanos]:
         return self._history.displaced(party, Nanos(now - self.policy.repeated_window))
 
-    def _pair(self, question: Question) -> tuple[str, str]:
+    def _pair(self, question: Question) -> tuple[int, int]:
         return self._history.family(question.preemptor), self._history.family(question.victim)
 
     # The fold
@@ -385,17 +400,13 @@ class Governor:
             self._crashed.clear()
             self._history.clear()
             self._cycles.clear()
-            take_in, taken_in = self._history.take_in, self._cycles.taken_in
-            for row in self._history.ledger.rows:
-                families = take_in(row)
-                if self._loops:
-                    taken_in(row, *families)
+            for row in self._history.ledger.order:
+                self._take_in(row)
 
-    def _take_in(self, row: Displacement) -> None:
-        self._crashed.clear()
+    def _take_in(self, row: int) -> None:
         families = self._history.take_in(row)
         if self._loops:
-            self._cycles.taken_in(row, *families)
+            self._cycles.taken_in(self._history.at(row), *families)
 
 
 def _hold(question: Question, rule: Rule, until: Nanos, began: Nanos) -> Hold:

@@ -57,9 +57,9 @@ class HeldPairs:
 
     def _name_anew(self) -> None:
         """Know pairs by their families of now, which may have become one since; the last counts."""
-        family = self._history.family
+        called = self._history.called
         asked = sorted(self._often.values(), key=lambda question: question.now)
-        self._often = {(family(each.preemptor), family(each.victim)): each for each in asked}
+        self._often = {(called(each.preemptor), called(each.victim)): each for each in asked}
 
     def _look(self, now: Nanos) -> None:
         often = self._history.often(Nanos(now - self._window), self._limit)

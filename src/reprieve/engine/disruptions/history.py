@@ -4,83 +4,45 @@ Rows are taken in one after the other, with the families as they were known at e
 comes out of order, or is taken back, has all taken in again before the next look. What was folded
 is therefore the same whatever the order in which it was told.
 
-Looks at one family cost the rows of that family; `edges` costs those of the window. Of rows that
-have left the ledger, and of who took part in them, is held what came since the last time that all
-was taken in: `worn` says when that is due again.
+Rows, lines of work and families are numbers here (a family has that of the line that was told
+first, and `UNKNOWN` where nothing is known of it), which hold until all is taken in again. Looks at
+one family cost the rows of that family; `edges` costs those of the window. Of rows that have left
+the ledger, and of who took part in them, is held what came since the last time that all was taken
+in: `worn` says when that is due again.
 Source: specification of disruptions, sections 1 and 3.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
-from reprieve.engine.disruptions.ledger import MOST_ROWS, Displacement, Exemption, Ledger
-from reprieve.engine.disruptions.lineage import Families, Lineage, Party
+from reprieve.engine.disruptions.displacement import Displacement, Exemption
+from reprieve.engine.disruptions.families import UNKNOWN, Families, reach
+from reprieve.engine.disruptions.ledger import MOST_ROWS, Ledger
+from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.disruptions.loops import Edge
+from reprieve.engine.disruptions.sides import Side
 from reprieve.units.instants import Nanos
 
-__all__ = ["History", "anew"]
+__all__ = ["History"]
 
 #: Rows that were taken in beyond those of the ledger before all is taken in again: a part of them,
 #: and at least so many.
-_WORN_BY = 4
-_LEAST_WORN = 1_000
+_WORN_BY: Final = 4
+_LEAST_WORN: Final = 1_000
 
+#: Room for rows and lines to come: a part of those that there are, and so many.
+_MORE: Final = 32
 
-class _Rows:
-    """Rows by lineage, in the order of time, and who else is in the family that a lineage names."""
-
-    def __init__(self) -> None:
-        self.of: dict[str, list[Displacement]] = {}
-        self._others: dict[str, list[str]] = {}
-
-    def __contains__(self, family: str) -> bool:
-        return family in self.of or family in self._others
-
-    def append(self, family: str, lineage: str, row: Displacement) -> None:
-        """Add a row of a lineage."""
-        rows = self.of.get(lineage)
-        if rows is not None:
-            rows.append(row)
-            return
-        self.of[lineage] = [row]
-        if family != lineage:
-            self._others.setdefault(family, []).append(lineage)
-
-    def insert(self, family: str, lineage: str, row: Displacement) -> None:
-        """Add a row of a lineage where it belongs in the order of time."""
-        rows = self.of.get(lineage)
-        if rows is None:
-            self.append(family, lineage, row)
-        else:
-            insort(rows, row, key=_identity)
-
-    def names(self, family: str) -> Iterator[str]:
-        """Yield the lineages of a family."""
-        if family in self.of:
-            yield family
-        yield from self._others.get(family, ())
-
-    def lineages(self, family: str) -> Iterator[list[Displacement]]:
-        """Yield the rows of each lineage of a family."""
-        own = self.of.get(family)
-        if own is not None:
-            yield own
-        for lineage in self._others.get(family, ()):
-            yield self.of[lineage]
-
-    def bring_together(self, before: str, now: str) -> None:
-        """Make a family a part of another one."""
-        others = self._others.pop(before, [])
-        if before in self.of:
-            others.append(before)
-        if others:
-            self._others.setdefault(now, []).extend(others)
+_TAKEN: Final = 1
+_COUNTS: Final = 2
 
 
 class History:
-    """Follows rows by families, whose names are those of `Families.wide`."""
+    """Follows rows by families, whose numbers are those of `Families.wide`."""
 
     def __init__(self, kept: int, most: int = MOST_ROWS) -> None:
         self.ledger = Ledger(kept, most)
@@ -89,32 +51,62 @@ class History:
 
     def clear(self) -> None:
         """Forget what was taken in, not what is in the ledger."""
-        self._families = Families()
-        self._parties: dict[str, Party] = {}
-        self._by_preemptor = _Rows()
-        self._by_victim = _Rows()
-        self._taken: list[Displacement] = []
+        self.ledger.tidy()
+        self.revision += 1
+        self._rows = self.ledger.columns
+        self._parties = self._rows.parties
+        self._families = Families(self._rows)
+        self._seen = array("i")  # party by line, as it took part last
+        self._by_preemptor = Side(self._rows)
+        self._by_victim = Side(self._rows)
+        self._state = bytearray()  # by row
         self._took = 0
-        self._dealings: tuple[str, int, dict[str, list[Displacement]]] = ("", -1, {})
+        self._reach()
+        self._dealings: tuple[int, int, dict[int, list[int]]] = (UNKNOWN, -1, {})
 
-    def take_in(self, row: Displacement) -> tuple[str, str]:
+    def take_in(self, row: int) -> tuple[int, int]:
         """Take the next row in; return the families of both, no preemptor's where it counts not."""
         self.revision += 1
-        families, preemptor, victim = self._families, row.preemptor, row.victim
-        one = "" if preemptor is None else self._learn(preemptor, row.at)
-        other = self._learn(victim, row.at)
-        if preemptor is not None:
-            if victim.merged:
-                one = families.wide(preemptor)
-            if row.counts:
-                self._by_preemptor.append(one, preemptor.lineage, row)
-                self._taken.append(row)
+        rows, parties, families = self._rows, self._parties, self._families
+        if row >= len(self._state) or len(parties.lines) > len(self._seen):
+            self._reach()
+        at, preemptor, victim = Nanos(rows.at[row]), rows.preemptor[row], rows.victim[row]
+        one = UNKNOWN if preemptor < 0 else self._learn(preemptor, at)
+        other = self._learn(victim, at)
+        state = _TAKEN
+        if preemptor >= 0:
+            if rows.counts(row):
+                line = parties.line[preemptor]
+                if parties.merged[victim] >= 0:
+                    one = families.wide(line)
+                self._by_preemptor.append(one, line, row)
+                state = _COUNTS
             else:
-                one = ""
-        self._by_victim.append(other, victim.lineage, row)
-        families.displaced(victim, row.at)
+                one = UNKNOWN
+        self._by_victim.append(other, parties.line[victim], row)
+        families.displaced(row, self._alike_before(row))
+        self._state[row] = state
         self._took += 1
         return one, other
+
+    def _reach(self) -> None:
+        """Have room for all rows and lines that there are, and some more."""
+        lines, rows = (n + n // _MORE + _MORE for n in (len(self._parties.lines), len(self._rows)))
+        reach(self._seen, lines, UNKNOWN)
+        self._state.extend(bytes(max(0, rows - len(self._state))))
+        for each in (self._families, self._by_preemptor, self._by_victim):
+            each.reach(lines, rows)
+
+    def _alike_before(self, row: int) -> int:
+        """Return the last row of the same victim with the same weak link before this one."""
+        weak, victim = self._parties.weak, self._rows.victim
+        wanted = weak[victim[row]]
+        if wanted < 0:
+            return UNKNOWN
+        row = self._by_victim.previous(row)
+        while row >= 0 and weak[victim[row]] != wanted:
+            row = self._by_victim.previous(row)
+        return row
 
     @property
     def worn(self) -> bool:
@@ -122,107 +114,134 @@ class History:
         rows = len(self.ledger)
         return self._took - rows > max(_LEAST_WORN, rows // _WORN_BY)
 
-    def take_in_late(self, row: Displacement) -> bool:
+    def take_in_late(self, row: int) -> bool:
         """Take a row in that belongs before others; return whether that can be done by itself.
 
         It can where it is nobody's doing, and says nothing of which lineages are one: its place
         among the rows of its victim is then all that depends on when it was told.
         """
-        victim = row.victim
-        if row.preemptor is not None or victim.weak or victim.merged or self._is_first(row):
+        self._reach()
+        rows, parties = self._rows, self._parties
+        victim = rows.victim[row]
+        late = rows.preemptor[row] >= 0 or parties.weak[victim] >= 0 or parties.merged[victim] >= 0
+        if late or self._is_first(row):
             return False
         self.revision += 1
-        self._parties.setdefault(victim.lineage, victim)
-        family = self._families.learn(victim, row.at)
-        self._by_victim.insert(family, victim.lineage, row)
+        line = parties.line[victim]
+        if self._seen[line] < 0:
+            self._seen[line] = victim
+        family = self._families.learn(victim, Nanos(rows.at[row]))
+        self._by_victim.insert(family, line, row)
+        self._state[row] = _TAKEN
         self._took += 1
         return True
 
-    def _is_first(self, row: Displacement) -> bool:
+    def _is_first(self, row: int) -> bool:
         """Tell whether a lineage that is known may have been unknown when this happened."""
-        lineage = row.victim.lineage
-        both = (self._by_victim.of.get(lineage), self._by_preemptor.of.get(lineage))
-        known = [rows[0].identity for rows in both if rows]
-        return lineage in self._parties and not (known and min(known) < row.identity)
+        line, identity = self._rows.suffered(row), self._rows.identity
+        if self._seen[line] < 0:
+            return False
+        wanted = identity(row)
+        sides = (self._by_victim, self._by_preemptor)
+        return not any(identity(each) < wanted for side in sides for each in side.back(line))
 
-    def _learn(self, party: Party, at: Nanos) -> str:
+    def _learn(self, number: int, at: Nanos) -> int:
         """Take note of who took part; return its family."""
-        self._parties[party.lineage] = party
-        if not party.merged:
+        parties, families = self._parties, self._families
+        line, merged = parties.line[number], parties.merged[number]
+        self._seen[line] = number
+        if merged < 0:
             # A weak link puts what is new under the name of what was there: no row has to move.
-            return self._families.learn(party, at)
-        before = self._families.wide(party), self.named(party.merged)
-        now = self._families.learn(party, at)
-        self._bring_together(before, now)
+            return families.learn(number, at)
+        before = families.of(parties[number]), families.wide(merged)
+        now = families.learn(number, at)
+        for name in before:
+            # One that could have come back as this party may have gone later than this happened.
+            if name not in (UNKNOWN, now) and families.wide(name) == now:
+                for side in (self._by_preemptor, self._by_victim):
+                    side.bring_together(name, now)
         return now
 
     # Families
 
-    def family(self, party: Party) -> str:
+    def family(self, party: Party) -> int:
         """Return the family of a line of work."""
-        return self._families.wide(party)
+        return self._families.of(party)
+
+    def called(self, party: Party) -> str:
+        """Return the name of the family of a line of work."""
+        family = self._families.of(party)
+        return party.lineage if family < 0 else self._parties.lines[family]
+
+    def numbered(self, name: str) -> int:
+        """Return the family of a lineage, or of what was the name of one."""
+        return self._families.wide(self._parties.lines.find(name))
 
     def named(self, name: str) -> str:
-        """Return the family of a lineage, or of what was the name of one."""
-        return self._families.wide(self.party(name))
+        """Return the name of that family."""
+        family = self.numbered(name)
+        return name if family < 0 else self._parties.lines[family]
 
     def party(self, name: str) -> Party:
         """Return a lineage as it was last seen."""
-        return self._parties.get(name) or Party(Lineage(name))
+        line = self._parties.lines.find(name)
+        seen = self._seen[line] if line >= 0 else UNKNOWN
+        return self._parties[seen] if seen >= 0 else Party(Lineage(name))
 
-    def concerns(self, party: Party) -> bool:
+    def concerns(self, family: int) -> bool:
         """Tell whether a family displaced others or was displaced."""
-        name = self._families.wide(party)
-        return name in self._by_preemptor or name in self._by_victim
+        return family in self._by_preemptor or family in self._by_victim
 
-    def lineages(self, family: str) -> set[str]:
+    def lineages(self, family: int) -> set[str]:
         """Return the lineages of a family that displaced others or were displaced."""
-        return {*self._by_preemptor.names(family), *self._by_victim.names(family)}
+        both = (self._by_preemptor, self._by_victim)
+        return {self._parties.lines[line] for side in both for line in side.lines(family)}
 
     # Rows
 
     def displaced(self, party: Party, since: Nanos) -> list[Nanos]:
         """Return the instants at which work was displaced, by whomever; weak links do not count."""
-        narrow = self._families.narrow(party)
-        lineages = self._by_victim.lineages(self._families.wide(party))
+        families, rows = self._families, self._rows
+        narrow = families.narrow_of(party)
         return sorted(
             {
-                row.at
-                for rows in lineages
-                if self._families.narrow(rows[0].victim) == narrow
-                for row in _after(rows, since)
-                if row.exempt is Exemption.NONE
+                Nanos(rows.at[row])
+                for line in self._by_victim.lines(families.of(party))
+                if families.narrow(line) == narrow
+                for row in self._by_victim.back(line, since)
+                if rows.terms(row).exempt is Exemption.NONE
             }
         )
 
-    def last_displaced(self, family: str) -> Nanos:
+    def last_displaced(self, family: int) -> Nanos:
         """Return when a family was displaced last, by whomever; 0 if it never was."""
-        lineages = self._by_victim.lineages(family)
-        return max((rows[-1].at for rows in lineages), default=Nanos(0))
+        side, at = self._by_victim, self._rows.at
+        return max((Nanos(at[side.last(line)]) for line in side.lines(family)), default=Nanos(0))
 
     def victims(self, since: Nanos) -> Iterator[Party]:
         """Yield who was displaced, each lineage once, by name."""
-        found = {row.victim.lineage: row.victim for row in self.ledger.since(since)}
-        for _, party in sorted(found.items()):
-            yield party
+        rows, parties = self._rows, self._parties
+        found = {rows.suffered(row): rows.victim[row] for row in self.ledger.since(since)}
+        for _, number in sorted((parties.lines[line], each) for line, each in found.items()):
+            yield parties[number]
 
-    def displaces(self, family: str) -> bool:
+    def displaces(self, family: int) -> bool:
         """Tell whether a family displaced anybody."""
         return family in self._by_preemptor
 
-    def by(self, family: str) -> Iterator[Displacement]:
-        """Yield what a family did to others, each lineage's in the order of time."""
-        for rows in self._by_preemptor.lineages(family):
-            yield from rows
+    def did_at(self, family: int) -> Iterator[Nanos]:
+        """Yield when a family displaced others, in no order."""
+        for row in self._by_preemptor.rows(family):
+            yield Nanos(self._rows.at[row])
 
-    def times(self, preemptor: str, victim: str, since: Nanos) -> int:
+    def times(self, preemptor: int, victim: int, since: Nanos) -> int:
         """Return at how many instants a family displaced another one."""
+        at, state = self._rows.at, self._state
         return len(
             {
-                row.at
-                for rows in self._by_victim.lineages(victim)
-                for row in _after(rows, since)
-                if row.counts and self.did(row, preemptor)
+                at[row]
+                for row in self._by_victim.rows(victim, since)
+                if state[row] == _COUNTS and self.did(row, preemptor)
             }
         )
 
@@ -231,15 +250,20 @@ class History:
 
         Costs the rows after `since`.
         """
-        instants: dict[tuple[str, str], set[Nanos]] = {}
-        last: dict[tuple[str, str], Displacement] = {}
-        for row in _after(self._taken, since):
+        instants: dict[tuple[int, int], set[int]] = {}
+        last: dict[tuple[int, int], int] = {}
+        for row in self._after(since):
             edge = self._edge(row)
-            instants.setdefault(edge, set()).add(row.at)
+            instants.setdefault(edge, set()).add(self._rows.at[row])
             last[edge] = row
-        return {edge: last[edge] for edge, found in instants.items() if len(found) >= limit}
+        lines = self._parties.lines
+        return {
+            (lines[edge[0]], lines[edge[1]]): self._rows[last[edge]]
+            for edge, found in instants.items()
+            if len(found) >= limit
+        }
 
-    def between(self, family: str, other: str, since: Nanos) -> Sequence[Displacement]:
+    def between(self, family: int, other: int, since: Nanos) -> Sequence[int]:
         """Return what two families did to each other."""
         if family not in self._by_preemptor and other not in self._by_preemptor:
             return ()
@@ -247,111 +271,116 @@ class History:
         if (known, revision) != (family, self.revision):
             dealings = self._dealings_of(family)
             self._dealings = (family, self.revision, dealings)
-        return _after(dealings.get(other, ()), since)
+        found = dealings.get(other, [])
+        return found[bisect_right(found, since, key=self.at) :]
 
-    def did_to(self, family: str, since: Nanos) -> Iterator[tuple[str, Nanos]]:
+    def at(self, row: int) -> Nanos:
+        """Return when that was."""
+        return Nanos(self._rows.at[row])
+
+    def did_to(self, family: int, since: Nanos) -> Iterator[tuple[int, Nanos]]:
         """Yield whom a family displaced after an instant, and when; costs those rows alone."""
-        for rows in self._by_preemptor.lineages(family):
-            for row in _after(rows, since):
-                yield self._families.wide(row.victim), row.at
+        for row in self._by_preemptor.rows(family, since):
+            yield self._families.wide(self._rows.suffered(row)), self.at(row)
 
-    def known_by(self, families: Iterable[str]) -> frozenset[str]:
+    def known_by(self, families: Iterable[int]) -> frozenset[str]:
         """Return by what those of families are known: whoever is none of them is in none.
 
         Lineages, labels and weak links, so that who comes back as another object is among them.
         """
+        rows, parties, wide = self._rows, self._parties, self._families.wide
         return frozenset(
             name
             for family in families
-            for rows in (self._by_victim, self._by_preemptor)
-            for lineage in rows.lineages(family)
-            for row in lineage
-            for party in (row.victim, row.preemptor)
-            if party is not None and self._families.wide(party) == family
-            for name in (party.lineage, party.merged, party.weak)
+            for number in {
+                each
+                for side in (self._by_victim, self._by_preemptor)
+                for row in side.rows(family)
+                for each in (rows.victim[row], rows.preemptor[row])
+                if each >= 0 and wide(parties.line[each]) == family
+            }
+            for name in parties[number].names
             if name
         )
 
-    def did(self, row: Displacement, family: str) -> bool:
+    def did(self, row: int, family: int) -> bool:
         """Tell whether it was a family's doing."""
-        return row.preemptor is not None and self._families.wide(row.preemptor) == family
+        line = self._rows.did(row)
+        return line >= 0 and self._families.wide(line) == family
 
     def edges(self, since: Nanos) -> list[Edge]:
         """Return who displaced whom of what was taken in, each pair since its cause is what it is.
 
         Costs the rows after `since`.
         """
-        between: dict[frozenset[str], list[Displacement]] = {}
-        for row in _after(self._taken, since):
-            between.setdefault(frozenset(self._edge(row)), []).append(row)
-        found: dict[tuple[str, str], list[Displacement]] = {}
+        between: dict[tuple[int, int], list[int]] = {}
+        for row in self._after(since):
+            one, other = self._edge(row)
+            between.setdefault((one, other) if one < other else (other, one), []).append(row)
+        found: dict[tuple[int, int], list[int]] = {}
         for dealings in between.values():
-            for row in anew(dealings):
+            for row in self.anew(dealings):
                 found.setdefault(self._edge(row), []).append(row)
+        lines, rows = self._parties.lines, self._rows
         return [
             Edge(
-                *edge,
-                tuple(sorted({row.at for row in rows})),
-                rows[-1].above,
-                sum(row.lost_device_seconds for row in rows),
-                len(rows),
+                lines[one],
+                lines[other],
+                tuple(sorted({self.at(row) for row in did})),
+                rows.terms(did[-1]).above,
+                sum(rows.lost[row] for row in did),
+                len(did),
             )
-            for edge, rows in found.items()
+            for (one, other), did in found.items()
         ]
 
-    def _edge(self, row: Displacement) -> tuple[str, str]:
-        assert row.preemptor is not None
-        return self._families.wide(row.preemptor), self._families.wide(row.victim)
+    def _after(self, since: Nanos) -> list[int]:
+        """Return the rows after an instant that count, in their order.
 
-    def _dealings_of(self, family: str) -> dict[str, list[Displacement]]:
-        found: dict[str, list[Displacement]] = {}
-        for row in self.by(family):
-            found.setdefault(self._families.wide(row.victim), []).append(row)
-        for rows in self._by_victim.lineages(family):
-            for row in rows:
-                if row.counts and row.preemptor is not None:
-                    other = self._families.wide(row.preemptor)
-                    if other != family:
-                        found.setdefault(other, []).append(row)
-        return {other: sorted(rows, key=_identity) for other, rows in found.items()}
+        One that counts is never taken in late, so that their numbers are in order.
+        """
+        at, state, found = self._rows.at, self._state, []
+        for row in range(len(state) - 1, -1, -1):
+            if state[row] == _COUNTS:
+                if at[row] <= since:
+                    break
+                found.append(row)
+        return found[::-1]
 
-    def _bring_together(self, before: Iterable[str], now: str) -> None:
-        """Give the rows of families that have become one to that one."""
-        for name in before:
-            if name != now:
-                for rows in (self._by_preemptor, self._by_victim):
-                    rows.bring_together(name, now)
+    def anew(self, dealings: Sequence[int], cause: str = "") -> list[int]:
+        """Return those of a pair's rows that count: of this cause, or of any, if it still holds.
 
+        Of two lineages the cause holds that they had last: what they did to each other before by
+        another one is over. Families may have lineages in several places, each with its own cause.
+        Rows of unknown cause go with those around them.
+        """
+        rows = self._rows
+        current: dict[tuple[int, int], str] = {}
+        over: set[tuple[int, int]] = set()
+        found = []
+        for row in reversed(dealings):
+            one, other, own = rows.did(row), rows.suffered(row), rows.terms(row).cause
+            pair = (one, other) if one < other else (other, one)
+            known = current.get(pair, "") or cause
+            if own and known and own != known:
+                over.add(pair)
+            if pair not in over:
+                current[pair] = known or own
+                found.append(row)
+        return found[::-1]
 
-def anew(rows: Sequence[Displacement], cause: str = "") -> list[Displacement]:
-    """Return those of a pair's rows that count: of this cause, or else of any, if it still holds.
+    def _edge(self, row: int) -> tuple[int, int]:
+        wide, rows = self._families.wide, self._rows
+        return wide(rows.did(row)), wide(rows.suffered(row))
 
-    Of two lineages the cause holds that they had last: what they did to each other before by
-    another one is over. Families may have lineages in several places, each with its own cause.
-    Rows of unknown cause go with those around them.
-    """
-    current: dict[frozenset[str], str] = {}
-    over: set[frozenset[str]] = set()
-    found = []
-    for row in reversed(rows):
-        assert row.preemptor is not None
-        pair = frozenset((row.preemptor.lineage, row.victim.lineage))
-        known = current.get(pair, "") or cause
-        if row.cause and known and row.cause != known:
-            over.add(pair)
-        if pair not in over:
-            current[pair] = known or row.cause
-            found.append(row)
-    return found[::-1]
-
-
-def _after(rows: Sequence[Displacement], since: Nanos) -> Sequence[Displacement]:
-    return rows[bisect_right(rows, since, key=_instant) :]
-
-
-def _identity(row: Displacement) -> tuple[Nanos, int, str, str, str]:
-    return row.identity
-
-
-def _instant(row: Displacement) -> Nanos:
-    return row.at
+    def _dealings_of(self, family: int) -> dict[int, list[int]]:
+        wide, rows = self._families.wide, self._rows
+        found: dict[int, list[int]] = {}
+        for row in self._by_preemptor.rows(family):
+            found.setdefault(wide(rows.suffered(row)), []).append(row)
+        for row in self._by_victim.rows(family):
+            if self._state[row] == _COUNTS:
+                other = wide(rows.did(row))
+                if other != family:
+                    found.setdefault(other, []).append(row)
+        return {other: sorted(each) for other, each in found.items()}

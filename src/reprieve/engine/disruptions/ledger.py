@@ -5,20 +5,22 @@ and are kept for a day and up to a number; the oldest go first. The order in whi
 plays no role, and a row that is told twice is one. Nobody's work that another actor displaced is
 held against anybody: such rows have no preemptor, and count for the victim alone.
 
-A ledger costs a row once (inserted where it belongs, at the end as a rule), and rows of a window by
-bisection; beside the rows it holds nothing. Time comes with the rows. Source: specification of
-disruptions, section 3.
+A ledger costs a row once (its number is inserted where it belongs, at the end as a rule), and rows
+of a window by bisection. Rows are columns (`rows`); what is returned of them is made when it is
+asked for. Those that have gone from the ledger stay there until `tidy`, for whoever goes by their
+numbers. Time comes with the rows. Source: specification of disruptions, section 3.
 """
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
-from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.engine.disruptions.displacement import Actor, Displacement, Exemption, Identified
+from reprieve.engine.disruptions.lineage import Lineage
+from reprieve.engine.disruptions.rows import Rows, within
 from reprieve.units.durations import HOUR
 from reprieve.units.instants import Nanos
 
@@ -27,127 +29,106 @@ __all__ = ["KEPT", "MOST_ROWS", "Actor", "Displacement", "Exemption", "Ledger"]
 KEPT: Final = 24 * HOUR
 MOST_ROWS: Final = 100_000
 
-Identified = tuple[Nanos, int, str, str, str]
-
-
-class Actor(StrEnum):
-    """Who displaced."""
-
-    IDLE = "idle"
-    QUOTA = "quota"
-    SCHEDULING = "scheduling"
-    OTHER = "other"
-
-
-class Exemption(StrEnum):
-    """Why a displacement holds nobody and protects nobody."""
-
-    NONE = ""
-    NODE_FAILURE = "node failure"
-    DRAIN = "drain"
-    EMERGENCY = "emergency"
-
-
-@dataclass(frozen=True, slots=True)
-class Displacement:
-    """One row.
-
-    `uid`: of the displaced object. `number`: its place among the rows of one instant. `above`: by
-    how much the preemptor's priority was higher. `cause`: a text that is another one when the
-    priority, weight or quota that let the two displace each other is another; empty where it is not
-    known, which is as good as any.
-    """
-
-    at: Nanos
-    actor: Actor
-    preemptor: Party | None
-    victim: Party
-    uid: str = ""
-    number: int = 0
-    devices: int = 0
-    lost_device_seconds: int = 0
-    above: int = 0
-    cause: str = ""
-    exempt: Exemption = Exemption.NONE
-
-    @property
-    def identity(self) -> Identified:
-        """What two rows do not have in common; also the order of rows."""
-        preemptor = "" if self.preemptor is None else self.preemptor.lineage
-        return (self.at, self.number, preemptor, self.victim.lineage, self.uid)
-
-    @property
-    def counts(self) -> bool:
-        """Whether it is held against its preemptor."""
-        return (
-            self.preemptor is not None
-            and self.actor is not Actor.OTHER
-            and self.exempt is Exemption.NONE
-        )
+#: That part of its rows has to be gone before those that stay are copied.
+_PART_GONE: Final = 16
 
 
 class Ledger:
-    """Rows of the last `kept` nanoseconds in the order of `Displacement.identity`."""
+    """Rows of the last `kept` nanoseconds in the order of `Displacement.identity`.
+
+    `columns` has them by number, and `order` the numbers.
+    """
 
     def __init__(self, kept: int = KEPT, most: int = MOST_ROWS) -> None:
         self.kept = kept
         self.most = most
-        self._rows: list[Displacement] = []
+        self.columns = Rows()
+        self.order = array("I")
+        self._mixed = False  # whether numbers are in another order than rows
 
-    def record(self, row: Displacement) -> bool:
-        """Take a row in; return whether it is new, and not too old."""
-        rows, identity = self._rows, row.identity
-        place = len(rows)
-        if rows and identity <= rows[-1].identity:
-            place = bisect_left(rows, identity, key=_identity)
-            if rows[place].identity == identity or row.at <= rows[-1].at - self.kept:
-                return False
-        rows.insert(place, row)
-        return self._forget(rows[-1].at) <= place
+    def record(self, row: Displacement) -> int | None:
+        """Take a row in; return its number, None if it is not new or too old."""
+        row = within(row)
+        order, last = self.order, self.last
+        place = len(order)
+        if last is not None and row.identity <= last:
+            place = bisect_left(order, row.identity, key=self.columns.identity)
+            if self.columns.identity(order[place]) == row.identity:
+                return None
+            if row.at <= last[0] - self.kept:
+                return None
+            self._mixed = True
+        number = self.columns.append(row)
+        order.insert(place, number)
+        gone = self._forget(Nanos(self.columns.at[order[-1]]))
+        return number if gone <= place else None
 
     def fold(self, rows: Iterable[Displacement]) -> None:
         """Take many rows in at once."""
-        fresh = {row.identity: row for row in rows}
-        for row in self._rows:
-            fresh[row.identity] = row
+        kept = map(within, rows)
+        fresh = {row.identity: row for row in kept}
+        for number in self.order:
+            fresh.pop(self.columns.identity(number), None)
         # No two have the same identity, so that rows themselves are never compared.
-        self._rows = [row for _, row in sorted(fresh.items())]
-        if self._rows:
-            self._forget(self._rows[-1].at)
+        added = [self.columns.append(row) for _, row in sorted(fresh.items())]
+        if not added:
+            return
+        last = self.last
+        if last is not None and self.columns.identity(added[0]) < last:
+            self._mixed = True
+            found = sorted((*self.order, *added), key=self.columns.identity)
+            self.order = array("I", found)
+        else:
+            self.order.extend(added)
+        self._forget(Nanos(self.columns.at[self.order[-1]]))
 
     def undo(self, preemptor: Lineage | None, uid: str) -> bool:
         """Take back the last displacement of an object by a lineage; return whether there was."""
-        for place in range(len(self._rows) - 1, -1, -1):
-            row = self._rows[place]
-            by = None if row.preemptor is None else row.preemptor.lineage
-            if by == preemptor and row.uid == uid:
-                del self._rows[place]
+        columns = self.columns
+        line = -1 if preemptor is None else columns.parties.lines.find(preemptor)
+        if preemptor is not None and line < 0:
+            return False
+        for place in range(len(self.order) - 1, -1, -1):
+            number = self.order[place]
+            if columns.did(number) == line and columns.uid(number) == uid:
+                del self.order[place]
                 return True
         return False
 
-    def since(self, instant: Nanos) -> Sequence[Displacement]:
-        """Return the rows after an instant."""
-        return self._rows[bisect_right(self._rows, instant, key=_instant) :]
+    def since(self, instant: Nanos) -> Sequence[int]:
+        """Return the numbers of the rows after an instant."""
+        return self.order[bisect_right(self.order, instant, key=self._instant) :]
+
+    def tidy(self) -> None:
+        """Let go what is gone, if that is much, and have numbers in the order of rows again."""
+        gone = len(self.columns) - len(self.order)
+        if self._mixed or gone > len(self.order) // _PART_GONE:
+            self.columns = self.columns.only(self.order)
+            self.order = array("I", range(len(self.order)))
+            self._mixed = False
 
     @property
-    def rows(self) -> Sequence[Displacement]:
+    def last(self) -> Identified | None:
+        """The identity of the last row."""
+        return self.columns.identity(self.order[-1]) if self.order else None
+
+    @property
+    def rows(self) -> list[Displacement]:
         """All rows."""
-        return self._rows
+        return [self.columns[number] for number in self.order]
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.order)
 
     def _forget(self, now: Nanos) -> int:
         """Let go what is too old or too much, and return how many rows that were."""
-        old = bisect_right(self._rows, Nanos(now - self.kept), key=_instant)
-        old = max(old, len(self._rows) - self.most)
-        del self._rows[:old]
-        return old
+        order, most = self.order, Nanos(now - self.kept)
+        old = len(order) - self.most
+        if order and self.columns.at[order[max(0, old)]] <= most:
+            old = max(old, bisect_right(order, most, key=self._instant))
+        if old > 0:
+            del order[:old]
+        return max(0, old)
 
-
-def _identity(row: Displacement) -> Identified:
-    return row.identity
-
-
-def _instant(row: Displacement) -> Nanos:
-    return row.at
+    def _instant(self, number: int) -> Nanos:
+        return Nanos(self.columns.at[number])

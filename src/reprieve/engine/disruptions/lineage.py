@@ -10,31 +10,21 @@ A victim that is deleted comes back as another object. Objects are one line of w
    the same second, or displaced at the same instant, was there beside it
 
 The label `reprieve.dev/lineage` merges lineages of a namespace and splits none. Weak links count
-against preemptors (`Families.wide`), never for the protection of a victim (`Families.narrow`).
+against preemptors (`families.wide`), never for the protection of a victim (`families.narrow`).
 
-Nothing is looked up here: `intake` says who owns what. All operations take constant time.
+Nothing is looked up here: `intake` says who owns what.
 Source: specification of disruptions, section 1.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from sys import intern
 from typing import Final, NewType
 
-from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
 
-__all__ = [
-    "LINEAGE_LABEL",
-    "Families",
-    "Identity",
-    "Lineage",
-    "Party",
-    "owner_lineage",
-    "party_of",
-]
+__all__ = ["LINEAGE_LABEL", "Identity", "Lineage", "Party", "owner_lineage", "party_of"]
 
 LINEAGE_LABEL: Final = "reprieve.dev/lineage"
 
@@ -108,87 +98,3 @@ def party_of(identity: Identity) -> Party:
         f"{identity.tenant}/{template}" if template else "",
         identity.created,
     )
-
-
-class Families:
-    """Follows which lineages are one, told in the order of time.
-
-    The name of a family is that of its member that was told first.
-    """
-
-    def __init__(self) -> None:
-        self._narrow: dict[str, str] = {}  # those with a label only
-        self._wide: dict[str, str] = {}
-        # By weak link: who was displaced when, and has not come back as far as is known; in order.
-        self._displaced: dict[str, OrderedDict[Lineage, Nanos]] = {}
-        self._created: dict[Lineage, int] = {}  # seconds, of those that were displaced
-
-    def learn(self, party: Party, at: Nanos) -> str:
-        """Take note of an object that took part in a displacement, and was there before it.
-
-        Return its family with weak links.
-        """
-        lineage = party.lineage
-        new = lineage not in self._wide
-        if new:
-            self._wide[lineage] = lineage
-        if party.merged:
-            for parents in (self._narrow, self._wide):
-                parents.setdefault(lineage, lineage)
-                parents.setdefault(party.merged, party.merged)
-                _join(parents, lineage, party.merged)
-        if new and party.weak:
-            former = self._former(party, at)
-            if former is not None:
-                del self._displaced[party.weak][former]
-                _join(self._wide, former, lineage)
-        return _root(self._wide, lineage)
-
-    def displaced(self, victim: Party, at: Nanos) -> None:
-        """Take note that an object has to make way; it may come back as another one."""
-        if victim.weak:
-            # Of a plain dict the first entry costs as much as those that were taken out before it.
-            alike = self._displaced.setdefault(victim.weak, OrderedDict())
-            alike.pop(victim.lineage, None)
-            alike[victim.lineage] = at
-            self._created[victim.lineage] = victim.created // SECOND
-
-    def narrow(self, party: Party) -> str:
-        """Return the family by owner, template and label."""
-        return self._narrow_of(self._narrow, party)
-
-    def wide(self, party: Party) -> str:
-        """Return the family with weak links."""
-        if party.lineage in self._wide:
-            return _root(self._wide, party.lineage)
-        former = self._former(party) if party.weak else None
-        return self._narrow_of(self._wide, party) if former is None else _root(self._wide, former)
-
-    def _narrow_of(self, parents: dict[str, str], party: Party) -> str:
-        known = party.lineage if party.lineage in parents else party.merged
-        return _root(parents, known) if known in parents else party.lineage
-
-    def _former(self, party: Party, before: Nanos | None = None) -> Lineage | None:
-        """Return who is taken to have come back as this object, which was there `before` that."""
-        # API servers give the instants of creation in whole seconds.
-        created = party.created // SECOND
-        alike = self._displaced.get(party.weak)
-        for lineage, at in alike.items() if alike else ():
-            if at // SECOND > created or (before is not None and at >= before):
-                return None
-            if lineage != party.lineage and self._created.get(lineage) != created:
-                return lineage
-        return None
-
-
-def _root(parents: dict[str, str], name: str) -> str:
-    while parents[name] != name:
-        parents[name] = parents[parents[name]]
-        name = parents[name]
-    return name
-
-
-def _join(parents: dict[str, str], first: str, second: str) -> None:
-    one, other = _root(parents, first), _root(parents, second)
-    if one != other:
-        parents[other] = one
