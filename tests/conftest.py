@@ -59,6 +59,8 @@ THOROUGH: Final = (
     "tests/scheduling/crash/",
     "tests/scheduling/faults/",
     "tests/scheduling/test_execution.py",
+    # A thousand displacements, one gang after the other.
+    "tests/scheduling/test_objects_kept.py",
     # Hundreds of random clusters decided twice, or with the rules broken.
     "tests/disruptions/test_bounds.py",
     "tests/disruptions/test_properties.py",

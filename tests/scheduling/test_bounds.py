@@ -17,29 +17,13 @@ from reprieve.planes.common import displacements
 from reprieve.planes.scheduling import preemptions
 from reprieve.units.durations import SECOND
 from tests.entries import entries
-from tests.scheduling.memory import Memory, memory
-from tests.scheduling.site import NAMESPACE, group, pod
+from tests.scheduling.churn import churn
+from tests.scheduling.memory import memory
+from tests.scheduling.site import pod
 
 _NODES: Final = 4
 _ROUNDS: Final = 40
 _MOST: Final = 20
-
-
-async def _churn(cluster: Memory, first: int, rounds: int) -> None:
-    """Have gangs come one after the other, each over two victims that come again."""
-    for number in range(first, first + rounds):
-        name = f"high-{number}"
-        members = [pod(f"{name}-{i}", 2, group=name, priority="high") for i in range(2)]
-        low = [pod(f"low-{number}-{i}", 2, priority="low") for i in range(2)]
-        cluster.create(group(name, min_count=2, priority="high"), *members)
-        bound = {f"{name}-{i}" for i in range(2)}
-        await cluster.until(cluster.victims)
-        cluster.end_all()
-        await cluster.until(lambda bound=bound: bound <= cluster.placed().keys())  # type: ignore[misc]
-        cluster.end(*bound)
-        cluster.api.remove("podgroups.scheduling.k8s.io", NAMESPACE, name)
-        cluster.create(*low)
-        await cluster.pass_time(10 * SECOND)
 
 
 async def test_after_more_gangs_a_plane_holds_no_more_than_before() -> None:
@@ -56,9 +40,9 @@ async def test_after_more_gangs_a_plane_holds_no_more_than_before() -> None:
             vars(plane.context.disruptions)["_displaced"].most = _MOST
             cluster.create(*(pod(f"low-{i}", 2, priority="low") for i in range(2 * _NODES)))
             await cluster.pass_time(5 * SECOND)
-            await _churn(cluster, 0, _ROUNDS)
+            await churn(cluster, 0, _ROUNDS)
             before = entries(plane)
-            await _churn(cluster, _ROUNDS, 2 * _ROUNDS)
+            await churn(cluster, _ROUNDS, 2 * _ROUNDS)
             after = entries(plane)
             assert sum(cluster.api.deleted.values()) == 6 * _ROUNDS, "gangs had too few victims"
             assert len(cluster.intents()) <= _MOST + 1

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import reprieve
 from reprieve.engine.diagnosis.reasons import REASONS, Reason
 from reprieve.engine.plan import Plane
-from reprieve.telemetry.metrics import IdleGpuSeconds, Metrics
+from reprieve.telemetry.metrics import IdleGpuSeconds, Metrics, Remembered
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import PlanId
 
@@ -102,3 +102,12 @@ def test_who_waits_is_counted_by_reason_and_those_of_nobody_are_zero() -> None:
     }
     expected = dict.fromkeys((str(each) for each in REASONS[Plane.SCHEDULING]), 0)
     assert found == {**expected, "Full": 3}
+
+
+def test_rows_of_tables_of_one_name_are_shown_together_as_they_are_now() -> None:
+    metrics, one, other = Metrics(), [1], [1, 2]
+    for table in (one, other):
+        metrics.remembers(Remembered.NAMED_VICTIMS, table.__len__)
+    one.append(2)
+    assert value(metrics, "remembered_rows", table="named-victims") == 4
+    assert value(metrics, "remembered_rows", table="displacements") is None

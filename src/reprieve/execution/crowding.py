@@ -29,6 +29,10 @@ class Crowding:
         """The namespaces to be looked at, by name."""
         return sorted(self._crowded)
 
+    def __len__(self) -> int:
+        """Return of how many namespaces it is known."""
+        return len(self._counts)
+
     def written(self, namespace: str) -> None:
         """One more was written."""
         self._note(namespace, self._counts.pop(namespace, MOST_IN_NAMESPACE) + 1)

@@ -53,7 +53,7 @@ from reprieve.kube.events import EventRecorder
 from reprieve.kube.resource import DISRUPTIONS, NAMESPACES, PREEMPTIONS, SECRETS
 from reprieve.kube.writes import Priority
 from reprieve.records.victim_states import victim_states
-from reprieve.telemetry.metrics import Metrics
+from reprieve.telemetry.metrics import Metrics, Remembered
 from reprieve.units.clock import Clock
 from reprieve.units.durations import HOUR, MINUTE, SECOND, format_duration
 from reprieve.units.instants import Nanos, format_instant, parse_instant
@@ -136,6 +136,10 @@ class Disruptions:
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._secret: bytes | None = None
         self._crowding = Crowding()
+        metrics.remembers(Remembered.TIMES_DISPLACED, lambda: len(self._displaced))
+        metrics.remembers(Remembered.LINES_AWAITED, lambda: self.returns.remembers[0])
+        metrics.remembers(Remembered.UNITS_AWAITED, lambda: self.returns.remembers[1])
+        metrics.remembers(Remembered.NAMESPACES, lambda: len(self._crowding))
 
     # What happened.
 

@@ -81,6 +81,11 @@ class PodVictims:
         # What the victims of a plan, or of a unit of it that was taken over, are told.
         self._messages: dict[tuple[str, str], str] = {}
 
+    @property
+    def remembers(self) -> int:
+        """Of how many pods it is known which plan evicted them."""
+        return len(self._evicted_by)
+
     def announce(self, intent: Preemption, message: str) -> None:
         """Say what the condition of a plan's victims is to say."""
         self._messages[intent.metadata.name, ""] = message

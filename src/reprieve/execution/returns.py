@@ -103,6 +103,12 @@ class Returns:
         self._arrived = asyncio.Event()
         self._listed = False
 
+    @property
+    def remembers(self) -> tuple[int, int]:
+        """How many lines of work are followed, and how many units of them are awaited."""
+        lines = list(self._lines.values())
+        return len(lines), sum(len(line.away) for line in lines)
+
     # What happens.
 
     def runs(self, party: Party, uid: str, at: Nanos) -> None:

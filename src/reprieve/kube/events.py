@@ -110,6 +110,11 @@ class EventRecorder:
         """The number of events that were dropped."""
         return self._delivery.dropped
 
+    @property
+    def remembers(self) -> tuple[int, int]:
+        """How many events wait to be written, and how many series are known."""
+        return len(self._warnings) + len(self._others), len(self._series)
+
     def event(
         self,
         regarding: Reference,

@@ -67,7 +67,7 @@ from reprieve.telemetry.faults import FaultCounter
 from reprieve.telemetry.http import Check, serve_telemetry
 from reprieve.telemetry.log import level_of, start_logging
 from reprieve.telemetry.loop_lag import LoopLag
-from reprieve.telemetry.metrics import Metrics
+from reprieve.telemetry.metrics import Metrics, Remembered
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
 from reprieve.units.errors import UsageError
@@ -166,6 +166,7 @@ async def _run(
     events = EventRecorder(client, clock, instance=identity, report=report_of_events)
     governor = Governor(settings.governor, threading.RLock())
     disruptions = Disruptions(client, namespace, fence, clock, metrics, events, settings.governor)
+    _show_remembered(metrics, governor, events)
     others = None
     if options.watch_others:
         others = OtherActors(client, clock, governor, disruptions.note)
@@ -234,6 +235,14 @@ async def _served(
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(events.flush(), _FLUSH)
             await end(background)
+
+
+def _show_remembered(metrics: Metrics, governor: Governor, events: EventRecorder) -> None:
+    """Show what is remembered for all planes together."""
+    metrics.remembers(Remembered.DISPLACEMENTS, lambda: governor.remembers[0])
+    metrics.remembers(Remembered.LINES_DISPLACED, lambda: governor.remembers[1])
+    metrics.remembers(Remembered.WAITING_EVENTS, lambda: events.remembers[0])
+    metrics.remembers(Remembered.EVENT_SERIES, lambda: events.remembers[1])
 
 
 async def _assembled(given: Surroundings) -> list[Assembled]:

@@ -9,7 +9,8 @@ Counters of plans and preemptions carry the plan id as exemplar, which OpenMetri
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from enum import StrEnum
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
@@ -23,12 +24,27 @@ from reprieve.engine.plan import Plane
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import PlanId
 
-__all__ = ["IdleGpuSeconds", "Metrics"]
+__all__ = ["IdleGpuSeconds", "Metrics", "Remembered"]
 
 _PREFIX: Final = "reprieve"
 _FAST: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _TIMES: Final = (1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0)
 _SLOW: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+class Remembered(StrEnum):
+    """The tables whose rows `remembered_rows` shows; docs/operations.md has the bound of each."""
+
+    DISPLACEMENTS = "displacements"
+    LINES_DISPLACED = "lines-of-work-displaced"
+    TIMES_DISPLACED = "times-displaced"
+    NAMED_VICTIMS = "named-victims"
+    EVICTED_PODS = "evicted-pods"
+    LINES_AWAITED = "lines-of-work-awaited"
+    UNITS_AWAITED = "units-awaited"
+    NAMESPACES = "namespaces"
+    WAITING_EVENTS = "waiting-events"
+    EVENT_SERIES = "event-series"
 
 
 class Metrics:
@@ -53,6 +69,7 @@ class Metrics:
     (`show_waiting`).
     `decision_log_dropped`: lines of the decision log that are missing, by reason (`full`: too many
     waited to be written; `unwritten`: they could not be).
+    Memory: `remembered_rows`, rows of the tables that go on growing until a bound (`remembers`).
     Process: `leader` 0 or 1, `intents_open`, `intents_closed` by phase, `loop_lag_seconds`.
     """
 
@@ -175,6 +192,10 @@ class Metrics:
         self.decision_log_dropped = self._counter(
             "decision_log_dropped", "Lines that are missing in the decision log.", "reason"
         )
+        self.remembered_rows = self._gauge(
+            "remembered_rows", "Rows of what is remembered up to a bound, by table.", "table"
+        )
+        self._remembered: dict[Remembered, list[Callable[[], int]]] = {}
         build = Info(f"{_PREFIX}_build", "The operator's version.", registry=self.registry)
         build.info({"version": __version__})
         ProcessCollector(registry=self.registry)
@@ -189,6 +210,16 @@ class Metrics:
     def count_preemption(self, plan: PlanId, plane: str, rule: str, outcome: str) -> None:
         """Count one victim of a plan, with the plan's id as exemplar."""
         self.preemptions.labels(plane, rule, outcome).inc(exemplar={"plan": plan})
+
+    def remembers(self, table: Remembered, rows: Callable[[], int]) -> None:
+        """Show how many rows a table has, whenever that is asked; several of one name count as one.
+
+        `rows` may be called in any thread.
+        """
+        counted = self._remembered.setdefault(table, [])
+        counted.append(rows)
+        shown = self.remembered_rows.labels(table.value)
+        shown.set_function(lambda: sum(each() for each in counted))
 
     def show_waiting(self, plane: Plane, by_reason: Mapping[Reason, int]) -> None:
         """Show how many units of a plane wait; reasons that are left out are those of nobody.

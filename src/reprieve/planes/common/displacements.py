@@ -125,6 +125,11 @@ class PlaneDisplacements:
                 if row.preemptor is not None:
                     self._loops.written((row.preemptor.lineage, row.victim.lineage))
 
+    @property
+    def remembers(self) -> int:
+        """How many objects are known that plans have named."""
+        return len(self._evicts)
+
     def evicts(self, uid: str) -> bool:
         """Whether a plan of ours names an object."""
         return uid in self._evicts

@@ -64,6 +64,7 @@ from reprieve.planes.idle.workloads import (
     KnownPoll,
     TrackedWorkloads,
 )
+from reprieve.telemetry.metrics import Remembered
 from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
@@ -133,6 +134,8 @@ class IdlePlane:
             self._loops,
             None if context.disruptions is None else context.disruptions.returns,
         )
+        told = self._displacements.told
+        context.metrics.remembers(Remembered.NAMED_VICTIMS, lambda: told.remembers)
         self.evaluator = Evaluator(
             context,
             self.workloads,

@@ -43,6 +43,7 @@ from reprieve.planes.scheduling.state import ClusterState
 from reprieve.planes.scheduling.statuses import Statuses
 from reprieve.planes.scheduling.waiting import Waiting, WaitingUnit
 from reprieve.planes.scheduling.watches import Watches
+from reprieve.telemetry.metrics import Remembered
 from reprieve.units.durations import MINUTE, SECOND
 
 __all__ = ["SchedulingPlane"]
@@ -97,6 +98,8 @@ class SchedulingPlane:
             self.loops,
             None if context.disruptions is None else context.disruptions.returns,
         )
+        told = self.displacements.told
+        context.metrics.remembers(Remembered.NAMED_VICTIMS, lambda: told.remembers)
         self.statuses = Statuses(context, self.state, lambda: self.watches.groups)
         self.bindings = Bindings(
             context,

@@ -29,6 +29,7 @@ from reprieve.planes.scheduling.context import SchedulingContext, log
 from reprieve.planes.scheduling.preemptor import Preemptor
 from reprieve.planes.scheduling.references import pod_reference, reference_of
 from reprieve.planes.scheduling.state import ClusterState
+from reprieve.telemetry.metrics import Remembered
 from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.ids import Uid
 from reprieve.wording import kube_scheduler as wording
@@ -55,6 +56,7 @@ class SchedulingVictims:
             evicted=self._evicted,
             seen=self._seen_metadata,
         )
+        context.metrics.remembers(Remembered.EVICTED_PODS, lambda: self._pods.remembers)
         # For whom the plans of this process are, by record.
         self._preemptors: dict[str, Preemptor] = {}
         self._graces: dict[Uid, int] = {}
