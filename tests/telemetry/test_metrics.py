@@ -109,5 +109,5 @@ def test_rows_of_tables_of_one_name_are_shown_together_as_they_are_now() -> None
     for table in (one, other):
         metrics.remembers(Remembered.NAMED_VICTIMS, table.__len__)
     one.append(2)
-    assert value(metrics, "remembered_rows", table="named-victims") == 4
-    assert value(metrics, "remembered_rows", table="displacements") is None
+    assert value(metrics, "reprieve_remembered_rows", table="named-victims") == 4
+    assert value(metrics, "reprieve_remembered_rows", table="displacements") is None
