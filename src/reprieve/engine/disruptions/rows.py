@@ -155,11 +155,12 @@ class Rows:
         """Take in a row that is `within`; return its number."""
         preemptor = NOBODY_DID if row.preemptor is None else self.parties.add(row.preemptor)
         victim = self.parties.add(row.victim)
-        terms = Terms(row.actor, row.devices, row.above, row.cause, row.exempt)
+        terms = (row.actor, row.devices, row.above, row.cause, row.exempt)
         last, known = self._last_terms
         if terms != last:
-            known = self._number_of(terms)
-            self._last_terms = terms, known
+            # Made only where it is another one: most rows are as the one before.
+            known = self._number_of(Terms(*terms))
+            self._last_terms = self._of_terms[known], known
         number = len(self.at)
         self.at.append(row.at)
         self.preemptor.append(preemptor)
