@@ -48,8 +48,8 @@ MUTATIONS = [
     Mutation(
         "candidates are not looked at again before they are taken",
         "classical",
-        "if source.nodes and not all(",
-        "if source.nodes and False and not all(",
+        "if not _all_over(",
+        "if False and not _all_over(",
         "targets",
     ),
     Mutation(
@@ -191,7 +191,7 @@ MUTATIONS = [
     ),
     Mutation(
         "those with another flavor make way too",
-        "classical",
+        "borrowers",
         "if not need.isdisjoint(columns):",
         "if True:",
         "proof",
@@ -227,15 +227,15 @@ MUTATIONS = [
     Mutation(
         "queues give on when they do not borrow any more",
         "classical",
-        "if source.nodes and not all(",
-        "if source.nodes and False and not all(",
+        "if not _all_over(",
+        "if False and not _all_over(",
         "proof",
     ),
     Mutation(
         "who may not be taken while borrowing is taken",
         "classical",
-        "if not borrow or self.limit is None:\n            return len(self.rows)",
-        "if True:\n            return len(self.rows)",
+        "if not borrow or self.limit is None:\n            return len(rows)",
+        "if True:\n            return len(rows)",
         "proof",
     ),
     Mutation(

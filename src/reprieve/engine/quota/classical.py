@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import cmp_to_key
 from heapq import heapify, heappop, heapreplace
 
+from reprieve.engine.quota.borrowers import Gathered, beside, of_queue
 from reprieve.engine.quota.candidates import (
     Preemptor,
     Target,
@@ -31,7 +32,7 @@ from reprieve.engine.quota.candidates import (
 )
 from reprieve.engine.quota.model import Policy, Reason
 from reprieve.engine.quota.state import Holder, Row, Snapshot
-from reprieve.engine.quota.tree import Column, Tree, add, available, exceeds, remove
+from reprieve.engine.quota.tree import Column, Tree, add, available, remove
 
 __all__ = ["Found", "classical_targets", "fill_back"]
 
@@ -46,18 +47,18 @@ class Found:
     usage: Mapping[int, Column]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Source:
-    """Candidates of one ClusterQueue with one set of flavor-resources, in order.
+    """Candidates of one kind: lists of rows, each in order.
 
-    `nodes` must all exceed their quota for a candidate to be taken: its queue and the cohorts below
-    the common ancestor; empty for the preemptor's own queue. While the preemptor borrows, only
+    Their queues, and the cohorts below the common ancestor `top`, must all exceed their quota for
+    one to be taken; for the preemptor's own queue `top` is that. While the preemptor borrows, only
     candidates with a priority below `limit` are allowed (None: all); below it they are taken as
     `reason`, others as reclamation.
     """
 
-    rows: Sequence[Row]
-    nodes: tuple[int, ...]
+    lists: Sequence[Sequence[Row]]
+    top: int
     reason: Reason
     limit: int | None = None
 
@@ -69,11 +70,11 @@ class Source:
     def allowed(self, row: Row, borrow: bool) -> bool:
         return not borrow or self.limit is None or row[0] < self.limit
 
-    def end(self, borrow: bool) -> int:
+    def end(self, rows: Sequence[Row], borrow: bool) -> int:
         """Return how many rows of a list by priority are allowed."""
         if not borrow or self.limit is None:
-            return len(self.rows)
-        return bisect_left(self.rows, (self.limit,))
+            return len(rows)
+        return bisect_left(rows, (self.limit,))
 
 
 @dataclass(slots=True)
@@ -171,15 +172,26 @@ def give_back(tree: Tree, usage: Mapping[int, Column], holder: Holder) -> None:
 
 def sources_of(
     snapshot: Snapshot, queue: int, who: Preemptor, policy: Policy, need: frozenset[int]
-) -> Iterator[tuple[bool, Sequence[Row]]]:
-    """Yield a queue's candidates that hold a flavor-resource of `need`, with whether evicted."""
-    for (evicted, columns), rows in snapshot.lists[queue].items():
-        if not need.isdisjoint(columns):
-            chosen = cut(rows, policy, who)
-            if who.spares is not None:
-                chosen = [row for row in chosen if not who.spares(row[4])]
-            if chosen:
-                yield evicted, in_order(snapshot, chosen, who.queue)
+) -> Gathered:
+    """Return a queue's candidates that hold a flavor-resource of `need`."""
+    evicted, others = of_queue(snapshot, queue, need)
+    return _chosen(snapshot, evicted, who, policy), _chosen(snapshot, others, who, policy)
+
+
+def _chosen(
+    snapshot: Snapshot, lists: Sequence[Sequence[Row]], who: Preemptor, policy: Policy
+) -> Sequence[Sequence[Row]]:
+    """Return whom the policy allows, in their order; without lists of which nobody is left."""
+    if policy is Policy.ANY and who.spares is None and not by_local_queue(snapshot):
+        return lists
+    found = []
+    for rows in lists:
+        chosen = cut(rows, policy, who)
+        if who.spares is not None:
+            chosen = [row for row in chosen if not who.spares(row[4])]
+        if chosen:
+            found.append(in_order(snapshot, chosen, who.queue))
+    return found
 
 
 def _collect(
@@ -189,8 +201,10 @@ def _collect(
     rules = snapshot.configuration.cluster_queues[tree.names[queue]].preemption
     found = Candidates(([], []), ([], []), ([], []))
     policy = rules.within_cluster_queue
-    for evicted, rows in sources_of(snapshot, queue, who, policy, need):
-        found.own[not evicted].append(Source(rows, (), Reason.IN_CLUSTER_QUEUE))
+    own = sources_of(snapshot, queue, who, policy, need)
+    for sources, lists in zip(found.own, own, strict=True):
+        if lists:
+            sources.append(Source(lists, queue, Reason.IN_CLUSTER_QUEUE))
     policy = rules.reclaim_within_cohort
     if policy in (Policy.NEVER, Policy.UNSET):
         return found
@@ -203,13 +217,14 @@ def _collect(
     below = queue
     for top in tree.path[queue][1:]:
         into = found.hierarchy if advantage else found.priority
-        for node, nodes in _exceeding(tree, snapshot.usage, top, (queue, below), need):
-            for evicted, rows in sources_of(snapshot, node, who, policy, need):
-                source = Source(rows, nodes, Reason.IN_COHORT_RECLAMATION)
-                if not advantage:
-                    source.reason = Reason.IN_COHORT_RECLAIM_WHILE_BORROWING
-                    source.limit = lowest if limit is None else limit
-                into[not evicted].append(source)
+        reason, most = Reason.IN_COHORT_RECLAMATION, None
+        if not advantage:
+            reason = Reason.IN_COHORT_RECLAIM_WHILE_BORROWING
+            most = lowest if limit is None else limit
+        for sources, lists in zip(into, beside(snapshot, top, below, need), strict=True):
+            chosen = _chosen(snapshot, lists, who, policy)
+            if chosen:
+                sources.append(Source(chosen, top, reason, most))
         ok, rest = _fits_quota(tree, snapshot.usage, top, rest)
         advantage, below = advantage or ok, top
     return found
@@ -226,24 +241,17 @@ def _fits_quota(
     return ok, rest
 
 
-def _exceeding(
-    tree: Tree,
-    usage: Sequence[Column],
-    top: int,
-    without: tuple[int, int],
-    need: frozenset[int],
-) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield the queues below `top` that exceed their quota, as do all cohorts on the way."""
-    open_nodes: list[tuple[int, tuple[int, ...]]] = [(top, ())]
-    columns = [(usage[column], tree.subtree[column]) for column in need]
-    while open_nodes:
-        cohort, nodes = open_nodes.pop()
-        for child in tree.child_cohorts[cohort]:
-            if child not in without and any(u[child] > s[child] for u, s in columns):
-                open_nodes.append((child, (*nodes, child)))
-        for child in tree.child_queues[cohort]:
-            if child not in without and any(u[child] > s[child] for u, s in columns):
-                yield child, (child, *nodes)
+def _all_over(limits: Sequence[tuple[Column, Column]], path: Sequence[int], top: int) -> bool:
+    """Tell whether every node before `top` uses more than its own: `limits` are usage and quota."""
+    for node in path:
+        if node == top:
+            return True
+        for used, own in limits:
+            if used[node] > own[node]:
+                break
+        else:
+            return False
+    return True
 
 
 def _attempt(
@@ -256,16 +264,17 @@ def _attempt(
 ) -> Found | None:
     tree, path = snapshot.tree, snapshot.tree.path[who.queue]
     usage = {column: snapshot.usage[column][:] for column in {*need, *(c for c, _ in amounts)}}
+    limits = [(usage[column], tree.subtree[column]) for column in need]
     targets: list[Target] = []
     across = by_local_queue(snapshot)
     for sources in candidates.in_sequence():
         rows = _eager(snapshot, sources, borrow, who) if across else _merged(sources, borrow)
         for row, source, ended in rows:
-            if source.nodes and not all(exceeds(tree, usage, node, need) for node in source.nodes):
+            holder = row[4]
+            if not _all_over(limits, tree.path[holder.queue], source.top):
                 # Usage only falls, so none of its later candidates can be taken either.
                 ended.append(True)
                 continue
-            holder = row[4]
             take(tree, usage, holder)
             targets.append(Target(holder, source.reason_for(row)))
             if fits(tree, usage, path, amounts, borrow):
@@ -275,25 +284,26 @@ def _attempt(
 
 
 def _merged(sources: Iterable[Source], borrow: bool) -> Iterator[tuple[Row, Source, list[bool]]]:
-    """Yield the sources' candidates in one order; a source whose list is marked ends early.
+    """Yield the sources' candidates in one order; one whose list is marked ends its rows early.
 
     Equal uids, which only made-up workloads have, go by the nearness of the common ancestor.
     """
-    heap = []
-    for position, source in enumerate(sources):
-        end = source.end(borrow)
-        if end:
-            heap.append((source.rows[0][:3], position, 0, end, source))
+    heap: list[tuple[tuple[int, int, str], int, int, int, Sequence[Row], Source]] = []
+    for source in sources:
+        for rows in source.lists:
+            end = source.end(rows, borrow)
+            if end:
+                heap.append((rows[0][:3], len(heap), 0, end, rows, source))
     heapify(heap)
     while heap:
-        _, position, index, end, source = heap[0]
+        _, position, index, end, rows, source = heap[0]
         ended: list[bool] = []
-        yield source.rows[index], source, ended
+        yield rows[index], source, ended
         index += 1
         if ended or index == end:
             heappop(heap)
         else:
-            heapreplace(heap, (source.rows[index][:3], position, index, end, source))
+            heapreplace(heap, (rows[index][:3], position, index, end, rows, source))
 
 
 def _eager(
@@ -302,7 +312,13 @@ def _eager(
     """Yield the same where LocalQueues' usage orders candidates, which no index can know."""
     usage = snapshot.local_queue_usage
     pairs = sorted(
-        ((row, source) for source in sources for row in source.rows if source.allowed(row, borrow)),
+        (
+            (row, source)
+            for source in sources
+            for rows in source.lists
+            for row in rows
+            if source.allowed(row, borrow)
+        ),
         key=lambda pair: pair[0][:4],
     )
 

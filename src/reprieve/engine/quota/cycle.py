@@ -39,6 +39,7 @@ from reprieve.engine.quota.model import (
     Policy,
     Workload,
 )
+from reprieve.engine.quota.nominated import Nominated
 from reprieve.engine.quota.nominations import Nominations
 from reprieve.engine.quota.proof import faults_of
 from reprieve.engine.quota.proof_state import Preempting, Victim
@@ -68,6 +69,7 @@ def cycle(
     proof: NodeCheck | None = None,
     pace: Pace = UNHURRIED,
     refusals: Refusals | None = None,
+    nominated: Nominated | None = None,
 ) -> CycleResult:
     """Run one cycle.
 
@@ -81,9 +83,11 @@ def cycle(
         pace: ends the decision about a head that takes too long.
         refusals: of earlier cycles, by which heads are refused without a search; changed. What is
             told of them is not of now.
+        nominated: of earlier cycles of the same holdings, by which heads are nominated as before;
+            changed.
     """
     try:
-        run = _Cycle(holdings, queues, now, number, ledger, proof, pace, refusals)
+        run = _Cycle(holdings, queues, now, number, ledger, proof, pace, refusals, nominated)
     except Exception as fault:
         return CycleResult(fault=fault)
     try:
@@ -106,6 +110,7 @@ def cycles(
     proof: NodeCheck | None = None,
     pace: Pace = UNHURRIED,
     refusals: Refusals | None = None,
+    nominated: Nominated | None = None,
 ) -> Iterator[CycleResult]:
     """Yield cycles back to back, at most `limit`, until they change nothing any more.
 
@@ -113,8 +118,9 @@ def cycles(
     where it began before is none.
     """
     seen: set[str] = set()
+    nominated = nominated or Nominated()
     for number in range(first, first + limit):
-        result = cycle(holdings, queues, now, number, ledger, proof, pace, refusals)
+        result = cycle(holdings, queues, now, number, ledger, proof, pace, refusals, nominated)
         yield result
         if result.fault is not None:
             return
@@ -183,6 +189,7 @@ class _Cycle:
         proof: NodeCheck | None,
         pace: Pace,
         refusals: Refusals | None,
+        nominated: Nominated | None,
     ) -> None:
         self.pace = pace
         self.proof = proof
@@ -199,7 +206,7 @@ class _Cycle:
         self.designated_in: dict[int, list[Holder]] = {}  # by root
         self.result = CycleResult()
         self.nominations = Nominations(
-            self.snapshot, holdings, queues, now, number, ledger, pace, refusals
+            self.snapshot, holdings, queues, now, number, ledger, pace, refusals, nominated
         )
 
     def nominate(self, heads: Sequence[tuple[str, Workload]]) -> list[Entry]:

@@ -279,16 +279,17 @@ def _candidates(snapshot: Snapshot, who: Preemptor, need: frozenset[int]) -> dic
             if queue != own and any(usage[queue] > quota[queue] for usage, quota in columns)
         ]
     for queue, policy in queues:
-        lists: tuple[list[Sequence[Row]], list[Sequence[Row]]] = ([], [])
-        for evicted, rows in sources_of(snapshot, queue, who, policy, need):
-            lists[not evicted].append(rows)
-        if lists[0] or lists[1]:
-            found[queue] = Pending(_chained(snapshot, own, *lists))
+        evicted, others = sources_of(snapshot, queue, who, policy, need)
+        if evicted or others:
+            found[queue] = Pending(_chained(snapshot, own, evicted, others))
     return found
 
 
 def _chained(
-    snapshot: Snapshot, own: int, evicted: list[Sequence[Row]], others: list[Sequence[Row]]
+    snapshot: Snapshot,
+    own: int,
+    evicted: Sequence[Sequence[Row]],
+    others: Sequence[Sequence[Row]],
 ) -> Iterator[Row]:
     for lists in (evicted, others):
         if len(lists) == 1:
@@ -297,7 +298,7 @@ def _chained(
             yield from in_one_order(snapshot, own, lists)
 
 
-def in_one_order(snapshot: Snapshot, own: int, lists: list[Sequence[Row]]) -> Iterator[Row]:
+def in_one_order(snapshot: Snapshot, own: int, lists: Sequence[Sequence[Row]]) -> Iterator[Row]:
     """Yield the rows of one queue's lists in the candidates' order."""
     if by_local_queue(snapshot):
         yield from in_order(snapshot, [row for rows in lists for row in rows], own)

@@ -18,6 +18,7 @@ from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import Entry, Recomputation, Unready
 from reprieve.engine.quota.heads import LastScan, RequeueReason
 from reprieve.engine.quota.model import Check, PodSet, Workload
+from reprieve.engine.quota.nominated import Nominated
 from reprieve.engine.quota.partial import reduced, reduction_steps
 from reprieve.engine.quota.preemption import SearchOracle
 from reprieve.engine.quota.protection import Causes, protected
@@ -42,9 +43,11 @@ class Nominations:
         ledger: Displacements | None,
         pace: Pace,
         refusals: Refusals | None = None,
+        nominated: Nominated | None = None,
     ) -> None:
         self.pace = pace
         self.refusals = refusals
+        self.nominated = nominated
         self.snapshot = snapshot
         self.holdings = holdings
         self.queues = queues
@@ -127,6 +130,9 @@ class Nominations:
         entry.resumed = last.bookmark if last else None
         if self._is_refused_again(entry, who):
             return
+        if self.nominated is not None and self.nominated.again(self.snapshot, entry):
+            self._note_scan(entry)
+            return
         snapshot, only = self.snapshot, None
         entry.replaced = self.holdings.holders.get(workload.replaces)
         if entry.replaced is not None:
@@ -163,6 +169,8 @@ class Nominations:
         if not good and self.refusals and entry.spared is None and not workload.replaces:
             shape = self.queues.shape_of(workload)
             self.refusals.note(snapshot, entry.cluster_queue, who, shape, full)
+        if self.nominated is not None:
+            self.nominated.note(self.snapshot, entry)
         self._note_scan(entry)
 
     def _is_refused_again(self, entry: Entry, who: Preemptor) -> bool:

@@ -18,7 +18,7 @@ Source: specification of the quota plane, sections 2, 3.2 and 6.3.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reprieve.engine.quota.amounts import UNLIMITED
@@ -74,6 +74,9 @@ class Holder:
 Row = tuple[int, int, str, str, Holder]
 # Rows of one ClusterQueue by (evicted, flavor-resources).
 Lists = dict[tuple[bool, frozenset[int]], list[Row]]
+# Lists of those who are evicted, and of others, by flavor-resource and node (`borrowers`).
+_Gathered = tuple[Sequence[Sequence[Row]], Sequence[Sequence[Row]]]
+_Borrowers = dict[int, dict[int, _Gathered]]
 
 
 def effective_priority(workload: Workload, settings: Settings) -> int:
@@ -128,6 +131,7 @@ class Snapshot:
         local_queue_usage: what candidates' LocalQueues used, where admission fair sharing is on.
         reckoning: the quotas once more, for proofs.
         version: of the holdings that it is a copy of.
+        borrowers: what `borrowers` found out about it, shared as long as it goes for others, too.
     """
 
     def __init__(
@@ -139,6 +143,8 @@ class Snapshot:
         local_queue_usage: Mapping[str, float],
         reckoning: Reckoning,
         version: int = 0,
+        borrowers: _Borrowers | None = None,
+        versions: Mapping[int, int] | None = None,
     ) -> None:
         self.configuration = configuration
         self.settings = configuration.settings
@@ -148,6 +154,13 @@ class Snapshot:
         self.local_queue_usage = local_queue_usage
         self.reckoning = reckoning
         self.version = version
+        self.borrowers = {} if borrowers is None else borrowers
+        self._versions = {} if versions is None else versions
+
+    def version_of(self, queue: int) -> int:
+        """Return when last a holder came to a ClusterQueue's tree, or went, as `version` counts."""
+        path = self.tree.path[queue]
+        return self._versions.get(path[-1], 0) if path else self.version
 
     def without(self, holders: Iterable[Holder]) -> Snapshot:
         """Return a copy in which these holders are gone."""
@@ -159,10 +172,14 @@ class Snapshot:
             self.local_queue_usage,
             self.reckoning,
             self.version,
+            self.borrowers.copy(),
+            self._versions,
         )
         gone: dict[int, set[str]] = {}
         for holder in holders:
             copy.remove_usage(holder.queue, holder.held)
+            for column in holder.columns:
+                copy.borrowers.pop(column, None)
             gone.setdefault(holder.queue, set()).add(holder.key)
         for queue, keys in gone.items():
             left = {
@@ -176,11 +193,14 @@ class Snapshot:
         """Count amounts by flavor-resource at a ClusterQueue."""
         for column, amount in amounts:
             self._extend(column)
+            if amount:
+                self.borrowers.pop(column, None)
             add(self.tree.local[column], self.usage[column], self.tree.path[queue], amount)
 
     def remove_usage(self, queue: int, amounts: Iterable[tuple[int, int]]) -> None:
         """Take amounts back."""
         for column, amount in amounts:
+            self.borrowers.pop(column, None)
             remove(self.tree.local[column], self.usage[column], self.tree.path[queue], amount)
 
     def _extend(self, column: int) -> None:
@@ -223,6 +243,10 @@ class Holdings:
         self.usage: list[Column] = [[0] * size for _ in self.tree.flavor_resources]
         self._lists: list[Lists] = [{} for _ in self.tree.queues]
         self._own: set[int] = set(range(len(self._lists)))
+        self._borrowers: _Borrowers = {}
+        # Those of them that no snapshot shares.
+        self._unshared: dict[int, dict[int, _Gathered]] = {}
+        self._versions: dict[int, int] = {}  # by root
         self._holders = {}
         self._unready, self._protected = set(), set()
         for name in configuration.cluster_queues:
@@ -261,6 +285,7 @@ class Holdings:
         path = self.tree.path[queue] or (queue,)
         for column, amount in holder.held:
             add(self.tree.local[column], self.usage[column], path, amount)
+        self._changed(path, holder.columns)
         insort(self._rows(queue).setdefault((holder.evicted, holder.columns), []), row_of(holder))
 
     def release(self, key: str) -> None:
@@ -327,6 +352,7 @@ class Holdings:
         path = self.tree.path[holder.queue] or (holder.queue,)
         for column, amount in holder.held:
             remove(self.tree.local[column], self.usage[column], path, amount)
+        self._changed(path, holder.columns)
         lists = self._rows(holder.queue)
         name = (holder.evicted, holder.columns)
         rows = lists[name]
@@ -337,6 +363,9 @@ class Holdings:
     def snapshot(self) -> Snapshot:
         """Return a copy that later changes do not reach."""
         self._own.clear()
+        self._unshared.clear()
+        for column in range(len(self.usage)):
+            self._borrowers.setdefault(column, {})
         return Snapshot(
             self.configuration,
             self.tree,
@@ -345,6 +374,8 @@ class Holdings:
             dict(self.local_queue_usage),
             self.reckoning,
             self._version,
+            self._borrowers.copy(),
+            self._versions.copy(),
         )
 
     def holder(self, workload: Workload, queue: int) -> Holder:
@@ -370,6 +401,20 @@ class Holdings:
             tuple((column, min(amount, UNLIMITED)) for column, amount in held.items() if amount),
             frozenset(columns),
         )
+
+    def _changed(self, path: Sequence[int], columns: Iterable[int]) -> None:
+        """Forget what was found out about the nodes above a holder that comes or goes."""
+        self._versions[path[-1]] = self._version
+        unshared = self._unshared
+        for column in columns:
+            known = unshared.get(column)
+            if known is None:
+                # A snapshot goes on to fill what it shares.
+                known = self._borrowers.get(column, {}).copy()
+                self._borrowers[column] = unshared[column] = known
+            if known:
+                for node in path:
+                    known.pop(node, None)
 
     def _rows(self, queue: int) -> Lists:
         """Return the lists of a ClusterQueue, copied first if a snapshot shares them."""

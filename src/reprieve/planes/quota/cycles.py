@@ -12,6 +12,7 @@ from reprieve.engine.pace import UNHURRIED, Pace
 from reprieve.engine.quota.cycle import cycles
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import CycleResult, NodeCheck, Outcome
+from reprieve.engine.quota.nominated import Nominated
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
 from reprieve.records.quota.record import inputs_of
@@ -31,6 +32,7 @@ def recorded_cycles(
     proof: NodeCheck | None = None,
     pace: Pace = UNHURRIED,
     sampled: Callable[[], bool] = lambda: False,
+    nominated: Nominated | None = None,
 ) -> list[tuple[CycleResult, dict[str, dict[str, Any]]]]:
     """Run `engine.quota.cycle.cycles`; return each result with the inputs of its preemptions.
 
@@ -42,7 +44,9 @@ def recorded_cycles(
     if ledger is not None:
         ledger.refusals.clear()
         ledger.recorded.clear()
-    for result in cycles(holdings, queues, now, limit, first, ledger, proof, pace):
+    for result in cycles(
+        holdings, queues, now, limit, first, ledger, proof, pace, nominated=nominated
+    ):
         found.append((result, inputs_of(result, holdings, queues, now, ledger, sampled)))
         admitted += len(result.of(Outcome.ADMITTED))
         if admitted >= most:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from reprieve.engine.plan import Plane
+from reprieve.engine.quota.nominated import Nominated
 from reprieve.planes.common.dirty import DirtyKeys
 from reprieve.planes.common.loop import DecisionLoop, Pace
 from reprieve.planes.common.solve import SolverPace
@@ -69,6 +70,7 @@ class Decisions:
             interrupts=False,
         )
         self._number = 0
+        self._nominated = Nominated()
         self._held_pairs = held_pairs
         self._nodes = nodes
         self._waiting = waiting
@@ -119,6 +121,7 @@ class Decisions:
                     proof,
                     SolverPace(Plane.QUOTA, self._context.decision_limit.suspects),
                     self._waiting.is_sampled,
+                    self._nominated,
                 )
             )
             self._number += len(recorded)

@@ -1,0 +1,151 @@
+"""A head for which nothing has changed is nominated as if it were looked at anew."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from reprieve.engine.quota.cycle import cycle
+from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
+from reprieve.engine.quota.model import Configuration, Workload
+from reprieve.engine.quota.nominated import Nominated
+from reprieve.engine.quota.queues import Queues
+from reprieve.engine.quota.state import Holdings
+from reprieve.units.instants import Nanos
+from tests.quota.cases import NOW, SECOND, Scene, Size, scene, waiting
+from tests.quota.test_loops import configuration, jobs, queue
+
+SIZE = Size(queues=6, cohorts=3, admitted=14, pending=14, quota=6)
+
+
+class Site:
+    """Holdings and queues to which the same things happen, with or without a memory."""
+
+    def __init__(self, case: Scene, nominated: Nominated | None) -> None:
+        self.holdings, self.queues = Holdings(case.configuration), Queues(case.configuration)
+        self.nominated = nominated
+        for workload in case.admitted:
+            self.holdings.hold(workload)
+        for workload in (*case.pending, case.incoming):
+            self.queues.push(workload)
+
+    def run(self, now: Nanos, first: int) -> list[CycleResult]:
+        """Run cycles as long as they change something, and one more, four at least."""
+        results: list[CycleResult] = []
+        while len(results) < 4 or (results[-1].progress and len(results) < 25):
+            number = first + len(results)
+            results.append(cycle(self.holdings, self.queues, now, number, nominated=self.nominated))
+        return results
+
+    def happens(self, event: str, key: str, workload: Workload, new: Configuration) -> None:
+        if event == "push":
+            self.queues.push(workload)
+        elif event == "release":
+            queue = self.holdings.tree.names[self.holdings.holders[key].queue]
+            self.holdings.release(key)
+            self.queues.flush(self.holdings.related(queue))
+        elif event == "failed":
+            self.holdings.eviction_failed(key)
+        elif event == "use":
+            usage = self.queues.local_queue_usage
+            usage[workload.queue] = 10.0 * (workload.uid > "5")
+        elif event == "flush":
+            self.queues.flush(self.holdings.tree.queues)
+        elif event == "configure":
+            self.holdings.configure(new)
+            self.queues.configure(new)
+
+
+def varied(random: Random, case: Scene) -> Scene:
+    """Return the scene, sometimes with minimum runtimes or admission fair sharing."""
+    chance = random.random()
+    if chance < 0.15:
+        guarded = tuple(
+            replace(each, preempt_min_runtime_s=random.choice((0, 4)), reclaim_min_runtime_s=4)
+            for each in case.admitted
+        )
+        return replace(case, admitted=guarded)
+    if chance < 0.4:
+        settings = replace(case.configuration.settings, admission_fair_sharing=True)
+        shared = tuple(
+            replace(each, queue=each.queue + random.choice(("", "-b"))) for each in case.admitted
+        )
+        configuration = replace(case.configuration, settings=settings)
+        return replace(case, configuration=configuration, admitted=shared)
+    return case
+
+
+def told(entry: Entry) -> tuple[Any, ...]:
+    """Return all that is told of an entry, and what becomes of it."""
+    return (
+        *(entry.workload.key, entry.cluster_queue, entry.outcome, entry.reason, entry.message),
+        *(entry.requeue, entry.level, entry.admission, repr(entry.assignment), entry.resumed),
+        *(entry.scan, dict(entry.free), entry.preempts, entry.deferred),
+        [(each.holder.key, each.reason) for each in entry.targets],
+        [each.holder.key for each in entry.issued],
+    )
+
+
+def summary(result: CycleResult) -> tuple[Any, ...]:
+    assert result.fault is None, result.fault
+    return (
+        [told(entry) for entry in result.entries],
+        *(result.skipped_preemptions, result.recomputations, result.retries),
+        *(result.progress, result.scanned),
+    )
+
+
+def test_a_head_of_a_tree_that_nobody_uses_is_looked_at_anew_with_a_new_configuration() -> None:
+    before, after = (configuration(queue("small", nominal)) for nominal in (1, 2))
+    holdings, queues, nominated = Holdings(before), Queues(before), Nominated()
+    (job,) = jobs(Random(1), "small", 1, gpus=2)
+    queues.push(job)
+    (refused,) = cycle(holdings, queues, NOW, nominated=nominated).entries
+    assert refused.outcome is Outcome.NO_FIT
+    holdings.configure(after)
+    queues.configure(after)
+    (admitted,) = cycle(holdings, queues, NOW, 1, nominated=nominated).entries
+    assert admitted.outcome is Outcome.ADMITTED
+
+
+def test_a_head_is_nominated_as_before_only_if_it_would_be_nominated_so_anew() -> None:
+    random, seen, saved = Random(91), Counter[str](), 0
+    for number in range(120):
+        case = varied(random, scene(random, size=SIZE))
+        other = scene(random, size=SIZE)
+        remembering, anew = Site(case, Nominated()), Site(case, None)
+        first, now = 0, NOW
+        for step in range(6):
+            before = remembering.nominated.saved if remembering.nominated else 0
+            results = remembering.run(now, first)
+            assert list(map(summary, results)) == list(map(summary, anew.run(now, first))), number
+            assert remembering.holdings.usage == anew.holdings.usage, number
+            assert remembering.nominated is not None
+            if remembering.holdings.configuration.settings.admission_fair_sharing:
+                # What orders candidates there changes without anybody coming or going.
+                assert not remembering.nominated.saved
+            if remembering.nominated.saved > before:
+                saved += remembering.nominated.saved - before
+                seen.update({str(entry.outcome) for r in results[1:] for entry in r.entries})
+            first, now = first + len(results), Nanos(now + SECOND)
+            event = random.choice(("push", "release", "failed", "flush", "use", "nothing"))
+            if random.random() < 0.05:
+                event = "configure"
+            holders = sorted(remembering.holdings.holders)
+            if not holders:
+                break
+            name = random.choice(sorted(remembering.holdings.tree.queues))
+            new = waiting(random, f"new-{step}", name, ["cpu"], SIZE)
+            if random.random() < 0.3:
+                new = replace(new, priority=5)
+            key = random.choice(holders)
+            for site in (remembering, anew):
+                site.happens(event, key, new, other.configuration)
+            seen[event] += 1
+    assert saved >= 1_000, saved
+    wanted = (Outcome.PREEMPTING, Outcome.NO_CANDIDATES, Outcome.NO_FIT, Outcome.SKIPPED)
+    assert min(seen[str(each)] for each in wanted) >= 5, seen
+    events = ("push", "release", "failed", "flush", "use", "configure")
+    assert min(seen[each] for each in events) >= 15, seen
