@@ -31,7 +31,7 @@ from reprieve.scenarios.operator import OperatorProcesses
 
 __all__ = ["main"]
 
-_PATIENCE_S: Final = 900.0
+_PATIENCE_S: Final = 3_600.0
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -12,10 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["freeze_records", "relax_collector", "without_collections"]
+__all__ = ["await_records", "freeze_records", "relax_collector", "without_collections"]
 
 # Objects made, young collections and middle ones before the next older generation is walked.
 _THRESHOLDS: Final = (20_000, 20, 100)
+# Until the first lists are in: a page of five hundred pods alone is worth a collection otherwise,
+# and what it is read from goes by its count of references.
+_FIRST_LISTS: Final = (200_000, 20, 100)
 
 
 def relax_collector() -> None:
@@ -23,10 +26,16 @@ def relax_collector() -> None:
     gc.set_threshold(*_THRESHOLDS)
 
 
+def await_records() -> None:
+    """Collect less often still, until `freeze_records`; for a process that takes first lists in."""
+    gc.set_threshold(*_FIRST_LISTS)
+
+
 def freeze_records() -> None:
     """Take what exists now out of the collector's sight: it stays for the life of the process."""
     gc.collect()
     gc.freeze()
+    relax_collector()
 
 
 @contextmanager

@@ -34,7 +34,7 @@ from reprieve.kube.errors import ApiError, NotFound
 from reprieve.kube.events import EventRecorder
 from reprieve.kube.resource import NAMESPACES
 from reprieve.kube.transport import HttpWire
-from reprieve.operator.collector import relax_collector
+from reprieve.operator.collector import await_records
 from reprieve.operator.counted_wire import CountedWire
 from reprieve.operator.leading import End, end, lead
 from reprieve.operator.lease_keeper import LeaseKeeper
@@ -105,7 +105,7 @@ async def run_operator(options: OperatorOptions, clock: Clock, keeper: LeaseKeep
         UsageError: a setting, the kubeconfig or the operator namespace cannot be used, or the
             decision log cannot be written.
     """
-    relax_collector()
+    await_records()
     settings = operator_settings(options)
     metrics = Metrics()
     with decision_log(options.decision_log, clock, metrics) as told:
