@@ -228,6 +228,7 @@ KWOK = "---\n".join(
         # A member of a group, and one without devices.
         kwok(30, "create", "m", kwok_pod("m", 1, schedulingGroup={"podGroupName": "gang"})),
         kwok(31, "patch", "m", BOUND),
+        kwok(35, "patch", "m", BOUND),
         kwok(41, "delete", "m"),
         kwok(32, "create", "small", kwok_pod("small", 0)),
         kwok(50, "patch", "there", DONE),
@@ -253,7 +254,7 @@ CASES["kwok"] = (
         job("research/gang", 30, 1, 10, "research"),
     ],
     1,
-    [19, 21, 22, 23, 24, 25, 26, 27, 28, 29],
+    [20, 22, 23, 24, 25, 26, 27, 28, 29, 30],
 )
 
 

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from reprieve.kube.resource import EVENTS, Resource
+from reprieve.kube.resource import EVENTS, NAMESPACES, Resource
 from reprieve.units.errors import ReprieveError, UsageError
 from reprieve.whatif.answer import Verdict
 from reprieve.whatif.planning import kinds_of
 from reprieve.whatif.pod_admission import check_classes
+from reprieve.whatif.pod_templates import PRIORITIES
+from reprieve.whatif.snapshot import Snapshot, Unseen
+from reprieve.whatif.submission import Submitted
+from reprieve.whatif.unjudged import Kinds
 from tests.scheduling.site import NAMESPACE, Site, node, pod, priority_class, site
 from tests.whatif.asking import ask
 from tests.whatif.test_kinds import KINDS, cluster, deciding, manifest
+from tests.whatif.test_rights import TENANT, reads, role
 
 JOBS = Resource("batch", "v1", "jobs", "Job")
 RANGES = Resource("", "v1", "limitranges", "LimitRange")
@@ -105,13 +111,20 @@ async def test_a_quota_that_is_used_up_refuses_pods_but_not_of_those_who_wait_in
         assert [each.name for each in asked.answer.outcomes] == ["wanted"]
 
 
+async def give_range(found: Site, namespace: str, cpu: str) -> None:
+    if namespace != NAMESPACE:
+        await found.client.create(NAMESPACES, {"metadata": {"name": namespace}}, dict)
+    limits = [{"type": "Container", "default": {"cpu": cpu}}]
+    # Of several the first by name counts.
+    name = "one" if namespace == NAMESPACE else "another"
+    body = {"metadata": {"name": name, "namespace": namespace}, "spec": {"limits": limits}}
+    await found.client.create(RANGES, body, dict)
+
+
 async def test_pods_of_a_job_ask_for_what_their_namespace_gives_them(tmp_path: Path) -> None:
     async with site([node("node-0", cpu=4)], tmp_path) as found:
-        metadata = {"name": "one", "namespace": NAMESPACE}
-        limits = {"type": "Container", "default": {"cpu": "3"}}
-        await found.client.create(
-            RANGES, {"metadata": metadata, "spec": {"limits": [limits]}}, dict
-        )
+        for space, amount in ((NAMESPACE, "3"), ("another", "1")):
+            await give_range(found, space, amount)
         await asyncio.sleep(1)
         wanted = job("wanted")
         wanted["spec"].update(parallelism=2, completions=2)
@@ -140,6 +153,40 @@ def test_the_templates_of_every_kind_are_looked_at(kind: str, tmp_path: Path) ->
                 check_classes(there, [found], kinds)
             del spec[field]
             assert f"{kind} team/wanted: there is no {name} 'missing'" in str(told.value)
+
+
+def with_class(name: str, tmp_path: Path) -> tuple[Snapshot, Submitted, Kinds]:
+    """Return a cluster, and a Job whose pods are of a class."""
+    deciders = deciding("scheduling,quota", tmp_path)
+    found = manifest("Job", "wanted", "low")
+    for spec in pod_specs(found.object):
+        spec["priorityClassName"] = name
+    return cluster(deciders), found, kinds_of(deciders)
+
+
+def test_the_classes_of_every_api_server_need_not_be_listed(tmp_path: Path) -> None:
+    there, found, kinds = with_class("system-node-critical", tmp_path)
+    check_classes(there, [found], kinds)
+
+
+def test_who_may_not_list_classes_is_not_told_that_there_are_none(tmp_path: Path) -> None:
+    there, found, kinds = with_class("missing", tmp_path)
+    with pytest.raises(UsageError):
+        check_classes(there, [found], kinds)
+    check_classes(replace(there, unseen=(Unseen(PRIORITIES, ()),)), [found], kinds)
+
+
+async def test_who_may_make_jobs_and_no_pods_is_not_refused_for_that(tmp_path: Path) -> None:
+    made = {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create"]}
+    roles = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
+        *role("reads-and-makes-jobs", [reads("*"), made]),
+    ]
+    async with site(
+        [node("node-0")], tmp_path, rbac=True, operator_user=TENANT, operator_roles=roles
+    ) as found:
+        asked = await ask(found.embedded.operator_kubeconfig, job("wanted"), **FACTS)
+        assert asked.answer.verdict is Verdict.STARTS
 
 
 def pod_specs(part: Any) -> Iterator[Object]:

@@ -19,7 +19,7 @@ RBAC = "rbac.authorization.k8s.io"
 TENANT = "tenant"
 
 
-def _role(name: str, rules: list[dict[str, Any]], namespace: str = "") -> list[dict[str, Any]]:
+def role(name: str, rules: list[dict[str, Any]], namespace: str = "") -> list[dict[str, Any]]:
     """Return a role of these rules and its binding, in a namespace or cluster-wide."""
     kind = "Role" if namespace else "ClusterRole"
     metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
@@ -35,16 +35,16 @@ def _role(name: str, rules: list[dict[str, Any]], namespace: str = "") -> list[d
     ]
 
 
-def _reads(*resources: str) -> dict[str, Any]:
+def reads(*resources: str) -> dict[str, Any]:
     return {"apiGroups": ["*"], "resources": list(resources), "verbs": ["get", "list"]}
 
 
 ROLES = [
     {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
-    *_role("sees-nodes", [_reads("nodes", "namespaces", "priorityclasses")]),
-    *_role(
+    *role("sees-nodes", [reads("nodes", "namespaces", "priorityclasses")]),
+    *role(
         "own-pods",
-        [_reads("*"), {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}],
+        [reads("*"), {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}],
         NAMESPACE,
     ),
 ]

@@ -25,7 +25,7 @@ async def with_refusal(reading: Reading, unit: Unit, standing: Standing) -> Stan
 
     Of something that has pods, or has a reason to have none, nothing is read.
     """
-    if standing.state is not State.UNKNOWN or unit.pods:
+    if standing.state is not State.UNKNOWN:
         return standing
     namespace = namespace_of(unit.asked)
     uids = {uid_of(each) for each in (unit.asked, *unit.owners)}
