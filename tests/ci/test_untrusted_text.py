@@ -62,7 +62,7 @@ REVIEWED: Final = {
     "whatif/differences.py": "objects that were read already",
     "whatif/fragility.py": "pods and nodes by their schema, as the person asked gets them",
     "whatif/similar.py": "pods and Workloads by their schema, as the person asked gets them",
-    "whatif/answer.py": "records of the copy's own planes, by their schema",
+    "whatif/judging.py": "records of the copy's own planes, by their schema",
     "whatif/forms.py": "places that were written here",
     "whatif/job_pods.py": "numbers of the API's schema",
     "whatif/lists.py": "answers of the API server to the person who asks",

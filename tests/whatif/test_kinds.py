@@ -17,7 +17,8 @@ from reprieve.cli.deciding import deciders_of
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.resource import PODS, Resource
 from reprieve.units.instants import Nanos
-from reprieve.whatif.answer import Verdict, answer_of
+from reprieve.whatif.answer import Verdict
+from reprieve.whatif.judging import answer_of
 from reprieve.whatif.run import Deciders, Run, settled
 from reprieve.whatif.snapshot import KindKey, Listed, Snapshot
 from reprieve.whatif.submission import Submitted

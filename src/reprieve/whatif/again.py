@@ -17,8 +17,9 @@ from types import TracebackType
 from typing import Final
 
 from reprieve.kube.reader import Reader
-from reprieve.whatif.answer import Answer, answer_of
+from reprieve.whatif.answer import Answer
 from reprieve.whatif.differences import differences
+from reprieve.whatif.judging import answer_of
 from reprieve.whatif.kept import Kept, Lost
 from reprieve.whatif.run import Deciders, Question, Run, decided
 from reprieve.whatif.snapshot import Snapshot

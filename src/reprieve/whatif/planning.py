@@ -38,8 +38,9 @@ from reprieve.planes.quota.watches import CLUSTER_QUEUES
 from reprieve.planes.scheduling.plane import SchedulingPlane
 from reprieve.whatif.afterwards import borrowed, with_undisturbed
 from reprieve.whatif.again import Again
-from reprieve.whatif.answer import GATED, Answer, Outcome, Verdict, answer_of
+from reprieve.whatif.answer import GATED, Answer, Outcome, Verdict
 from reprieve.whatif.beside import affordable, told_beside
+from reprieve.whatif.judging import answer_of
 from reprieve.whatif.pod_admission import check_classes
 from reprieve.whatif.pod_templates import labels_of_flavors, preempting_classes
 from reprieve.whatif.run import Deciders, Run, Undecided, decided
