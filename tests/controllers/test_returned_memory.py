@@ -122,6 +122,25 @@ async def test_all_is_collected_every_ten_minutes_unless_that_takes_long(
     assert when == minutes
 
 
+async def test_it_is_given_back_less_often_where_that_takes_long() -> None:
+    clock, when = _Late(), list[int]()
+
+    def give_back() -> None:
+        when.append(clock.there.monotonic() // MINUTE)
+        clock.late += SECOND // 5
+
+    returned = asyncio.create_task(ReturnedMemory(clock, give_back, lambda: None).run())
+    for number in range(1, 12):
+        await clock.there.advance(MINUTE)
+        # A fifth of a second each 200 s: every fourth minute.
+        for _ in range(600):
+            if len(when) == (number + 3) // 4:
+                break
+            await asyncio.sleep(0.1)
+    returned.cancel()
+    assert when == [1, 5, 9]
+
+
 class _Late:
     """A clock turned by hand that is late by what a collection took."""
 

@@ -17,7 +17,7 @@ from reprieve.engine.disruptions.ledger import Displacement
 from reprieve.engine.disruptions.lineage import Party, party_of
 from reprieve.engine.disruptions.questions import GovernorPolicy
 from reprieve.execution.crowding import MOST_IN_NAMESPACE, Crowding
-from tests.disruptions.builders import at, displaced, identity, question
+from tests.disruptions.builders import at, displaced, identity, party, question
 from tests.entries import entries, packed
 
 MOST: Final = 2_000
@@ -65,6 +65,22 @@ def test_the_governor_remembers_no_more_than_its_ledger_however_much_new_work_co
             assert found["Governor._admitted"] <= 2 * 10_000
             assert found["Governor._failed"] <= 2 * 10_000
     assert most > 200 * MOST, "little was remembered at all"
+
+
+def test_rows_that_a_full_ledger_would_forget_at_once_leave_nothing_behind() -> None:
+    governor = Governor(most=10)
+    for number in range(10):
+        governor.record(displaced(1_000 + number, "a", "b", uid=f"new-{number}"))
+    governor.concerns(party("a"))
+    held = packed(governor), governor.remembers
+    for number in range(300):
+        late = displaced(500, f"p-{number}", f"v-{number}", uid=f"late-{number}")
+        for _ in range(3):
+            governor.record(late)
+        # Whoever is named there is a stranger, and may be asked about.
+        assert not governor.concerns(party(f"v-{number}"))
+        assert not governor.may_hold(party(f"p-{number}"))
+    assert (packed(governor), governor.remembers) == held
 
 
 def test_a_row_between_lines_of_work_that_are_known_takes_a_hundred_bytes() -> None:

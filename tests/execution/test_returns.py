@@ -107,6 +107,32 @@ async def test_a_victim_that_was_seen_to_run_after_it_was_chosen_is_not_the_work
     assert back(story) == ["", "", ""]
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
+async def test_pods_of_a_root_that_was_deleted_are_not_the_work_that_is_back(
+    story: Story, late: bool
+) -> None:
+    await story.carry()
+    await story.clock.advance(SECOND)
+
+    def pods_run() -> None:
+        for number, name in enumerate(story.names):
+            root = story.ref(name, "team").uid
+            story.told.returns.runs(line(number), f"pod-{name}", story.clock.wall(), root)
+
+    if not late:
+        pods_run()
+    await story.until_closed()
+    if late:  # seen before the garbage collector has come to them, say
+        pods_run()
+    await story.clock.advance(5 * SECOND)
+    assert back(story) == ["", "", ""]
+    # Another root of the same line of work is it.
+    now = story.clock.wall()
+    story.told.returns.runs(line(0), "new", now, "another-root")
+    await story.clock.advance(5 * SECOND)
+    assert back(story) == [format_instant(now), "", ""]
+
+
 async def test_what_is_back_before_it_is_told_costs_no_write_of_its_own(story: Story) -> None:
     await story.carry()
     await story.clock.advance(SECOND)

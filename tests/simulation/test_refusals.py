@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
 
+from reprieve.engine.quota.cycle import cycle
+from reprieve.engine.quota.entries import Outcome
 from reprieve.engine.quota.model import (
+    Admission,
+    AdmittedPodSet,
     BorrowWithinCohort,
+    Eviction,
     Policy,
     Preemption,
     QueueingStrategy,
     Settings,
+    Workload,
 )
+from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.refusals import Refusals
+from reprieve.engine.quota.state import Holdings
 from reprieve.simulation import deciding
 from reprieve.simulation.lives import Replay
 from reprieve.simulation.policy import PolicySpec
@@ -22,6 +31,8 @@ from reprieve.simulation.replay import replay
 from reprieve.simulation.trace import Job
 from reprieve.simulation.work import Checkpointing
 from reprieve.units.durations import MINUTE, SECOND
+from tests.quota.cases import NOW
+from tests.quota.test_loops import configuration, jobs, queue
 
 _LOWER, _NEWER = Policy.LOWER_PRIORITY, Policy.LOWER_OR_NEWER_EQUAL_PRIORITY
 _BORROWS = BorrowWithinCohort(_LOWER, 100)
@@ -62,8 +73,42 @@ def test_decisions_are_the_same_without_it(
         assert one.decisions == other.decisions
         assert one.cycles == other.cycles
     saved = sum(each.saved for each in made)
-    # Where somebody may be spared, and where age decides, it says nothing.
-    assert saved > 20 or policy.name in ("reclaims newer", "protected")
+    # Where somebody may be spared or passed over it says nothing.
+    silent = ("reclaims newer", "borrows", "borrows from all", "protected")
+    assert saved > 20 or policy.name in silent
+
+
+def test_who_may_displace_one_that_comes_after_one_passed_over_is_not_refused() -> None:
+    """A borrower passes over work of a higher priority, and a larger one goes in its place."""
+    borrows = Preemption(Policy.NEVER, Policy.ANY, BorrowWithinCohort(_LOWER))
+    queues = (queue("mine", 0, borrows), queue("other", 10), queue("idle", 1))
+    new = configuration(*queues)
+    leaves, holder, later = (
+        holding(name, gpus=gpus, priority=priority)
+        for name, gpus, priority in (("leaves", 1, 5), ("holder", 10, 5), ("later", 10, 1))
+    )
+    outcomes = []
+    for refusals in (None, Refusals()):
+        holdings, pending = Holdings(new), Queues(new)
+        holdings.hold(replace(leaves, evicted=Eviction("Preempted", NOW)))
+        holdings.hold(holder)
+        (head,) = jobs(Random(1), "mine", 1, gpus=5, priority=3)
+        pending.push(head)
+        cycle(holdings, pending, NOW, 0, refusals=refusals)
+        holdings.release(holder.key)
+        holdings.hold(later)
+        pending.flush(["mine"])
+        (entry,) = cycle(holdings, pending, NOW, 1, refusals=refusals).entries
+        outcomes.append((entry.outcome, [each.holder.key for each in entry.targets]))
+    assert outcomes == [(Outcome.PREEMPTING, [later.key])] * 2
+
+
+def holding(name: str, gpus: int, priority: int) -> Workload:
+    """Return a workload that has its quota in the queue `other`."""
+    (found,) = jobs(Random(name), "other", 1, gpus=gpus, priority=priority)
+    pods = AdmittedPodSet("main", 1, {"nvidia.com/gpu": "gpus"}, {"nvidia.com/gpu": gpus})
+    admission = Admission("other", (pods,))
+    return replace(found, name=name, admission=admission, reserved_at=NOW)
 
 
 def _replayed(jobs: list[Job], policy: PolicySpec) -> Replay:

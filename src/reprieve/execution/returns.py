@@ -82,11 +82,32 @@ class _Line:
     """One line of work: what is displaced of it, and what runs of it since when, by uid.
 
     `counted`: those that have brought a unit back, and when; several planes may tell of one.
+    `roots`: what those that run belong to, where that is not themselves. `deleted`: uids of what
+    was displaced and deleted, which may be told of late and is never back.
     """
 
     away: dict[Name, Unit] = field(default_factory=dict)
     runs: dict[str, Nanos] = field(default_factory=dict)
     counted: dict[str, Nanos] = field(default_factory=dict)
+    roots: dict[str, str] = field(default_factory=dict)
+    deleted: dict[str, None] = field(default_factory=dict)
+
+    def stop(self, uid: str) -> None:
+        """An object is none of those that run."""
+        self.runs.pop(uid, None)
+        self.roots.pop(uid, None)
+
+    def delete(self, uids: Iterable[str]) -> None:
+        """These were displaced and deleted, and all that belongs to them."""
+        self.deleted.update(dict.fromkeys(uids))
+        while len(self.deleted) > _MOST_RUNS:
+            del self.deleted[next(iter(self.deleted))]
+        for uid in [each for each in self.runs if self.is_deleted(each, self.roots.get(each))]:
+            self.stop(uid)
+
+    def is_deleted(self, uid: str, root: str | None) -> bool:
+        """Tell whether an object, or what it belongs to, was deleted."""
+        return uid in self.deleted or root in self.deleted
 
 
 class Returns:
@@ -111,13 +132,17 @@ class Returns:
 
     # What happens.
 
-    def runs(self, party: Party, uid: str, at: Nanos) -> None:
-        """An object of a line of work runs since then."""
+    def runs(self, party: Party, uid: str, at: Nanos, root: str = "") -> None:
+        """An object of a line of work runs since then; `root`: uid of what it belongs to."""
         line = self._line(lineage_of(party))
-        line.runs.pop(uid, None)
+        if line.is_deleted(uid, root):
+            return
+        line.stop(uid)
         line.runs[uid] = at
+        if root:
+            line.roots[uid] = root
         if len(line.runs) > _MOST_RUNS:
-            del line.runs[next(iter(line.runs))]
+            line.stop(next(iter(line.runs)))
         self._match(line)
 
     def displaced(self, unit: Unit, deleted: Iterable[str] = ()) -> Nanos | None:
@@ -129,9 +154,7 @@ class Returns:
                 to run is not the work that is back.
         """
         self._writing.add(unit.name)
-        runs = self._line(unit.lineage).runs
-        for uid in deleted:
-            runs.pop(uid, None)
+        self._line(unit.lineage).delete(deleted)
         return self._awaited(unit)
 
     def told(self, name: Name, at: Nanos | None) -> None:
@@ -223,7 +246,7 @@ class Returns:
                 continue
             back = since[: unit.objects]
             for at, uid in back:
-                del line.runs[uid]
+                line.stop(uid)
                 line.counted[uid] = at
             while len(line.counted) > _MOST_RUNS:
                 del line.counted[next(iter(line.counted))]

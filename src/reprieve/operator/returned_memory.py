@@ -3,9 +3,10 @@
 The C library keeps what was freed between pieces that are in use, and a heap of its own for each of
 several threads: with lists, records and answers that come and go, and decisions in threads, a third
 of the heap came to be free and resident. There are two such heaps at most, and once a minute the
-free pages of all are given back, in a thread. Both are of a process, so that the command does them
-and not the operator, which other programs run in their own. Where the C library is another one than
-glibc nothing of that is done.
+free pages of all are given back, in a thread. Whoever wants memory of a heap waits for that, so
+that it comes as seldom as makes a thousandth of the time of it. Both are of a process, so that the
+command does them and not the operator, which other programs run in their own. Where the C library
+is another one than glibc nothing of that is done.
 
 Decisions leave objects that refer to each other, which only the collector finds. What a young
 collection meets in use counts as older from then on, and with the thresholds of `collector` older
@@ -58,15 +59,20 @@ class ReturnedMemory:
     async def run(self) -> None:
         """Give back until cancelled."""
         clock = self._clock
-        due = clock.monotonic() + _COLLECTED_EVERY
+        collected_next: int = clock.monotonic() + _COLLECTED_EVERY
+        given_next: int = clock.monotonic()
         while True:
             await clock.sleep(MINUTE)
-            if clock.monotonic() >= due:
-                began = clock.monotonic()
+            began = clock.monotonic()
+            if began >= collected_next:
                 self._collect()
                 now = clock.monotonic()
-                due = now + max(_COLLECTED_EVERY, _PART_OF_TIME * (now - began))
-            await asyncio.to_thread(self._give_back)
+                collected_next = now + max(_COLLECTED_EVERY, _PART_OF_TIME * (now - began))
+            began = clock.monotonic()
+            if began >= given_next:
+                await asyncio.to_thread(self._give_back)
+                now = clock.monotonic()
+                given_next = now + _PART_OF_TIME * (now - began)
 
 
 async def returning_memory(work: Coroutine[None, None, Result], clock: Clock) -> Result:

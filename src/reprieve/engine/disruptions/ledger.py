@@ -55,7 +55,8 @@ class Ledger:
             place = bisect_left(order, row.identity, key=self.columns.identity)
             if self.columns.identity(order[place]) == row.identity:
                 return None
-            if row.at <= last[0] - self.kept:
+            # What would be forgotten at once leaves nothing behind.
+            if row.at <= last[0] - self.kept or (not place and len(order) >= self.most):
                 return None
             self._mixed = True
         number = self.columns.append(row)

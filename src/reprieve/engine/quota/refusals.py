@@ -6,10 +6,10 @@ everybody went who may be preempted for it, and if only those of its own went. B
 once for each ClusterQueue, priority and state of the holdings, and are good for heads of all sizes:
 
 1. within its nominal quota: refused if it asks for more than is free once all have gone
-2. beyond, without `borrowWithinCohort`: others make way for what is within the nominal quota alone,
-   so that it is refused if it asks for more than is free once its own have gone, and besides for
-   more than is left of its nominal quota then, or than is free once all have gone
-3. beyond, with `borrowWithinCohort`: as 1
+2. beyond: others make way for what is within the nominal quota alone, so that it is refused if it
+   asks for more than is free once its own have gone, and besides for more than is left of its
+   nominal quota then, or than is free once all have gone
+3. with `borrowWithinCohort`, or where age decides who is reclaimed, nothing can be told
 
 Another ClusterQueue gives up what it borrows, its candidates going in their order until it borrows
 nothing any more. Amounts are bounds from above: nobody is refused who would get its quota. What
@@ -99,8 +99,7 @@ class Refusals:
         if reach is None:
             return False
         all_gone, own_gone, nominal_left = reach
-        config = snapshot.configuration.cluster_queues[snapshot.tree.names[who.queue]]
-        if config.preemption.borrows or _left_of_nominal(snapshot, who.queue, column) >= amount:
+        if _left_of_nominal(snapshot, who.queue, column) >= amount:
             return amount > all_gone
         return amount > own_gone and (amount > nominal_left or amount > all_gone)
 
@@ -137,8 +136,9 @@ def _reach(snapshot: Snapshot, who: Preemptor, column: int) -> _Reach | None:
         remove(local, usage, path, _held(row, column))
     own_gone = available(tree, column, usage, path)
     policy = rules.reclaim_within_cohort
-    if policy is Policy.LOWER_OR_NEWER_EQUAL_PRIORITY:
-        # Who is passed over for its age lets a later and larger one go in its place.
+    if policy is Policy.LOWER_OR_NEWER_EQUAL_PRIORITY or rules.borrows:
+        # Who is passed over, for its age or for a priority beyond that of who borrows, lets a later
+        # and larger one go in its place.
         return None
     for node in tree.child_queues[root]:
         if node == queue or usage[node] <= subtree[node]:

@@ -97,7 +97,7 @@ class IdleDisplacements:
         party = party_of_root(root)
         for pod in pods:
             if pod.row.started is not None and not pod.row.terminating:
-                self._returns.runs(party, pod.uid, Nanos(pod.row.started))
+                self._returns.runs(party, pod.uid, Nanos(pod.row.started), root.uid)
 
     def failed(self, root: Reference) -> None:
         """A pod of this root has failed."""
