@@ -12,7 +12,7 @@ import pytest
 from reprieve.answers.document import Answer, State, schema
 from reprieve.answers.layout import MOST_EVIDENCE, MOST_LINES, MOST_STEPS
 from tests.docs.generated import DOCS
-from tests.explain.objects import disruption, job
+from tests.explain.objects import at, disruption, job
 from tests.explain.stories import STORIES, TOLD, Story, answered, text_of
 
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -64,6 +64,15 @@ def test_a_tenant_is_told_nothing_of_others() -> None:
     assert not _UID.search(document)
     assert found.displaced == []
     assert any("preemptions.reprieve.dev" in each for each in found.certainty)
+
+
+def test_what_was_refused_before_and_made_since_is_no_refusal() -> None:
+    refused = STORIES["job-whose-pods-are-refused"]
+    made = {**refused.objects[-1], "reason": "SuccessfulCreate"}
+    made["metadata"] = {**made["metadata"], "name": "made-since"}
+    made["lastTimestamp"] = at(0.5)
+    found = answered(Story(refused.asked, [*refused.objects, made]))
+    assert found.state is State.UNKNOWN and "refuses" not in found.verdict
 
 
 def test_a_displacement_says_when_the_work_was_back_again() -> None:

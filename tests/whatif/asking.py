@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +72,11 @@ async def ask(
         snapshot = await gather(client, deciders.kinds(), clock, namespaces=[namespace])
         documents = [Document(each, "the test") for each in objects]
         submitted = matched(documents, discovered(snapshot.documents), namespace)
+        notes: tuple[str, ...] = ()
         if not without_server:
             submitted = await dry_run(client, submitted)
-            await dry_run_pods(client, submitted, kinds_of(deciders))
-        return Asked(await planned(client, snapshot, deciders, submitted, asking=asking), wire.sent)
+            notes = await dry_run_pods(client, submitted, kinds_of(deciders))
+        answer = await planned(client, snapshot, deciders, submitted, asking=asking)
+        return Asked(replace(answer, warnings=(*notes, *answer.warnings)), wire.sent)
     finally:
         await client.close()

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from reprieve.cli.deciding import deciders_of
 from reprieve.units.errors import UsageError
+from reprieve.whatif.again import Again
 from reprieve.whatif.kept import Kept, Lost
 from reprieve.whatif.virtual_loop import run_virtually
 
@@ -29,6 +31,8 @@ def kept(at: list[int], began: Path | None = None) -> Kept[str, list[int]]:
                 raise UsageError("it is none")
             case "die":
                 os._exit(3)
+            case "interrupted":
+                os.kill(os.getpid(), signal.SIGINT)
             case "fail":
                 raise ZeroDivisionError
             case "for ever" if began is not None:
@@ -67,6 +71,27 @@ def test_a_refusal_is_raised_where_it_was_asked() -> None:
         moment.ask("refuse")
     assert moment.ask("more") == [0]
     moment.close()
+
+
+def test_an_interrupt_ends_whoever_asks_and_none_of_the_copies() -> None:
+    moment = kept([])
+    assert moment.ask("interrupted") == [0]
+    moment.close()
+
+
+async def test_who_is_to_end_asks_nothing_more() -> None:
+    class Asked:
+        def ask(self, question: object) -> None:
+            raise AssertionError(question)
+
+    again = Again(None, deciders_of("scheduling", (), {}), None)  # type: ignore[arg-type]
+    again._kept = Asked()  # type: ignore[assignment]
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await again.with_others([])
+    task.uncancel()
 
 
 @pytest.mark.parametrize("question", ["die", "fail"])

@@ -6,15 +6,19 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
+import msgspec
 import pytest
 
+from reprieve.kube.errors import ApiError, Forbidden, Invalid, TooManyRequests
 from reprieve.kube.resource import EVENTS, NAMESPACES, Resource
+from reprieve.kube.transport import Request
 from reprieve.units.errors import ReprieveError, UsageError
 from reprieve.whatif.answer import Verdict
 from reprieve.whatif.planning import kinds_of
-from reprieve.whatif.pod_admission import check_classes
+from reprieve.whatif.pod_admission import check_classes, dry_run_pods
 from reprieve.whatif.pod_templates import PRIORITIES
 from reprieve.whatif.snapshot import Snapshot, Unseen
 from reprieve.whatif.submission import Submitted
@@ -94,21 +98,83 @@ async def test_a_class_of_the_same_submission_and_those_of_every_cluster_are_the
             [job("wanted", priorityClassName="system-node-critical")],
             [made, job("wanted", priorityClassName="made")],
         ):
-            asked = await ask(found.embedded.kubeconfig, *objects, **FACTS, without_server=True)
-            assert asked.answer.verdict is Verdict.STARTS
+            for alone in (True, False):
+                facts = {**FACTS, "without_server": alone}
+                asked = await ask(found.embedded.kubeconfig, *objects, **facts)
+                assert asked.answer.verdict is Verdict.STARTS
 
 
-async def test_a_quota_that_is_used_up_refuses_pods_but_not_of_those_who_wait_in_a_queue(
+async def test_a_quota_that_is_used_up_for_now_is_told_but_not_of_those_who_wait_in_a_queue(
     tmp_path: Path,
 ) -> None:
     async with site([node("node-0")], tmp_path) as found:
-        metadata = {"name": "full", "namespace": NAMESPACE}
-        body = {"metadata": metadata, "spec": {"hard": {"pods": "0"}}}
+        body = {
+            "metadata": {"name": "full", "namespace": NAMESPACE},
+            "spec": {"hard": {"cpu": "2"}},
+        }
         await found.client.create(QUOTAS, body, dict)
+        await found.create(pod("runs", 1, nodeName="node-0"))
         await asyncio.sleep(1)
-        assert "exceeded quota: full" in await refused(found, job("wanted"))
-        asked = await ask(found.embedded.kubeconfig, job("wanted", queue="any"), **FACTS)
-        assert [each.name for each in asked.answer.outcomes] == ["wanted"]
+        large = job("wanted")
+        for amounts in large["spec"]["template"]["spec"]["containers"][0]["resources"].values():
+            amounts["cpu"] = "2"
+        for queue, warned in (("", True), ("any", False)):
+            large["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": queue} if queue else {}
+            asked = await ask(found.embedded.kubeconfig, large, **FACTS)
+            told = [each for each in asked.answer.warnings if "gets no pods for now" in each]
+            assert bool(told) is warned, asked.answer.warnings
+            assert all("exceeded quota: full" in each for each in told)
+        for amounts in large["spec"]["template"]["spec"]["containers"][0]["resources"].values():
+            amounts["cpu"] = "3"
+        assert "exceeded quota: full" in await refused(found, large)
+
+
+@pytest.mark.parametrize(
+    ("failure", "ends"),
+    [
+        (Forbidden('admission webhook "a" denied the request: no'), True),
+        (Invalid('ValidatingAdmissionPolicy "a" denied the request: no'), True),
+        (Invalid('Pod "a" is invalid: spec.containers: Required value'), False),
+        (Forbidden('pods is forbidden: User "a" cannot create resource "pods"'), False),
+        (TooManyRequests("later"), False),
+    ],
+    ids=["webhook", "policy", "completed later", "no right", "busy"],
+)
+async def test_what_keeps_all_pods_out_ends_the_plan_and_nothing_else(
+    failure: ApiError, ends: bool, tmp_path: Path
+) -> None:
+    sent: list[Object] = []
+
+    class Refusing:
+        async def request(self, request: Request, call: Any) -> bytes:
+            sent.append(msgspec.json.decode(request.body))
+            raise failure
+
+    client: Any = SimpleNamespace(transport=Refusing())
+    kinds = kinds_of(deciding("scheduling,quota", tmp_path))
+    found = manifest("Job", "wanted", "low")
+    found = replace(found, judged=True)
+    found.object["metadata"]["uid"] = "its-uid"
+    if ends:
+        with pytest.raises(ReprieveError, match="refuses the pods of Job team/wanted"):
+            await dry_run_pods(client, [found], kinds)
+    else:
+        assert await dry_run_pods(client, [found], kinds) == ()
+    # As its controller would make it.
+    (owner,) = sent[0]["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"], owner["controller"]) == ("Job", "its-uid", True)
+    assert "blockOwnerDeletion" not in owner
+
+
+async def test_pods_of_an_account_of_the_same_submission_are_not_asked_for(tmp_path: Path) -> None:
+    accounts = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "mine"}}
+    found = replace(manifest("Job", "wanted", "low"), judged=True)
+    for spec in pod_specs(found.object):
+        spec["serviceAccountName"] = "mine"
+    kinds = kinds_of(deciding("scheduling,quota", tmp_path))
+    nobody: Any = None
+    assert await dry_run_pods(nobody, [Submitted(accounts, account), found], kinds) == ()
 
 
 async def give_range(found: Site, namespace: str, cpu: str) -> None:

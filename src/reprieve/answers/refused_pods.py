@@ -15,7 +15,8 @@ from reprieve.kube.resource import EVENTS, Resource
 
 __all__ = ["with_refusal"]
 
-_REASON: Final = "FailedCreate"
+_REFUSED: Final = "FailedCreate"
+_MADE: Final = "SuccessfulCreate"
 _REPLICA_SETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet")
 _LEADS: Final = ("Error creating: ", "failed error: ")
 
@@ -36,12 +37,13 @@ async def with_refusal(reading: Reading, unit: Unit, standing: Standing) -> Stan
     told = [
         event
         for event in await reading.listed((EVENTS,), namespace, quietly=True)
-        if event.get("reason") == _REASON
+        if event.get("reason") in (_REFUSED, _MADE)
         and str((event.get("involvedObject") or {}).get("uid")) in uids
     ]
-    if not told:
-        return standing
-    why = str(max(told, key=_instant).get("message", ""))
+    newest = max(told, key=_instant, default=None)
+    if newest is None or newest["reason"] != _REFUSED:
+        return standing  # what was refused before has been made since
+    why = str(newest.get("message", ""))
     for lead in _LEADS:
         why = why.rpartition(lead)[2]
     text = f"the API server refuses its pods: {why.rstrip('.')}"

@@ -16,10 +16,11 @@ from reprieve.answers.unit import Unit, uid_of
 from reprieve.engine.diagnosis.estimates import Estimate
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.plan import Plane
+from reprieve.units.errors import UsageError
 from reprieve.units.instants import Nanos
 from reprieve.whatif.asked import requests_of_spec
 from reprieve.whatif.estimating import JUST_WAITS, by_run_times, known, measured
-from reprieve.whatif.run import Deciders, Run, settled
+from reprieve.whatif.run import Deciders, Run, Undecided, settled
 from reprieve.whatif.similar import Alike, pod_cases, size_class, workload_cases
 from reprieve.whatif.snapshot import Snapshot
 
@@ -63,10 +64,14 @@ async def estimate_of(
         return found
 
     async def starts(snapshot: Snapshot) -> bool:
-        return start_in(unit, settled(snapshot, deciders)) is not None
+        try:
+            return start_in(unit, settled(snapshot, deciders)) is not None
+        except (UsageError, Undecided):
+            return False  # with that room others would make more pods than there may be, say
 
     snapshot = run.overlay.snapshot
-    return await by_run_times(snapshot, starts, over) or _measured(unit, snapshot, plane)
+    found = await by_run_times(snapshot, starts, over, unit.uids)
+    return found or _measured(unit, snapshot, plane)
 
 
 def _measured(unit: Unit, snapshot: Snapshot, plane: Plane) -> Estimate:

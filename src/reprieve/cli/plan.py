@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -195,10 +196,12 @@ async def _answered(
         if controllers is None and operator is None:
             deciders = installed_deciders(snapshot, scheduler_names, passed)
         submitted = matched(documents, discovered(snapshot.documents), place)
+        notes: tuple[str, ...] = ()
         if not without_server:
             submitted = await dry_run(client, submitted)
-            await dry_run_pods(client, submitted, kinds_of(deciders))
-        return await planned(client, snapshot, deciders, submitted), deciders
+            notes = await dry_run_pods(client, submitted, kinds_of(deciders))
+        answer = await planned(client, snapshot, deciders, submitted)
+        return replace(answer, warnings=(*notes, *answer.warnings)), deciders
     except ApiError as failure:
         raise ReprieveError(f"{connection.server}: {failure}") from None
     finally:

@@ -10,6 +10,7 @@ Source: the design's "Processes and time".
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -130,6 +131,7 @@ class Again:
     async def _answer(
         self, question: Question, until: float | None = None, on: Snapshot | None = None
     ) -> Answer:
+        await asyncio.sleep(0)  # who is to end does so here, and asks nothing more
         try:
             told = self._kept.ask(_Asked(question, until))
         except Lost:

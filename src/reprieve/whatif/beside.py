@@ -20,13 +20,14 @@ from reprieve.engine.plan import Plane
 from reprieve.jobs.paths import Json, first
 from reprieve.kube.resource import PODS, PREEMPTIONS
 from reprieve.planes.common.process_settings import IDLE
+from reprieve.units.errors import UsageError
 from reprieve.whatif.again import Again
 from reprieve.whatif.answer import Answer, Outcome, Verdict
 from reprieve.whatif.asked import requests_of_spec
 from reprieve.whatif.estimating import after_victims, by_run_times, known, measured
 from reprieve.whatif.fragility import fragility
 from reprieve.whatif.idle_reason import idle_reason
-from reprieve.whatif.run import Run
+from reprieve.whatif.run import Run, Undecided
 from reprieve.whatif.similar import Alike, pod_cases, size_class, workload_cases
 from reprieve.whatif.snapshot import KindKey, Snapshot
 from reprieve.whatif.submission import Submitted
@@ -90,7 +91,10 @@ async def _estimate(
         return found
 
     async def starts(snapshot: Snapshot) -> bool:
-        other = await decide(snapshot)
+        try:
+            other = await decide(snapshot)
+        except (UsageError, Undecided):
+            return False  # with that room others would make more pods than there may be, say
         return any(
             (each.kind, each.namespace, each.name)
             == (outcome.kind, outcome.namespace, outcome.name)

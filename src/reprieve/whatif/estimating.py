@@ -69,13 +69,17 @@ def known(diagnosis: Diagnosis | None) -> Estimate | None:
 
 
 async def by_run_times(
-    snapshot: Snapshot, starts: Starts, over: Callable[[], bool]
+    snapshot: Snapshot,
+    starts: Starts,
+    over: Callable[[], bool],
+    but: frozenset[str] = frozenset(),
 ) -> Estimate | None:
     """Return by when enough of what holds room has ended, as far as it says how long it runs.
 
     None where it does not do that all of it has ended, nobody says, or there is no time to ask.
+    `but`: uids of what is asked about, whose own end helps it nothing.
     """
-    ends = declared_ends(snapshot)
+    ends = [each for each in declared_ends(snapshot) if but.isdisjoint(each.uids)]
     low, high, asked = 0, len(ends) - 1, 0
     if not ends or over() or not await starts(without(snapshot, ends)):
         return None

@@ -25,10 +25,11 @@ from reprieve.engine.lost_work import is_device
 from reprieve.intake.cluster.requests import amount_in_base_units
 from reprieve.jobs.paths import Json, first
 from reprieve.kube.resource import NODES, PODS
+from reprieve.units.errors import UsageError
 from reprieve.units.quantities import quantity_text
 from reprieve.whatif.answer import Answer, Fragile, Verdict
 from reprieve.whatif.asked import requests_of_spec
-from reprieve.whatif.run import Run
+from reprieve.whatif.run import Run, Undecided
 from reprieve.whatif.snapshot import KindKey, Snapshot
 
 __all__ = ["MOST_DECISIONS", "fragility"]
@@ -99,7 +100,10 @@ async def fragility(
             # The most first: where that changes nothing, less does not.
             tried = high if found is None else (low + high) // 2
             left -= 1
-            other = await decide(_less(snapshot, place, tried * place.step))
+            try:
+                other = await decide(_less(snapshot, place, tried * place.step))
+            except (UsageError, Undecided):
+                break  # it is not known
             if _same(answer, other):
                 if found is None:
                     break
@@ -123,8 +127,16 @@ def _on_nodes(run: Run, answer: Answer) -> Iterator[_Place]:
     """Yield the node of its pods with the least left over, of what was free there."""
     names = {each.node for each in answer.placement}
     mine = {each.pod for each in answer.placement}
+    made = {
+        change.new["metadata"]["uid"]
+        for change in run.history
+        if change.kind == (PODS.group, PODS.plural) and change.old is None and change.new
+    }
     pods = [pod for pod in _pods_on(run, names) if pod["spec"]["nodeName"] in names]
-    asked = [pod for pod in pods if pod["metadata"]["name"] in mine]
+    # Somebody else's may have the same name in another namespace.
+    asked = [
+        pod for pod in pods if pod["metadata"]["name"] in mine and pod["metadata"]["uid"] in made
+    ]
     resource = _scarce(requests_of_spec(pod["spec"]) for pod in asked)
     if not resource:
         return

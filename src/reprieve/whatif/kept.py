@@ -78,7 +78,8 @@ class Kept(Generic[Q, A]):
             os.close(write_question)
             os.close(read_answer)
             try:
-                signal.signal(signal.SIGINT, signal.SIG_DFL)
+                # Whoever asks is told to end; the copies end with it.
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
                 _say_nothing()
                 with os.fdopen(read_question, "rb") as asked, os.fdopen(write_answer, "wb") as told:
                     await _keep(asked, told, answer)
@@ -203,9 +204,10 @@ def _write(pipe: BinaryIO, body: bytes) -> None:
 
 
 def _read(pipe: BinaryIO) -> bytes:
-    """Return what was written at once; nothing where the other side is gone."""
+    """Return what was written at once; nothing where the other side is gone, or goes meanwhile."""
     head = pipe.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         return b""
     (length,) = _LENGTH.unpack(head)
-    return pipe.read(length)
+    body = pipe.read(length)
+    return body if len(body) == length else b""

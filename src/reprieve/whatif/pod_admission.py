@@ -4,10 +4,14 @@ A job with a pod template that no admission lets pass is stored, and never has a
 
 1. a PriorityClass or RuntimeClass that a template names has to be in the cluster, or in the same
    submission: the plugins Priority and RuntimeClass refuse pods that name another one
-2. with an API server, one pod of each template is created in a dry run, so that quotas of the
-   namespace, limits, policies and webhooks answer themselves. Who may not create pods does not
-   know; so does who is told that a pod is not valid, since the controllers of some kinds complete
-   their templates first.
+2. with an API server, one pod of each template is created in a dry run, as its controller's, so
+   that quotas of the namespace, limits, policies and webhooks answer themselves
+
+That ends a plan only where no pod can ever be made. A quota of the namespace that is used up for
+now is told beside the plan, and not at all of who waits in a queue, as those who make way for him
+may free it. Nothing is learnt by who may not create pods, of a template that names what the same
+submission creates, and where a pod is not valid, since the controllers of some kinds complete their
+templates first.
 
 Source: the API server's admission plugins; the API's `dryRun=All`.
 """
@@ -26,7 +30,8 @@ from reprieve.kube.reader import Reader
 from reprieve.kube.resource import PODS, Resource
 from reprieve.kube.transport import Request
 from reprieve.units.errors import ReprieveError, UsageError
-from reprieve.whatif.pod_templates import PRIORITIES, RUNTIME_CLASSES
+from reprieve.units.quantities import InvalidQuantity, parse_milli
+from reprieve.whatif.pod_templates import PRIORITIES, RUNTIME_CLASSES, controlled_by
 from reprieve.whatif.snapshot import Snapshot
 from reprieve.whatif.submission import Document, Submitted
 from reprieve.whatif.unjudged import Kinds
@@ -35,10 +40,12 @@ __all__ = ["check_classes", "dry_run_pods"]
 
 #: Every API server makes these itself, where nobody may list them, too.
 _OWN_CLASSES: Final = frozenset({"system-cluster-critical", "system-node-critical"})
+_ACCOUNTS: Final = ("", "ServiceAccount")
 _MOST_TEMPLATES: Final = 20
 _MOST_NAMED: Final = 8
 _NO_RIGHT: Final = "cannot create resource"
 _USED_UP: Final = "exceeded quota"
+_DENIED: Final = "denied the request"  # as webhooks and policies say, whatever their code
 _QUEUE: Final = "kueue.x-k8s.io/queue-name"
 _CLASSES: Final = ((PRIORITIES, "priorityClassName"), (RUNTIME_CLASSES, "runtimeClassName"))
 
@@ -67,46 +74,97 @@ def check_classes(snapshot: Snapshot, submitted: Sequence[Submitted], kinds: Kin
                     raise UsageError(_missing(each, resource, str(name), known))
 
 
-async def dry_run_pods(client: Reader, submitted: Sequence[Submitted], kinds: Kinds) -> None:
+async def dry_run_pods(
+    client: Reader, submitted: Sequence[Submitted], kinds: Kinds
+) -> tuple[str, ...]:
     """Create one pod of each template in a dry run; nothing is stored.
 
+    Return what keeps pods from being made for now, to be told beside the plan.
+
     Raises:
-        ReprieveError: the API server would refuse the pods of one; it says why.
+        ReprieveError: the API server would never take the pods of one; it says why.
     """
     asked: set[bytes] = set()
+    told: list[str] = []
     for each in submitted:
         if not each.judged or (each.resource.group, each.resource.plural) == ("", "pods"):
             continue
         namespace = str(each.object["metadata"].get("namespace", ""))
         for template in _templates(each, kinds):
             body = msgspec.json.encode(_pod(each, template))
-            if body in asked or len(asked) >= _MOST_TEMPLATES:
+            if body in asked or len(asked) >= _MOST_TEMPLATES or _names_new(template, submitted):
                 continue
             asked.add(body)
-            await _dry_run(client, each, namespace, body)
+            refusal = await _refusal(client, namespace, body)
+            if refusal:
+                told += _judged(each, refusal)
+    return tuple(told)
 
 
-async def _dry_run(client: Reader, submitted: Submitted, namespace: str, body: bytes) -> None:
+async def _refusal(client: Reader, namespace: str, body: bytes) -> str:
+    """Return why the API server does not take a pod, empty where it does or it is not known."""
     query = {"dryRun": "All", "fieldManager": "reprieve"}
     request = Request("POST", PODS.path(namespace), query, body)
     try:
         await client.transport.request(request, Call.on("create", PODS, namespace, ""))
-    except Forbidden as refusal:
-        labels = submitted.object["metadata"].get("labels") or {}
-        if _NO_RIGHT in refusal.message or (_USED_UP in refusal.message and labels.get(_QUEUE)):
-            return
-        title = Document(submitted.object, submitted.place).title
+    except ApiError as refusal:
+        judged = isinstance(refusal, Forbidden) or _DENIED in refusal.message
+        return refusal.message if judged and _NO_RIGHT not in refusal.message else ""
+    return ""
+
+
+def _judged(submitted: Submitted, refusal: str) -> Iterator[str]:
+    title = Document(submitted.object, submitted.place).title
+    if _USED_UP not in refusal or not _fits(refusal):
         raise ReprieveError(
-            f"{_placed(submitted)}the API server refuses the pods of {title}: {refusal.message}"
-        ) from None
-    except ApiError:
-        pass
+            f"{_placed(submitted)}the API server refuses the pods of {title}: {refusal}"
+        )
+    labels = submitted.object["metadata"].get("labels") or {}
+    if not labels.get(_QUEUE):
+        yield f"{title} gets no pods for now: {refusal}"
+
+
+def _fits(message: str) -> bool:
+    """Tell whether a pod is within the limits of a quota that is used up, as its text says."""
+    requested, _, rest = message.partition("requested: ")[2].partition(", used: ")
+    limits = _amounts(rest.partition("limited: ")[2])
+    try:
+        return all(
+            parse_milli(amount) <= parse_milli(limits[name])
+            for name, amount in _amounts(requested).items()
+        )
+    except (InvalidQuantity, KeyError):
+        return True
+
+
+def _amounts(text: str) -> dict[str, str]:
+    pairs = (each.partition("=") for each in text.split(","))
+    return {name.strip(): amount for name, _, amount in pairs}
+
+
+def _names_new(template: Json, submitted: Sequence[Submitted]) -> bool:
+    """Tell whether a template names what is created with it: the API server has not got it yet."""
+    new = {
+        (each.resource.group, each.resource.kind, str(each.object["metadata"].get("name")))
+        for each in submitted
+    }
+    named = [(*_ACCOUNTS, str(first(template, "spec.serviceAccountName")))]
+    named += [
+        (resource.group, resource.kind, str(first(template, f"spec.{field}")))
+        for resource, field in _CLASSES
+    ]
+    return any(each in new for each in named)
 
 
 def _pod(submitted: Submitted, template: Json) -> Json:
-    given = template.get("metadata") or {}
-    name = str(submitted.object["metadata"].get("name") or "pod")
+    """Return a pod as the controller of what is submitted would make it."""
+    given, owner = template.get("metadata") or {}, submitted.object
+    name = str(owner["metadata"].get("name") or "pod")
     metadata = {part: given[part] for part in ("labels", "annotations") if given.get(part)}
+    if owner["metadata"].get("uid"):
+        reference = controlled_by(owner)
+        del reference["blockOwnerDeletion"]  # that asks for a right of its own
+        metadata["ownerReferences"] = [reference]
     return {
         "apiVersion": "v1",
         "kind": "Pod",
