@@ -365,6 +365,91 @@ def test_a_recording_that_is_nested_without_end_is_refused(deep: str, tmp_path: 
         read("kwok", deep, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("odd", "said"),
+    [
+        ("a: &a [1]\nb: *a\n", "trace:1: an anchor"),
+        ('x: !!int ""\n', "trace:1: a tag"),
+        ("x: !!timestamp foo\n", "trace:1: a tag"),
+    ],
+)
+def test_a_recording_with_what_none_has_is_refused(odd: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"{said}; accepted: what kwokctl snapshot record"):
+        read("kwok", odd, tmp_path)
+
+
+@pytest.mark.parametrize("part", ["metadata", "spec", "status"])
+@pytest.mark.parametrize("value", [[1], 5, "a", True, {"name": [1]}, {"phase": {}}])
+def test_a_pod_of_another_shape_costs_its_document(part: str, value: Any, tmp_path: Path) -> None:
+    odd = {**kwok_pod("odd", 1, node="node-0"), part: value}
+    good = kwok(3, "create", "good", kwok_pod("good", 1, node="node-0"))
+    documents = (
+        kwok(1, "create", "odd", odd),
+        kwok(2, "patch", "odd", {part: value}),
+        good,
+        kwok(4, "delete", "good"),
+    )
+    found = read("kwok", "---\n".join(documents), tmp_path)
+    assert [job.id for job in found.jobs] == ["research/good"]
+    assert {each.line for each in found.malformed} <= {1, 2}
+    assert found.malformed or found.without
+
+
+@pytest.mark.parametrize("owners", [5, "abc", {"a": 1}, [7], [{"controller": True}]])
+def test_owners_of_another_shape_cost_their_pod(owners: Any, tmp_path: Path) -> None:
+    odd = kwok_pod("odd", 1)
+    odd["metadata"]["ownerReferences"] = owners
+    found = read("kwok", kwok(1, "create", "odd", odd), tmp_path)
+    assert [each.line for each in found.malformed] == [1] and not found.jobs
+
+
+def test_numbers_without_end_cost_their_document(tmp_path: Path) -> None:
+    long = "0x" + "f" * 5_000
+    documents = (
+        kwok(1, "create", "a", kwok_pod("a", 1)).replace("1000000000", long),
+        kwok(1, "create", "b", kwok_pod("b", 1, priority=77)).replace("77", long),
+    )
+    found = read("kwok", "---\n".join(documents), tmp_path)
+    assert [each.line for each in found.malformed] == [1, 2]
+    assert all(len(each.why) < 200 for each in found.malformed)
+
+
+def test_work_that_comes_again_under_its_name_is_another_job(tmp_path: Path) -> None:
+    def owned(name: str, uid: str) -> dict[str, Any]:
+        pod = kwok_pod(name, 1, "nightly", "node-0")
+        pod["metadata"]["ownerReferences"][0]["uid"] = uid
+        return pod
+
+    group = {"podGroupName": "x"}
+    documents = [
+        # A pod without an owner, twice; beside it a Job and a group of its name.
+        kwok(0, "create", "x", kwok_pod("x", 1, node="node-0")),
+        kwok(1, "create", "y", kwok_pod("y", 1, "x", "node-0")),
+        kwok(2, "create", "z", kwok_pod("z", 1, "", "node-0", schedulingGroup=group)),
+        *(kwok(4, "delete", name) for name in "xyz"),
+        kwok(6, "create", "x", kwok_pod("x", 1, node="node-0")),
+        kwok(9, "delete", "x"),
+        # A Job of every night, whose first night has a second pod after the first one failed.
+        kwok(10, "create", "a", owned("a", "first")),
+        kwok(12, "delete", "a"),
+        kwok(13, "create", "b", owned("b", "first")),
+        kwok(14, "delete", "b"),
+        kwok(20, "create", "c", owned("c", "second")),
+        kwok(25, "delete", "c"),
+    ]
+    found = read("kwok", "---\n".join(documents), tmp_path)
+    assert not found.malformed
+    told = [(each.id, each.arrival // SECOND, each.duration // SECOND) for each in found.jobs]
+    assert told == [
+        ("research/x", 0, 4),
+        ("research/x#2", 1, 3),
+        ("research/x#3", 2, 2),
+        ("research/x#4", 6, 3),
+        ("research/nightly", 10, 3),
+        ("research/nightly#2", 20, 5),
+    ]
+
+
 @pytest.mark.parametrize("form", READERS)
 def test_a_compressed_file_that_is_damaged_is_refused(form: str, tmp_path: Path) -> None:
     packed = gzip.compress(b'{"items": []}')

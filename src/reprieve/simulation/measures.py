@@ -12,7 +12,8 @@ demand; jobs go on until all have finished.
 * lost: device-hours of progress that were undone, and those held without doing anything (restarts,
   last saves); over the whole replay
 * stranded: device-hours within the window that were free while a job waited that asked for no more
-  than was free: what fragmentation costs; 0 where nothing is placed on nodes
+  than was free: what fragmentation costs; with quotas, too, a job that has its quota; 0 where
+  nothing is placed on nodes
 * preemptions: displacements; `most` of one job, `repeated` are jobs with more than one
 * finish ratio: a job's completion time by its duration; of each tenant the mean, `largest` of them,
   and Jain's index over them, 1 where all are alike

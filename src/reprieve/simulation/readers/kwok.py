@@ -1,10 +1,11 @@
 """What a cluster did while it was recorded, as `kwokctl snapshot record` writes it.
 
-The file is YAML of many documents. A `ResourcePatch` says what became of one object so long after
-the beginning (`durationNanosecond`, `method`, `template`); documents before them are objects that
-were there. Of these, pods are read:
+The file is YAML of many documents, without anchors and tags. A `ResourcePatch` says what became of
+one object so long after the beginning (`durationNanosecond`, `method`, `template`); documents
+before them are objects that were there. Of these, pods are read:
 
-1. pods of one PodGroup, else of one controller, are one job, and any other pod is one
+1. pods of one PodGroup, else of one controller, are one job, and any other pod is one; a group or a
+   pod that comes again under its name, once all of it has ended, is another job
 2. it arrives when its first pod is made, and is as wide as its pods ask for at most at one time, in
    extended resources of all kinds together
 3. its work is the time for which pods had a node, until they ended or went, weighed by their
@@ -22,7 +23,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import yaml
@@ -36,7 +37,7 @@ from reprieve.simulation.readers.lines import MOST_DEVICES
 from reprieve.simulation.trace import Job, Malformed, Trace
 from reprieve.units.errors import UsageError
 from reprieve.units.quantities import InvalidQuantity
-from reprieve.units.untrusted import INT32, LONGEST_NAME, Unreadable, bounded, shown
+from reprieve.units.untrusted import INT32, LONGEST_NAME, Unreadable
 
 __all__ = ["read_kwok"]
 
@@ -46,14 +47,78 @@ _DEEPEST: Final = 100
 _OVER: Final = ("Succeeded", "Failed")
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-Document = Mapping[str, Any]
+_Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
+
+
+class _Struct(msgspec.Struct, frozen=True, rename="camel"):
+    """Common settings: camel case, unknown fields are passed over."""
+
+
+class _Target(_Struct, frozen=True):
+    name: _Name
+    namespace: _Name = ""
+
+
+class _Owner(_Struct, frozen=True):
+    name: _Name
+    kind: _Name = ""
+    uid: _Name = ""
+    controller: bool = False
+
+
+class _Metadata(_Struct, frozen=True):
+    name: _Name
+    namespace: _Name = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[_Owner] | None = None
+
+
+class _Group(_Struct, frozen=True):
+    pod_group_name: _Name = ""
+
+
+class _Spec(_Struct, frozen=True):
+    node_name: str | None = None
+    priority: Annotated[int, msgspec.Meta(ge=INT32[0], le=INT32[1])] | None = None
+    scheduling_group: _Group | None = None
+
+
+class _Status(_Struct, frozen=True):
+    phase: str | None = None
+
+
+class _Change(_Struct, frozen=True):
+    """As much of a pod, or of a patch of one, as says how it stands."""
+
+    spec: _Spec | None = None
+    status: _Status | None = None
+
+
+class _Made(_Struct, frozen=True):
+    metadata: _Metadata
+    spec: _Spec
+    status: _Status | None = None
+
+
+class _Resource(_Struct, frozen=True):
+    resource: str
+    group: str | None = None
+
+
+class _Patch(_Struct, frozen=True):
+    resource: _Resource
+    target: _Target
+    duration_nanosecond: Annotated[int, msgspec.Meta(ge=0, le=_LONGEST)]
+    method: str
+    template: dict[str, Any] | None = None
 
 
 @dataclass(slots=True)
 class _Pod:
     """One pod of the recording; instants in nanoseconds since its beginning, None before them."""
 
-    job: str
+    gang: _Gang
     devices: int
     bound: int | None = None
     ended: int | None = None
@@ -63,6 +128,7 @@ class _Pod:
 class _Gang:
     """The pods that are one job; `document`: in which the first was made."""
 
+    job: str
     document: int
     arrival: int
     tenant: str
@@ -71,51 +137,67 @@ class _Gang:
     wide: int = 0  # devices of the pods that are there now
     widest: int = 0
 
+    @property
+    def is_over(self) -> bool:
+        """Whether all of it has ended so far."""
+        return all(pod.ended is not None for pod in self.pods)
+
 
 @dataclass(slots=True)
 class _Recording:
-    gangs: dict[str, _Gang] = field(default_factory=dict)
-    pods: dict[tuple[str, str], _Pod] = field(default_factory=dict)  # those that are there
+    gangs: dict[int, _Gang] = field(default_factory=dict)  # by document
+    newest: dict[tuple[str, ...], _Gang] = field(default_factory=dict)
+    pods: dict[_Target, _Pod] = field(default_factory=dict)  # those that are there
+    jobs: dict[str, int] = field(default_factory=dict)  # how often a name was given
 
-    def made(self, number: int, at: int, pod: Document) -> None:
+    def made(self, number: int, at: int, document: Mapping[str, Any]) -> None:
         """A pod is there."""
-        metadata, spec = _mapping(pod, "metadata"), _mapping(pod, "spec")
-        name, devices = _name(metadata), _devices(spec)
+        pod = msgspec.convert(document, _Made)
+        name = _Target(pod.metadata.name, pod.metadata.namespace)
+        devices = _devices(document["spec"])
         if name in self.pods:
-            raise Unreadable(f"pod {'/'.join(name)} was there before")
-        job, priority = _job_of(metadata, spec), spec.get("priority")
-        if priority is not None and not (
-            type(priority) is int and INT32[0] <= priority <= INT32[1]
-        ):
-            raise Unreadable(f"priority {shown(priority)}; accepted: a whole number of 32 bits")
-        gang = self.gangs.setdefault(job, _Gang(number, at, name[0], priority))
-        found = self.pods[name] = _Pod(job, devices)
+            raise Unreadable(f"pod {_told(name)} was there before")
+        gang = self._gang(number, at, pod)
+        found = self.pods[name] = _Pod(gang, devices)
         gang.pods.append(found)
         gang.wide += devices
         gang.widest = max(gang.widest, gang.wide)
-        self.changed(name, at, pod)
+        self.changed(name, at, _Change(pod.spec, pod.status))
 
-    def changed(self, name: tuple[str, str], at: int, change: Document) -> None:
+    def changed(self, name: _Target, at: int, change: _Change) -> None:
         """A pod has these fields now."""
+        found = self._there(name)
+        if found.bound is None and change.spec is not None and change.spec.node_name:
+            found.bound = at
+        if found.ended is None and change.status is not None and change.status.phase in _OVER:
+            _end(found, at)
+
+    def gone(self, name: _Target, at: int) -> None:
+        """A pod is not there any more."""
+        found = self._there(name)
+        del self.pods[name]
+        if found.ended is None:
+            _end(found, at)
+
+    def _there(self, name: _Target) -> _Pod:
         found = self.pods.get(name)
         if found is None:
-            raise Unreadable(f"there is no pod {'/'.join(name)}")
-        if found.bound is None and (change.get("spec") or {}).get("nodeName"):
-            found.bound = at
-        if found.ended is None and (change.get("status") or {}).get("phase") in _OVER:
-            self._end(found, at)
+            raise Unreadable(f"there is no pod {_told(name)}")
+        return found
 
-    def gone(self, name: tuple[str, str], at: int) -> None:
-        """A pod is not there any more."""
-        found = self.pods.pop(name, None)
-        if found is None:
-            raise Unreadable(f"there is no pod {'/'.join(name)}")
-        if found.ended is None:
-            self._end(found, at)
-
-    def _end(self, pod: _Pod, at: int) -> None:
-        pod.ended = at
-        self.gangs[pod.job].wide -= pod.devices
+    def _gang(self, number: int, at: int, pod: _Made) -> _Gang:
+        """Return the job of a pod, a new one where it belongs to none that goes on."""
+        space, key = pod.metadata.namespace, _key(pod)
+        known = self.newest.get(key)
+        # A controller of one uid makes pods again; of other names that says nothing.
+        if known is not None and (key[-1] or not known.is_over):
+            return known
+        name = f"{space}/{key[2]}"
+        self.jobs[name] = self.jobs.get(name, 0) + 1
+        job = name if self.jobs[name] == 1 else f"{name}#{self.jobs[name]}"
+        gang = _Gang(job, number, at, space, pod.spec.priority)
+        self.gangs[number] = self.newest[key] = gang
+        return gang
 
 
 def read_kwok(path: Path, name: str) -> Trace:
@@ -134,9 +216,9 @@ def read_kwok(path: Path, name: str) -> Trace:
             malformed.append(Malformed(number, str(error)))
     if not objects:
         raise UsageError(f"{path}: it has no objects; accepted: {_ACCEPTED}")
-    made = {gang.document: (job, gang) for job, gang in recording.gangs.items()}
+    made = recording.gangs
     trace = gathered(
-        name, ((number, "job") for number in sorted(made)), lambda _, number: _job(*made[number])
+        name, ((number, "job") for number in made), lambda _, number: _job(made[number])
     )
     told = sorted((*malformed, *trace.malformed), key=lambda each: each.line)
     return Trace(name, trace.jobs, tuple(told), trace.without)
@@ -146,7 +228,7 @@ def _documents(path: Path) -> Iterator[Any]:
     try:
         content = path.read_bytes()
         text = gzip.decompress(content) if path.suffix == ".gz" else content
-        _check_depth(path, text)
+        _check(path, text)
         yield from yaml.load_all(text, Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
         where = f"{path}:{_line(error.problem_mark)}"
@@ -156,19 +238,30 @@ def _documents(path: Path) -> Iterator[Any]:
         raise UsageError(f"{path}: {said}; accepted: {_ACCEPTED}") from None
 
 
-def _check_depth(path: Path, text: bytes) -> None:
-    """Refuse what is nested so deeply that taking it apart could end the process."""
+def _check(path: Path, text: bytes) -> None:
+    """Refuse what could end the process when it is taken apart, or fill its memory.
+
+    That is nesting without an end, anchors, which make much of little, and tags, which ask for
+    values of types that their texts are not.
+    """
     depth = 0
     for event in yaml.parse(text, Loader=_LOADER):
-        if isinstance(event, yaml.CollectionStartEvent):
+        odd = ""
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+            odd = "an anchor"
+        elif _tagged(event):
+            odd = "a tag"
+        elif isinstance(event, yaml.CollectionStartEvent):
             depth += 1
-            if depth > _DEEPEST:
-                where = f"{path}:{_line(event.start_mark)}"
-                raise UsageError(
-                    f"{where}: nested more than {_DEEPEST} levels; accepted: {_ACCEPTED}"
-                )
+            odd = f"nested more than {_DEEPEST} levels" if depth > _DEEPEST else ""
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
+        if odd:
+            raise UsageError(f"{path}:{_line(event.start_mark)}: {odd}; accepted: {_ACCEPTED}")
+
+
+def _tagged(event: Any) -> bool:
+    return getattr(event, "tag", None) is not None and event.implicit in (False, (False, False))
 
 
 def _line(mark: Any) -> int:
@@ -185,29 +278,37 @@ def _follow(recording: _Recording, number: int, document: Any) -> None:
         if (document.get("apiVersion"), document.get("kind")) == ("v1", "Pod"):
             recording.made(number, 0, document)
         return
-    resource, target = _mapping(document, "resource"), _mapping(document, "target")
-    if (resource.get("group") or "", resource.get("resource")) != ("", "pods"):
+    if not _is_of_pod(document.get("resource")):
         return
-    at, name = document.get("durationNanosecond"), _name(target)
-    if type(at) is not int or not 0 <= at <= _LONGEST:
-        raise Unreadable(f"durationNanosecond {shown(at)}; accepted: nanoseconds of 100 years")
-    match document.get("method"):
+    patch = msgspec.convert(document, _Patch)
+    at, name, template = patch.duration_nanosecond, patch.target, patch.template or {}
+    match patch.method:
         case "create":
-            recording.made(number, at, _mapping(document, "template"))
+            recording.made(number, at, template)
         case "patch":
-            recording.changed(name, at, _mapping(document, "template"))
+            recording.changed(name, at, msgspec.convert(template, _Change))
         case "delete":
             recording.gone(name, at)
-        case other:
-            raise Unreadable(f"method {shown(other)}; accepted: create, patch, delete")
+        case _:
+            raise Unreadable("an unknown method; accepted: create, patch, delete")
 
 
-def _job(job: str, gang: _Gang) -> Job | None:
+def _is_of_pod(resource: Any) -> bool:
+    found = msgspec.convert(resource, _Resource)
+    return (found.group or "", found.resource) == ("", "pods")
+
+
+def _end(pod: _Pod, at: int) -> None:
+    pod.ended = at
+    pod.gang.wide -= pod.devices
+
+
+def _job(gang: _Gang) -> Job | None:
     if not gang.widest:
         return None
     if gang.widest > MOST_DEVICES:
-        raise Unreadable(f"{shown(gang.widest)} devices; accepted: at most {MOST_DEVICES}")
-    if any(pod.ended is None for pod in gang.pods):
+        raise Unreadable(f"too many devices; accepted: at most {MOST_DEVICES}")
+    if not gang.is_over:
         raise Unreadable("it has not ended when the recording does")
     work = sum(
         pod.devices * (pod.ended - pod.bound)
@@ -217,40 +318,27 @@ def _job(job: str, gang: _Gang) -> Job | None:
     if not work:
         raise Unreadable("it never had a node")
     duration = whole(work // gang.widest)
-    return Job(job, gang.arrival, gang.widest, duration, "", gang.tenant, gang.priority)
+    return Job(gang.job, gang.arrival, gang.widest, duration, "", gang.tenant, gang.priority)
 
 
-def _job_of(metadata: Document, spec: Document) -> str:
-    """Return what the job of a pod is called: its group, its controller, or itself."""
-    namespace, name = _name(metadata)
-    labels, annotations = (_texts(metadata, part) for part in ("labels", "annotations"))
-    group = _texts(spec, "schedulingGroup").get("podGroupName") or gang_name(labels, annotations)
-    if group:
-        return bounded(f"{namespace}/{group}", LONGEST_NAME)
-    for owner in metadata.get("ownerReferences") or ():
-        if isinstance(owner, Mapping) and owner.get("controller"):
-            return bounded(f"{namespace}/{owner.get('name')}", LONGEST_NAME)
-    return bounded(f"{namespace}/{name}", LONGEST_NAME)
+def _key(pod: _Made) -> tuple[str, str, str, str]:
+    """Return what the pods of a job have in common: kind, namespace and name, and a uid if any."""
+    metadata, group = pod.metadata, pod.spec.scheduling_group
+    space = metadata.namespace
+    name = gang_name(metadata.labels or {}, metadata.annotations or {})
+    if group is not None and group.pod_group_name:
+        name = group.pod_group_name
+    if name:
+        return "PodGroup", space, name, ""
+    for owner in metadata.owner_references or ():
+        if owner.controller:
+            return owner.kind, space, owner.name, owner.uid
+    return "Pod", space, metadata.name, ""
 
 
-def _devices(spec: Document) -> int:
+def _devices(spec: Any) -> int:
     return devices_of(plain_requests(msgspec.convert(spec, PodSpec)).items())
 
 
-def _name(given: Document) -> tuple[str, str]:
-    namespace, name = (str(given.get(part) or "") for part in ("namespace", "name"))
-    return bounded(namespace, LONGEST_NAME), bounded(name, LONGEST_NAME)
-
-
-def _mapping(given: Document, part: str) -> Document:
-    found = given.get(part)
-    if not isinstance(found, Mapping):
-        raise Unreadable(f"{part} is no mapping")
-    return found
-
-
-def _texts(given: Document, part: str) -> dict[str, str]:
-    found = given.get(part)
-    if not isinstance(found, Mapping):
-        return {}
-    return {str(name): str(value) for name, value in found.items()}
+def _told(name: _Target) -> str:
+    return f"{name.namespace}/{name.name}"
