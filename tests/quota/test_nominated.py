@@ -110,6 +110,20 @@ def test_a_head_of_a_tree_that_nobody_uses_is_looked_at_anew_with_a_new_configur
     assert admitted.outcome is Outcome.ADMITTED
 
 
+def test_a_head_that_was_changed_in_its_place_is_looked_at_anew() -> None:
+    new = configuration(queue("small", 1))
+    holdings, queues, nominated = Holdings(new), Queues(new), Nominated()
+    (job,) = jobs(Random(1), "small", 1, gpus=2)
+    (smaller,) = jobs(Random(1), "small", 1, gpus=1)
+    assert smaller.key == job.key
+    queues.push(job)
+    (refused,) = cycle(holdings, queues, NOW, nominated=nominated).entries
+    assert refused.outcome is Outcome.NO_FIT
+    queues.push(smaller)
+    (admitted,) = cycle(holdings, queues, NOW, 1, nominated=nominated).entries
+    assert admitted.outcome is Outcome.ADMITTED
+
+
 def test_a_head_is_nominated_as_before_only_if_it_would_be_nominated_so_anew() -> None:
     random, seen, saved = Random(91), Counter[str](), 0
     for number in range(120):

@@ -3,7 +3,8 @@
 The first decision brings the cluster to rest and goes on with what was submitted; that moment of
 rest is kept (`whatif.kept`), and everything else that a plan tells is asked of it. Where nothing is
 kept, or something turns out to be missing that has to be read first, the whole cluster is decided
-about anew: the answer is the same and takes longer.
+about anew, which takes longer. There what is taken away is lacking from the start, here from the
+moment of rest on, so that how narrowly something starts may be told otherwise.
 
 Source: the design's "Processes and time".
 """

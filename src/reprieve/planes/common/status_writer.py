@@ -10,6 +10,7 @@ pure function from wish to change. The rest is the same for all:
 4. While the API server is away the change is worked out and tried again (`kube.retry`).
 5. An object that is gone is let be. Any other failure is told to the plane (`failed`), which knows
    whether it asks again by itself; what is no conflict stands in the log.
+   A fault of ours is logged, and the wish is gone until there is another.
 6. A dry run writes nothing.
 
 Source: the design's "State that can be trusted" and "Bad input".

@@ -140,7 +140,9 @@ class Statuses:
         return {"conditions": [self._condition(row.uid, wish.condition, stands)]}
 
     def _note(self, uid: Uid, wish: _Wish, answer: Json) -> None:
-        """Remember what was written until the watch shows it."""
+        """Remember what was written until the watch shows it; of what is gone, nothing."""
+        if not self._is_there(uid, wish):
+            return
         sent = self._sent.get(uid) or _Sent()
         nominated = wish.nominated if isinstance(wish, _PodWish) else None
         written = _Sent(
@@ -149,6 +151,12 @@ class Statuses:
         )
         version = version_number(answer["metadata"]["resourceVersion"])
         self._sent.note(uid, version, written)
+
+    def _is_there(self, uid: Uid, wish: _Wish) -> bool:
+        if isinstance(wish, _PodWish):
+            return self._state.pod(uid) is not None
+        group = self._state.group(wish.row.key)
+        return group is not None and group.uid == uid
 
     def _standing(self, uid: Uid, seen: int) -> tuple[_Sent, tuple[str, str, str] | None]:
         """Return what was written and not seen yet, and the condition that stands there."""
