@@ -8,20 +8,29 @@ the design's "How data flows", step `commit`.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.outcome import Attempt
 from reprieve.engine.scheduling.proof import feasibility_faults_of
+from reprieve.units.ids import Uid
 
 __all__ = ["still_holds"]
 
 
-def still_holds(snapshot: Snapshot, policy: Policy, attempt: Attempt, now: int = 0) -> bool:
+def still_holds(
+    snapshot: Snapshot,
+    policy: Policy,
+    attempt: Attempt,
+    now: int = 0,
+    overdue: Collection[Uid] = (),
+) -> bool:
     """Return whether the attempt's bindings, or its plan, may be carried out on this state.
 
-    `now`: Unix seconds, for a policy that is `timed`.
+    `now`: Unix seconds, for a policy that is `timed`. `overdue`: victims that should be gone.
     Devices and volumes may have been taken by others: such an attempt is always decided again.
     """
     if any(member.volumes or member.claims for member in attempt.members):
         return False
-    return not feasibility_faults_of(snapshot, policy, attempt, now)
+    return not feasibility_faults_of(snapshot, policy, attempt, now, overdue)

@@ -1,7 +1,9 @@
 """Work that the governor of disruptions holds from one preemptor: no victim of that one for now.
 
 Whom it holds, until when and by which rule comes with the unit that is decided about, by uid. Pods
-that go as one are held as one, until the last of them is not; what is on its way out is not held.
+that go as one are held as one, until the last of them is not, and so is one of them that somebody
+deletes: nobody may plan with its room alone. What is on its way out is not held, nor what goes as
+one and is being preempted.
 Source: specification of disruptions, section 4.
 """
 
@@ -46,10 +48,10 @@ def held_until(
     np.maximum.at(latest, work[there], until[there])
     until = np.where(as_one, latest[work], until)
     flags = snapshot.pod_flags
-    out = flags & (Flag.DELETING | Flag.PREEMPTED) > 0
     going = np.zeros(count, np.bool_)
     going[work[there & (flags & Flag.PREEMPTED > 0)]] = True
-    found: I64 = np.where(out | (as_one & going[work]), 0, until)
+    out = np.where(as_one, going[work], flags & (Flag.DELETING | Flag.PREEMPTED) > 0)
+    found: I64 = np.where(out, 0, until)
     return found if found.any() else None
 
 

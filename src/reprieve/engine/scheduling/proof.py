@@ -17,7 +17,7 @@ know, what the plan names as one where `victimGangs` is All; else each pod by it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
@@ -78,24 +78,30 @@ def faults_of(
     nominations: Iterable[Nomination] | None = None,
     victim_gangs: VictimGangs = VictimGangs.ALL,
     holds: Mapping[Uid, Hold] = _NOBODY_HELD,
+    overdue: Collection[Uid] = (),
 ) -> tuple[PlanFault, ...]:
     """Return what is wrong with an attempt decided on this snapshot; nothing for a good one.
 
     `now`: Unix seconds, for a policy that is `timed`. `nominations`: those in force when it was
     decided, where there are others than the snapshot's. `victim_gangs`: whether older gangs may go
-    as one. `holds`: who was held from the unit.
+    as one. `holds`: who was held from the unit. `overdue`: victims of before that should be gone,
+    and that a group goes without.
     """
     return (
-        *_faults(snapshot, policy, attempt, now, nominations, victim_gangs),
+        *_faults(snapshot, policy, attempt, now, nominations, victim_gangs, overdue),
         *_held(snapshot, policy, attempt, holds),
     )
 
 
 def feasibility_faults_of(
-    snapshot: Snapshot, policy: Policy, attempt: Attempt, now: int = 0
+    snapshot: Snapshot,
+    policy: Policy,
+    attempt: Attempt,
+    now: int = 0,
+    overdue: Collection[Uid] = (),
 ) -> tuple[PlanFault, ...]:
     """Return why an attempt may not be carried out on a snapshot other than its own."""
-    return _faults(snapshot, policy, attempt, now, None, None)
+    return _faults(snapshot, policy, attempt, now, None, None, overdue)
 
 
 def _faults(
@@ -105,6 +111,7 @@ def _faults(
     now: int,
     nominations: Iterable[Nomination] | None,
     victim_gangs: VictimGangs | None,
+    overdue: Collection[Uid],
 ) -> tuple[PlanFault, ...]:
     """Return what is wrong; whether a victim could stay is left out without `victim_gangs`."""
     placed = _placed(snapshot, attempt)
@@ -116,7 +123,7 @@ def _faults(
     grouped = attempt.plan is not None and attempt.gang is None and policy.gates.generic_workload
     together = _together(snapshot, policy) if grouped else None
     if attempt.plan is not None:
-        faults += _victims(snapshot, policy, attempt, group, slots, together)
+        faults += _victims(snapshot, policy, attempt, group, slots, together, overdue)
         faults += _protected(snapshot, policy, attempt, slots, now)
         if group is not None and group.composite:
             waiting_pods = [pending for pending in pods if pending is not None]
@@ -233,6 +240,7 @@ def _victims(
     group: GroupRow | None,
     slots: I64,
     together: I32 | None,
+    overdue: Collection[Uid],
 ) -> list[PlanFault]:
     assert attempt.plan is not None
     there = (slots >= 0) & (snapshot.pod_node[slots] >= 0)
@@ -251,7 +259,7 @@ def _victims(
     unique, counts = np.unique(slots, return_counts=True)
     found += [PlanFault(Fault.NAMED_TWICE, keys[slot]) for slot in unique[counts > 1].tolist()]
     if together is not None:
-        found += _torn(snapshot, together, slots)
+        found += _torn(snapshot, together, slots, overdue)
         found += [
             PlanFault(Fault.BELOW_FLOOR, snapshot.group_keys[group])
             for group in sorted(torn_groups(snapshot, policy, slots))
@@ -299,11 +307,15 @@ def _together(snapshot: Snapshot, policy: Policy) -> I32:
     return whole_groups(snapshot, policy)[snapshot.pod_group.astype(np.intp)]
 
 
-def _torn(snapshot: Snapshot, together: I32, slots: I64) -> list[PlanFault]:
+def _torn(
+    snapshot: Snapshot, together: I32, slots: I64, overdue: Collection[Uid]
+) -> list[PlanFault]:
     """Look for torn groups; `together`: (slots,) the group with which each pod goes, or -1."""
     size = len(snapshot.group_rows) + 1
     # Who is on the way out goes with the others without being named: nobody may wait for it.
     stays = (snapshot.pod_node >= 0) & (snapshot.pod_flags & Flag.DELETING == 0)
+    if overdue:
+        stays &= np.array([uid not in overdue for uid in snapshot.pod_uids], np.bool_)
     stays[slots] = True
     # Those that go alone count as the group 0.
     named = np.bincount(together[slots] + 1, minlength=size)[1:]

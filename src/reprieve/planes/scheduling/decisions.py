@@ -118,7 +118,7 @@ def decide(
             faults: tuple[PlanFault, ...] = ()
             if attempt is not None and attempt.plan is not None:
                 known, whole = session.nominations, jobs.policy.victim_gangs
-                faults = faults_of(snapshot, policy, attempt, wall, known, whole, held)
+                faults = faults_of(snapshot, policy, attempt, wall, known, whole, held, overdue)
         except Exception as failure:
             # Nothing is known of the session's state any more: the others get a new one.
             decided.append(Decided(unit, None, clock.monotonic() - before, failure))
@@ -327,7 +327,8 @@ class Decisions:
         if acts and doubtful:
             current = self._state.cluster.snapshot()
             seconds = self._context.clock.wall() // SECOND
-            if not still_holds(current, self._context.policy, attempt, seconds):
+            overdue = self._state.overdue
+            if not still_holds(current, self._context.policy, attempt, seconds, overdue):
                 self._context.scheduler_metrics.stale_plans.inc()
                 self._state.queue.done(unit, Outcome.AGAIN, now)
                 return False

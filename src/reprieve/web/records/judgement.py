@@ -67,8 +67,15 @@ def _faults(record: Preemption, replay: Replays) -> list[str] | None:
         if replay.plan is None or replay.plan.id != plan_id:
             return None
         policy, now = replay.decided_on.policy, replay.decided_on.now
-        known = nominations_of(replay.snapshot, policy)
-        found = faults_of(replay.snapshot, policy, replay.attempt, now, known, VictimGangs.ALL)
+        found = faults_of(
+            replay.snapshot,
+            policy,
+            replay.attempt,
+            now,
+            nominations_of(replay.snapshot, policy),
+            VictimGangs.ALL,
+            overdue=replay.decided_on.overdue,
+        )
         return [str(each) for each in found]
     decided_on = replay.decided_on
     for plan, seen in before_each(
