@@ -8,8 +8,9 @@ stays: the resident size a while later. Both count the operator alone, not its l
 
 `--nodes N,N...` for other sizes than 65,000, ten pods each. `--controllers NAME,NAME...` for other
 planes beside the one that binds: what they read counts in `settled_cpu_ms`, which is read with
-`held_mib`. `pod_lists` and `node_lists`: how often each was listed. `--quick`: 20 nodes, which
-asserts results only.
+`held_mib`. `--frameworks NAME,NAME...`: the integrations of the quota plane, such as `pod`, with
+which it looks for queued pods among all. `pod_lists`, `node_lists`, `pod_watches`: how often each
+was begun. `--quick`: 20 nodes, which asserts results only.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.start", description=__doc__)
     parser.add_argument("--nodes", default="65000", help="numbers of nodes, separated by commas")
     parser.add_argument("--controllers", default="scheduling", help="planes, with scheduling")
+    parser.add_argument("--frameworks", default="", help="integrations of the quota plane")
     parser.add_argument("--quick", action="store_true", help="20 nodes")
     chosen = parser.parse_args(arguments)
     try:
@@ -46,11 +48,12 @@ def main(arguments: list[str] | None = None) -> int:
     except ValueError:
         parser.error(f"--nodes {chosen.nodes}: accepted are whole numbers, separated by commas")
     for nodes in sizes:
-        asyncio.run(_start(nodes, chosen.controllers, afterwards=1 if chosen.quick else 15))
+        afterwards = 1 if chosen.quick else 15
+        asyncio.run(_start(nodes, chosen.controllers, chosen.frameworks, afterwards))
     return 0
 
 
-async def _start(nodes: int, controllers: str, afterwards: float) -> None:
+async def _start(nodes: int, controllers: str, frameworks: str, afterwards: float) -> None:
     """Measure and print one line.
 
     `afterwards`: seconds for what the start leaves behind to be let go.
@@ -75,6 +78,7 @@ async def _start(nodes: int, controllers: str, afterwards: float) -> None:
             arguments=(
                 *("--controllers", controllers, "--scheduler-name", SCHEDULER),
                 *("--metrics-port", "0"),
+                *(_integrations(Path(directory), frameworks) if frameworks else ()),
             ),
         )
         started = time.perf_counter()
@@ -88,17 +92,18 @@ async def _start(nodes: int, controllers: str, afterwards: float) -> None:
             await asyncio.sleep(afterwards)
             assert operator.pids == [pid], operator.tail(5)
             held, peak, settled = _resident_mib(pid), peak_mib_of(pid), cpu_ms(pid)
-            lists = await _lists(server)
+            begun = await _begun(server)
         finally:
             await operator.stop()
     pods = nodes * PODS_PER_NODE
     print_line(
         "start",
-        f"start_{nodes}_{pods}" + ("" if controllers == "scheduling" else f"_{controllers}"),
+        "_".join((f"start_{nodes}_{pods}", *_asked(controllers, frameworks))),
         cpu_ms=cpu,
         settled_cpu_ms=settled,
-        pod_lists=lists.get("/api/v1/pods", 0),
-        node_lists=lists.get("/api/v1/nodes", 0),
+        pod_lists=begun.get("list /api/v1/pods", 0),
+        node_lists=begun.get("list /api/v1/nodes", 0),
+        pod_watches=begun.get("watch /api/v1/pods", 0),
         wall_ms=round(wall_ms, 1),
         peak_mib=peak,
         held_mib=held,
@@ -128,11 +133,29 @@ async def _bound(server: str, operator: OperatorProcesses) -> str:
         return done.pop().result()
 
 
-async def _lists(server: str) -> dict[str, int]:
-    """Return how often each kind was listed, by its path."""
-    async with aiohttp.ClientSession() as session, session.get(f"{server}/lists") as answer:
+async def _begun(server: str) -> dict[str, int]:
+    """Return how often each kind was listed and watched, by verb and path."""
+    async with aiohttp.ClientSession() as session, session.get(f"{server}/begun") as answer:
         found: dict[str, int] = await answer.json()
         return found
+
+
+def _integrations(directory: Path, frameworks: str) -> tuple[str, str]:
+    """Return the flag for a configuration of the quota plane with these integrations."""
+    path = directory / "quota.yaml"
+    configuration = {
+        "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+        "kind": "Configuration",
+        "integrations": {"frameworks": frameworks.split(",")},
+    }
+    path.write_text(yaml.safe_dump(configuration))
+    return "--quota-config", str(path)
+
+
+def _asked(controllers: str, frameworks: str) -> tuple[str, ...]:
+    """Return what the case is beside the scheduling plane alone."""
+    planes = "" if controllers == "scheduling" else controllers
+    return tuple(filter(None, (planes, frameworks)))
 
 
 def _resident_mib(pid: int) -> float:

@@ -3,7 +3,7 @@
 `python -m bench.start_server NODES` prints its port. Objects are made when their page is asked for,
 and none is held. Watches are accepted and stay silent, leases and events are taken, lists of all
 other kinds are empty. `GET /bound` waits for the first binding and answers with its node; `GET
-/lists` is answered with the number of lists that were begun, by path.
+/begun` is answered with the number of lists and watches that were begun, by verb and path.
 """
 
 from __future__ import annotations
@@ -53,10 +53,11 @@ class ApiServer:
     async def read(self, request: web.Request) -> web.StreamResponse:
         """Answer lists and watches, single objects with nothing but their name."""
         if "watch" in request.query:
+            self._begun[f"watch {request.path}"] += 1
             return await silent_watch(request)
         count, made = self.lists.get(request.path, (0, str))
         start, end, following = asked_page(request, count)
-        self._begun[request.path] += not start
+        self._begun[f"list {request.path}"] += not start
         metadata = json.dumps({"resourceVersion": _VERSION, "continue": following})
         items = ",".join(made(index) for index in range(start, end))
         body = f'{{"metadata":{metadata},"items":[{items}]}}'
@@ -123,7 +124,7 @@ async def _serve(nodes: int) -> None:
     application = web.Application(client_max_size=2**24)
     routes = application.router
     routes.add_get("/bound", server.bound)
-    routes.add_get("/lists", server.begun)
+    routes.add_get("/begun", server.begun)
     routes.add_get(_GROUPS, server.resources)
     routes.add_get("/api/v1/namespaces/{name}", server.namespace)
     routes.add_post(_LEASES, server.new_lease)

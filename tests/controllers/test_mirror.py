@@ -13,9 +13,11 @@ from msgspec import inspect
 from reprieve.api.core import Node, Pod
 from reprieve.api.kueue import Workload
 from reprieve.api.scheduling import NodeObject, PodObject
+from reprieve.kube.objects import identity_of
 from reprieve.kube.reflector import Health
 from reprieve.kube.resource import PODS
-from reprieve.planes.common.mirror import WIDER, Followed, Mirror
+from reprieve.planes.common.forms import WIDER
+from reprieve.planes.common.mirror import Followed, Mirror
 from reprieve.planes.idle.watches import Watches as IdleWatches
 from reprieve.planes.quota.watches import WORKLOADS
 from reprieve.units.clock import VirtualClock
@@ -128,10 +130,60 @@ async def test_who_follows_alone_gets_the_type_that_it_asked_for() -> None:
 
 
 async def test_types_that_have_nothing_to_do_with_each_other_are_read_for_themselves() -> None:
+    site, one, other = Site(), Observer(), Observer()
+    async with site.running(site.follow(one, Pod), site.follow(other, Node)):
+        assert (one.types, other.types) == ({Pod}, {Node})
+    assert len(site.pods.lists) == 2
+
+
+async def test_who_wants_objects_whole_reads_them_with_those_who_read_a_struct() -> None:
     site, idle, quota = Site(), Observer(), Names()
     async with site.running(site.follow(idle), site.mirror.follow(PODS, dict[str, Any], quota)):
-        assert (idle.told, quota.names) == ([("replaced", ["a"])], ["a"])
-    assert len(site.pods.lists) == 2
+        site.pods.put(queued_pod("b"))
+        site.pods.remove("work", "a")
+        await site.settle()
+    assert idle.types == {Pod}
+    assert idle.told == quota.told
+    assert idle.told == [("replaced", ["a"]), ("applied", ["b"]), ("deleted", ["a"])]
+    assert quota.read == [dict, dict, dict]
+    assert (len(site.pods.lists), len(site.pods.watches)) == (1, 1)
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside others"])
+async def test_who_wants_some_objects_whole_gets_structs_of_the_others(beside: bool) -> None:
+    site, idle, quota = Site(), Observer(), Names()
+    site.pods.put(queued_pod("q"))
+    followed = [site.mirror.follow(PODS, Pod, quota, whole=queued)]
+    if beside:
+        followed.append(site.follow(idle, PodObject))
+    struct = PodObject if beside else Pod
+    async with site.running(*followed):
+        site.pods.put(pod("b"))
+        site.pods.put(queued_pod("c"))
+        site.pods.remove("work", "q")
+        await site.settle()
+    told = [("replaced", ["a", "q"]), ("applied", ["b"]), ("applied", ["c"]), ("deleted", ["q"])]
+    assert quota.told == told
+    assert quota.read == [struct, dict, struct, dict, dict]
+    assert (idle.told, idle.types) == ((told, {PodObject}) if beside else ([], set()))
+    assert (len(site.pods.lists), len(site.pods.watches)) == (1, 1)
+
+
+async def test_an_object_that_cannot_be_read_costs_the_others_nothing_where_some_come_whole() -> (
+    None
+):
+    site, idle, quota = Site(), Observer(), Names()
+    odd = pod("odd")
+    odd["spec"] = "no spec"
+    site.pods.put(odd)
+    one = site.mirror.follow(PODS, Pod, quota, whole=queued)
+    async with site.running(one, site.follow(idle, name="idle")):
+        site.pods.put({**odd, "metadata": {**odd["metadata"], "name": "odd-too", "uid": "2"}})
+        site.pods.put(pod("b"))
+        await site.settle()
+    assert idle.told == quota.told == [("replaced", ["a"]), ("applied", ["b"])]
+    assert [name for name, _ in site.reports] == ["idle", "idle"]
+    assert ["is skipped" in str(trouble) for _, trouble in site.reports] == [True, True]
 
 
 async def test_who_comes_later_gets_a_list_and_misses_nothing() -> None:
@@ -200,21 +252,38 @@ async def test_each_is_told_what_the_kind_suffers_from_and_restarts_count_once()
 
 
 class Names:
-    """A sink of plain dicts."""
+    """A sink that takes objects in either form, and writes down in which each came."""
 
     def __init__(self) -> None:
-        self.names: list[str] = []
+        self.told: list[tuple[str, list[str]]] = []
+        self.read: list[type] = []
 
     def received(self, objects: list[Any]) -> list[Any]:
-        return objects
+        return [self._name(each) for each in objects]
 
     def replaced(self, objects: list[Any], resource_version: str) -> None:
         del resource_version
-        self.names = [each["metadata"]["name"] for each in objects]
+        self.told.append(("replaced", objects))
 
-    def applied(self, obj: Any) -> None: ...
+    def applied(self, obj: Any) -> None:
+        self.told.append(("applied", [self._name(obj)]))
 
-    def deleted(self, obj: Any) -> None: ...
+    def deleted(self, obj: Any) -> None:
+        self.told.append(("deleted", [self._name(obj)]))
+
+    def _name(self, obj: Any) -> str:
+        self.read.append(type(obj))
+        return identity_of(obj).name
+
+
+def queued_pod(name: str) -> Any:
+    found = pod(name)
+    found["metadata"]["labels"] = {"queued": "true"}
+    return found
+
+
+def queued(found: Pod) -> bool:
+    return "queued" in (found.metadata.labels or {})
 
 
 @pytest.mark.parametrize(("narrow", "wide"), WIDER.items(), ids=lambda each: each.__name__)

@@ -16,6 +16,7 @@ from reprieve.engine.disruptions.ledger import Actor, Displacement
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.kube.client import Client
 from reprieve.kube.transport import Transport
+from reprieve.planes.common.mirror import Mirror
 from reprieve.planes.common.other_actors import OtherActors
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import HOUR, MINUTE, SECOND
@@ -39,7 +40,8 @@ class Others:
 
     def start(self) -> None:
         client = Client(Transport(Wire(self.api), self.clock, jitter=Random(7)))
-        self.actors = OtherActors(client, self.clock, self.governor, self.told.append)
+        mirror = Mirror(client, self.clock)
+        self.actors = OtherActors(client, mirror, self.clock, self.governor, self.told.append)
 
     def displaced(self, owner: str = "train-uid") -> int:
         work = Party(Lineage(f"owner/{owner}"), "team")

@@ -11,7 +11,7 @@ import pytest
 
 from reprieve.kube.bodies import PatchType, Propagation
 from reprieve.kube.errors import AlreadyExists, Conflict, Expired, NotFound, Undecodable
-from reprieve.kube.objects import Metadata, identity_of
+from reprieve.kube.objects import Metadata, PartialObject, identity_of
 from reprieve.kube.outline import Part, part, parts
 from reprieve.kube.resource import GPU_WORKLOADS, NODES, PODS, Resource
 from reprieve.kube.writes import Priority, WriteGate
@@ -160,6 +160,25 @@ async def test_a_watch_goes_on_after_such_an_object_and_tells_that_it_is_gone(
     assert [each.resource_version for each in events] == ["52", "53"]
     [told] = skipped
     assert "work/b is skipped" in str(told)
+
+
+async def test_a_watch_goes_on_after_an_object_of_other_types() -> None:
+    odd = {**pod("b", version=51), "metadata": {**pod("b")["metadata"], "labels": "none"}}
+    lines = [
+        {"type": "ADDED", "object": odd},
+        {"type": "MODIFIED", "object": pod("a", version=52)},
+    ]
+    body = b"\n".join(json.dumps(line).encode() for line in lines)
+    skipped: list[Undecodable] = []
+    events = [
+        event
+        async for event in client_over(scripted(FakeAnswer(body=body))).watch(
+            PODS, PartialObject, resource_version="50", skipped=skipped.append
+        )
+    ]
+    assert [event.resource_version for event in events] == ["52"]
+    [told] = skipped
+    assert "work/b is skipped: Expected `object | null`, got `str`" in str(told)
 
 
 async def test_watches_ask_for_bookmarks_and_yield_events() -> None:

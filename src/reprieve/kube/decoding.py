@@ -1,6 +1,7 @@
 """From bytes to wire structs: objects, pages of lists, lines of watches.
 
-Decoders are built once per type. A line of a watch is read in one go, unless it is none that says
+Decoders are built once per type; what is no type but a `Reading` reads the bytes of each object by
+itself. A line of a watch is read in one go, unless it is none that says
 what became of an object of a wire struct. A page is decoded in one go; only if that fails are its
 items decoded one by one, so that one object of unexpected shape, or nested too deeply, is skipped
 and reported and the others are not lost. That such an object is gone is told all the same.
@@ -10,8 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
-from typing import Any, Final, Generic, Literal, TypeVar, cast
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -19,12 +21,34 @@ from reprieve.kube.errors import Call, Undecodable, error_from
 from reprieve.kube.objects import PartialObject
 from reprieve.kube.outline import part, parts
 
-__all__ = ["Page", "Skipped", "WatchEvent", "decode_event", "decode_object", "decode_page"]
+__all__ = [
+    "Page",
+    "Reading",
+    "Shape",
+    "Skipped",
+    "WatchEvent",
+    "decode_event",
+    "decode_object",
+    "decode_page",
+]
 
 T = TypeVar("T")
 # The decoder recurses, and an object may be nested more deeply than Python lets it.
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 Skipped = Callable[[Undecodable], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading(Generic[T]):
+    """A way to read an object other than into one type.
+
+    `read` makes of its bytes what has the metadata of a wire struct, or fails as a decoder does.
+    """
+
+    read: Callable[[bytes | msgspec.Raw], T]
+
+
+Shape: TypeAlias = type[T] | Reading[T]
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
@@ -104,13 +128,15 @@ def _change_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(_Change[kind])
 
 
-def decode_object(body: bytes, kind: type[T], call: Call | None = None) -> T:
+def decode_object(body: bytes | msgspec.Raw, kind: Shape[T], call: Call | None = None) -> T:
     """Return the object in `body`.
 
     Raises:
         Undecodable: not JSON, or other types than `kind` promises.
     """
     try:
+        if isinstance(kind, Reading):
+            return kind.read(body)
         decoded: T = _decoder(cast("Any", kind)).decode(body)
     except _UNREADABLE as cause:
         raise Undecodable(f"the answer cannot be read: {cause}", call=call) from cause
@@ -118,7 +144,7 @@ def decode_object(body: bytes, kind: type[T], call: Call | None = None) -> T:
 
 
 def decode_page(
-    body: bytes, kind: type[T], call: Call | None = None, skipped: Skipped | None = None
+    body: bytes, kind: Shape[T], call: Call | None = None, skipped: Skipped | None = None
 ) -> Page[T]:
     """Return one page of a list.
 
@@ -132,27 +158,40 @@ def decode_page(
         Undecodable: not a list; or a bad item and nobody to tell.
     """
     try:
-        page = _list_decoder(cast("Any", kind)).decode(body)
-        items: list[T] = page.items or []
+        if isinstance(kind, Reading):
+            page, raws = _in_parts(body, call)
+            items = _one_by_one(raws, kind, call, skipped)
+        else:
+            page = _list_decoder(cast("Any", kind)).decode(body)
+            items = page.items or []
     except (msgspec.ValidationError, UnicodeDecodeError, RecursionError) as cause:
         if skipped is None:
             raise Undecodable(f"the list cannot be read: {cause}", call=call) from cause
         page, raws = _in_parts(body, call)
-        items = []
-        for raw in raws:
-            try:
-                items.append(decode_object(raw, kind, call))
-            except Undecodable as error:
-                skipped(_named(error, raw, call))
+        items = _one_by_one(raws, kind, call, skipped)
     except msgspec.DecodeError as cause:
         raise Undecodable(f"the list cannot be read: {cause}", call=call) from cause
     return Page(items, page.metadata.resource_version, page.metadata.continue_token)
 
 
-def _in_parts(body: bytes, call: Call | None) -> tuple[_List[Any], list[bytes]]:
+def _one_by_one(
+    raws: Iterable[bytes | msgspec.Raw], kind: Shape[T], call: Call | None, skipped: Skipped | None
+) -> list[T]:
+    items = []
+    for raw in raws:
+        try:
+            items.append(decode_object(raw, kind, call))
+        except Undecodable as error:
+            if skipped is None:
+                raise
+            skipped(_named(error, raw, call))
+    return items
+
+
+def _in_parts(body: bytes, call: Call | None) -> tuple[_List[Any], Sequence[bytes | msgspec.Raw]]:
     try:
         page = _list_decoder(msgspec.Raw).decode(body)
-        return page, [bytes(raw) for raw in page.items or []]
+        return page, page.items or []
     except RecursionError:
         known = {each.key: each.text for each in parts(body)}
         metadata = decode_object(known.get(b"metadata", b"{}"), _ListMetadata, call)
@@ -161,18 +200,17 @@ def _in_parts(body: bytes, call: Call | None) -> tuple[_List[Any], list[bytes]]:
         raise Undecodable(f"the list cannot be read: {cause}", call=call) from cause
 
 
-def decode_event(line: bytes, kind: type[T], call: Call | None = None) -> WatchEvent[T]:
+def decode_event(line: bytes, kind: Shape[T], call: Call | None = None) -> WatchEvent[T]:
     """Return one event of a watch.
 
     Raises:
         ApiError: the line is an ERROR event; the class tells which, such as `Expired`.
         Undecodable: the line or its object is not what it should be.
     """
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+    if isinstance(kind, Reading) or (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         # Another type of event, and what is to be told with its name, are read again.
         with contextlib.suppress(*_UNREADABLE):
-            change = _change_decoder(cast("Any", kind)).decode(line)
-            return WatchEvent(change.type, change.object, change.object.metadata.resource_version)
+            return _change(line, kind)
     try:
         event = decode_object(line, _Line, call)
     except Undecodable as error:
@@ -196,6 +234,16 @@ def decode_event(line: bytes, kind: type[T], call: Call | None = None) -> WatchE
     return WatchEvent(event.type, decoded, version)
 
 
+def _change(line: bytes, kind: Shape[Any]) -> WatchEvent[Any]:
+    if isinstance(kind, Reading):
+        change = _change_decoder(msgspec.Raw).decode(line)
+        found = kind.read(change.object)
+    else:
+        change = _change_decoder(cast("Any", kind)).decode(line)
+        found = change.object
+    return WatchEvent(change.type, found, found.metadata.resource_version)
+
+
 def _deep(line: bytes, error: Undecodable, call: Call | None) -> WatchEvent[Any]:
     """Return the event of an object that is nested too deeply, if it is that it is gone."""
     raw = part(line, b"object")
@@ -208,9 +256,9 @@ def _deep(line: bytes, error: Undecodable, call: Call | None) -> WatchEvent[Any]
     return WatchEvent("DELETED", gone, gone.metadata.resource_version)
 
 
-def _named(error: Undecodable, raw: bytes, call: Call | None) -> Undecodable:
+def _named(error: Undecodable, raw: bytes | msgspec.Raw, call: Call | None) -> Undecodable:
     """Return the error with the name of the object that cannot be decoded."""
-    metadata = part(raw, b"metadata")
+    metadata = part(bytes(raw), b"metadata")
     try:
         namespace, name = (
             decode_object(part(metadata, key) or b'""', Any, call)

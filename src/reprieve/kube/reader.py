@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 from reprieve.kube.decoding import (
     Page,
+    Shape,
     Skipped,
     WatchEvent,
     decode_event,
@@ -65,7 +66,7 @@ class Reader:
     async def list(
         self,
         resource: Resource,
-        type: type[T],
+        type: Shape[T],
         *,
         namespace: str = "",
         label_selector: str = "",
@@ -92,7 +93,7 @@ class Reader:
     async def list_pages(
         self,
         resource: Resource,
-        type: type[T],
+        type: Shape[T],
         *,
         namespace: str = "",
         label_selector: str = "",
@@ -142,7 +143,7 @@ class Reader:
     async def watch(
         self,
         resource: Resource,
-        type: type[T],
+        type: Shape[T],
         *,
         resource_version: str,
         namespace: str = "",

@@ -24,7 +24,7 @@ from contextlib import aclosing
 from random import Random
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from reprieve.kube.decoding import WatchEvent
+from reprieve.kube.decoding import Shape, WatchEvent
 from reprieve.kube.errors import (
     ApiError,
     Expired,
@@ -108,7 +108,7 @@ class Reflector(Generic[T]):
         self,
         client: Reader,
         resource: Resource,
-        type: type[T],
+        type: Shape[T],
         sink: Sink[T],
         clock: Clock,
         *,

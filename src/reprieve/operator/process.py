@@ -167,9 +167,10 @@ async def _run(
     governor = Governor(settings.governor, threading.RLock())
     disruptions = Disruptions(client, namespace, fence, clock, metrics, events, settings.governor)
     _show_remembered(metrics, governor, events)
+    mirror = Mirror(client, clock)
     others = None
     if options.watch_others:
-        others = OtherActors(client, clock, governor, disruptions.note)
+        others = OtherActors(client, mirror, clock, governor, disruptions.note)
     given = Surroundings(
         options=options,
         settings=settings,
@@ -187,7 +188,7 @@ async def _run(
         decision_limit=limit,
         lagging=lambda: lag.current > _MOST_LAG,
         stop=stop,
-        mirror=Mirror(client, clock),
+        mirror=mirror,
         wait_leading=None if keeper is None else keeper.wait_leading,
     )
     return await _served(given, await _assembled(given), keeper, lag, broken)

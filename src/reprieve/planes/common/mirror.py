@@ -2,9 +2,8 @@
 
 Every plane follows the kinds that it needs, with a sink of its own; all that follow a kind are told
 of each list and each event, in the order in which they came. What one of them fails at is nobody
-else's: the others are told first. An object is decoded into the type of the one that reads most of
-it (`_WIDER`); kinds of which two planes want types that have nothing to do with each other are read
-once for each type.
+else's: the others are told first. In which form each gets its objects, and which forms can be read
+together, is in `forms`.
 
 Who comes later makes the kind be listed anew for all, which changes nothing for those who were
 there, since a list replaces what is held. A kind that nobody follows any more is not read. Where
@@ -16,42 +15,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
-from types import MappingProxyType
-from typing import Any, Final, Generic, TypeVar, get_origin
+from typing import Any, Final, Generic, TypeVar
 
-from reprieve.api import core, kueue, scheduling
 from reprieve.kube.reader import Reader
 from reprieve.kube.reflector import Health, Reflector, Sink
 from reprieve.kube.resource import Resource
+from reprieve.planes.common.forms import Form, read_for
 from reprieve.units.clock import Clock
 
-__all__ = ["WIDER", "Followed", "Mirror"]
+__all__ = ["Followed", "Mirror"]
 
 log: Final = logging.getLogger("reprieve")
 
 W = TypeVar("W")
 
-#: Types that read more of the same objects under the same names: what needs the one can have the
-#: other. `tests/controllers/test_mirror.py` compares them field by field.
-WIDER: Final[Mapping[type, type]] = MappingProxyType(
-    {
-        core.Pod: scheduling.PodObject,
-        core.Node: scheduling.NodeObject,
-        core.KueueWorkload: kueue.Workload,
-    }
-)
-
 _TURNS: Final = 8  # of the event loop, within which planes that begin together join
-
-
-def _reads_all_of(wide: type, narrow: type) -> bool:
-    if wide == narrow or WIDER.get(narrow) is wide:
-        return True
-    # Such as dict[str, Any], which is no class.
-    plain = get_origin(wide) is None and get_origin(narrow) is None
-    return plain and issubclass(wide, narrow)
 
 
 class Followed(Generic[W]):
@@ -61,14 +41,14 @@ class Followed(Generic[W]):
         self,
         mirror: Mirror,
         resource: Resource,
-        type: type[W],
+        form: Form[W],
         sink: Sink[W],
         report: Callable[[Exception], None],
         restarted: Callable[[str], None],
     ) -> None:
         self.resource = resource
         self.synced = asyncio.Event()
-        self.type = type
+        self.form = form
         self.sink = sink
         self.report = report
         self.restarted = restarted
@@ -114,11 +94,15 @@ class Mirror:
         type: type[W],
         sink: Sink[W],
         *,
+        whole: Callable[[W], bool] | None = None,
         report: Callable[[Exception], None] = lambda error: None,
         restarted: Callable[[str], None] = lambda why: None,
     ) -> Followed[W]:
-        """Return a kind to follow, not begun; the arguments are those of `Reflector`."""
-        return Followed(self, resource, type, sink, report, restarted)
+        """Return a kind to follow, not begun; the arguments are those of `Reflector`.
+
+        `whole` says which objects the sink gets as JSON has them, in place of the struct.
+        """
+        return Followed(self, resource, Form(type, whole), sink, report, restarted)
 
     def join(self, follower: Followed[Any]) -> _Feed:
         """Begin to tell a follower."""
@@ -152,11 +136,9 @@ class _Feed:
 
     def suits(self, follower: Followed[Any]) -> bool:
         """Whether it reads this kind, in a type that can be brought together with the others'."""
-        first = self._followers[0]
-        if first.resource != follower.resource:
-            return False
-        wide, new = self._type(), follower.type
-        return _reads_all_of(wide, new) or _reads_all_of(new, wide)
+        return self.reflector.resource == follower.resource and all(
+            each.form.goes_with(follower.form) for each in self._followers
+        )
 
     def add(self, follower: Followed[Any]) -> None:
         """Tell one more, from a new list on."""
@@ -180,12 +162,6 @@ class _Feed:
         """Wait for the end of the reflector, which is a fault of ours that it could not bear."""
         end = self._ends[id(follower)] = asyncio.get_running_loop().create_future()
         await end
-
-    def _type(self) -> type:
-        wide = self._followers[0].type
-        for each in self._followers[1:]:
-            wide = each.type if _reads_all_of(each.type, wide) else wide
-        return wide
 
     def _restart(self) -> None:
         """List anew with all who follow by then; planes that begin together cost one list."""
@@ -220,7 +196,7 @@ class _Feed:
         return Reflector(
             self._client,
             followers[0].resource,
-            self._type(),
+            read_for([each.form for each in followers]),
             _One(followers[0]) if len(followers) == 1 else _All(followers),
             self._clock,
             report=report,
@@ -241,9 +217,14 @@ class _One:
 
     def __init__(self, follower: Followed[Any]) -> None:
         self._follower = follower
+        self._of = follower.form.of
         self.received = follower.sink.received
         self.applied = follower.sink.applied
         self.deleted = follower.sink.deleted
+        if follower.form.whole is not None:
+            self.received = lambda objects: follower.sink.received([*map(self._of, objects)])
+            self.applied = lambda obj: follower.sink.applied(self._of(obj))
+            self.deleted = lambda obj: follower.sink.deleted(self._of(obj))
 
     def replaced(self, objects: list[Any], resource_version: str) -> None:
         self._follower.sink.replaced(objects, resource_version)
@@ -261,11 +242,14 @@ class _All:
         page: list[list[Any] | None] = []
         for each in self._followers:
             try:
-                page.append(each.sink.received(objects) if each.followed else [])
+                page.append(self._kept(each, objects) if each.followed else [])
             except Exception:
                 log.exception("a list of %s cannot be taken over", each.resource.qualified)
                 page.append(None)
         return [page]
+
+    def _kept(self, follower: Followed[Any], objects: list[Any]) -> list[Any]:
+        return follower.sink.received([*map(follower.form.of, objects)])
 
     def replaced(self, objects: list[list[list[Any] | None]], resource_version: str) -> None:
         failed: Exception | None = None
@@ -285,17 +269,17 @@ class _All:
             raise failed
 
     def applied(self, obj: Any) -> None:
-        self._tell(lambda sink: sink.applied(obj))
+        self._tell(lambda sink, form: sink.applied(form.of(obj)))
 
     def deleted(self, obj: Any) -> None:
-        self._tell(lambda sink: sink.deleted(obj))
+        self._tell(lambda sink, form: sink.deleted(form.of(obj)))
 
-    def _tell(self, tell: Callable[[Sink[Any]], None]) -> None:
+    def _tell(self, tell: Callable[[Sink[Any], Form[Any]], None]) -> None:
         failed: Exception | None = None
         for each in self._followers:
             try:
                 if each.followed:
-                    tell(each.sink)
+                    tell(each.sink, each.form)
             except Exception as fault:
                 failed = fault
         if failed is not None:

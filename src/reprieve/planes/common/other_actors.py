@@ -37,6 +37,7 @@ from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError
 from reprieve.kube.reflector import Reflector
 from reprieve.kube.resource import EVENTS, PODS, Resource
+from reprieve.planes.common.mirror import Mirror
 from reprieve.units.clock import Clock
 from reprieve.units.instants import InvalidInstant, Nanos, parse_instant
 from reprieve.units.names import DNS_LABEL, DNS_SUBDOMAIN
@@ -76,6 +77,7 @@ class OtherActors:
     def __init__(
         self,
         client: Client,
+        mirror: Mirror,
         clock: Clock,
         governor: Governor,
         note: Callable[[Displacement], None],
@@ -83,6 +85,7 @@ class OtherActors:
     ) -> None:
         self.decides = decides
         self._client = client
+        self._mirror = mirror
         self._clock = clock
         self._governor = governor
         self._note = note
@@ -113,13 +116,8 @@ class OtherActors:
         def report(trouble: Exception) -> None:
             log.warning("what others evict: %s", trouble)
 
-        workloads = Reflector(
-            self._client,
-            _WORKLOADS,
-            kueue.Workload,
-            _Each(self._workload),
-            self._clock,
-            report=report,
+        workloads = self._mirror.follow(
+            _WORKLOADS, kueue.Workload, _Each(self._workload), report=report
         )
         events = Reflector(
             self._client,

@@ -57,8 +57,12 @@ class Watcher:
         indexes: Mapping[str, Callable[[R], Iterable[Any]]] | None = None,
         *,
         required: bool = True,
+        whole: Callable[[W], bool] | None = None,
     ) -> Watch[W, R]:
-        """Return the watch of a kind, not started; the arguments are those of `Cache`."""
+        """Return the watch of a kind, not started.
+
+        The arguments are those of `Cache`, and of `Mirror.follow`.
+        """
 
         def tell(trouble: Exception) -> None:
             if required or not isinstance(trouble, NotFound):
@@ -69,6 +73,7 @@ class Watcher:
             resource,
             wire,
             cache,
+            whole=whole,
             report=tell,
             restarted=lambda why: self.restarted(resource.qualified, why),
         )

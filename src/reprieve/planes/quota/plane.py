@@ -183,11 +183,12 @@ class QuotaPlane:
             self._tasks = tasks
             if not self._following:
                 self._start(tasks)
+            # With the rest: who follows a kind later makes it be listed anew.
+            self.state.idle.start(tasks)
+            self._nodes.start(tasks)
             await self.watches.synced()
             await self._until_alone()
             await self.context.registered.wait()
-            self.state.idle.start(tasks)
-            self._nodes.start(tasks)
             self._subscribe()
             if self.context.writes:
                 await recovered(self.preemptions.recover, clock, log)

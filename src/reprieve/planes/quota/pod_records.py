@@ -1,4 +1,4 @@
-"""What is kept of pods: those that are queued whole, of all others the name.
+"""What is read and kept of pods: those that are queued whole, of all others the name.
 
 Queued are pods that were taken in at their creation, and those below a kind whose pods are gated.
 They are found by their group, by the set that they stand below, and by what makes them again.
@@ -7,12 +7,15 @@ Source: specification of the quota plane, section 10.4; the design's "State that
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from reprieve.api.core import Pod
 from reprieve.jobs.model import JobKind, PassesOn
 from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pods import (
+    MANAGED,
     PARENT,
     annotations_of,
     controller_of,
@@ -21,21 +24,33 @@ from reprieve.jobs.pods import (
     labels_of,
 )
 
-__all__ = ["CONTROLLER", "GROUP", "SET", "owner_name", "pod_indexes", "set_key", "slim"]
+__all__ = [
+    "CONTROLLER",
+    "GROUP",
+    "SET",
+    "is_queued",
+    "name_alone",
+    "owner_name",
+    "pod_indexes",
+    "set_key",
+]
 
 #: Names of the indexes of the cache of pods.
 GROUP: Final = "group"
 SET: Final = "set"
 CONTROLLER: Final = "controller"
-_KEPT: Final = ("name", "namespace", "uid", "resourceVersion")
 
 
-def slim(pod: Json) -> Json:
-    """Return a pod that is queued as it is, and the name of any other."""
-    if is_managed(pod) or PARENT in annotations_of(pod):
-        return pod
-    metadata = pod["metadata"]
-    return {"metadata": {name: metadata[name] for name in _KEPT if name in metadata}}
+def is_queued(pod: Pod) -> bool:
+    """Tell whether a pod is wanted whole."""
+    metadata = pod.metadata
+    labels, annotations = metadata.labels or {}, metadata.annotations or {}
+    return labels.get(MANAGED) == "true" or PARENT in annotations
+
+
+def name_alone(namespace: str, name: str, uid: str) -> Json:
+    """Return what is kept of a pod that is not queued."""
+    return {"metadata": {"namespace": sys.intern(namespace), "name": name, "uid": uid}}
 
 
 def owner_name(passes_on: PassesOn, pod: Json) -> str:

@@ -7,14 +7,14 @@ sections 1 and 10; the design's "How data flows".
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
 import msgspec
 
 from reprieve.api import kueue
-from reprieve.api.core import Namespace, ObjectMeta
+from reprieve.api.core import Namespace, ObjectMeta, Pod
 from reprieve.api.scheduling import PriorityClass
 from reprieve.execution.jobs import resource_of
 from reprieve.intake.quota_limits import LimitRange
@@ -25,7 +25,7 @@ from reprieve.planes.common.foreign_decider import StatusAuthors
 from reprieve.planes.common.mirror import Mirror
 from reprieve.planes.common.troubles import Troubles
 from reprieve.planes.common.watching import Watch, Watcher, start
-from reprieve.planes.quota.pod_records import pod_indexes, slim
+from reprieve.planes.quota.pod_records import is_queued, name_alone, pod_indexes
 from reprieve.planes.quota.shared_parts import SharedParts
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
@@ -133,9 +133,8 @@ class Watches:
             *,
             required: bool = True,
             convert: Callable[[W], Held[W]] = Held.of,
-            indexes: Mapping[str, Callable[[Any], Iterable[str]]] | None = None,
         ) -> HeldWatch[W]:
-            return watcher.watch(resource, wire, convert, indexes, required=required)
+            return watcher.watch(resource, wire, convert, required=required)
 
         parts = SharedParts()
         self.workloads = watch(
@@ -155,13 +154,9 @@ class Watches:
         self.limit_ranges = watch(_LIMIT_RANGES, LimitRange)
         self.runtime_classes = watch(_RUNTIME_CLASSES, RuntimeClass, required=False)
         self.jobs: dict[str, HeldWatch[dict[str, Any]]] = {
-            kind.key: watch(
-                resource_of(kind),
-                dict[str, Any],
-                required=False,
-                convert=(lambda pod: Held.of(slim(pod))) if kind.gate else Held.of,
-                indexes=pod_indexes(kinds) if kind.gate else None,
-            )
+            kind.key: _pods(watcher, kind, kinds)
+            if kind.gate
+            else watch(resource_of(kind), dict[str, Any], required=False)
             for kind in kinds
         }
         self.runtimes: dict[str, HeldWatch[dict[str, Any]]] = {
@@ -220,6 +215,27 @@ class Watches:
     @staticmethod
     def _is_synced(watch: HeldWatch[Any]) -> bool:
         return watch.absent or watch.reflector.synced.is_set()
+
+
+def _pod_record(pod: Pod | dict[str, Any]) -> Held[dict[str, Any]]:
+    if isinstance(pod, dict):
+        return Held.of(pod)
+    uid, namespace, name, version = identity_of(pod)
+    kept = name_alone(namespace, name, uid)
+    return Held(uid, kept["metadata"]["namespace"], name, version, kept)
+
+
+def _pods(watcher: Watcher, kind: JobKind, kinds: Sequence[JobKind]) -> HeldWatch[dict[str, Any]]:
+    """Return the watch of pods, of which those that are queued come whole."""
+    found: Watch[Pod, Held[dict[str, Any]]] = watcher.watch(
+        resource_of(kind),
+        Pod,
+        _pod_record,
+        pod_indexes(kinds),
+        required=False,
+        whole=is_queued,
+    )
+    return cast("HeldWatch[dict[str, Any]]", found)
 
 
 def _group_version(text: str) -> tuple[str, str]:

@@ -280,6 +280,7 @@ class SchedulingPlane:
         told = context.disruptions
         others = context.others or OtherActors(
             context.client,
+            context.mirror,
             context.clock,
             context.governor,
             (lambda row: None) if told is None else told.note,
