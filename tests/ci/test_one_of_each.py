@@ -82,7 +82,6 @@ def test_what_is_written_and_not_seen_yet_lies_in_one_kind_of_overlay() -> None:
 #: Who counts attempts by hand, and why that is no call that is tried again.
 _ATTEMPTS = {
     "kube/retry.py": "the one place",
-    "kube/transport.py": "one request, under the gate, with the pause that the server asked for",
     "planes/common/solve.py": "stops a thread, once each turn",
     "scenarios/play.py": "people, who have no client of the operator's",
 }

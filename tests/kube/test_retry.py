@@ -13,6 +13,8 @@ from reprieve.kube.errors import (
     Conflict,
     Forbidden,
     NotFound,
+    ServerError,
+    TooManyRequests,
     Unreachable,
 )
 from reprieve.kube.retry import ATTEMPTS, UNSETTLED, backoff, retried
@@ -26,6 +28,7 @@ class Call:
         self._failures = list(failures)
         self.calls = 0
         self.pauses: list[int] = []
+        self.asked: list[float | None] = []
 
     async def once(self) -> str:
         self.calls += 1
@@ -33,8 +36,9 @@ class Call:
             raise self._failures.pop(0)
         return "done"
 
-    async def pause(self, number: int) -> None:
+    async def pause(self, number: int, retry_after: float | None) -> None:
         self.pauses.append(number)
+        self.asked.append(retry_after)
 
 
 @pytest.mark.parametrize("lost", UNSETTLED)
@@ -77,6 +81,36 @@ async def test_callers_name_what_is_tried_again() -> None:
     other = Call([Unreachable("x")])
     with pytest.raises(Unreachable):
         await retried(other.once, other.pause, (Conflict,))
+
+
+async def test_the_servers_retry_after_goes_before_the_pause() -> None:
+    call = Call([ServerError("x", retry_after=7.0), Conflict("x"), TooManyRequests("x")])
+    assert await retried(call.once, call.pause) == "done"
+    assert call.asked == [7.0, None, None]
+
+
+@pytest.mark.parametrize("lost", UNSETTLED)
+async def test_what_is_tried_again_as_a_whole_is_not_tried_again_in_its_parts(
+    lost: type[ApiError],
+) -> None:
+    inner, outer = Call([lost("x")] * 100), Call([])
+    with pytest.raises(lost):
+        await retried(lambda: retried(inner.once, inner.pause), outer.pause)
+    assert (inner.calls, inner.pauses, outer.pauses) == (ATTEMPTS, [], [0, 1, 2, 3])
+
+
+async def test_a_part_is_tried_again_after_what_the_whole_does_not_bear() -> None:
+    inner, outer = Call([Unreachable("x"), Conflict("x"), Unreachable("x")]), Call([])
+    found = retried(lambda: retried(inner.once, inner.pause), outer.pause, (Conflict,))
+    assert await found == "done"
+    assert (inner.pauses, outer.pauses) == ([0, 0], [0])
+
+
+async def test_what_comes_after_a_call_that_was_tried_again_is_tried_again_itself() -> None:
+    first, second = Call([Unreachable("x")] * 100), Call([Unreachable("x")])
+    with pytest.raises(Unreachable):
+        await retried(first.once, first.pause)
+    assert await retried(second.once, second.pause) == "done"
 
 
 def test_pauses_double_to_ten_seconds_and_retry_after_goes_before() -> None:

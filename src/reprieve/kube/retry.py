@@ -7,6 +7,10 @@
    `AlreadyExists`. What is tried again reads and judges anew.
 4. The pause doubles from 0.2 s to 10 s, each time jittered by half; a server's Retry-After goes
    before.
+5. What is tried again as a whole is not tried again in its parts: within a call that another one
+   tries again after a failure, that failure is raised at once. The outermost decides, since it
+   alone knows what has to be read anew, and a server that answers nothing else gets `ATTEMPTS`
+   calls and not their square.
 
 Source: the API conventions, "Concurrency Control and Consistency"; client-go, util/retry.
 """
@@ -14,6 +18,7 @@ Source: the API conventions, "Concurrency Control and Consistency"; client-go, u
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from random import Random
 from typing import Final, TypeVar
 
@@ -23,6 +28,7 @@ from reprieve.units.durations import SECOND
 __all__ = ["ATTEMPTS", "AWAY", "UNSETTLED", "backoff", "retried"]
 
 T = TypeVar("T")
+Failures = tuple[type[Exception], ...]
 
 ATTEMPTS: Final = 5
 #: What says that the API server is away.
@@ -33,12 +39,14 @@ UNSETTLED: Final = (Conflict, *AWAY)
 _FIRST: Final = SECOND // 5
 _MOST: Final = 10 * SECOND
 _RETRY_AFTER_MOST: Final = 60.0
+#: After which failures the call at hand is tried again by who makes it.
+_SEEN_TO: Final = ContextVar[Failures]("seen_to", default=())
 
 
 async def retried(
     once: Callable[[], Awaitable[T]],
-    pause: Callable[[int], Awaitable[None]],
-    again: tuple[type[Exception], ...] = UNSETTLED,
+    pause: Callable[[int, float | None], Awaitable[None]],
+    again: Failures = UNSETTLED,
     attempts: int = ATTEMPTS,
     *,
     soon: bool = False,
@@ -47,7 +55,8 @@ async def retried(
 
     Args:
         once: the call, with what it has to read before it.
-        pause: waits after that attempt, counted from 0 (`Transport.pause`).
+        pause: waits after that attempt, counted from 0, or for as long as the server has asked for
+            (`Transport.pause`).
         again: failures after which it is tried again.
         attempts: at most; at least 1.
         soon: a first conflict is read again at once, as what was tried was no fresh copy.
@@ -55,13 +64,21 @@ async def retried(
     Raises:
         Exception: any other failure at once, one of `again` after the last attempt.
     """
-    for attempt in range(attempts - 1):
-        try:
-            return await once()
-        except again as failure:
-            if attempt or not (soon and isinstance(failure, Conflict)):
-                await pause(attempt)
-    return await once()
+    outer = _SEEN_TO.get()
+    again = tuple(each for each in again if not issubclass(each, outer))
+    if not again:
+        return await once()
+    inner = _SEEN_TO.set(outer + again)
+    try:
+        for attempt in range(attempts - 1):
+            try:
+                return await once()
+            except again as failure:
+                if attempt or not (soon and isinstance(failure, Conflict)):
+                    await pause(attempt, getattr(failure, "retry_after", None))
+        return await once()
+    finally:
+        _SEEN_TO.reset(inner)
 
 
 def backoff(attempt: int, jitter: Random, retry_after: float | None = None) -> int:

@@ -2,10 +2,9 @@
 
 `Wire` is the interface of one method that carries a request; `HttpWire` does it over HTTP with
 aiohttp, tests put an in-process one in its place. `Transport` adds what every caller needs: errors
-as exceptions, and retries. Retried are refused connections, timeouts, 429 and 5xx, with the
-server's Retry-After or a jittered exponential backoff, and only for reads and where the caller asks
-for it: after a write without an answer nobody knows whether it happened. A 401 has the credentials
-loaded anew, once.
+as exceptions, and retries (`retry`). Retried are refused connections, timeouts, 429 and 5xx, and
+only for reads and where the caller asks for it: after a write without an answer nobody knows
+whether it happened. A 401 has the credentials loaded anew, once.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from reprieve.kube.errors import (
     Unreachable,
     error_from,
 )
-from reprieve.kube.retry import ATTEMPTS, AWAY, backoff
+from reprieve.kube.retry import AWAY, backoff, retried
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
 from reprieve.units.errors import ReprieveError
@@ -127,28 +126,32 @@ class Transport:
         Raises:
             ApiError: see `reprieve.kube.errors`.
         """
-        retry = request.method == "GET" if retry is None else retry
         rejected = False
-        for attempt in range(ATTEMPTS):
+
+        async def once() -> bytes:
+            async with turn():
+                if before_send is None:
+                    return await self._once(request, call, rejected)
+                before_send()
+                checked = _BEFORE_SEND.set(before_send)
+                try:
+                    return await self._once(request, call, rejected)
+                finally:
+                    _BEFORE_SEND.reset(checked)
+
+        async def accepted() -> bytes:
+            nonlocal rejected
             try:
-                async with turn():
-                    if before_send is None:
-                        return await self._once(request, call, rejected)
-                    before_send()
-                    checked = _BEFORE_SEND.set(before_send)
-                    try:
-                        return await self._once(request, call, rejected)
-                    finally:
-                        _BEFORE_SEND.reset(checked)
+                return await once()
             except Unauthorized:
                 if rejected:
                     raise
                 rejected = True
-            except AWAY as error:
-                if not retry or attempt == ATTEMPTS - 1:
-                    raise
-                await self._clock.sleep(backoff(attempt, self._jitter, error.retry_after))
-        raise AssertionError("the last attempt returns or raises")
+                return await once()
+
+        if request.method == "GET" if retry is None else retry:
+            return await retried(accepted, self.pause, AWAY)
+        return await accepted()
 
     async def stream(
         self,
@@ -174,9 +177,9 @@ class Transport:
         finally:
             answer.close()
 
-    async def pause(self, attempt: int) -> None:
-        """Wait as after a failed attempt, for callers that retry themselves."""
-        await self._clock.sleep(backoff(attempt, self._jitter))
+    async def pause(self, attempt: int, retry_after: float | None = None) -> None:
+        """Wait as after a failed attempt; `retry_after`: the seconds that the server asked for."""
+        await self._clock.sleep(backoff(attempt, self._jitter, retry_after))
 
     async def close(self) -> None:
         """Close all connections."""
