@@ -6,20 +6,19 @@ stopped in the reverse order of its start, whatever happened.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from kubelocal.cluster import EmbeddedCluster
 from kubelocal.machines.embedded import EmbeddedObjects
-from kubelocal.machines.kubelet import KubeletTimes
 from kubelocal.machines.run import Machines
 from kubelocal.server.options import WriteOptions
 from reprieve.scenarios.model import NodeSpec
 from reprieve.scenarios.stage import Stage
-from reprieve.scenarios.staging import OPERATOR_NAMESPACE, staged
+from reprieve.scenarios.staging import OPERATOR_NAMESPACE, Staging, staged
 from reprieve.units.clock import Clock, SystemClock
 
 __all__ = [
@@ -56,29 +55,22 @@ async def embedded_stage(
     port: int = 0,
     data: Path | None = None,
     kubeconfig: Path | None = None,
-    operator_arguments: Sequence[str] = (),
-    on_operator_line: Callable[[str], None] | None = None,
     tls: bool = False,
     rbac: bool = False,
     operator_user: str = OPERATOR_USER,
     operator_roles: Sequence[Mapping[str, Any]] | None = None,
-    machines_without: Collection[str] = (),
-    scheduler: bool = True,
     feature_gates: Mapping[str, bool] | None = None,
     strict_disruption_mode: bool = False,
-    kueue: bool = False,
     hosts: Collection[str] = (),
-    kubelet_times: KubeletTimes | None = None,
+    **staging: Unpack[Staging],
 ) -> AsyncIterator[EmbeddedStage]:
     """Start everything but the operator, with the CRDs and the operator's namespace in place.
 
     `directory` takes the kubeconfig files, but people's where `kubeconfig` names another place;
     `port` 0 is any free one; `data` None keeps the cluster in memory. With `rbac` the operator has
     the rights of `operator_roles`, roles and their bindings, and every right without them.
-    `machines_without` names machines that are not to run; without `scheduler` the operator is the
-    one that schedules. `feature_gates` of the server that differ from its defaults, and
-    `strict_disruption_mode` and `hosts` as it takes them. `kueue`: its kinds are there too.
-    `kubelet_times`: how long pods take to start and to end.
+    `feature_gates` of the server that differ from its defaults, and `strict_disruption_mode` and
+    `hosts` as it takes them.
 
     Raises:
         OSError: the port is taken, or a file cannot be written.
@@ -105,12 +97,7 @@ async def embedded_stage(
             clock,
             store=EmbeddedObjects(cluster.api),
             rights=_UserRights(cluster, operator_user),
-            operator_arguments=operator_arguments,
-            on_operator_line=on_operator_line,
-            machines_without=machines_without,
-            scheduler=scheduler,
-            kueue=kueue,
-            kubelet_times=kubelet_times,
+            **staging,
         ) as (stage, machines):
             if rbac:
                 await _give(cluster, operator_roles or [_every_right(operator_user)])

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack
 
 from kubelocal.crds import permissive_definitions
 from kubelocal.machines.gpus import Root
@@ -32,13 +32,33 @@ from reprieve.scenarios.stage import Rights, Stage
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MILLISECOND
 
-__all__ = ["OPERATOR_NAMESPACE", "staged"]
+__all__ = ["OPERATOR_NAMESPACE", "Staging", "staged"]
 
 OPERATOR_NAMESPACE: Final = "kaiwo-system"
 _OBSERVED: Final = ("nodes", "pods", "events", GPUWORKLOADS)
 _OBSERVED_WITH_KUEUE: Final = (CLUSTER_QUEUES, WORKLOADS)
 _CONNECTIONS: Final = 1_000
 _LOOK: Final = 20 * MILLISECOND
+
+
+class Staging(TypedDict, total=False):
+    """What may be otherwise on a stage, whatever API server it is on.
+
+    Attributes:
+        operator_arguments: flags of the operators that are started.
+        on_operator_line: told of each line of their logs.
+        machines_without: machines that are not to run, as real controllers do their work.
+        scheduler: off: the operator is the one that schedules.
+        kueue: its kinds are there too.
+        kubelet_times: how long pods take to start and to end.
+    """
+
+    operator_arguments: Sequence[str]
+    on_operator_line: Callable[[str], None] | None
+    machines_without: Collection[str]
+    scheduler: bool
+    kueue: bool
+    kubelet_times: KubeletTimes | None
 
 
 @asynccontextmanager
@@ -50,19 +70,13 @@ async def staged(
     *,
     store: Objects | None = None,
     rights: Rights | None = None,
-    operator_arguments: Sequence[str] = (),
-    on_operator_line: Callable[[str], None] | None = None,
-    machines_without: Collection[str] = (),
-    scheduler: bool = True,
-    kueue: bool = False,
-    kubelet_times: KubeletTimes | None = None,
+    **staging: Unpack[Staging],
 ) -> AsyncIterator[tuple[Stage, Machines]]:
     """Bring up everything but the operator, and stop it in the reverse order.
 
     `store` is what the machines work on; None means the API server, through the client.
-    `machines_without` names those whose work real controllers do (`Machines`). Without `scheduler`
-    the operator is the one that schedules. With `kueue` its kinds are installed too.
     """
+    kueue = staging.get("kueue", False)
     async with contextlib.AsyncExitStack() as stack:
         connection = await load_connection(str(kubeconfig))
         # Each watched kind holds a connection, and a real server may have hundreds of kinds.
@@ -75,12 +89,12 @@ async def staged(
             store or objects,
             clock,
             [MachineSpec.of(n.name, n.allocatable, n.labels, n.taints) for n in nodes],
-            without=machines_without,
-            times=kubelet_times,
+            without=staging.get("machines_without", ()),
+            times=staging.get("kubelet_times"),
         )
         await machines.start()
         stack.push_async_callback(machines.stop)
-        if scheduler:
+        if staging.get("scheduler", True):
             await stack.enter_async_context(scheduling(kubeconfig, OPERATOR_NAMESPACE, clock))
         observer = Observer(clock)
         stack.push_async_callback(
@@ -95,9 +109,9 @@ async def staged(
                     "GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE,
                     **environment,
                 },
-                arguments=("--metrics-port", "0", *operator_arguments),
+                arguments=("--metrics-port", "0", *staging.get("operator_arguments", ())),
                 replicas=replicas,
-                on_line=on_operator_line,
+                on_line=staging.get("on_operator_line"),
             )
 
         yield Stage(objects, observer, _Exporter(machines), rights, clock, launch), machines

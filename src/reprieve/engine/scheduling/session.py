@@ -9,7 +9,7 @@ and 22; the design's "How data flows".
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -22,7 +22,7 @@ from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.gangs.cycle import GangGroup, schedule_alone, schedule_gang
 from reprieve.engine.gangs.job import NO_JOBS, JobOptions, JobReason, VictimGangs
 from reprieve.engine.placement.filtering import Placed, PlacementScorer
-from reprieve.engine.placement.profile import Policy, policy_text
+from reprieve.engine.placement.profile import Policy, Profile, policy_text
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.claims import deallocate_claims, deallocations
@@ -47,6 +47,32 @@ __all__ = ["GROUP_POST_FILTERS", "Session"]
 GROUP_POST_FILTERS: Final[Mapping[str, PostFilter]] = MappingProxyType(
     {"DynamicResources": deallocate_claims, "DefaultPreemption": preempt_for_group}
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """A unit whose turn it is, as whom it is looked at.
+
+    `group`: as a preemptor; `gang`: of an older front door; `job`: a pod in no group that preempts
+    as a job of an older gang does.
+    """
+
+    unit: Unit
+    queued: list[Pending]
+    group: GroupRow | None
+    gang: GangGroup | None
+    job: bool
+    profile: Profile
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class _LeftAlone:
+    """Who must not be a victim of a unit: `until` when each is protected, and is `held` from it."""
+
+    until: I64 | None
+    holds: Mapping[Uid, Hold]
+    held: I64 | None
 
 
 class Session:
@@ -105,6 +131,29 @@ class Session:
         None: the unit needs victims, and pods that this session has placed could be among them;
         the caller takes a new snapshot, which has them, and asks again.
         """
+        turn = self._turn(unit)
+        if isinstance(turn, Attempt):
+            return turn
+        queued = turn.queued
+        simulation = self._simulation(turn.profile.scheduler_name)
+        own = frozenset(pending.row.uid for pending in queued)
+        self._respect(simulation, own, unit.group, turn.priority)
+        before = simulation.evictable
+        left_alone = self._leave_alone(simulation, turn)
+        attempt = self._scheduled(simulation, turn)
+        simulation.evictable = before
+        if self._placed and _found_among_placed(attempt):
+            return None
+        attempt = self._explained(self._planned(attempt, turn), turn, left_alone)
+        attempt = with_reservations(simulation, attempt)
+        plugins = turn.profile.pod_group_post_filters if unit.group else turn.profile.post_filters
+        if attempt.code is Code.UNSCHEDULABLE and "DynamicResources" in plugins:
+            attempt = replace(attempt, deallocations=deallocations(simulation, queued))
+        self._remember(attempt, queued, turn.group, simulation)
+        return attempt
+
+    def _turn(self, unit: Unit) -> _Turn | Attempt:
+        """Return as whom a unit is looked at, or what became of it without a look at any node."""
         queued = [self.snapshot.pending[uid] for uid in unit.pods if uid in self.snapshot.pending]
         queued = [pending for pending in queued if not pending.row.deleting]
         if not queued:
@@ -127,75 +176,75 @@ class Session:
             members = tuple(Member(pending.row.uid) for pending in queued)
             status = (Explanation(Sentence.NO_PROFILE, (name,)),)
             return Attempt(unit, Code.ERROR, members, status, scheduler_error=True)
-        simulation = self._simulation(name)
-        own = frozenset(pending.row.uid for pending in queued)
         if group is not None:
             priority = group.priority
         else:
             # Members of an older gang may differ: none may take what is kept for somebody above it.
             priority = min(pending.row.priority for pending in queued)
-        self._respect(simulation, own, key, priority)
         gang = self._gangs.get(key)
-        until = self._until
-        before = simulation.evictable
+        job = gang is None and not key and self._is_job(queued[0], name)
+        return _Turn(unit, queued, group, gang, job, profile, priority)
+
+    def _leave_alone(self, simulation: Simulation, turn: _Turn) -> _LeftAlone:
+        """Let the simulation see who may be a victim of this unit; return who may not."""
         together: Sequence[Sequence[Uid]] = ()
-        if gang is not None:
-            together = gang.others
-        elif not key and self._is_job(queued[0], name):
+        if turn.gang is not None:
+            together = turn.gang.others
+        elif turn.job:
             together = [uids for _, uids in self._jobs.gangs]
-        if gang is not None or together:
+        until = self._until
+        if turn.gang is not None or together:
             until = self._until_of(simulation, together)
-        holds = self._holds.get(unit, {})
-        held = self._respect_holds(simulation, holds, together)
-        if gang is not None:
-            attempt = schedule_gang(simulation, unit, gang, queued, self._jobs, self._choose)
-        elif not key and self._is_job(queued[0], name):
-            attempt = schedule_alone(simulation, unit, queued[0], self._jobs, self._choose)
-        elif group is not None:
-            attempt = schedule_group(
-                simulation,
-                unit,
-                group,
-                queued,
-                self._policy,
-                self._choose,
-                [
-                    (n, self._plugins[n])
-                    for n in profile.pod_group_post_filters
-                    if n in self._plugins
-                ],
+        holds = self._holds.get(turn.unit, {})
+        return _LeftAlone(until, holds, self._respect_holds(simulation, holds, together))
+
+    def _scheduled(self, simulation: Simulation, turn: _Turn) -> Attempt:
+        """Look for nodes, and for victims, as a unit of its kind does."""
+        unit, queued, choose = turn.unit, turn.queued, self._choose
+        if turn.gang is not None:
+            return schedule_gang(simulation, unit, turn.gang, queued, self._jobs, choose)
+        if turn.job:
+            return schedule_alone(simulation, unit, queued[0], self._jobs, choose)
+        if turn.group is None:
+            return schedule_pod(
+                simulation, unit, queued[0], self._policy, choose, self._preempt_pod
             )
-        else:
-            attempt = schedule_pod(
-                simulation, unit, queued[0], self._policy, self._choose, self._preempt_pod
-            )
-        simulation.evictable = before
+        plugins = [
+            (name, self._plugins[name])
+            for name in turn.profile.pod_group_post_filters
+            if name in self._plugins
+        ]
+        return schedule_group(simulation, unit, turn.group, queued, self._policy, choose, plugins)
+
+    def _planned(self, attempt: Attempt, turn: _Turn) -> Attempt:
+        """Return the attempt with the plan of the victims that it found, if it has none yet."""
         found = attempt.preemption
-        if found is not None and found.evaluated and self._placed:
-            return None
-        job = attempt.gang.job if attempt.gang is not None else None
-        if job is not None and job.reason is JobReason.NOT_HELPFUL and self._placed:
-            return None
-        planned = attempt.plan is not None
-        if found is not None and found.code is Code.SUCCESS and found.evaluated and not planned:
-            preemptor: GroupRow | Pending = queued[0] if group is None else group
-            plan = plan_of(self.snapshot, preemptor, queued, found, policy_text(self._policy))
-            attempt = replace(attempt, plan=plan)
-        if attempt.plan is None and _looked_for_victims(attempt):
-            of_groups = attempt.gang is None
-            below = priority
-            if attempt.gang is not None and attempt.gang.trigger is not None:
-                below = self.snapshot.pending[attempt.gang.trigger].row.priority
-            spared = spared_by(self.snapshot, self._policy, until, below, groups=of_groups)
-            protected = raised_above(self.snapshot, self._policy, below) if of_groups else 0
-            back = held_back(self.snapshot, self._policy, held, holds, below, groups=of_groups)
-            attempt = replace(attempt, spared=spared, protected=protected, held=back)
-        attempt = with_reservations(simulation, attempt)
-        plugins = profile.pod_group_post_filters if key else profile.post_filters
-        if attempt.code is Code.UNSCHEDULABLE and "DynamicResources" in plugins:
-            attempt = replace(attempt, deallocations=deallocations(simulation, queued))
-        self._remember(attempt, queued, group, simulation)
-        return attempt
+        if (
+            found is None
+            or attempt.plan is not None
+            or not (found.code is Code.SUCCESS and found.evaluated)
+        ):
+            return attempt
+        preemptor: GroupRow | Pending = turn.queued[0] if turn.group is None else turn.group
+        text = policy_text(self._policy)
+        return replace(attempt, plan=plan_of(self.snapshot, preemptor, turn.queued, found, text))
+
+    def _explained(self, attempt: Attempt, turn: _Turn, left_alone: _LeftAlone) -> Attempt:
+        """Return the attempt with the number of those that it was not to take, if it took none."""
+        if attempt.plan is not None or not _looked_for_victims(attempt):
+            return attempt
+        snapshot, policy, of_groups = self.snapshot, self._policy, attempt.gang is None
+        below = turn.priority
+        if attempt.gang is not None and attempt.gang.trigger is not None:
+            below = snapshot.pending[attempt.gang.trigger].row.priority
+        return replace(
+            attempt,
+            spared=spared_by(snapshot, policy, left_alone.until, below, groups=of_groups),
+            protected=raised_above(snapshot, policy, below) if of_groups else 0,
+            held=held_back(
+                snapshot, policy, left_alone.held, left_alone.holds, below, groups=of_groups
+            ),
+        )
 
     def _is_job(self, pending: Pending, scheduler_name: str) -> bool:
         """Tell whether a pod in no group preempts as a job of an older gang does."""
@@ -312,6 +361,15 @@ class Session:
                     pending.pod_class,
                     pending.labels,
                 )
+
+
+def _found_among_placed(attempt: Attempt) -> bool:
+    """Tell whether victims were looked for, among whom pods that were just placed could be."""
+    found = attempt.preemption
+    if found is not None and found.evaluated:
+        return True
+    job = attempt.gang.job if attempt.gang is not None else None
+    return job is not None and job.reason is JobReason.NOT_HELPFUL
 
 
 def _looked_for_victims(attempt: Attempt) -> bool:
