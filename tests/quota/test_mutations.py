@@ -146,6 +146,13 @@ MUTATIONS = [
         "rebuild",
     ),
     Mutation(
+        "who takes the place of a slice is nominated as before",
+        "nominated",
+        "and not entry.workload.replaces ",
+        "",
+        "slices",
+    ),
+    Mutation(
         "what an entry takes is not counted for those after it",
         "cycle",
         "        self.snapshot.add_usage(entry.queue, assignment.usage.items())\n"

@@ -9,7 +9,15 @@ from typing import Any
 
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
-from reprieve.engine.quota.model import Configuration, Workload
+from reprieve.engine.quota.model import (
+    Admission,
+    AdmittedPodSet,
+    Configuration,
+    PodSet,
+    Policy,
+    Preemption,
+    Workload,
+)
 from reprieve.engine.quota.nominated import Nominated
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
@@ -122,6 +130,39 @@ def test_a_head_that_was_changed_in_its_place_is_looked_at_anew() -> None:
     queues.push(smaller)
     (admitted,) = cycle(holdings, queues, NOW, 1, nominated=nominated).entries
     assert admitted.outcome is Outcome.ADMITTED
+
+
+def test_a_head_that_takes_the_place_of_a_slice_is_looked_at_anew_each_time() -> None:
+    rules = Preemption(within_cluster_queue=Policy.LOWER_PRIORITY)
+    new = configuration(queue("small", 3, rules))
+    slice, low = jobs(Random(1), "small", 2)
+    slice = replace(slice, pod_sets=(PodSet("main", 1, {"nvidia.com/gpu": 2}),))
+    running = tuple(
+        replace(
+            each,
+            admission=Admission(
+                "small",
+                (AdmittedPodSet("main", 1, {"nvidia.com/gpu": "gpus"}, each.pod_sets[0].requests),),
+            ),
+            reserved_at=NOW,
+        )
+        for each in (slice, replace(low, priority=-1))
+    )
+    (larger,) = jobs(Random(2), "small", 1, gpus=3)
+    larger = replace(larger, name="larger", replaces=slice.key)
+    case = Scene(new, running, (), larger, "small", {}, frozenset())
+    remembering, anew = Site(case, Nominated()), Site(case, None)
+    results = remembering.run(NOW, 0)
+    assert list(map(summary, results)) == list(map(summary, anew.run(NOW, 0)))
+    waits = [result.entries[0] for result in results]
+    assert {entry.outcome for entry in waits} == {Outcome.PREEMPTING}
+    # Only the victim leaves for it: the slice stays until there is room for the larger one.
+    assert [[each.holder.key for each in entry.issued] for entry in waits[:2]] == [[low.key], []]
+    for site in (remembering, anew):
+        site.happens("release", low.key, larger, new)
+    (admitted,) = remembering.run(NOW, 4)[0].entries
+    assert admitted.outcome is Outcome.ADMITTED
+    assert remembering.holdings.holders.keys() == {larger.key}
 
 
 def test_a_head_is_nominated_as_before_only_if_it_would_be_nominated_so_anew() -> None:
