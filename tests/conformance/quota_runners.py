@@ -31,8 +31,6 @@ from reprieve.engine.quota.candidates import (
 )
 from reprieve.engine.quota.cycle import (
     cycle,
-    reserved_amounts,
-    undo_admission,
 )
 from reprieve.engine.quota.entries import CycleResult, Outcome
 from reprieve.engine.quota.fair import Pending, TargetWalk
@@ -51,6 +49,7 @@ from reprieve.engine.quota.preemption import Possibility, SearchOracle, find_tar
 from reprieve.engine.quota.proof import Fault, faults_of
 from reprieve.engine.quota.proof_state import Preempting, Victim
 from reprieve.engine.quota.queues import Queues
+from reprieve.engine.quota.room import reserved_amounts
 from reprieve.engine.quota.shares import Share, Shares, share
 from reprieve.engine.quota.state import (
     Holder,
@@ -60,6 +59,7 @@ from reprieve.engine.quota.state import (
     effective_priority,
     row_of,
 )
+from reprieve.engine.quota.taking_back import undo_admission
 from reprieve.engine.quota.timing import queue_timestamp
 from reprieve.engine.quota.tournament import classical_order
 from reprieve.engine.quota.tree import Tree, available

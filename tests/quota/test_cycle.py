@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from reprieve.engine.plan import Plane, ProofLevel
-from reprieve.engine.quota.cycle import cycle, cycles, preemptions_failed, undo_admission
+from reprieve.engine.quota.cycle import cycle, cycles
 from reprieve.engine.quota.entries import CycleResult, Outcome
 from reprieve.engine.quota.model import (
     Check,
@@ -31,6 +31,7 @@ from reprieve.engine.quota.model import (
 from reprieve.engine.quota.plans import plan_of
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.taking_back import preemptions_failed, undo_admission
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
 from tests.oracle import quota as oracle

@@ -27,6 +27,7 @@ from reprieve.engine.quota.model import (
 )
 from reprieve.engine.quota.nominations import Nominations
 from reprieve.engine.quota.queues import Queues
+from reprieve.engine.quota.room import Room
 from reprieve.engine.quota.state import Holdings
 from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.instants import Nanos
@@ -63,7 +64,7 @@ def _of(workload: Any) -> bool:
 PLACES: dict[str, tuple[Any, str, Callable[..., bool]]] = {
     "nomination": (Nominations, "admit", lambda self, entry: _of(entry.workload)),
     "order": (cycle_module, "classical_order", lambda entry, *rest: _of(entry.workload)),
-    "processing": (cycle_module._Cycle, "_fits", lambda self, entry: _of(entry.workload)),
+    "processing": (Room, "fits", lambda self, entry: _of(entry.workload)),
     "leaving the queue": (Queues, "admitted", lambda self, key: key == POISONED),
     "taking quota": (Holdings, "hold", lambda self, workload: _of(workload)),
 }
@@ -260,7 +261,7 @@ def test_wherever_a_cycle_breaks_nobody_is_lost_and_the_state_is_that_of_the_wor
     functions = [
         (Nominations, "admit"),
         (Nominations, "_note_scan"),
-        (cycle_module._Cycle, "_fits"),
+        (Room, "fits"),
         (cycle_module._Cycle, "_accept"),
         (Holdings, "expect_eviction"),
         (Holdings, "hold"),

@@ -303,14 +303,14 @@ MUTATIONS = [
     ),
     Mutation(
         "victims of one plan are those of the next",
-        "cycle",
-        "return any(target.holder.key in self.designated for target in entry.targets)",
+        "room",
+        "return any(target.holder.key in self._designated for target in entry.targets)",
         "return False",
         "proof",
     ),
     Mutation(
         "it is not asked whether there is still room at its turn",
-        "cycle",
+        "room",
         "return all(amount <= free[column] for column, amount in entry.counted.items())",
         "return bool(free) or True",
         "proof",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reprieve.engine.plan_faults import PlanFault, PlanRefused
-from reprieve.engine.quota import cycle as cycle_module
+from reprieve.engine.quota import evictions
 from reprieve.engine.quota.candidates import preemptor
 from reprieve.engine.quota.cycle import cycle, cycles
 from reprieve.engine.quota.entries import Entry, Outcome
@@ -407,7 +407,7 @@ def test_a_plan_whose_proof_fails_evicts_nobody_and_its_preemptor_is_tried_again
     queues.push(given.plan.workload)
     refusal = (PlanFault(Fault.NOT_FEASIBLE, "ns/incoming"),)
     with monkeypatch.context() as patched:
-        patched.setattr(cycle_module, "faults_of", lambda *_: refusal)
+        patched.setattr(evictions, "faults_of", lambda *_: refusal)
         results = list(cycles(holdings, queues, NOW, 20))
     (refused,) = [entry for result in results for entry in result.of(Outcome.FAULT)]
     assert isinstance(refused.failure, PlanRefused)

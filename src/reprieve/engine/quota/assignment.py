@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
 from reprieve.engine.quota.model import (
+    AdmittedPodSet,
     FlavorFungibility,
     Preference,
 )
@@ -120,6 +121,16 @@ class PodSetAssignment:
             if choice.mode is Mode.PREEMPT:
                 return Mode.PREEMPT
         return Mode.FIT
+
+    @property
+    def admitted(self) -> AdmittedPodSet:
+        """Return what it holds once it is admitted so."""
+        return AdmittedPodSet(
+            self.name,
+            self.count,
+            {resource: choice.flavor for resource, choice in self.flavors.items()},
+            {name: amount for name, amount in self.requests.items() if name in self.flavors},
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 `cycle` decides and carries the decisions into `Holdings` and `Queues`: what got quota holds it,
 what is to be preempted counts as evicted, every other head is queued again or set aside. What has
-to be written to the API follows from the entries. `undo_admission` and `Holdings.eviction_failed`
-take back what could not be written.
+to be written to the API follows from the entries; what could not be written is taken back
+(`taking_back`). The room that is left at an entry's turn is in `room`, how its victims leave in
+`evictions`.
 
 What deciding about one head raises is that head's: what was done for it is taken back, it is set
 aside for a while, and the others are decided about. Where the order of a tree's heads cannot be
@@ -17,47 +18,27 @@ Source: specification of the quota plane, section 8.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from reprieve.engine.lost_work import devices_of, lost_device_seconds
 from reprieve.engine.pace import UNHURRIED, Pace
-from reprieve.engine.plan_faults import PlanRefused
-from reprieve.engine.quota.assignment import (
-    Assignment,
-    Mode,
-    PodSetAssignment,
-)
-from reprieve.engine.quota.classical import take
+from reprieve.engine.quota.assignment import Assignment, Mode
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import CycleResult, Entry, NodeCheck, Outcome, Unready
-from reprieve.engine.quota.harm import worth_waiting_for
+from reprieve.engine.quota.evictions import Evictions
 from reprieve.engine.quota.heads import RequeueReason
-from reprieve.engine.quota.model import (
-    Admission,
-    AdmittedPodSet,
-    Policy,
-    Workload,
-)
+from reprieve.engine.quota.model import Admission, Policy, Workload
 from reprieve.engine.quota.nominated import Nominated
 from reprieve.engine.quota.nominations import Nominations
-from reprieve.engine.quota.proof import faults_of
-from reprieve.engine.quota.proof_state import Preempting, Victim
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.refusals import Refusals
-from reprieve.engine.quota.state import Holder, Holdings, Snapshot
+from reprieve.engine.quota.room import Room, reserved_amounts
+from reprieve.engine.quota.state import Holdings
 from reprieve.engine.quota.tournament import classical_order, fair_order
-from reprieve.engine.quota.tree import available
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, format_instant
 
-__all__ = [
-    "cycle",
-    "cycles",
-    "preemptions_failed",
-    "reserved_amounts",
-    "undo_admission",
-]
+__all__ = ["cycle", "cycles"]
 
 
 def cycle(
@@ -133,51 +114,6 @@ def cycles(
         seen.add(scans)
 
 
-def undo_admission(holdings: Holdings, queues: Queues, entry: Entry) -> None:
-    """Take back an admission that could not be written; the workload is queued again."""
-    holdings.release(entry.workload.key)
-    queues.push(entry.workload)
-
-
-def preemptions_failed(
-    holdings: Holdings, queues: Queues, entry: Entry, failed: Collection[str]
-) -> None:
-    """Take back evictions that could not be written; `failed` are keys of the entry's targets.
-
-    The entry waits for those that are left; without any it is tried again.
-    """
-    assert entry.assignment is not None
-    for key in failed:
-        holdings.eviction_failed(key)
-    left = sum(target.holder.key not in failed for target in entry.targets)
-    if left:
-        entry.message = f"{entry.assignment.message}. Pending the preemption of {left} workload(s)"
-        return
-    count = len(entry.targets)
-    entry.message = (
-        f"{entry.assignment.message}. Preempting {count} workload(s) failed, will retry."
-    )
-    entry.requeue = RequeueReason.PREEMPTION_FAILED
-    queues.preemption_failed(entry.workload.key)
-
-
-def reserved_amounts(
-    snapshot: Snapshot, queue: int, usage: Mapping[int, int], level: int
-) -> dict[int, int]:
-    """Return what is held back for an entry without targets, by flavor-resource."""
-    tree = snapshot.tree
-    kept = {}
-    for column, amount in usage.items():
-        used = snapshot.usage[column][queue]
-        nominal = tree.subtree[column][queue]
-        limit = tree.borrowing_limit[column][queue]
-        if level > 0:
-            kept[column] = amount if limit is None else min(amount, nominal + limit - used)
-        else:
-            kept[column] = max(0, min(amount, nominal - used))
-    return kept
-
-
 class _Cycle:
     def __init__(
         self,
@@ -201,12 +137,13 @@ class _Cycle:
         self.snapshot = holdings.snapshot()
         self.ledger = ledger
         self.settings = self.snapshot.settings
-        self.searched = self.snapshot  # where victims were looked for; a copy before it changes
-        self.designated: set[str] = set()
-        self.designated_in: dict[int, list[Holder]] = {}  # by root
+        self.room = Room(self.snapshot)
         self.result = CycleResult()
         self.nominations = Nominations(
             self.snapshot, holdings, queues, now, number, ledger, pace, refusals, nominated
+        )
+        self.evictions = Evictions(
+            self.snapshot, holdings, queues, now, ledger, self.nominations, self.room
         )
 
     def nominate(self, heads: Sequence[tuple[str, Workload]]) -> list[Entry]:
@@ -232,7 +169,7 @@ class _Cycle:
     def process(self, entries: list[Entry]) -> None:
         """Decide the nominated entries one after the other."""
         if any(entry.targets for entry in entries):
-            self.searched = self.snapshot.without(())
+            self.evictions.searched = self.snapshot.without(())
         fair = self.settings.fair_sharing is not None
         for entry in self._fair_order(entries) if fair else self._classical_order(entries):
             try:
@@ -289,9 +226,9 @@ class _Cycle:
         self.result.progress = True
 
     def _process(self, entry: Entry) -> None:
-        overlap = self._overlaps(entry)
+        overlap = self.room.overlaps(entry)
         if overlap and self.settings.gates.recompute_assignment_upon_preemption_targets_overlap:
-            without = self.snapshot.without(self._designated_with(entry))
+            without = self.snapshot.without(self.room.leaving(entry))
             key = (entry.cluster_queue, self.nominations.again(entry, without))
             self.result.recomputations[key] = self.result.recomputations.get(key, 0) + 1
         assignment = entry.assignment
@@ -319,11 +256,11 @@ class _Cycle:
             entry.scan = None
             self.snapshot.add_usage(entry.queue, assignment.usage.items())
             self._finish(entry, Outcome.DEFERRED)
-        elif self._overlaps(entry):
+        elif self.room.overlaps(entry):
             self._skip(
                 entry, "Workload has overlapping preemption targets with another workload", True
             )
-        elif not self._fits(entry):
+        elif not self.room.fits(entry):
             message = "Workload no longer fits after processing another workload"
             self._skip(entry, message, mode is Mode.PREEMPT)
         elif why := self._unproven(entry):
@@ -334,31 +271,8 @@ class _Cycle:
             self._finish(entry, Outcome.UNPROVEN)
         else:
             if mode is Mode.PREEMPT:
-                self._prove(entry, assignment)
+                self.evictions.prove(entry, assignment)
             self._accept(entry, assignment)
-
-    def _prove(self, entry: Entry, assignment: Assignment) -> None:
-        """Hold a preemption against its proof.
-
-        Raises:
-            PlanRefused: it is a fault of ours, and nobody makes way for it.
-        """
-        victims = tuple(Victim(target.holder, target.reason) for target in entry.targets)
-        plan = Preempting(
-            entry.workload,
-            entry.queue,
-            assignment.usage,
-            victims,
-            self.now,
-            tuple(map(_admitted, assignment.pod_sets)),
-        )
-        searched = self.nominations.searched.get(entry.workload.key, self.searched)
-        leaving = [*self._designated_with(entry)]
-        if entry.replaced is not None:
-            leaving.append(entry.replaced)
-        faults = faults_of(plan, searched, self.snapshot, self.holdings.holders, leaving)
-        if faults:
-            raise PlanRefused(faults)
 
     def _unproven(self, entry: Entry) -> str:
         """Return why nodes would not take the entry once its targets are gone; empty if they do."""
@@ -372,12 +286,8 @@ class _Cycle:
 
     def _accept(self, entry: Entry, assignment: Assignment) -> None:
         if assignment.mode is Mode.PREEMPT:
-            entry.free = self._available(entry, self._designated_with(entry))
-        root = self.snapshot.tree.root(entry.queue)
-        for target in entry.targets:
-            if target.holder.key not in self.designated:
-                self.designated.add(target.holder.key)
-                self.designated_in.setdefault(root, []).append(target.holder)
+            entry.free = self.room.free_for(entry)
+        self.room.designate(entry)
         self.snapshot.add_usage(entry.queue, assignment.usage.items())
         if assignment.mode is Mode.PREEMPT:
             self._preempt(entry, assignment)
@@ -388,7 +298,7 @@ class _Cycle:
         else:
             entry.reason = ""
             entry.admission = Admission(
-                entry.cluster_queue, tuple(_admitted(each) for each in assignment.pod_sets)
+                entry.cluster_queue, tuple(each.admitted for each in assignment.pod_sets)
             )
             held = replace(
                 entry.workload,
@@ -412,7 +322,7 @@ class _Cycle:
     def _preempt(self, entry: Entry, assignment: Assignment) -> None:
         entry.reason = Unready.WAITING_FOR_PREEMPTED_WORKLOADS
         entry.requeue, entry.scan = RequeueReason.PENDING_PREEMPTION, None
-        entry.saves_until = until = self._waits_for_save(entry, assignment)
+        entry.saves_until = until = self.evictions.wait_for_saves(entry, assignment)
         if until is not None:
             entry.message = (
                 f"{assignment.message}. Preempts {len(entry.targets)} workload(s) once their work "
@@ -422,47 +332,11 @@ class _Cycle:
             self.result.retries[entry.cluster_queue] = min(known, until)
             self._finish(entry, Outcome.PREEMPTING)
             return
-        entry.issued = tuple(target for target in entry.targets if not target.holder.evicted)
-        for target in entry.issued:
-            self.holdings.expect_eviction(target.holder.key, target.reason, self.now)
-            if self.ledger is not None:
-                self._note_turn(self.ledger, entry, target.holder)
-            self.result.progress = True
+        self.evictions.issue(entry)
+        self.result.progress = self.result.progress or bool(entry.issued)
         count = len(entry.targets)
         entry.message = f"{assignment.message}. Pending the preemption of {count} workload(s)"
         self._finish(entry, Outcome.PREEMPTING)
-
-    def _waits_for_save(self, entry: Entry, assignment: Assignment) -> Nanos | None:
-        """Return until when its victims are left alone so that they save; None if they are not."""
-        if not self.settings.harm_order or any(each.holder.evicted for each in entry.targets):
-            return None
-        columns = self.snapshot.tree.flavor_resources
-        asked = ((columns[column].resource, each) for column, each in assignment.usage.items())
-        victims = [
-            (each.holder.workload, _devices(self.snapshot, each.holder)) for each in entry.targets
-        ]
-        since = self.now if entry.saves_since is None else entry.saves_since
-        latest = Nanos(since + self.settings.max_save_wait)
-        until = worth_waiting_for(victims, devices_of(asked), self.now, latest)
-        if until is not None:
-            self.queues.note_save_wait(entry.workload.key, self.now)
-        return until
-
-    def _note_turn(self, ledger: Displacements, entry: Entry, victim: Holder) -> None:
-        workload, causes = entry.workload, self.nominations.causes
-        held = _devices(self.snapshot, victim)
-        reserved = victim.workload.reserved_at
-        start = None if reserved is None else reserved // SECOND
-        ledger.record(
-            workload,
-            victim.workload,
-            self.now,
-            causes.between(workload, entry.queue, victim.workload, victim.queue),
-            priority=causes.priority(workload),
-            above=causes.priority(workload) - causes.priority(victim.workload),
-            devices=held,
-            lost_device_seconds=lost_device_seconds(start, 0, held, self.now // SECOND),
-        )
 
     def _no_candidates(self, entry: Entry, assignment: Assignment) -> None:
         rules = self.snapshot.configuration.cluster_queues[entry.cluster_queue].preemption
@@ -488,39 +362,10 @@ class _Cycle:
             skipped[entry.cluster_queue] = skipped.get(entry.cluster_queue, 0) + 1
         self._finish(entry, Outcome.SKIPPED)
 
-    def _overlaps(self, entry: Entry) -> bool:
-        return any(target.holder.key in self.designated for target in entry.targets)
-
-    def _designated_with(self, entry: Entry) -> list[Holder]:
-        """Return who makes way already in the entry's tree; the others free nothing for it."""
-        return self.designated_in.get(self.snapshot.tree.root(entry.queue), [])
-
     def _gated(self, workload: Workload) -> bool:
         gates = self.settings.gates
         honoured = gates.concurrent_admission or gates.multi_kueue_orchestrated_preemption
         return honoured and bool(workload.closed_gates)
-
-    def _fits(self, entry: Entry) -> bool:
-        gone = {holder.key: holder for holder in self._designated_with(entry)}
-        if entry.replaced is not None:
-            gone[entry.replaced.key] = entry.replaced
-        gone.update({target.holder.key: target.holder for target in entry.targets})
-        free = self._available(entry, gone.values())
-        return all(amount <= free[column] for column, amount in entry.counted.items())
-
-    def _available(self, entry: Entry, gone: Collection[Holder]) -> dict[int, int]:
-        """Return what the entry's queue has of what it asks for, without these holders."""
-        snapshot = self.snapshot
-        columns = {column: snapshot.usage[column] for column in entry.counted}
-        if gone:
-            columns = {column: usage[:] for column, usage in columns.items()}
-            for holder in gone:
-                take(snapshot.tree, columns, holder)
-        path = snapshot.tree.path[entry.queue]
-        return {
-            column: max(0, available(snapshot.tree, column, usage, path))
-            for column, usage in columns.items()
-        }
 
     def _finish(self, entry: Entry, outcome: Outcome) -> None:
         entry.outcome = outcome
@@ -535,21 +380,3 @@ class _Cycle:
         bookmarks = (before and before.bookmark, entry.scan and entry.scan.bookmark)
         self.result.progress = self.result.progress or moved
         self.result.scanned = self.result.scanned or bookmarks[0] != bookmarks[1]
-
-
-def _devices(snapshot: Snapshot, holder: Holder) -> int:
-    columns = snapshot.tree.flavor_resources
-    return devices_of((columns[column].resource, amount) for column, amount in holder.held)
-
-
-def _admitted(pod_set: PodSetAssignment) -> AdmittedPodSet:
-    return AdmittedPodSet(
-        pod_set.name,
-        pod_set.count,
-        {resource: choice.flavor for resource, choice in pod_set.flavors.items()},
-        {
-            resource: amount
-            for resource, amount in pod_set.requests.items()
-            if resource in pod_set.flavors
-        },
-    )

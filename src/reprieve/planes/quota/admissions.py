@@ -15,8 +15,8 @@ from typing import Final
 
 from reprieve.api.kueue import Workload
 from reprieve.engine.quota.checks import required_checks
-from reprieve.engine.quota.cycle import undo_admission
 from reprieve.engine.quota.entries import Entry
+from reprieve.engine.quota.taking_back import undo_admission
 from reprieve.engine.quota.timing import queue_timestamp
 from reprieve.execution.fence import Deposed
 from reprieve.intake.quota_workloads import is_condition_true

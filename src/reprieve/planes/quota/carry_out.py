@@ -12,8 +12,8 @@ from typing import Any, assert_never
 
 from reprieve.api.kueue import Workload
 from reprieve.engine.plan import Plan, Plane
-from reprieve.engine.quota.cycle import preemptions_failed
 from reprieve.engine.quota.entries import Entry
+from reprieve.engine.quota.taking_back import preemptions_failed
 from reprieve.execution.fence import Deposed
 from reprieve.kube.errors import ApiError
 from reprieve.planes.common.solve import TookTooLong

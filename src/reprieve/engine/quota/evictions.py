@@ -1,0 +1,121 @@
+"""How the victims of an entry are made to leave: proven, once their work is saved, each once.
+
+1. A preemption is held against its proof first (`proof`); one that fails is a fault of ours, and
+   nobody makes way for it.
+2. Where victims are about to save their work they are left alone until then (`harm`).
+3. Of the victims those that do not leave already count as evicted from now on, and the ledger is
+   told of each.
+
+Source: specification of the quota plane, section 8; the design's "Proof".
+"""
+
+from __future__ import annotations
+
+from reprieve.engine.lost_work import devices_of, lost_device_seconds
+from reprieve.engine.plan_faults import PlanRefused
+from reprieve.engine.quota.assignment import Assignment
+from reprieve.engine.quota.displacements import Displacements
+from reprieve.engine.quota.entries import Entry
+from reprieve.engine.quota.harm import worth_waiting_for
+from reprieve.engine.quota.nominations import Nominations
+from reprieve.engine.quota.proof import faults_of
+from reprieve.engine.quota.proof_state import Preempting, Victim
+from reprieve.engine.quota.queues import Queues
+from reprieve.engine.quota.room import Room
+from reprieve.engine.quota.state import Holder, Holdings, Snapshot
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos
+
+__all__ = ["Evictions"]
+
+
+class Evictions:
+    """What becomes of the victims of one cycle.
+
+    `searched`: the snapshot in which they were looked for, a copy before it changes.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        holdings: Holdings,
+        queues: Queues,
+        now: Nanos,
+        ledger: Displacements | None,
+        nominations: Nominations,
+        room: Room,
+    ) -> None:
+        self.searched = snapshot
+        self._snapshot = snapshot
+        self._holdings = holdings
+        self._queues = queues
+        self._now = now
+        self._ledger = ledger
+        self._nominations = nominations
+        self._room = room
+
+    def prove(self, entry: Entry, assignment: Assignment) -> None:
+        """Hold a preemption against its proof.
+
+        Raises:
+            PlanRefused: it is a fault of ours, and nobody makes way for it.
+        """
+        victims = tuple(Victim(target.holder, target.reason) for target in entry.targets)
+        plan = Preempting(
+            entry.workload,
+            entry.queue,
+            assignment.usage,
+            victims,
+            self._now,
+            tuple(each.admitted for each in assignment.pod_sets),
+        )
+        searched = self._nominations.searched.get(entry.workload.key, self.searched)
+        leaving = [*self._room.leaving(entry)]
+        if entry.replaced is not None:
+            leaving.append(entry.replaced)
+        faults = faults_of(plan, searched, self._snapshot, self._holdings.holders, leaving)
+        if faults:
+            raise PlanRefused(faults)
+
+    def wait_for_saves(self, entry: Entry, assignment: Assignment) -> Nanos | None:
+        """Return until when its victims are left alone so that they save; None if they are not."""
+        settings = self._snapshot.settings
+        if not settings.harm_order or any(each.holder.evicted for each in entry.targets):
+            return None
+        columns = self._snapshot.tree.flavor_resources
+        asked = ((columns[column].resource, each) for column, each in assignment.usage.items())
+        victims = [(each.holder.workload, self._devices(each.holder)) for each in entry.targets]
+        since = self._now if entry.saves_since is None else entry.saves_since
+        latest = Nanos(since + settings.max_save_wait)
+        until = worth_waiting_for(victims, devices_of(asked), self._now, latest)
+        if until is not None:
+            self._queues.note_save_wait(entry.workload.key, self._now)
+        return until
+
+    def issue(self, entry: Entry) -> None:
+        """Count those targets of an entry as evicted that do not leave already."""
+        entry.issued = tuple(target for target in entry.targets if not target.holder.evicted)
+        for target in entry.issued:
+            self._holdings.expect_eviction(target.holder.key, target.reason, self._now)
+            if self._ledger is not None:
+                self._record(self._ledger, entry, target.holder)
+
+    def _record(self, ledger: Displacements, entry: Entry, victim: Holder) -> None:
+        workload, causes = entry.workload, self._nominations.causes
+        held = self._devices(victim)
+        reserved = victim.workload.reserved_at
+        start = None if reserved is None else reserved // SECOND
+        ledger.record(
+            workload,
+            victim.workload,
+            self._now,
+            causes.between(workload, entry.queue, victim.workload, victim.queue),
+            priority=causes.priority(workload),
+            above=causes.priority(workload) - causes.priority(victim.workload),
+            devices=held,
+            lost_device_seconds=lost_device_seconds(start, 0, held, self._now // SECOND),
+        )
+
+    def _devices(self, holder: Holder) -> int:
+        columns = self._snapshot.tree.flavor_resources
+        return devices_of((columns[column].resource, amount) for column, amount in holder.held)

@@ -1,0 +1,89 @@
+"""The room that a cycle still has for an entry when its turn comes.
+
+Who is to make way counts as gone, for the entry that it makes way for and for those of its tree
+that come after it; nobody makes way for two entries of one cycle. What an entry takes is counted
+before the next one is looked at (`Snapshot.add_usage`), and what one waits for without victims is
+kept for it (`reserved_amounts`).
+
+Source: specification of the quota plane, section 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from reprieve.engine.quota.classical import take
+from reprieve.engine.quota.entries import Entry
+from reprieve.engine.quota.state import Holder, Snapshot
+from reprieve.engine.quota.tree import available
+
+__all__ = ["Room", "reserved_amounts"]
+
+
+class Room:
+    """What is free in a snapshot, as the entries of one cycle are decided one after the other."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._designated: set[str] = set()
+        self._designated_in: dict[int, list[Holder]] = {}  # by root
+
+    def overlaps(self, entry: Entry) -> bool:
+        """Tell whether one of its targets makes way for somebody else already."""
+        return any(target.holder.key in self._designated for target in entry.targets)
+
+    def designate(self, entry: Entry) -> None:
+        """Count the targets of an entry as making way from now on."""
+        root = self._snapshot.tree.root(entry.queue)
+        for target in entry.targets:
+            if target.holder.key not in self._designated:
+                self._designated.add(target.holder.key)
+                self._designated_in.setdefault(root, []).append(target.holder)
+
+    def leaving(self, entry: Entry) -> list[Holder]:
+        """Return who makes way already in the entry's tree; the others free nothing for it."""
+        return self._designated_in.get(self._snapshot.tree.root(entry.queue), [])
+
+    def fits(self, entry: Entry) -> bool:
+        """Tell whether the entry fits once all who make way, its own targets too, are gone."""
+        gone = {holder.key: holder for holder in self.leaving(entry)}
+        if entry.replaced is not None:
+            gone[entry.replaced.key] = entry.replaced
+        gone.update({target.holder.key: target.holder for target in entry.targets})
+        free = self._available(entry, gone.values())
+        return all(amount <= free[column] for column, amount in entry.counted.items())
+
+    def free_for(self, entry: Entry) -> dict[int, int]:
+        """Return what is free for an entry without those who make way for others before it."""
+        return self._available(entry, self.leaving(entry))
+
+    def _available(self, entry: Entry, gone: Collection[Holder]) -> dict[int, int]:
+        """Return what the entry's queue has of what it asks for, without these holders."""
+        snapshot = self._snapshot
+        columns = {column: snapshot.usage[column] for column in entry.counted}
+        if gone:
+            columns = {column: usage[:] for column, usage in columns.items()}
+            for holder in gone:
+                take(snapshot.tree, columns, holder)
+        path = snapshot.tree.path[entry.queue]
+        return {
+            column: max(0, available(snapshot.tree, column, usage, path))
+            for column, usage in columns.items()
+        }
+
+
+def reserved_amounts(
+    snapshot: Snapshot, queue: int, usage: Mapping[int, int], level: int
+) -> dict[int, int]:
+    """Return what is held back for an entry without targets, by flavor-resource."""
+    tree = snapshot.tree
+    kept = {}
+    for column, amount in usage.items():
+        used = snapshot.usage[column][queue]
+        nominal = tree.subtree[column][queue]
+        limit = tree.borrowing_limit[column][queue]
+        if level > 0:
+            kept[column] = amount if limit is None else min(amount, nominal + limit - used)
+        else:
+            kept[column] = max(0, min(amount, nominal - used))
+    return kept
