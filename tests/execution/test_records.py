@@ -11,7 +11,7 @@ from reprieve.api.reprieve import (
     Proof,
 )
 from reprieve.engine import plan as engine
-from reprieve.execution.intents import intent_name, intent_spec
+from reprieve.execution.intent_specs import intent_name, intent_spec
 from reprieve.execution.recovery import expired
 from reprieve.units.durations import HOUR, SECOND
 from reprieve.units.ids import PlanId, Uid

@@ -28,7 +28,7 @@ from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS, Session
-from reprieve.execution.intents import intent_spec
+from reprieve.execution.intent_specs import intent_spec
 from reprieve.planes.quota.cycles import recorded_cycles
 from reprieve.records.idle.record import encode
 from reprieve.records.idle.replay import decide_again

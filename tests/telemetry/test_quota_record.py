@@ -32,7 +32,7 @@ from reprieve.engine.quota.model import Preemption as Rules
 from reprieve.engine.quota.plans import plan_of
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
-from reprieve.execution.intents import intent_spec
+from reprieve.execution.intent_specs import intent_spec
 from reprieve.planes.quota.cycles import recorded_cycles
 from reprieve.records.idle.replay import InputOmitted, SpoiltInput
 from reprieve.records.quota import record as quota_record

@@ -9,7 +9,7 @@ import msgspec
 import reprieve
 from reprieve.api.reprieve import Action, Preemption, PreemptionSpec
 from reprieve.engine.plan import Plan, Plane
-from reprieve.execution.intents import intent_spec
+from reprieve.execution.intent_specs import intent_spec
 from reprieve.planes.common.plugins import installed, load, load_scorers
 from reprieve.records.idle.replay import (
     InputOmitted,

@@ -32,7 +32,8 @@ from reprieve.api.reprieve import (
 from reprieve.engine.plan import Plan, Plane
 from reprieve.execution.at_stake import AtStake
 from reprieve.execution.fence import Fence
-from reprieve.execution.intents import IntentLog, IntentTaken, intent_name, intent_spec
+from reprieve.execution.intent_specs import intent_name, intent_spec
+from reprieve.execution.intents import IntentLog, IntentTaken
 from reprieve.execution.parts import SIZES, Sizes
 from reprieve.execution.recovery import Unbegun, claim_open, remove_old
 from reprieve.kube.client import Client

@@ -1,6 +1,7 @@
 """The executor: carries plans from their records to the last victim, or leaves nothing behind.
 
-For every plane the same five steps; what differs is said by the plane's `Victims` and `Manner`.
+For every plane the same five steps; what differs is said by the plane's `Victims` and `Manner`. How
+one of them goes about the victims is in `steps`.
 
 1. **Record.** The plan stands in the book under this process's epoch (`execution.book`).
 2. **Mark.** The plan still holds; whoever has to know before anybody goes is marked, by uid and
@@ -18,10 +19,9 @@ victims show (`execution.takeover`). Source: the design's "Intent log and execut
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from reprieve.api.reprieve import (
@@ -29,14 +29,14 @@ from reprieve.api.reprieve import (
     Preemption,
     Victim,
     VictimState,
-    VictimStatus,
 )
 from reprieve.execution.book import Book
-from reprieve.execution.carried import FIRST_PAUSE, Carried, TakenOver
+from reprieve.execution.carried import Carried, TakenOver
 from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Deposed
+from reprieve.execution.steps import Steps, each_of
 from reprieve.execution.takeover import LET_GO, sorted_out
-from reprieve.execution.victims import Marked, Reading, VictimResult, Victims
+from reprieve.execution.victims import Reading, VictimResult, Victims
 from reprieve.kube.errors import ApiError
 from reprieve.records.victim_states import victim_states
 from reprieve.units.clock import Clock
@@ -47,11 +47,7 @@ __all__ = ["SERVED_WITHIN", "Executor"]
 
 log: Final = logging.getLogger("reprieve.execution")
 
-T = TypeVar("T")
-R = TypeVar("R")
 M = TypeVar("M")
-_PENDING: Final = VictimState.PENDING
-_LONGEST_PAUSE: Final = MINUTE
 #: How long after its victims' end a plan waits for a preemptor that does not let go.
 SERVED_WITHIN: Final = 10 * MINUTE
 _NOBODY_MARKED: Final = "no victim was marked before its execution was interrupted"
@@ -76,6 +72,7 @@ class Executor(Generic[M]):
         self.book = book
         self.open: dict[str, Carried[M]] = {}
         self._victims = victims
+        self._steps = Steps(victims, clock)
         self._clock = clock
         self._spawn = spawn
         self._ended = ended
@@ -99,7 +96,7 @@ class Executor(Generic[M]):
             if stale:
                 await self._abandon(each, stale)
                 return each
-            refusal = await self._mark(each, told)
+            refusal = await self._steps.mark(each, told)
             nobody = len(told) == len(victims) and not each.marks and not each.any_over
             if refusal and (manner.all_or_nobody or nobody):
                 await self._take_back(each, refusal)
@@ -118,18 +115,18 @@ class Executor(Generic[M]):
         with _stalling(each):
             going = [v for v in each.intent.spec.victims if v.root.uid not in each.states]
             last = going.pop() if going and self._victims.manner.last_alone else None
-            await self._evict(each, going)
+            await self._steps.evict(each, going)
             if last is None:
                 return
             failed = next((v for v in going if each.state(v) in _FAILED), None)
             unit = [v for v in each.intent.spec.victims if v.unit and v.unit == last.unit]
             begun = any(each.is_over(victim) for victim in unit)
             if failed is None or begun:
-                await self._evict(each, [last])
+                await self._steps.evict(each, [last])
             else:
                 why = f"not touched: {each.states[failed.root.uid].message}"
-                await self._spare(each, last, why)
-            self._tear(each)
+                await self._steps.spare(each, last, why)
+            self._steps.tear(each)
 
     async def try_again(self, each: Carried[M]) -> None:
         """Try once more to evict those who are pending.
@@ -139,8 +136,8 @@ class Executor(Generic[M]):
         """
         each.again = True
         with _stalling(each):
-            await self._evict(each, each.pending)
-            self._tear(each)
+            await self._steps.evict(each, each.pending)
+            self._steps.tear(each)
             since, limit = each.pending_since, self._victims.manner.given_up_after
             now = self._clock.monotonic()
             if since is None or limit is None or now - since < limit:
@@ -148,7 +145,7 @@ class Executor(Generic[M]):
             for victim in each.pending:
                 log.warning("preemption %s: %s stays", each.name, victim.root.name)
                 state = each.states[victim.root.uid]
-                self._set(each, victim, VictimResult(VictimState.FAILED, state.message))
+                self._steps.record(each, victim, VictimResult(VictimState.FAILED, state.message))
             each.pending_since = None
 
     def watch(self, each: Carried[M]) -> None:
@@ -184,7 +181,7 @@ class Executor(Generic[M]):
             Deposed: the fence is closed.
             ApiError: what could not be begun could not be looked for, to be tried again.
         """
-        await _each(list(self.open.values()), self._look_at, self._victims.manner.evicted_at_once)
+        await each_of(list(self.open.values()), self._look_at, self._victims.manner.evicted_at_once)
         await self.book.settle()
 
     async def _look_at(self, each: Carried[M]) -> None:
@@ -215,7 +212,7 @@ class Executor(Generic[M]):
                 seen = self._victims.observe(each.intent, victim, each.states.get(uid))
                 if seen is not None:
                     if seen.state is not each.state(victim):
-                        self._set(each, victim, seen)
+                        self._steps.record(each, victim, seen)
                     each.left.discard(uid)
                     each.ended[uid] = format_instant(self._clock.wall())
         if each.left:
@@ -281,9 +278,9 @@ class Executor(Generic[M]):
             return await self._victims.read(intent, victim, elsewhere=elsewhere)
 
         try:
-            readings = await _each(victims, read, self._victims.manner.evicted_at_once)
+            readings = await each_of(victims, read, self._victims.manner.evicted_at_once)
             await self._go_on_from(each, list(zip(victims, readings, strict=True)))
-            self._tear(each)
+            self._steps.tear(each)
             each.stalled = False
         finally:
             self.watch(each)
@@ -294,142 +291,51 @@ class Executor(Generic[M]):
     ) -> None:
         found = sorted_out(pairs, needed=self._victims.needed(each.intent))
         for victim, result in found.over:
-            self._set(each, victim, result)
+            self._steps.record(each, victim, result)
             each.left.add(victim.root.uid)
         going = [victim for victim, _ in found.going]
         each.marks.update({victim.root.uid: mark for victim, mark in found.going})
         for victim, mark in found.let_go:
             each.marks[victim.root.uid] = mark
-            await self._spare(each, victim, LET_GO)
+            await self._steps.spare(each, victim, LET_GO)
         if not pairs:
             # Of a record that lost its parts nobody is known.
             return
         if not going and not each.any_over:
             for victim, why in found.rest:
-                await self._spare(each, victim, why)
+                await self._steps.spare(each, victim, why)
             await self._abandon(each, LET_GO if found.let_go else _NOBODY_MARKED)
             return
         if found.rest and self._victims.manner.rest_is_marked:
             stale = await self._victims.stale(each.intent, [victim for victim, _ in found.rest])
             for victim, _ in found.rest:
-                refusal = stale or await self._mark(each, [victim])
+                refusal = stale or await self._steps.mark(each, [victim])
                 if refusal:
-                    await self._spare(each, victim, refusal)
+                    await self._steps.spare(each, victim, refusal)
                 else:
                     going.append(victim)
         else:
             for victim, why in found.rest:
-                self._set(each, victim, VictimResult(VictimState.SPARED, why))
-        await self._evict(each, going)
-
-    # One step about some victims.
+                self._steps.record(each, victim, VictimResult(VictimState.SPARED, why))
+        await self._steps.evict(each, going)
 
     def _begin(self, intent: Preemption, *, again: bool = False) -> Carried[M]:
         each = self.open[intent.metadata.name] = Carried(intent, again=again)
         return each
 
-    async def _mark(self, each: Carried[M], victims: Sequence[Victim]) -> str:
-        """Mark these; return why the first that could not be was not, empty if all were."""
-        manner, refusals = self._victims.manner, list[str]()
-
-        async def mark(victim: Victim) -> None:
-            if refusals and manner.all_or_nobody:
-                return
-            found = await self._marked(each.intent, victim)
-            if isinstance(found, Marked):
-                each.marks[victim.root.uid] = found.mark
-                return
-            self._set(each, victim, found)
-            if found.state.over:
-                each.left.add(victim.root.uid)
-            else:
-                refusals.append(found.message)
-
-        await _each(victims, mark, manner.marked_at_once)
-        return next(iter(refusals), "")
-
-    async def _marked(self, intent: Preemption, victim: Victim) -> Marked[M] | VictimResult:
-        try:
-            return await self._victims.mark(intent, victim)
-        except Deposed:
-            raise
-        except ApiError as failure:
-            return VictimResult(VictimState.FAILED, str(failure))
-        except Exception as fault:
-            log.exception("victim %s/%s is not marked", victim.root.namespace, victim.root.name)
-            return VictimResult(VictimState.FAILED, f"a fault of the operator: {fault!r}")
-
     async def _take_back(self, each: Carried[M], refusal: str) -> None:
         """Spare everybody: one cannot be marked, and the others do not go without it."""
         for victim in each.intent.spec.victims:
             if victim.root.uid not in each.states:
-                await self._spare(each, victim, f"not touched: {refusal}")
+                await self._steps.spare(each, victim, f"not touched: {refusal}")
         await self._abandon(each, refusal)
-
-    async def _spare(self, each: Carried[M], victim: Victim, why: str) -> None:
-        mark = each.marks.pop(victim.root.uid, None)
-        await self._victims.spare(each.intent, victim, mark, why)
-        self._set(each, victim, VictimResult(VictimState.SPARED, why))
-
-    async def _evict(self, each: Carried[M], victims: Sequence[Victim]) -> None:
-        async def evict(victim: Victim) -> None:
-            uid = victim.root.uid
-            mark = each.marks.pop(uid, None)
-            found = await self._evicted(each, victim, mark)
-            if found is not None:
-                self._set(each, victim, found)
-            if found is None or found.state.over:
-                each.left.add(uid)
-
-        await _each(victims, evict, self._victims.manner.evicted_at_once)
-        self._hold_up(each)
-
-    async def _evicted(
-        self, each: Carried[M], victim: Victim, mark: M | None
-    ) -> VictimResult | None:
-        try:
-            return await self._victims.evict(each.intent, victim, mark, again=each.again)
-        except Deposed:
-            raise
-        except ApiError as failure:
-            return VictimResult(_PENDING, str(failure))
-        except Exception as fault:
-            log.exception("victim %s/%s is not evicted", victim.root.namespace, victim.root.name)
-            return VictimResult(_PENDING, f"a fault of the operator: {fault!r}")
-
-    def _tear(self, each: Carried[M]) -> None:
-        """What is left of a unit of which a part has gone is tried again."""
-        victims = each.intent.spec.victims
-        gone = {victim.unit for victim in victims if each.is_over(victim)} - {""}
-        for victim in victims:
-            if victim.unit in gone and each.state(victim) is VictimState.FAILED:
-                message = each.states[victim.root.uid].message
-                self._set(each, victim, VictimResult(_PENDING, message))
-        self._hold_up(each)
-
-    def _hold_up(self, each: Carried[M]) -> None:
-        """Say when those who are pending are tried next, and tell the plane about them."""
-        pending, now = each.pending, self._clock.monotonic()
-        if not pending:
-            return
-        if each.pending_since is None:
-            each.pending_since, each.pause = now, FIRST_PAUSE
-        if each.next_try <= now:
-            each.next_try = now + each.pause
-            each.pause = min(2 * each.pause, _LONGEST_PAUSE)
-        why = [(victim, each.states[victim.root.uid].message) for victim in pending]
-        self._victims.held_up(each.intent, why, now - each.pending_since)
-
-    def _set(self, each: Carried[M], victim: Victim, found: VictimResult) -> None:
-        uid, at = victim.root.uid, format_instant(self._clock.wall())
-        each.states[uid] = VictimStatus(uid, found.state, at, found.message)
 
     # The end.
 
     async def _abandon(self, each: Carried[M], reason: str) -> None:
         for victim in each.intent.spec.victims:
             if victim.root.uid not in each.states:
-                self._set(each, victim, VictimResult(VictimState.SPARED))
+                self._steps.record(each, victim, VictimResult(VictimState.SPARED))
         each.ending = IntentPhase.ABANDONED, reason
         self.watch(each)
         try:
@@ -481,16 +387,3 @@ def _stalling(each: Carried[Any]) -> Iterator[None]:
 
 
 _FAILED: Final = (VictimState.FAILED, VictimState.PENDING)
-
-
-async def _each(items: Sequence[T], work: Callable[[T], Awaitable[R]], at_once: int) -> list[R]:
-    """Do the work for each item, in this order, so many at a time; return the results in order."""
-    found: dict[int, R] = {}
-    numbers = iter(range(len(items)))
-
-    async def worker() -> None:
-        for number in numbers:
-            found[number] = await work(items[number])
-
-    await asyncio.gather(*(worker() for _ in range(min(at_once, len(items)))))
-    return [found[number] for number in range(len(items))]

@@ -1,13 +1,11 @@
 """The intent log: `Preemption` objects in the operator's namespace, one for each plan.
 
-An intent is written before anything is evicted and names its whole victim set. Its name is made of
-plane, preemptor uid (or `always`) and attempt, so that creating it twice is harmless: the second
-create meets the first. Every change goes by resourceVersion, so that of two processes one fails.
+An intent is written before anything is evicted and names its whole victim set (`intent_specs`).
+Every change goes by resourceVersion, so that of two processes one fails.
 
-A plan that is too large for one object is written in parts (`parts`), the `Preemption` last: until
-it stands there nothing is acted upon, and what a death leaves of the parts is removed after a
-pause. The input of the decision is dropped before a victim is: where its parts cannot be written
-the plan is recorded without it. Source: the design's "Intent log and executor", steps 2, 3 and 6.
+A plan that is too large for one object is written in parts (`stored_parts`), the `Preemption` last.
+The input of the decision is dropped before a victim is: where its parts cannot be written the plan
+is recorded without it. Source: the design's "Intent log and executor", steps 2, 3 and 6.
 """
 
 from __future__ import annotations
@@ -23,127 +21,38 @@ import msgspec
 
 from reprieve.api.reprieve import (
     DRY_RUN_LABEL,
-    Action,
-    Guard,
     IntentPhase,
     Metadata,
-    ObjectRef,
-    Placement,
     Preemption,
-    PreemptionPart,
     PreemptionSpec,
-    Proof,
-    Victim,
     VictimState,
     VictimStatus,
 )
-from reprieve.engine.plan import Plan
-from reprieve.execution.at_stake import AtStake, with_stakes
 from reprieve.execution.fence import Fence
-from reprieve.execution.parts import (
-    SIZES,
-    PartsMissing,
-    Sizes,
-    joined,
-    left,
-    omitted,
-    split,
-    whole,
-)
+from reprieve.execution.parts import SIZES, Sizes, omitted, split
+from reprieve.execution.stored_parts import StoredParts, with_parts
 from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, ApiError, NotFound
-from reprieve.kube.reader import Reader
-from reprieve.kube.resource import PREEMPTION_PARTS, PREEMPTIONS
+from reprieve.kube.resource import PREEMPTIONS
 from reprieve.kube.writes import Priority
 from reprieve.records.displacements import kept_of
 from reprieve.records.victim_states import numbers_by_state
 from reprieve.units.clock import Clock
-from reprieve.units.durations import MINUTE
 from reprieve.units.errors import ReprieveError
-from reprieve.units.instants import Nanos, format_instant
+from reprieve.units.instants import format_instant
 
-__all__ = [
-    "IntentLog",
-    "IntentTaken",
-    "intent_name",
-    "intent_spec",
-    "stored_whole",
-]
+__all__ = ["IntentLog", "IntentTaken"]
 
 log: Final = logging.getLogger("reprieve.execution")
 
 _PAGE: Final = 100  # records, of which those of earlier versions take up to half a megabyte each
 _LISTED: Final = 200  # victims that stand in the status of a plan in parts
 _LONGEST: Final = 256  # letters of what is said there about one
-_ORPHANED: Final = 10 * MINUTE
 _AT_ONCE: Final = 8  # records that are being removed
-_SWEEP_EVERY: Final = 5 * MINUTE
 
 
 class IntentTaken(ReprieveError):
     """Another plan stands under this plane, preemptor and attempt: decide again."""
-
-
-def intent_name(plan: Plan, attempt: int, *, dry_run: bool = False) -> str:
-    """Return the object name; a dry run's is made of the plan, so that it is written once."""
-    if dry_run:
-        return f"{plan.plane}-dry-run-{plan.id}"
-    return f"{plan.plane}-{plan.preemptor.uid if plan.preemptor else 'always'}-{attempt}"
-
-
-def intent_spec(
-    plan: Plan,
-    attempt: int,
-    now: Nanos,
-    *,
-    actions: Sequence[Action] = (),
-    dry_run: bool = False,
-    decision_input: dict[str, Any] | None = None,
-    at_stake: AtStake | None = None,
-) -> PreemptionSpec:
-    """Return the spec that records `plan`; `actions` are parallel to its victims."""
-    chosen = actions or [Action.DELETE] * len(plan.victims)
-    victims = [
-        Victim(
-            subject=ObjectRef.of(victim.subject),
-            root=ObjectRef.of(victim.root),
-            amounts=dict(victim.amounts),
-            rule=victim.rule,
-            reason=victim.reason,
-            action=action,
-            unit=victim.unit,
-        )
-        for victim, action in zip(plan.victims, chosen, strict=True)
-    ]
-    return PreemptionSpec(
-        plane=plan.plane,
-        plan_id=plan.id,
-        attempt=attempt,
-        proof=Proof(
-            level=plan.proof.level,
-            compatible=plan.proof.compatible,
-            need=dict(plan.proof.need),
-            in_flight=dict(plan.proof.in_flight),
-            freed=dict(plan.proof.freed),
-            free=dict(plan.proof.free),
-        ),
-        victims=victims if at_stake is None else with_stakes(victims, at_stake.victims),
-        decided_at=format_instant(now),
-        preemptor=ObjectRef.of(plan.preemptor) if plan.preemptor else None,
-        revision=plan.revision,
-        reprieved=dict(plan.reprieved),
-        guards=[Guard(ObjectRef.of(guard.subject), list(guard.phases)) for guard in plan.guards],
-        placement=[Placement(uid, node) for uid, node in plan.placement],
-        dry_run=dry_run,
-        input=decision_input,
-        preemptor_lineage="" if at_stake is None else at_stake.preemptor,
-    )
-
-
-class _PartHead(msgspec.Struct, frozen=True):
-    """A part without its content."""
-
-    metadata: Metadata
 
 
 class IntentLog:
@@ -161,8 +70,7 @@ class IntentLog:
         self._fence = fence
         self._clock = clock
         self._sizes = sizes
-        self._orphans: dict[str, int] = {}  # parts without a head, and since when that is seen
-        self._swept: int | None = None
+        self._parts = StoredParts(client, namespace, clock)
         self.namespace = namespace
 
     async def create(self, name: str, spec: PreemptionSpec) -> Preemption:
@@ -176,10 +84,7 @@ class IntentLog:
         apart = split(name, self.namespace, spec, self._sizes)
         writer = self._writer(spec.dry_run)
         head = apart.head
-        lost, *_ = await asyncio.gather(
-            self._write_inputs(writer, apart.inputs),
-            *(self._write_part(writer, part) for part in apart.parts),
-        )
+        lost = await self._parts.write(writer, apart)
         if lost is not None:
             log.warning("preemption %s is recorded without its input: %s", name, lost)
             head = msgspec.structs.replace(head, input=omitted(str(lost)), input_parts=[])
@@ -224,7 +129,7 @@ class IntentLog:
         Raises:
             ApiError: a part could not be read.
         """
-        return _without_input(await _with_parts(self._client, intent))
+        return _without_input(await with_parts(self._client, intent))
 
     async def all_whole(self, intents: Iterable[Preemption]) -> Sequence[Preemption]:
         """Return many intents as `whole` does, some at a time, in the order given.
@@ -241,34 +146,12 @@ class IntentLog:
         return await asyncio.gather(*map(read, intents))
 
     async def sweep(self, plane: str, heads: Iterable[Preemption]) -> None:
-        """Remove parts of a plane that have had no head for ten minutes; looks every five minutes.
-
-        `heads`: all intents of the plane.
+        """Remove parts of a plane that have had no head for a while (`StoredParts.sweep`).
 
         Raises:
             ApiError: to be tried again.
         """
-        now = self._clock.monotonic()
-        if self._swept is not None and now - self._swept < _SWEEP_EVERY:
-            return
-        self._swept = now
-        named = {name for head in heads for name in _names(head.spec)}
-        try:
-            listed = await self._client.list(
-                PREEMPTION_PARTS, _PartHead, namespace=self.namespace, metadata_only=True
-            )
-        except NotFound:
-            return  # the kind is not served: there are none
-        before, self._orphans = self._orphans, {}
-        for part in listed.items:
-            metadata = part.metadata
-            if metadata.name in named or not metadata.name.startswith(f"{plane}-"):
-                continue
-            since = before.get(metadata.uid, now)
-            if now - since >= _ORPHANED:
-                await self._remove_part(metadata.name, metadata.uid)
-            else:
-                self._orphans[metadata.uid] = since
+        await self._parts.sweep(plane, heads)
 
     async def start(self, intent: Preemption) -> Preemption:
         """Write `Evicting` with this process and its epoch.
@@ -327,9 +210,7 @@ class IntentLog:
             await self._client.at(Priority.STATUS).delete(
                 PREEMPTIONS, self.namespace, intent.metadata.name, uid=intent.metadata.uid
             )
-        # Should this fail they are orphans.
-        for name in _names(intent.spec):
-            await self._remove_part(name)
+        await self._parts.remove(intent.spec)
 
     async def remove_all(self, intents: Iterable[Preemption]) -> None:
         """Delete records of preemptions that are over, some at a time, in the order given.
@@ -353,29 +234,6 @@ class IntentLog:
         if failures:
             raise failures[0]
 
-    async def _remove_part(self, name: str, uid: str = "") -> None:
-        writer = self._client.at(Priority.STATUS)
-        with contextlib.suppress(NotFound):
-            await writer.delete(PREEMPTION_PARTS, self.namespace, name, uid=uid)
-
-    async def _write_part(self, writer: Client, part: PreemptionPart) -> None:
-        try:
-            await writer.create(PREEMPTION_PARTS, part, _PartHead)
-        except AlreadyExists:
-            # Its name says its content: an earlier try, whose answer was lost.
-            return
-
-    async def _write_inputs(
-        self, writer: Client, parts: Iterable[PreemptionPart]
-    ) -> ApiError | None:
-        """Write the parts of the input; return why that failed, None where it did not."""
-        try:
-            for part in parts:
-                await self._write_part(writer, part)
-        except ApiError as failure:
-            return failure
-        return None
-
     async def _write(self, intent: Preemption, **changes: Any) -> Preemption:
         status = msgspec.structs.replace(intent.status, **changes)
         writer = self._writer(intent.spec.dry_run)
@@ -395,47 +253,6 @@ class IntentLog:
         )
 
 
-async def stored_whole(reader: Reader, intent: Preemption) -> Preemption:
-    """Return an intent as it was decided, with its input, whatever it was stored in.
-
-    Raises:
-        PartsMissing: not all of it is there.
-        ApiError: a part could not be read.
-    """
-    parts = await _read_parts(reader, intent, _names(intent.spec))
-    return _of(intent, whole(intent.spec, [part.spec for part in parts]))
-
-
-async def _with_parts(reader: Reader, intent: Preemption) -> Preemption:
-    """Return an intent with what there is of its parts; the log says where that is not all."""
-    spec = intent.spec
-    if not spec.parts or spec.victims:
-        return intent
-    parts = await _read_parts(reader, intent, spec.parts)
-    try:
-        return _of(intent, joined(spec, [part.spec for part in parts]))
-    except PartsMissing as missing:
-        log.error("preemption %s: %s", intent.metadata.name, missing)
-    # Numbers count victims from the plan's first, who may be missing.
-    status = msgspec.structs.replace(intent.status, numbers_by_state={})
-    found = left(spec, [part.spec for part in parts])
-    return msgspec.structs.replace(intent, spec=found, status=status)
-
-
-async def _read_parts(
-    reader: Reader, intent: Preemption, names: Iterable[str]
-) -> list[PreemptionPart]:
-    async def read(name: str) -> PreemptionPart | None:
-        namespace = intent.metadata.namespace
-        try:
-            return await reader.get(PREEMPTION_PARTS, namespace, name, PreemptionPart)
-        except NotFound:
-            return None
-
-    found = await asyncio.gather(*map(read, names))
-    return [part for part in found if part is not None]
-
-
 def _listed(states: Iterable[VictimStatus]) -> list[VictimStatus]:
     """Return those who were not evicted, as far as there is room in a status."""
     left = [each for each in states if each.state is not VictimState.EVICTED]
@@ -450,10 +267,6 @@ def _contents(spec: PreemptionSpec) -> dict[str, Any]:
         "guards": spec.guards,
         "input": None,
     }
-
-
-def _names(spec: PreemptionSpec) -> Sequence[str]:
-    return (*spec.parts, *spec.input_parts)
 
 
 def _of(intent: Preemption, spec: PreemptionSpec) -> Preemption:

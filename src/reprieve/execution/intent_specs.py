@@ -1,0 +1,81 @@
+"""What the record of a plan is called, and what it says of the plan.
+
+The name is made of plane, preemptor uid (or `always`) and attempt, so that creating it twice is
+harmless: the second create meets the first. Source: the design's "Intent log and executor", step 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from reprieve.api.reprieve import (
+    Action,
+    Guard,
+    ObjectRef,
+    Placement,
+    PreemptionSpec,
+    Proof,
+    Victim,
+)
+from reprieve.engine.plan import Plan
+from reprieve.execution.at_stake import AtStake, with_stakes
+from reprieve.units.instants import Nanos, format_instant
+
+__all__ = ["intent_name", "intent_spec"]
+
+
+def intent_name(plan: Plan, attempt: int, *, dry_run: bool = False) -> str:
+    """Return the object name; a dry run's is made of the plan, so that it is written once."""
+    if dry_run:
+        return f"{plan.plane}-dry-run-{plan.id}"
+    return f"{plan.plane}-{plan.preemptor.uid if plan.preemptor else 'always'}-{attempt}"
+
+
+def intent_spec(
+    plan: Plan,
+    attempt: int,
+    now: Nanos,
+    *,
+    actions: Sequence[Action] = (),
+    dry_run: bool = False,
+    decision_input: dict[str, Any] | None = None,
+    at_stake: AtStake | None = None,
+) -> PreemptionSpec:
+    """Return the spec that records `plan`; `actions` are parallel to its victims."""
+    chosen = actions or [Action.DELETE] * len(plan.victims)
+    victims = [
+        Victim(
+            subject=ObjectRef.of(victim.subject),
+            root=ObjectRef.of(victim.root),
+            amounts=dict(victim.amounts),
+            rule=victim.rule,
+            reason=victim.reason,
+            action=action,
+            unit=victim.unit,
+        )
+        for victim, action in zip(plan.victims, chosen, strict=True)
+    ]
+    return PreemptionSpec(
+        plane=plan.plane,
+        plan_id=plan.id,
+        attempt=attempt,
+        proof=Proof(
+            level=plan.proof.level,
+            compatible=plan.proof.compatible,
+            need=dict(plan.proof.need),
+            in_flight=dict(plan.proof.in_flight),
+            freed=dict(plan.proof.freed),
+            free=dict(plan.proof.free),
+        ),
+        victims=victims if at_stake is None else with_stakes(victims, at_stake.victims),
+        decided_at=format_instant(now),
+        preemptor=ObjectRef.of(plan.preemptor) if plan.preemptor else None,
+        revision=plan.revision,
+        reprieved=dict(plan.reprieved),
+        guards=[Guard(ObjectRef.of(guard.subject), list(guard.phases)) for guard in plan.guards],
+        placement=[Placement(uid, node) for uid, node in plan.placement],
+        dry_run=dry_run,
+        input=decision_input,
+        preemptor_lineage="" if at_stake is None else at_stake.preemptor,
+    )
