@@ -34,6 +34,7 @@ from reprieve.engine.quota.cycle import (
 )
 from reprieve.engine.quota.entries import CycleResult, Outcome
 from reprieve.engine.quota.fair import Pending, TargetWalk
+from reprieve.engine.quota.holders import Holder, Row, effective_priority, row_of
 from reprieve.engine.quota.model import (
     Configuration,
     FlavorFungibility,
@@ -51,14 +52,8 @@ from reprieve.engine.quota.proof_state import Preempting, Victim
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.room import reserved_amounts
 from reprieve.engine.quota.shares import Share, Shares, share
-from reprieve.engine.quota.state import (
-    Holder,
-    Holdings,
-    Row,
-    Snapshot,
-    effective_priority,
-    row_of,
-)
+from reprieve.engine.quota.snapshot import Snapshot
+from reprieve.engine.quota.state import Holdings
 from reprieve.engine.quota.taking_back import undo_admission
 from reprieve.engine.quota.timing import queue_timestamp
 from reprieve.engine.quota.tournament import classical_order

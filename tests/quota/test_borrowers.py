@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from random import Random
 
 from reprieve.engine.quota.borrowers import Gathered, beside
+from reprieve.engine.quota.holders import Row
 from reprieve.engine.quota.model import Reason
-from reprieve.engine.quota.state import Holdings, Row, Snapshot
+from reprieve.engine.quota.snapshot import Snapshot
+from reprieve.engine.quota.state import Holdings
 from tests.quota.cases import NOW, Size, held, scene
 
 SIZE = Size(queues=8, cohorts=6, admitted=30, quota=5, sizes=(0, 1, 1, 2, 3, 4))

@@ -30,7 +30,7 @@ class Mutation(NamedTuple):
 MUTATIONS = [
     Mutation(
         "reservation times the other way round",
-        "state",
+        "holders",
         "-2 * holder.since - holder.idle,",
         "2 * holder.since - holder.idle,",
         "targets",
@@ -331,7 +331,7 @@ MUTATIONS = [
     ),
     Mutation(
         "equal candidates go by name",
-        "state",
+        "holders",
         "holder.workload.uid,\n        holder.key,",
         "holder.key,\n        holder.workload.uid,",
         "ties",

@@ -15,6 +15,7 @@ from reprieve.engine.quota import evictions
 from reprieve.engine.quota.candidates import preemptor
 from reprieve.engine.quota.cycle import cycle, cycles
 from reprieve.engine.quota.entries import Entry, Outcome
+from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.model import (
     AdmittedPodSet,
     BorrowWithinCohort,
@@ -37,7 +38,8 @@ from reprieve.engine.quota.preemption import find_targets
 from reprieve.engine.quota.proof import Fault, faults_of
 from reprieve.engine.quota.proof_state import Preempting, Victim
 from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.state import Holder, Holdings, Snapshot
+from reprieve.engine.quota.snapshot import Snapshot
+from reprieve.engine.quota.state import Holdings
 from reprieve.units.instants import Nanos
 from tests.quota.cases import NOW, SECOND, Size, holding, scene
 from tests.quota.test_cycle import start

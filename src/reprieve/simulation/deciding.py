@@ -17,10 +17,11 @@ from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.quota.cycle import cycles
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
+from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.model import Eviction
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.refusals import Refusals
-from reprieve.engine.quota.state import Holder, Holdings
+from reprieve.engine.quota.state import Holdings
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.quota_cluster import configuration, key_of, workload
 from reprieve.simulation.trace import Job

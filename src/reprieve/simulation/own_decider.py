@@ -24,8 +24,10 @@ from typing import Any, Final
 from reprieve.engine.quota.candidates import Target
 from reprieve.engine.quota.classical import fill_back, fits, take
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
+from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.model import Admission, AdmittedPodSet, Reason, Workload
-from reprieve.engine.quota.state import Holder, Holdings, Snapshot
+from reprieve.engine.quota.snapshot import Snapshot
+from reprieve.engine.quota.state import Holdings
 from reprieve.simulation.own import (
     Candidate,
     Candidates,

@@ -27,6 +27,7 @@ from typing import Final
 from reprieve.engine.diagnosis.model import Blocker
 from reprieve.engine.quota.candidates import Preemptor, satisfies
 from reprieve.engine.quota.flavors import mismatch
+from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.model import (
     ClusterQueue,
     FlavorResource,
@@ -37,7 +38,7 @@ from reprieve.engine.quota.model import (
 from reprieve.engine.quota.plans import workload_ref
 from reprieve.engine.quota.protection import Spared
 from reprieve.engine.quota.requests import pod_set_requests
-from reprieve.engine.quota.state import Holder, Snapshot
+from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.tree import available, exceeds
 
 __all__ = ["Held", "Rule", "Shortage", "accepted_flavors", "asked_amounts", "held_by", "shortages"]

@@ -15,12 +15,14 @@ from reprieve.engine.quota.assignment import Assignment, NoFitReason
 from reprieve.engine.quota.candidates import Target
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import Entry
+from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.model import Check, Configuration, Workload
 from reprieve.engine.quota.nominations import Nominations
 from reprieve.engine.quota.preemption import Possibility
 from reprieve.engine.quota.protection import Spared
 from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.state import Holder, Holdings, Snapshot
+from reprieve.engine.quota.snapshot import Snapshot
+from reprieve.engine.quota.state import Holdings
 from reprieve.units.instants import Nanos
 
 __all__ = ["QuotaFacts", "Trial", "attempt", "severity"]

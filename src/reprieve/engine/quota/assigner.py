@@ -40,7 +40,7 @@ from reprieve.engine.quota.model import (
 )
 from reprieve.engine.quota.preemption import Oracle
 from reprieve.engine.quota.requests import PodSetRequest, pod_set_requests
-from reprieve.engine.quota.state import Snapshot
+from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.tree import available, borrowing_level
 
 __all__ = ["Assigner"]

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reprieve.engine.quota.state import Row, Snapshot
+from reprieve.engine.quota.holders import Row
+from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.tree import Column
 
 __all__ = ["Gathered", "beside", "of_queue"]

@@ -24,8 +24,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cmp_to_key
 
+from reprieve.engine.quota.holders import Holder, Row, effective_priority
 from reprieve.engine.quota.model import Policy, Reason, Settings, Workload
-from reprieve.engine.quota.state import Holder, Row, Snapshot, effective_priority
+from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.timing import queue_timestamp
 from reprieve.units.instants import Nanos
 

@@ -30,8 +30,9 @@ from reprieve.engine.quota.candidates import (
     in_order,
     order_holders,
 )
+from reprieve.engine.quota.holders import Holder, Row
 from reprieve.engine.quota.model import Policy, Reason
-from reprieve.engine.quota.state import Holder, Row, Snapshot
+from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.tree import Column, Tree, add, available, remove
 
 __all__ = ["Found", "classical_targets", "fill_back"]

@@ -13,9 +13,9 @@ from typing import Protocol
 from reprieve.engine.quota.assignment import Assignment, Bookmark, Mode
 from reprieve.engine.quota.candidates import Target
 from reprieve.engine.quota.heads import LastScan, RequeueReason
+from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.model import Admission, ResourceFlavor, Workload
 from reprieve.engine.quota.protection import Spared
-from reprieve.engine.quota.state import Holder
 from reprieve.units.instants import Nanos
 
 __all__ = ["CycleResult", "Entry", "NodeCheck", "Outcome", "Recomputation", "Unready"]

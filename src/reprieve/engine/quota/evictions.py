@@ -17,12 +17,14 @@ from reprieve.engine.quota.assignment import Assignment
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import Entry
 from reprieve.engine.quota.harm import worth_waiting_for
+from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.nominations import Nominations
 from reprieve.engine.quota.proof import faults_of
 from reprieve.engine.quota.proof_state import Preempting, Victim
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.room import Room
-from reprieve.engine.quota.state import Holder, Holdings, Snapshot
+from reprieve.engine.quota.snapshot import Snapshot
+from reprieve.engine.quota.state import Holdings
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
 

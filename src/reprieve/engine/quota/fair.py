@@ -30,9 +30,10 @@ from reprieve.engine.quota.candidates import (
     order_holders,
 )
 from reprieve.engine.quota.classical import Found, fill_back, sources_of, take
+from reprieve.engine.quota.holders import Row
 from reprieve.engine.quota.model import Policy, Reason, Strategy
 from reprieve.engine.quota.shares import ShareKey, Shares
-from reprieve.engine.quota.state import Row, Snapshot
+from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.tree import Column, Tree, add, remove
 
 __all__ = ["Pending", "TargetWalk", "fair_targets"]

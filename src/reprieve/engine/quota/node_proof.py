@@ -32,8 +32,8 @@ from reprieve.engine.placement.filtering import Placed
 from reprieve.engine.placement.profile import FilterName, Policy, Profile
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.quota.entries import Entry
+from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.model import ResourceFlavor, Workload
-from reprieve.engine.quota.state import Holder
 from reprieve.units.durations import MINUTE
 from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos

@@ -23,7 +23,7 @@ from reprieve.engine.quota.assignment import Assignment, Bookmark
 from reprieve.engine.quota.candidates import Target, by_local_queue
 from reprieve.engine.quota.entries import Entry
 from reprieve.engine.quota.model import Workload
-from reprieve.engine.quota.state import Snapshot
+from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.tree import Tree
 
 __all__ = ["Nominated"]

@@ -17,6 +17,7 @@ from reprieve.engine.quota.candidates import Preemptor, Target, preemptor
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import Entry, Recomputation, Unready
 from reprieve.engine.quota.heads import LastScan, RequeueReason
+from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.model import Check, PodSet, Workload
 from reprieve.engine.quota.nominated import Nominated
 from reprieve.engine.quota.partial import reduced, reduction_steps
@@ -24,7 +25,8 @@ from reprieve.engine.quota.preemption import SearchOracle
 from reprieve.engine.quota.protection import Causes, protected
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.refusals import Refusals
-from reprieve.engine.quota.state import Holder, Holdings, Snapshot
+from reprieve.engine.quota.snapshot import Snapshot
+from reprieve.engine.quota.state import Holdings
 from reprieve.units.instants import Nanos
 
 __all__ = ["Nominations"]

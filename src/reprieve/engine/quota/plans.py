@@ -16,8 +16,8 @@ from typing import Final
 
 from reprieve.engine.plan import Guard, Plan, Plane, Proof, ProofLevel, Victim, plan_id
 from reprieve.engine.quota.entries import Entry
+from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.model import Workload
-from reprieve.engine.quota.state import Holder
 from reprieve.engine.quota.tree import Tree
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference

@@ -17,7 +17,7 @@ from reprieve.engine.pace import UNHURRIED, Pace
 from reprieve.engine.quota.candidates import Preemptor
 from reprieve.engine.quota.classical import Found, classical_targets
 from reprieve.engine.quota.fair import fair_targets
-from reprieve.engine.quota.state import Snapshot
+from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.tree import borrowing_level
 
 __all__ = ["Oracle", "Possibility", "SearchOracle", "find_targets"]

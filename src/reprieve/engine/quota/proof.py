@@ -45,6 +45,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 
 from reprieve.engine.plan_faults import PlanFault
+from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.model import Reason, Workload
 from reprieve.engine.quota.proof_demand import NotOffered, TooFewPods, demand_of
 from reprieve.engine.quota.proof_shares import Comparisons
@@ -56,7 +57,7 @@ from reprieve.engine.quota.proof_state import (
     effective,
 )
 from reprieve.engine.quota.reckoning import Usage
-from reprieve.engine.quota.state import Holder, Snapshot
+from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.units.durations import SECOND
 
 __all__ = ["Fault", "faults_of"]

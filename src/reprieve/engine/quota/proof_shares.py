@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.model import Strategy
 from reprieve.engine.quota.proof_state import ProofState, Side
 from reprieve.engine.quota.reckoning import ShareKey, Usage
-from reprieve.engine.quota.state import Holder
 
 __all__ = ["Comparisons"]
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.model import AdmittedPodSet, Policy, Reason, Settings, Workload
 from reprieve.engine.quota.reckoning import Reckoning, Usage
-from reprieve.engine.quota.state import Holder, Snapshot
+from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.units.durations import MILLISECOND
 from reprieve.units.instants import Nanos
 

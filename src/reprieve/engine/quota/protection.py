@@ -22,8 +22,9 @@ from typing import Final
 from reprieve.engine.disruptions.questions import Hold, Rule
 from reprieve.engine.quota.candidates import Preemptor
 from reprieve.engine.quota.displacements import Displacements, party_of
+from reprieve.engine.quota.holders import Holder, effective_priority
 from reprieve.engine.quota.model import Workload
-from reprieve.engine.quota.state import Holder, Snapshot, effective_priority
+from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, format_instant
 

@@ -4,17 +4,15 @@ Order inside a ClusterQueue, first difference decides:
 
 1. with usage-based admission fair sharing, the lower usage of the LocalQueue
 2. the sticky workload: of a BestEffortFIFO queue, the one whose preemptions are in flight
-3. higher effective priority
-4. older timestamp (`timing`)
-5. uid, then namespace/name
+3. its place by priority, age and uid (`queueing`)
 
 A head that was not admitted goes back into the queue at once, or is set aside as inadmissible
 (`heads`), in a BestEffortFIFO queue perhaps with everything of the same shape, what comes later
 included. What is set aside comes back by `flush`, but not before its backoff ends or while it is
 not requeued. A head about which deciding failed by a fault of ours is set aside for a while
 (`faults`), unless it changes; so is a ClusterQueue whose head cannot be taken, and who was to
-preempt others when that could not be recorded. Not queued at all is what is not active or gated,
-and what has no ClusterQueue or a stopped LocalQueue.
+preempt others when that could not be recorded. What may not be queued at all (`queueing`) waits
+beside.
 
 Source: specification of the quota plane, sections 4, 8.4 and 9.
 """
@@ -26,10 +24,17 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from reprieve.engine.quota.faults import Faults
 from reprieve.engine.quota.heads import ALIKE, LastScan, RequeueReason, goes_back, shape
-from reprieve.engine.quota.model import Configuration, QueueingStrategy, StopPolicy, Workload
+from reprieve.engine.quota.holders import effective_priority
+from reprieve.engine.quota.inactive import inactive_queues
+from reprieve.engine.quota.model import Configuration, Workload
 from reprieve.engine.quota.pending import Pending, Row
-from reprieve.engine.quota.state import effective_priority, inactive_queues
-from reprieve.engine.quota.timing import queue_timestamp
+from reprieve.engine.quota.queueing import (
+    cluster_queue_of,
+    decides_alike,
+    is_best_effort,
+    may_queue,
+    place_of,
+)
 from reprieve.engine.quota.usage_based import Consumptions
 from reprieve.units.instants import Nanos
 
@@ -91,7 +96,7 @@ class Queues:
         What was set aside stays so unless what decides about it changed.
         """
         key = workload.key
-        if key in self._taken and _may_queue(workload):
+        if key in self._taken and may_queue(workload):
             # It is being decided about; `requeue` puts it where it belongs.
             self._count(self._workloads[key], -1)
             self._count(workload, 1)
@@ -100,7 +105,7 @@ class Queues:
         if self.consumptions is not None:
             self.consumptions.refund(key)
         before, scan = self._workloads.get(key), self._scans.get(key)
-        same = before is not None and _same(before, workload)
+        same = before is not None and decides_alike(before, workload)
         aside = before is not None and self._is_aside(before)
         queued = before is not None and not aside
         preempts = self.awaits_preemption(key)
@@ -108,8 +113,8 @@ class Queues:
             self._forget_faults(key)
         self._remove(key)
         self._count(workload, 1)
-        name = self._cluster_queue(workload)
-        if name is None or not _may_queue(workload):
+        name = cluster_queue_of(workload, self.configuration)
+        if name is None or not may_queue(workload):
             self._waiting[key] = workload
             return
         self._workloads[key] = workload
@@ -218,7 +223,7 @@ class Queues:
         self._taken.discard(key)
         self._faults.forget(key)
         workload = self._workloads[key]
-        if self._cluster_queue(workload) != name:
+        if cluster_queue_of(workload, self.configuration) != name:
             self.delete(key)
             self.push(workload)
             return True
@@ -226,7 +231,7 @@ class Queues:
         if scan is not None:
             self._scans[key] = scan
         queue = self._queues[name]
-        best_effort = self._best_effort(name)
+        best_effort = is_best_effort(self.configuration, name)
         if reason in (RequeueReason.PENDING_PREEMPTION, RequeueReason.PENDING_MIGRATION):
             queue.preemptor = key
         elif queue.preemptor == key:
@@ -385,7 +390,7 @@ class Queues:
 
     def _first(self, name: str, queue: Pending) -> Row | None:
         settings = self.configuration.settings
-        sticky = queue.preemptor if self._best_effort(name) else ""
+        sticky = queue.preemptor if is_best_effort(self.configuration, name) else ""
         if self.configuration.cluster_queues[name].usage_based and settings.admission_fair_sharing:
             usage, known = self.local_queue_usage, self._workloads
             return min(
@@ -400,51 +405,10 @@ class Queues:
                 return row
         return queue.first()
 
-    def _best_effort(self, name: str) -> bool:
-        strategy = self.configuration.cluster_queues[name].strategy
-        return strategy is QueueingStrategy.BEST_EFFORT_FIFO
-
     def _shape(self, workload: Workload) -> object:
         found = self.shape_of(workload)
         self._shapes[workload.key] = (workload, found)
         return found
 
     def _row(self, workload: Workload) -> Row:
-        settings = self.configuration.settings
-        return (
-            -effective_priority(workload, settings),
-            int(queue_timestamp(workload, settings)),
-            workload.uid,
-            workload.key,
-        )
-
-    def _cluster_queue(self, workload: Workload) -> str | None:
-        local = self.configuration.local_queues.get(workload.queue)
-        if local is None or local.stop_policy is not StopPolicy.NONE:
-            return None
-        return local.cluster_queue if local.cluster_queue in self._queues else None
-
-
-def _may_queue(workload: Workload) -> bool:
-    return (
-        workload.active
-        and not workload.finished
-        and not workload.admission_gated
-        and workload.admission is None
-    )
-
-
-def _same(before: Workload, after: Workload) -> bool:
-    return (
-        before.pod_sets == after.pod_sets
-        and before.reclaimable == after.reclaimable
-        and before.priority == after.priority
-        and before.boost == after.boost
-        and before.queue == after.queue
-        and before.evicted == after.evicted
-        and before.requeue_at == after.requeue_at
-        and before.requeued == after.requeued
-        and before.closed_gates == after.closed_gates
-        and before.checks == after.checks
-        and before.invalid == after.invalid
-    )
+        return place_of(workload, self.configuration.settings)

@@ -27,8 +27,9 @@ from collections.abc import Sequence
 
 from reprieve.engine.quota.assignment import Assignment, Mode
 from reprieve.engine.quota.candidates import Preemptor
+from reprieve.engine.quota.holders import Row
 from reprieve.engine.quota.model import Policy
-from reprieve.engine.quota.state import Row, Snapshot
+from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.tree import available, borrowing_level, remove
 
 __all__ = ["Refusals"]

@@ -14,7 +14,8 @@ from collections.abc import Collection, Mapping
 
 from reprieve.engine.quota.classical import take
 from reprieve.engine.quota.entries import Entry
-from reprieve.engine.quota.state import Holder, Snapshot
+from reprieve.engine.quota.holders import Holder
+from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.tree import available
 
 __all__ = ["Room", "reserved_amounts"]

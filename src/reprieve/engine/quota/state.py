@@ -1,16 +1,9 @@
-"""What holds quota, kept up to date by one change at a time, and its snapshots.
+"""What holds quota, kept up to date by one change at a time.
 
 `Holdings` belongs to whoever feeds it events. An admission or a release costs the depth of the tree
-plus one insertion into a sorted list; nothing is rebuilt unless the configuration changes. The
-holders of a ClusterQueue are kept in the order in which they are preempted, apart by the set of
-flavor-resources that they hold, so that a search reads only the front of the lists it needs:
-
-    1. lower effective priority first
-    2. later quota reservation first; by option, the last save where that is later (`harm`)
-    3. by option, idle ones first
-    4. uid, then namespace/name
-
-A `Snapshot` copies the columns and shares the lists, which are copied before the next change.
+plus one insertion into a sorted list (`holders`); nothing is rebuilt unless the configuration
+changes. A `Snapshot` copies the columns and shares the lists, which are copied before the next
+change.
 
 Source: specification of the quota plane, sections 2, 3.2 and 6.3.
 """
@@ -19,193 +12,28 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from reprieve.engine.quota.amounts import UNLIMITED
 from reprieve.engine.quota.harm import UNRESERVED, unsaved_since
-from reprieve.engine.quota.model import (
-    Configuration,
-    Eviction,
-    FlavorResource,
-    Reason,
-    Settings,
-    StopPolicy,
-    Workload,
+from reprieve.engine.quota.holders import (
+    Borrowers,
+    Gathered,
+    Holder,
+    Lists,
+    effective_priority,
+    row_of,
 )
+from reprieve.engine.quota.inactive import inactive_queues
+from reprieve.engine.quota.model import Configuration, Eviction, FlavorResource, Reason, Workload
 from reprieve.engine.quota.reckoning import Reckoning
 from reprieve.engine.quota.requests import held_amounts
+from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.timing import queue_timestamp
 from reprieve.engine.quota.tree import Column, Tree, add, remove
 from reprieve.units.instants import Nanos
 
-__all__ = [
-    "Holder",
-    "Holdings",
-    "Row",
-    "Snapshot",
-    "effective_priority",
-    "inactive_queues",
-    "row_of",
-]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Holder:
-    """A workload that holds quota.
-
-    `evicted` says that it makes way already, `idle` that it is to be preferred as such, `since`
-    from when on its work counts as not saved. `held` are amounts by flavor-resource; `columns` the
-    flavor-resources of its flavors, also those of which it holds nothing.
-    """
-
-    workload: Workload
-    key: str
-    queue: int
-    priority: int
-    timestamp: Nanos
-    evicted: bool
-    idle: bool
-    since: int
-    held: tuple[tuple[int, int], ...]
-    columns: frozenset[int]
-
-
-# (priority, minus twice `since`, one less if idle, uid, key, holder)
-Row = tuple[int, int, str, str, Holder]
-# Rows of one ClusterQueue by (evicted, flavor-resources).
-Lists = dict[tuple[bool, frozenset[int]], list[Row]]
-# Lists of those who are evicted, and of others, by flavor-resource and node (`borrowers`).
-_Gathered = tuple[Sequence[Sequence[Row]], Sequence[Sequence[Row]]]
-_Borrowers = dict[int, dict[int, _Gathered]]
-
-
-def effective_priority(workload: Workload, settings: Settings) -> int:
-    """Return the priority with its boost, where the gate is on."""
-    return workload.priority + (workload.boost if settings.gates.priority_boost else 0)
-
-
-def inactive_queues(configuration: Configuration) -> dict[str, str]:
-    """Return the ClusterQueues that cannot admit, with the reason."""
-    found = {}
-    endless = _endless_cohorts(configuration)
-    for name, queue in configuration.cluster_queues.items():
-        missing = sorted(
-            flavor.flavor
-            for group in queue.groups
-            for flavor in group.flavors
-            if flavor.flavor not in configuration.flavors
-        )
-        if queue.terminating:
-            found[name] = "it is being deleted"
-        elif queue.stop_policy is not StopPolicy.NONE:
-            found[name] = "it is stopped"
-        elif missing:
-            found[name] = f"it refers to missing ResourceFlavor(s): {', '.join(missing)}"
-        elif not queue.checks_ready:
-            found[name] = "it refers to missing or inactive AdmissionCheck(s)"
-        elif queue.cohort in endless:
-            found[name] = "its cohort is in a cycle"
-    return found
-
-
-def _endless_cohorts(configuration: Configuration) -> set[str]:
-    """Return the cohorts above which there is no root."""
-    cohorts, found = configuration.cohorts, set[str]()
-    for start in cohorts:
-        name, seen = start, set[str]()
-        while name and name not in seen:
-            seen.add(name)
-            name = cohorts[name].parent if name in cohorts else ""
-        if name:
-            found.add(start)
-    return found
-
-
-class Snapshot:
-    """A consistent copy: columns are its own, lists of holders are never changed.
-
-    Attributes:
-        tree: the fixed part.
-        usage: `[flavor-resource][node]`.
-        lists: rows of holders, by ClusterQueue.
-        local_queue_usage: what candidates' LocalQueues used, where admission fair sharing is on.
-        reckoning: the quotas once more, for proofs.
-        version: of the holdings that it is a copy of.
-        borrowers: what `borrowers` found out about it, shared as long as it goes for others, too.
-    """
-
-    def __init__(
-        self,
-        configuration: Configuration,
-        tree: Tree,
-        usage: list[Column],
-        lists: list[Lists],
-        local_queue_usage: Mapping[str, float],
-        reckoning: Reckoning,
-        version: int = 0,
-        borrowers: _Borrowers | None = None,
-        versions: Mapping[int, int] | None = None,
-    ) -> None:
-        self.configuration = configuration
-        self.settings = configuration.settings
-        self.tree = tree
-        self.usage = usage
-        self.lists = lists
-        self.local_queue_usage = local_queue_usage
-        self.reckoning = reckoning
-        self.version = version
-        self.borrowers = {} if borrowers is None else borrowers
-        self._versions = {} if versions is None else versions
-
-    def version_of(self, queue: int) -> int:
-        """Return when last a holder came to a ClusterQueue's tree, or went, as `version` counts."""
-        path = self.tree.path[queue]
-        return self._versions.get(path[-1], 0) if path else self.version
-
-    def without(self, holders: Iterable[Holder]) -> Snapshot:
-        """Return a copy in which these holders are gone."""
-        copy = Snapshot(
-            self.configuration,
-            self.tree,
-            [column[:] for column in self.usage],
-            self.lists[:],
-            self.local_queue_usage,
-            self.reckoning,
-            self.version,
-            self.borrowers.copy(),
-            self._versions,
-        )
-        gone: dict[int, set[str]] = {}
-        for holder in holders:
-            copy.remove_usage(holder.queue, holder.held)
-            for column in holder.columns:
-                copy.borrowers.pop(column, None)
-            gone.setdefault(holder.queue, set()).add(holder.key)
-        for queue, keys in gone.items():
-            left = {
-                name: [row for row in rows if row[3] not in keys]
-                for name, rows in self.lists[queue].items()
-            }
-            copy.lists[queue] = {name: rows for name, rows in left.items() if rows}
-        return copy
-
-    def add_usage(self, queue: int, amounts: Iterable[tuple[int, int]]) -> None:
-        """Count amounts by flavor-resource at a ClusterQueue."""
-        for column, amount in amounts:
-            self._extend(column)
-            if amount:
-                self.borrowers.pop(column, None)
-            add(self.tree.local[column], self.usage[column], self.tree.path[queue], amount)
-
-    def remove_usage(self, queue: int, amounts: Iterable[tuple[int, int]]) -> None:
-        """Take amounts back."""
-        for column, amount in amounts:
-            self.borrowers.pop(column, None)
-            remove(self.tree.local[column], self.usage[column], self.tree.path[queue], amount)
-
-    def _extend(self, column: int) -> None:
-        while column >= len(self.usage):
-            self.usage.append([0] * len(self.tree.names))
+__all__ = ["Holdings"]
 
 
 class Holdings:
@@ -243,9 +71,9 @@ class Holdings:
         self.usage: list[Column] = [[0] * size for _ in self.tree.flavor_resources]
         self._lists: list[Lists] = [{} for _ in self.tree.queues]
         self._own: set[int] = set(range(len(self._lists)))
-        self._borrowers: _Borrowers = {}
+        self._borrowers: Borrowers = {}
         # Those of them that no snapshot shares.
-        self._unshared: dict[int, dict[int, _Gathered]] = {}
+        self._unshared: dict[int, dict[int, Gathered]] = {}
         self._versions: dict[int, int] = {}  # by root
         self._holders = {}
         self._unready, self._protected = set(), set()
@@ -422,18 +250,6 @@ class Holdings:
             self._own.add(queue)
             self._lists[queue] = {name: rows[:] for name, rows in self._lists[queue].items()}
         return self._lists[queue]
-
-
-def row_of(holder: Holder) -> Row:
-    """Return the holder with what it is sorted by."""
-    # Half a nanosecond later than any other that reserved at the same instant.
-    return (
-        holder.priority,
-        -2 * holder.since - holder.idle,
-        holder.workload.uid,
-        holder.key,
-        holder,
-    )
 
 
 def _reserved(workload: Workload) -> int:

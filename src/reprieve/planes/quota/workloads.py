@@ -20,9 +20,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from reprieve.api.kueue import Workload
+from reprieve.engine.quota.inactive import inactive_queues
 from reprieve.engine.quota.model import Configuration
 from reprieve.engine.quota.requeuing import EvictionReason, backoff_end, eviction_reason
-from reprieve.engine.quota.state import inactive_queues
 from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_true
 from reprieve.kube.errors import NotFound
 from reprieve.kube.writes import Priority

@@ -21,6 +21,7 @@ from reprieve.engine.quota.assignment import Bookmark
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
 from reprieve.engine.quota.heads import LastScan, RequeueReason, shape
+from reprieve.engine.quota.holders import effective_priority
 from reprieve.engine.quota.model import (
     ClusterQueue,
     Cohort,
@@ -32,7 +33,7 @@ from reprieve.engine.quota.model import (
     Workload,
 )
 from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.state import Holdings, effective_priority
+from reprieve.engine.quota.state import Holdings
 from reprieve.records.displacements import stored
 from reprieve.records.idle.record import packed
 from reprieve.units.instants import Nanos
