@@ -9,7 +9,6 @@ Source: specification of disruptions, section 1.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
 from typing import Final
 
 from reprieve.engine.disruptions.lineage import Party
@@ -144,22 +143,19 @@ class Families:
 
     def _former(self, weak: int, created: int, line: int, before: Nanos | None = None) -> int:
         """Return by which row went who has come back as this object, there `before` that."""
+        if weak >= len(self._first):
+            return UNKNOWN
         # API servers give the instants of creation in whole seconds.
-        made = created // SECOND
-        for row in self._away(weak):
-            at = self._rows.at[row]
+        made, row, instants = created // SECOND, self._first[weak], self._rows.at
+        while row >= 0:
+            at = instants[row]
             if at // SECOND > made or (before is not None and at >= before):
-                return UNKNOWN
+                break
             gone = self._rows.suffered(row)
             if gone != line and self._made(gone) != made:
                 return row
-        return UNKNOWN
-
-    def _away(self, weak: int) -> Iterator[int]:
-        row = self._first[weak] if weak < len(self._first) else UNKNOWN
-        while row >= 0:
-            yield row
             row = self._next[row]
+        return UNKNOWN
 
     def _made(self, line: int) -> int:
         """Return the second in which an object was made that went, the last of its line."""

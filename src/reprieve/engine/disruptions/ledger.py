@@ -16,6 +16,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Final
 
 from reprieve.engine.disruptions.displacement import Actor, Displacement, Exemption, Identified
@@ -31,6 +32,8 @@ MOST_ROWS: Final = 100_000
 
 #: That part of its rows has to be gone before those that stay are copied.
 _PART_GONE: Final = 16
+
+_identity = attrgetter("identity")
 
 
 class Ledger:
@@ -66,18 +69,20 @@ class Ledger:
 
     def fold(self, rows: Iterable[Displacement]) -> None:
         """Take many rows in at once."""
-        kept = map(within, rows)
-        fresh = {row.identity: row for row in kept}
-        for number in self.order:
-            fresh.pop(self.columns.identity(number), None)
-        # No two have the same identity, so that rows themselves are never compared.
-        added = [self.columns.append(row) for _, row in sorted(fresh.items())]
+        columns, added, last = self.columns, array("I"), None
+        known = set(map(columns.identity, self.order))
+        # What is told twice is side by side then; only rows of one instant need their identities.
+        for row in sorted(map(within, rows), key=_identity):
+            if last is None or row.at != last.at or row.identity != last.identity:
+                if not known or row.identity not in known:
+                    added.append(columns.append(row))
+                last = row
         if not added:
             return
-        last = self.last
-        if last is not None and self.columns.identity(added[0]) < last:
+        end = self.last
+        if end is not None and columns.identity(added[0]) < end:
             self._mixed = True
-            found = sorted((*self.order, *added), key=self.columns.identity)
+            found = sorted((*self.order, *added), key=columns.identity)
             self.order = array("I", found)
         else:
             self.order.extend(added)

@@ -148,6 +148,7 @@ class Rows:
         self._uids = Texts()
         self._terms = array("i")
         self._of_terms: list[Terms] = []
+        self._held_against: list[bool] = []  # by terms
         self._known_terms: dict[Terms, int] = {}
         self._last_terms: tuple[Terms | None, int] = (None, -1)
 
@@ -175,6 +176,8 @@ class Rows:
         known = self._known_terms.setdefault(terms, len(self._of_terms))
         if known == len(self._of_terms):
             self._of_terms.append(terms)
+            others = terms.actor is Actor.OTHER
+            self._held_against.append(not others and terms.exempt is Exemption.NONE)
         return known
 
     def terms(self, number: int) -> Terms:
@@ -187,12 +190,7 @@ class Rows:
 
     def counts(self, number: int) -> bool:
         """Whether a row is held against its preemptor."""
-        terms = self.terms(number)
-        return (
-            self.preemptor[number] >= 0
-            and terms.actor is not Actor.OTHER
-            and terms.exempt is Exemption.NONE
-        )
+        return self.preemptor[number] >= 0 and self._held_against[self._terms[number]]
 
     def did(self, number: int) -> int:
         """Return the line of a row's preemptor, -1 without."""

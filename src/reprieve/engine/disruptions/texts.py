@@ -67,18 +67,22 @@ class Names:
         found = self._numbers.get(name)
         if found is None:
             hashed = hash(name) & _HASH
-            found = self._search(name, hashed)
+            place = self._place(name, hashed)
+            found = self._slots[place] - 1
             if found < 0:
                 self._texts.append(name)
-                return self._take(hashed)
+                return self._take(hashed, place)
         return found
 
     def find(self, name: str) -> int:
         """Return the number of a name, -1 where there is none."""
         found = self._numbers.get(name)
-        return self._search(name, hash(name) & _HASH) if found is None else found
+        if found is None:
+            found = self._slots[self._place(name, hash(name) & _HASH)] - 1
+        return found
 
-    def _search(self, name: str, hashed: int) -> int:
+    def _place(self, name: str, hashed: int) -> int:
+        """Return the slot of a name, a free one where it would be put."""
         slots, hashes, mask = self._slots, self._hashes, self._mask
         place = hashed & mask
         while number := slots[place]:
@@ -86,14 +90,18 @@ class Names:
                 if len(self._numbers) >= _RECENT:
                     self._numbers.clear()
                 self._numbers[name] = number - 1
-                return number - 1
+                break
             place = (place + 1) & mask
-        return -1
+        return place
 
     def copy(self, other: Names, number: int) -> int:
         """Take in a name of another table, which is not in this one; return its number here."""
         self._texts.append_packed(other._texts.at(number))
-        return self._take(other._hashes[number])
+        slots, mask, hashed = self._slots, self._mask, other._hashes[number]
+        place = hashed & mask
+        while slots[place]:
+            place = (place + 1) & mask
+        return self._take(hashed, place)
 
     def __getitem__(self, number: int) -> str:
         found = self._recent.get(number)
@@ -106,17 +114,14 @@ class Names:
     def __len__(self) -> int:
         return len(self._hashes)
 
-    def _take(self, hashed: int) -> int:
-        """Return the next number, which is that of a name with this hash from now on."""
-        slots, hashes, mask = self._slots, self._hashes, self._mask
+    def _take(self, hashed: int, place: int) -> int:
+        """Return the next number, which is that of the name of a free slot from now on."""
+        slots, hashes = self._slots, self._hashes
         number = len(hashes)
         hashes.append(hashed)
-        place = hashed & mask
-        while slots[place]:
-            place = (place + 1) & mask
         slots[place] = number + 1
         # At most two thirds of the slots are taken.
-        if 3 * number > 2 * mask:
+        if 3 * number > 2 * self._mask:
             self._slots = _placed(hashes, 2 * len(slots))
             self._mask = len(self._slots) - 1
         return number
@@ -124,28 +129,35 @@ class Names:
 
 def packed(text: str) -> bytes:
     """Return the bytes that stand for a text."""
-    if text[-13:-12] == "-" and len(text) >= _UID:
+    if len(text) >= _UID and text[-13] == "-":
         tail = text[-_UID:]
+        digits = tail.replace("-", "")
         try:
-            uid = bytes.fromhex(tail.replace("-", ""))
+            uid = bytes.fromhex(digits)
         except ValueError:
             pass
         else:
-            if len(uid) == 16 and _uid(uid) == tail:
-                return _WITH_UID + text[:-_UID].encode("utf-8", "surrogatepass") + uid
-    return _PLAIN + text.encode("utf-8", "surrogatepass")
+            # In lower case without spaces, and with the dashes where they belong.
+            if uid.hex() == digits and len(uid) == 16 and _dashed(digits) == tail:
+                return _WITH_UID + _encoded(text[:-_UID]) + uid
+    return _PLAIN + _encoded(text)
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
 
 
 def _unpacked(found: bytes | bytearray) -> str:
     if found[0]:
-        return found[1:-16].decode("utf-8", "surrogatepass") + _uid(found[-16:])
+        return found[1:-16].decode("utf-8", "surrogatepass") + _dashed(found[-16:].hex())
     return found[1:].decode("utf-8", "surrogatepass")
 
 
-def _uid(found: bytes | bytearray) -> str:
-    digits = found.hex()
-    parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
-    return "-".join(parts)
+def _dashed(digits: str) -> str:
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def _placed(hashes: array[int], size: int) -> array[int]:
