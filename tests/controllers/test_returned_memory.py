@@ -103,17 +103,17 @@ async def test_it_is_given_back_every_minute() -> None:
 async def test_all_is_collected_every_ten_minutes_unless_that_takes_long(
     takes: int, minutes: list[int]
 ) -> None:
-    clock, when, given_back = _Late(), list[int](), list[int]()
+    clock, processor, when, given_back = VirtualClock(), _Processor(), list[int](), list[int]()
 
     def collect() -> None:
-        when.append(clock.there.monotonic() // MINUTE)
-        clock.late += takes
+        when.append(clock.monotonic() // MINUTE)
+        processor.spent += takes
 
     returned = asyncio.create_task(
-        ReturnedMemory(clock, lambda: given_back.append(1), collect).run()
+        ReturnedMemory(clock, lambda: given_back.append(1), collect, processor).run()
     )
     for number in range(1, 31):
-        await clock.there.advance(MINUTE)
+        await clock.advance(MINUTE)
         for _ in range(600):
             if len(given_back) == number:
                 break
@@ -123,15 +123,15 @@ async def test_all_is_collected_every_ten_minutes_unless_that_takes_long(
 
 
 async def test_it_is_given_back_less_often_where_that_takes_long() -> None:
-    clock, when = _Late(), list[int]()
+    clock, processor, when = VirtualClock(), _Processor(), list[int]()
 
     def give_back() -> None:
-        when.append(clock.there.monotonic() // MINUTE)
-        clock.late += SECOND // 5
+        when.append(clock.monotonic() // MINUTE)
+        processor.spent += SECOND // 5
 
-    returned = asyncio.create_task(ReturnedMemory(clock, give_back, lambda: None).run())
+    returned = asyncio.create_task(ReturnedMemory(clock, give_back, lambda: None, processor).run())
     for number in range(1, 12):
-        await clock.there.advance(MINUTE)
+        await clock.advance(MINUTE)
         # A fifth of a second each 200 s: every fourth minute.
         for _ in range(600):
             if len(when) == (number + 3) // 4:
@@ -141,8 +141,39 @@ async def test_it_is_given_back_less_often_where_that_takes_long() -> None:
     assert when == [1, 5, 9]
 
 
+async def test_it_is_given_back_as_often_where_the_machine_has_it_wait() -> None:
+    clock, when = _Late(), list[int]()
+
+    def give_back() -> None:
+        # Other work has the processor for a second each time.
+        clock.late += SECOND
+        when.append(clock.there.monotonic() // MINUTE)
+
+    returned = asyncio.create_task(
+        ReturnedMemory(clock, give_back, lambda: None, _Processor()).run()
+    )
+    for number in range(1, 6):
+        await clock.there.advance(MINUTE)
+        for _ in range(600):
+            if len(when) == number:
+                break
+            await asyncio.sleep(0.1)
+    returned.cancel()
+    assert when == [1, 2, 3, 4, 5]
+
+
+class _Processor:
+    """The processor's time, which goes by as the test says."""
+
+    def __init__(self) -> None:
+        self.spent = 0
+
+    def __call__(self) -> int:
+        return self.spent
+
+
 class _Late:
-    """A clock turned by hand that is late by what a collection took."""
+    """A clock turned by hand that is late by what something took."""
 
     def __init__(self) -> None:
         self.there = VirtualClock()

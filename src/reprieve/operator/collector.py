@@ -14,8 +14,9 @@ from typing import Final
 
 __all__ = ["await_records", "freeze_records", "relax_collector", "without_collections"]
 
-# Objects made, young collections and middle ones before the next older generation is walked.
-_THRESHOLDS: Final = (20_000, 20, 100)
+# Objects made, young collections and middle ones before the next older generation is walked. Young
+# ones find what decisions leave: the more seldom they come, the more memory goes up and down.
+_THRESHOLDS: Final = (5_000, 10, 800)
 # Until the first lists are in: a page of five hundred pods alone is worth a collection otherwise,
 # and what it is read from goes by its count of references.
 _FIRST_LISTS: Final = (200_000, 20, 100)

@@ -4,9 +4,11 @@ The C library keeps what was freed between pieces that are in use, and a heap of
 several threads: with lists, records and answers that come and go, and decisions in threads, a third
 of the heap came to be free and resident. There are two such heaps at most, and once a minute the
 free pages of all are given back, in a thread. Whoever wants memory of a heap waits for that, so
-that it comes as seldom as makes a thousandth of the time of it. Both are of a process, so that the
-command does them and not the operator, which other programs run in their own. Where the C library
-is another one than glibc nothing of that is done.
+that it comes as seldom as makes a thousandth of the time of it. That is the processor's time: by
+the clock it would take longest, and come most seldom, where other work of the machine has it wait,
+and there the most is free. Both are of a process, so that the command does them and not the
+operator, which other programs run in their own. Where the C library is another one than glibc
+nothing of that is done.
 
 Decisions leave objects that refer to each other, which only the collector finds. What a young
 collection meets in use counts as older from then on, and with the thresholds of `collector` older
@@ -20,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
+import time
 from collections.abc import Callable, Coroutine
 from typing import Final, TypeVar
 
@@ -44,17 +47,22 @@ def few_heaps() -> None:
 
 
 class ReturnedMemory:
-    """Gives back what is free; `run` does so once a minute. `collect`: finds more of that."""
+    """Gives back what is free; `run` does so once a minute. `collect`: finds more of that.
+
+    `spent`: the processor's time of the thread that asks, in nanoseconds.
+    """
 
     def __init__(
         self,
         clock: Clock,
         give_back: Callable[[], object] | None = None,
         collect: Callable[[], object] = gc.collect,
+        spent: Callable[[], int] = time.thread_time_ns,
     ) -> None:
         self._clock = clock
         self._give_back = give_back or _give_back
         self._collect = collect
+        self._spent = spent
 
     async def run(self) -> None:
         """Give back until cancelled."""
@@ -63,16 +71,17 @@ class ReturnedMemory:
         given_next: int = clock.monotonic()
         while True:
             await clock.sleep(MINUTE)
-            began = clock.monotonic()
-            if began >= collected_next:
-                self._collect()
-                now = clock.monotonic()
-                collected_next = now + max(_COLLECTED_EVERY, _PART_OF_TIME * (now - began))
-            began = clock.monotonic()
-            if began >= given_next:
-                await asyncio.to_thread(self._give_back)
-                now = clock.monotonic()
-                given_next = now + _PART_OF_TIME * (now - began)
+            if clock.monotonic() >= collected_next:
+                took = self._took(self._collect)
+                collected_next = clock.monotonic() + max(_COLLECTED_EVERY, _PART_OF_TIME * took)
+            if clock.monotonic() >= given_next:
+                took = await asyncio.to_thread(self._took, self._give_back)
+                given_next = clock.monotonic() + _PART_OF_TIME * took
+
+    def _took(self, work: Callable[[], object]) -> int:
+        began = self._spent()
+        work()
+        return self._spent() - began
 
 
 async def returning_memory(work: Coroutine[None, None, Result], clock: Clock) -> Result:
