@@ -189,6 +189,45 @@ class _Late:
         await self.there.sleep(nanoseconds)
 
 
+# A large piece is freed first, after which the C library has others in its heap by itself. Each has
+# a small one in use behind it. Printed is by how much less is resident once they are free.
+LARGE: Final = """
+import ctypes, os, sys
+from pathlib import Path
+from reprieve.operator.returned_memory import few_heaps
+
+if sys.argv[1] == "apart":
+    few_heaps()
+library = ctypes.CDLL(None)
+library.malloc.restype = library.memset.restype = ctypes.c_void_p
+library.malloc.argtypes = [ctypes.c_size_t]
+library.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+library.free.argtypes = [ctypes.c_void_p]
+
+def resident():
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+library.free(library.malloc(8 * 2**20))
+pairs = [(library.malloc(256 * 1024), library.malloc(2_000)) for _ in range(100)]
+for piece, _ in pairs:
+    library.memset(piece, 1, 256 * 1024)
+held = resident()
+for piece, _ in pairs:
+    library.free(piece)
+print(held - resident())
+"""
+
+
+@glibc
+@pytest.mark.parametrize(("word", "apart"), [("apart", True), ("together", False)])
+def test_large_pieces_go_back_at_once(word: str, apart: bool) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LARGE, word], check=True, capture_output=True, text=True
+    )
+    assert (int(done.stdout) > 20 * 2**20) is apart
+
+
 HEAPS: Final = """
 import ctypes, sys, threading
 from reprieve.operator.returned_memory import few_heaps

@@ -2,13 +2,17 @@
 
 The C library keeps what was freed between pieces that are in use, and a heap of its own for each of
 several threads: with lists, records and answers that come and go, and decisions in threads, a third
-of the heap came to be free and resident. There are two such heaps at most, and once a minute the
-free pages of all are given back, in a thread. Whoever wants memory of a heap waits for that, so
-that it comes as seldom as makes a thousandth of the time of it. That is the processor's time: by
-the clock it would take longest, and come most seldom, where other work of the machine has it wait,
-and there the most is free. Both are of a process, so that the command does them and not the
-operator, which other programs run in their own. Where the C library is another one than glibc
-nothing of that is done.
+of the heap came to be free and resident. There are two such heaps at most. Pieces of 256 KiB and
+more are no part of them, so that they go back when they are free: each connection has one, and
+small pieces settled in the places of those that were given up. Of itself the C library takes large
+pieces from the machine only until the first of them is free.
+
+Once a minute the free pages of the heaps are given back, in a thread. Whoever wants memory of a
+heap waits for that, so that it comes as seldom as makes a thousandth of the time of it. That is the
+processor's time: by the clock it would take longest, and come most seldom, where other work of the
+machine has it wait, and there the most is free. All of this is of a process, so that the command
+does it and not the operator, which other programs run in their own. Where the C library is another
+one than glibc nothing of it is done.
 
 Decisions leave objects that refer to each other, which only the collector finds. What a young
 collection meets in use counts as older from then on, and with the thresholds of `collector` older
@@ -34,16 +38,22 @@ __all__ = ["ReturnedMemory", "few_heaps", "returning_memory"]
 Result = TypeVar("Result")
 
 _ARENA_MAX: Final = -8  # M_ARENA_MAX of malloc.h
+_MMAP_THRESHOLD: Final = -3
+_TRIM_THRESHOLD: Final = -1
 _HEAPS: Final = 2
+_LARGE: Final = 256 * 1024  # what is read from a connection over TLS
 _COLLECTED_EVERY: Final = 10 * MINUTE
 _PART_OF_TIME: Final = 1_000
 
 
 def few_heaps() -> None:
-    """Have threads share heaps; for the start of the process, before there are any."""
+    """Have threads share heaps, without large pieces; for the start of the process."""
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is not None:
         set_option(_ARENA_MAX, _HEAPS)
+        set_option(_MMAP_THRESHOLD, _LARGE)
+        # As it would be by itself; after the other it is no longer set so.
+        set_option(_TRIM_THRESHOLD, 2 * _LARGE)
 
 
 class ReturnedMemory:
