@@ -15,9 +15,11 @@ and time".
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from sys import intern
+from types import MappingProxyType
 from typing import Any, Final
 
 from reprieve.kube.bodies import Json
@@ -44,34 +46,38 @@ _PATCH: Final = MINUTE
 _KEPT: Final = 4_096
 _LONGEST: Final = 1_024  # bytes of a note
 _CUT: Final = " ..."
+_NO_ANNOTATIONS: Final[Mapping[str, str]] = MappingProxyType({})
 #: Where the events of cluster-wide objects stand.
 _CLUSTER_WIDE: Final = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class _Key:
+class _Happening:
+    """One event. Thousands wait in bad times: what they have in common is there once."""
+
     regarding: Reference
     related: Reference | None
     controller: str
     type: str
     reason: str
     action: str
-    annotations: tuple[tuple[str, str], ...] = ()
-    note: str = ""  # only of what is told apart
-
-
-@dataclass(frozen=True, slots=True)
-class _Happening:
-    key: _Key
     note: str
     annotations: Mapping[str, str]
+    apart: bool
     wall: Nanos
     monotonic: Nanos
+
+    @property
+    def thing(self) -> int:
+        """What is the same where it is the same thing again: 64 bits stand for all of it."""
+        apart = (self.note, tuple(sorted(self.annotations.items()))) if self.apart else None
+        about = (self.regarding, self.related, self.controller)
+        return hash((about, self.type, self.reason, self.action, apart))
 
 
 @dataclass(slots=True)
 class _Series:
-    name: str
+    number: int  # by which it is named
     last: Nanos
     count: int = 0
     patched: Nanos | None = None
@@ -98,7 +104,7 @@ class EventRecorder:
         self._delivery = EventDelivery(self._client, clock, report)
         self._warnings: deque[_Happening] = deque()
         self._others: deque[_Happening] = deque()
-        self._series: OrderedDict[_Key, _Series] = OrderedDict()
+        self._series: dict[int, _Series] = {}  # by the thing, that which came last at the end
         self._last_name = 0
         self._arrived = asyncio.Semaphore(0)
         self._open = 0
@@ -141,18 +147,18 @@ class EventRecorder:
             annotations: of the Event object.
             apart: whether another note or annotation is another event, not this one again.
         """
-        key = _Key(
+        happening = _Happening(
             regarding,
             related,
             controller,
             type,
             reason,
             action,
-            tuple(sorted((annotations or {}).items())) if apart else (),
-            note if apart else "",
-        )
-        happening = _Happening(
-            key, _cut(note), dict(annotations or {}), self._clock.wall(), self._clock.monotonic()
+            intern(str(_cut(note))),
+            dict(annotations) if annotations else _NO_ANNOTATIONS,
+            apart,
+            self._clock.wall(),
+            self._clock.monotonic(),
         )
         full = len(self._warnings) + len(self._others) >= _QUEUE
         if full:
@@ -190,7 +196,7 @@ class EventRecorder:
                     self._idle.set()
 
     async def _write(self, happening: _Happening) -> None:
-        namespace = happening.key.regarding.namespace or _CLUSTER_WIDE
+        namespace = happening.regarding.namespace or _CLUSTER_WIDE
         if self._delivery.refuses(namespace):
             return
         series = self._observe(happening)
@@ -203,27 +209,27 @@ class EventRecorder:
         await self._delivery.deliver(namespace, lambda: self._once(happening, series))
 
     def _observe(self, happening: _Happening) -> _Series:
-        key, now = happening.key, happening.monotonic
-        series = self._series.pop(key, None)
+        thing, now = happening.thing, happening.monotonic
+        series = self._series.pop(thing, None)
         if series is None or now - series.last > _SERIES:
             # Names come from the time; two events of one instant need two names all the same.
             self._last_name = max(happening.wall, self._last_name + 1)
-            stem = key.regarding.name[:236].rstrip("-.")
-            series = _Series(f"{stem}.{self._last_name:x}", now)
+            series = _Series(self._last_name, now)
         series.last = now
         series.count += 1
-        self._series[key] = series
+        self._series[thing] = series
         # Those that were not touched longest stand first; one that is over begins anew anyway.
         while len(self._series) > _KEPT or now - next(iter(self._series.values())).last > _SERIES:
-            self._series.popitem(last=False)
+            del self._series[next(iter(self._series))]
         return series
 
     async def _once(self, happening: _Happening, series: _Series) -> None:
-        namespace = happening.key.regarding.namespace or _CLUSTER_WIDE
+        namespace = happening.regarding.namespace or _CLUSTER_WIDE
         if series.count > 1:
             patch: Json = {"series": self._series_json(happening, series)}
+            name = _name(happening.regarding, series)
             try:
-                await self._client.patch(_EVENTS, namespace, series.name, patch, dict)
+                await self._client.patch(_EVENTS, namespace, name, patch, dict)
             except NotFound:
                 # Events live for an hour: it begins anew, with its count.
                 pass
@@ -238,25 +244,29 @@ class EventRecorder:
         }
 
     def _body(self, happening: _Happening, series: _Series, namespace: str) -> Json:
-        key = happening.key
         body: dict[str, Any] = {
-            "metadata": {"name": series.name, "namespace": namespace},
+            "metadata": {"name": _name(happening.regarding, series), "namespace": namespace},
             "eventTime": format_micro(happening.wall),
-            "reportingController": key.controller,
+            "reportingController": happening.controller,
             "reportingInstance": self._instance,
-            "action": key.action,
-            "reason": key.reason,
-            "type": key.type,
+            "action": happening.action,
+            "reason": happening.reason,
+            "type": happening.type,
             "note": happening.note,
-            "regarding": _as_json(key.regarding),
+            "regarding": _as_json(happening.regarding),
         }
         if happening.annotations:
             body["metadata"]["annotations"] = dict(happening.annotations)
-        if key.related is not None:
-            body["related"] = _as_json(key.related)
+        if happening.related is not None:
+            body["related"] = _as_json(happening.related)
         if series.count > 1:
             body["series"] = self._series_json(happening, series)
         return body
+
+
+def _name(regarding: Reference, series: _Series) -> str:
+    stem = regarding.name[:236].rstrip("-.")
+    return f"{stem}.{series.number:x}"
 
 
 def _cut(note: str) -> str:

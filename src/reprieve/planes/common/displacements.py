@@ -66,7 +66,8 @@ class PlaneDisplacements:
         self._plane = plane
         self._waits = waits
         self._open: dict[str, Issued] = {}  # by the name of the record
-        self._evicts: dict[str, None] = {}  # uids that plans of ours name, the oldest first
+        # Objects that plans of ours name, the oldest first: 64 bits stand for the uid of each.
+        self._evicts: dict[int, None] = {}
 
     def issue(
         self,
@@ -132,10 +133,10 @@ class PlaneDisplacements:
 
     def evicts(self, uid: str) -> bool:
         """Whether a plan of ours names an object."""
-        return uid in self._evicts
+        return hash(uid) in self._evicts
 
     def _note(self, uids: Iterable[str]) -> None:
-        self._evicts.update(dict.fromkeys(uids))
+        self._evicts.update(dict.fromkeys(map(hash, uids)))
         while len(self._evicts) > _MOST_KNOWN:
             del self._evicts[next(iter(self._evicts))]
 
