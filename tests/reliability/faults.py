@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Protocol
@@ -335,9 +336,14 @@ async def events(run: Run) -> None:
 
 
 async def soak(run: Run) -> None:
-    """Look at the operator every ten seconds; say what it held after ten minutes and at the end."""
+    """Look at the operator every ten seconds; say what it held after ten minutes and at the end.
+
+    `mib_by_tenth`: means; `remembered`: rows of the tables that grow until a bound, as the tenth
+    minute came and at the end.
+    """
     samples: list[tuple[float, Usage]] = []
     records: list[int] = []
+    remembered: list[tuple[float, dict[str, int]]] = []
     start = time.monotonic()
     while (at := time.monotonic() - start) < run.seconds:
         usage = run.operators.usage()
@@ -346,15 +352,21 @@ async def soak(run: Run) -> None:
         if len(samples) % 3 == 1:
             with contextlib.suppress(ApiError, OSError):
                 records.append(len(await run.stand.records()))
+            rows = await run.operators.by_label("reprieve_remembered_rows", "table")
+            remembered += [(at, rows)] if rows else []
+        said = [round(at), usage and asdict(usage), records[-1:], remembered[-1:]]
         with (run.stand.folder / "samples.jsonl").open("a", encoding="utf-8") as file:
-            print(json.dumps([round(at), usage and asdict(usage), records[-1:]]), file=file)
+            print(json.dumps(said), file=file)
         await asyncio.sleep(10)
-    after = [usage for at, usage in samples if at >= min(600.0, run.seconds / 6)]
+    warm = min(600.0, run.seconds / 6)
+    after = [usage for at, usage in samples if at >= warm]
     fifth = max(1, len(after) // 5)
 
-    def mean(of: list[Usage], word: str) -> float:
+    def mean(of: Sequence[Usage], word: str) -> float:
         return round(sum(getattr(each, word) for each in of) / len(of), 1)
 
+    bounds = [len(samples) * tenth // 10 for tenth in range(11)]
+    tenths = [[usage for _, usage in samples[a:b]] for a, b in pairwise(bounds) if a < b]
     run.said |= {
         "gangs_made": run.load.made,
         **{
@@ -364,7 +376,10 @@ async def soak(run: Run) -> None:
         },
         "mib_most": max(usage.mib for _, usage in samples),
         "cpu_s": samples[-1][1].cpu_s,
-        "mib_by_five_minutes": [round(usage.mib) for _, usage in samples[::30]],
+        "mib_by_tenth": [mean(tenth, "mib") for tenth in tenths],
+        "descriptors_by_tenth": [mean(tenth, "descriptors") for tenth in tenths],
+        "remembered": [rows for at, rows in remembered if at >= warm][:1]
+        + [rows for _, rows in remembered[-1:]],
         "records_by_five_minutes": records[::10],
     }
 

@@ -105,6 +105,14 @@ class Operators:
 
     async def metric(self, name: str, **labels: str) -> float:
         """Return the sum of a metric's samples that have these labels, 0 while nobody answers."""
+        samples = await self._samples(name)
+        return sum(value for found, value in samples if labels.items() <= found.items())
+
+    async def by_label(self, name: str, label: str) -> dict[str, int]:
+        """Return a metric's samples by one of their labels, none while nobody answers."""
+        return {found[label]: int(value) for found, value in await self._samples(name)}
+
+    async def _samples(self, name: str) -> list[tuple[dict[str, str], float]]:
         try:
             async with (
                 aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session,
@@ -112,13 +120,13 @@ class Operators:
             ):
                 text = await answer.text()
         except (OSError, TimeoutError, aiohttp.ClientError):
-            return 0.0
-        return sum(
-            sample.value
+            return []
+        return [
+            (sample.labels, sample.value)
             for family in text_string_to_metric_families(text)
             for sample in family.samples
-            if sample.name == name and labels.items() <= sample.labels.items()
-        )
+            if sample.name == name
+        ]
 
     def usage(self, number: int = 0) -> Usage | None:
         """Return what a replica uses, None while it does not run."""
