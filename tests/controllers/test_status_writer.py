@@ -35,6 +35,7 @@ class Site:
         self.sent: list[dict[str, Any]] = []
         self.written: list[str] = []
         self.failed: list[str] = []
+        self.faults: list[int] = []  # when
         self.change: Callable[[str, str], StatusChange | None] = lambda key, said: (
             StatusChange.over(PODS, OVER, Shown(), Shown(said))
         )
@@ -53,6 +54,7 @@ class Site:
             wire=dict,
             written=lambda key, said, answer: self.written.append(said),
             failed=lambda key, said: self.failed.append(said),
+            fault=lambda: self.faults.append(self.clock.monotonic() // SECOND),
             told=logging.getLogger("reprieve.test"),
             writes=lambda: self.writes,
         )
@@ -163,19 +165,66 @@ async def test_a_wish_that_is_forgotten_or_put_off_is_not_written_before() -> No
     await site.end()
 
 
-async def test_a_fault_of_ours_stops_nobody_else() -> None:
-    site = Site(stored)
+def break_for(site: Site, broken: set[str]) -> None:
+    """Have each change fail whose key, or whose wish, is one of these."""
     change = site.change
 
-    def broken(key: str, said: str) -> StatusChange | None:
-        if key == "bad":
+    def maybe(key: str, said: str) -> StatusChange | None:
+        if {key, said} & broken:
             raise RuntimeError("a fault of ours")
         return change(key, said)
 
-    site.change = broken
+    site.change = maybe
+
+
+async def test_a_fault_of_ours_stops_nobody_else_and_holds_up_no_one_who_waits() -> None:
+    site = Site(stored)
+    break_for(site, {"bad"})
     await site.writer.ask("bad", "word").wait()
     await site.writer.ask("good", "word").wait()
-    assert (site.said, site.failed) == (["word"], [])
+    assert (site.said, site.failed, len(site.faults)) == (["word"], [], 1)
+    await site.end()
+
+
+async def test_after_a_fault_of_ours_a_wish_is_tried_again_ever_later_until_it_is_written(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    site, broken = Site(stored), {"one"}
+    break_for(site, broken)
+    start = site.clock.monotonic() // SECOND
+    await site.writer.ask("one", "word").wait()
+    for _ in range(80):
+        await site.clock.advance(SECOND)
+    assert [at - start for at in site.faults] == [0, 5, 15, 35, 75]
+    assert len(caplog.records) == 5
+    assert caplog.messages[0] == "the status of one put off after a fault of ours"
+    broken.clear()
+    for _ in range(80):
+        await site.clock.advance(SECOND)
+    assert (site.said, site.written, len(site.faults)) == (["word"], ["word"], 5)
+    await site.end()
+
+
+async def test_after_a_fault_of_ours_the_newest_wish_counts() -> None:
+    site = Site(stored)
+    break_for(site, {"old"})
+    await site.writer.ask("one", "old").wait()
+    assert site.writer.wish("one") == "old"
+    await site.writer.ask("one", "new").wait()
+    for _ in range(10):
+        await site.clock.advance(SECOND)
+    assert (site.said, len(site.faults)) == (["new"], 1)
+    await site.end()
+
+
+async def test_of_many_wishes_that_faults_put_off_the_oldest_are_let_go() -> None:
+    site = Site(stored)
+    break_for(site, {"word"})
+    overs = [site.writer.ask(f"{number}", "word") for number in range(4_100)]
+    for over in overs:
+        await over.wait()
+    kept = [number for number in range(4_100) if site.writer.wish(f"{number}") is not None]
+    assert kept == list(range(4, 4_100))
     await site.end()
 
 

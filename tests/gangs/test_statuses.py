@@ -43,7 +43,7 @@ async def test_an_event_that_is_older_than_our_own_write_changes_nothing() -> No
     clock = VirtualClock()
     fence: Any = Open()
     client = client_over(FakeWire(take), clock)
-    statuses = GroupStatuses(client, fence, clock, lambda id: (), dry_run=False)
+    statuses = GroupStatuses(client, fence, clock, lambda id: (), fault=lambda: None, dry_run=False)
     task = asyncio.create_task(statuses.run())
 
     async def quiet() -> int:

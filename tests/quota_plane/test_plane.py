@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 from prometheus_client import generate_latest
 
+from reprieve.execution.statuses import StatusChange
+from reprieve.planes.common import status_writer
 from reprieve.planes.quota.context import QuotaOptions
 from tests.quota_plane.site import (
     CLUSTER_QUEUES,
@@ -132,6 +136,36 @@ async def test_metrics_have_kueues_names_and_vanish_with_their_queue(tmp_path: P
             return not any('cluster_queue="cq"' in name for name in series())
 
         await cluster.until("its series are gone", forgotten)
+
+
+async def test_a_queue_whose_status_the_server_does_not_answer_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, kept = status_writer.write_status, asyncio.Event()
+
+    async def slowly(client: Any, change: StatusChange, wire: Any) -> Any:
+        if (change.resource.plural, change.name) == ("clusterqueues", "slow"):
+            await kept.wait()
+        return await write(client, change, wire)
+
+    monkeypatch.setattr(status_writer, "write_status", slowly)
+    async with site(
+        tmp_path, *base(8), cluster_queue("slow", 8), local_queue("slow", "slow")
+    ) as cluster:
+
+        async def shows(queue: str, admitted: int) -> bool:
+            found: Object = await cluster.client.get(CLUSTER_QUEUES, "", queue, dict)
+            return (found.get("status") or {}).get("admittedWorkloads") == admitted
+
+        names: list[str] = []
+        for number in (1, 2):
+            names += (f"one-{number}", f"other-{number}")
+            await cluster.create(job(names[-2]), job(names[-1], "slow"))
+            await cluster.until_admitted(*names)
+            await cluster.until("the others are shown", lambda n=number: shows("cq", n))
+        assert not await shows("slow", 2)
+        kept.set()
+        await cluster.until("what was wished for it last is shown", lambda: shows("slow", 2))
 
 
 async def test_a_status_that_says_something_else_is_written_again(tmp_path: Path) -> None:

@@ -54,7 +54,8 @@ class Metrics:
     were idle; `plans` by what became of them; `preemptions`, one for each victim;
     `lost_device_seconds` of victims, by their rule; `declined`, evaluations that took nobody for a
     demand, by reason; `evaluation_seconds`; `decisions_stopped`, those that took too long;
-    `unrecorded`, plans whose record could not be written.
+    `unrecorded`, plans whose record could not be written. `status_faults`, statuses that a fault
+    of ours put off.
     Metrics in: `scrape_seconds` per target, `scrape_failures` by class, `scrape_targets` by state
     in the last poll, `samples` and `samples_dropped` by reason, `last_poll`, `polling_interval`.
     Cluster: `api_requests` by HTTP method and code ("none": no answer), `watch_restarts`.
@@ -126,6 +127,11 @@ class Metrics:
             "faults",
             "Faults of the operator that were logged with a traceback and gone past.",
             "logger",
+        )
+        self.status_faults = self._counter(
+            "status_faults",
+            "Statuses that were put off by a fault of the operator, to be tried again later.",
+            "plane",
         )
         self.decisions_stopped = self._counter(
             "decisions_stopped",

@@ -10,8 +10,10 @@ pure function from wish to change. The rest is the same for all:
 4. While the API server is away the change is worked out and tried again (`kube.retry`).
 5. An object that is gone is let be. Any other failure is told to the plane (`failed`), which knows
    whether it asks again by itself; what is no conflict stands in the log.
-   A fault of ours is logged, and the wish is gone until there is another.
-6. A dry run writes nothing.
+6. After a fault of ours the wish is tried again, unless a newer one came: in 5 s, then twice as
+   late each time, 5 minutes at most (`workers`). Each is logged and counted. Whoever waits for the
+   wish goes on after the first. Of more than 4,096 wishes that are put off so the oldest is let go.
+7. A dry run writes nothing.
 
 Source: the design's "State that can be trusted" and "Bad input".
 """
@@ -21,14 +23,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
+from reprieve.execution.fence import Deposed
 from reprieve.execution.statuses import StatusChange, write_status
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, Conflict, NotFound
 from reprieve.kube.retry import AWAY, retried
 from reprieve.planes.common.dirty import DirtyKeys
-from reprieve.planes.common.persistent import alone
 from reprieve.planes.common.workers import look_at_each
 from reprieve.units.clock import Clock
 from reprieve.units.instants import Nanos
@@ -38,6 +40,8 @@ __all__ = ["StatusWriter"]
 Key = TypeVar("Key", bound=str)
 Wish = TypeVar("Wish")
 Wire = TypeVar("Wire")
+
+_MOST_PUT_OFF: Final = 4_096
 
 
 class StatusWriter(Generic[Key, Wish, Wire]):
@@ -50,6 +54,7 @@ class StatusWriter(Generic[Key, Wish, Wire]):
         wire: the type of the answers.
         written: told of each answer.
         failed: told of a wish that could not be written.
+        fault: told of each fault of ours by which a status was not written.
         told: the log of the plane.
         at_once: how many objects are written at the same time.
         writes: whether anything is written now; not in a dry run.
@@ -64,6 +69,7 @@ class StatusWriter(Generic[Key, Wish, Wire]):
         wire: type[Wire],
         written: Callable[[Key, Wish, Wire], None],
         failed: Callable[[Key, Wish], None],
+        fault: Callable[[], None],
         told: logging.Logger,
         at_once: int = 8,
         writes: Callable[[], bool],
@@ -74,10 +80,12 @@ class StatusWriter(Generic[Key, Wish, Wire]):
         self._wire = wire
         self._written = written
         self._failed = failed
+        self._fault = fault
         self._log = told
         self._at_once = at_once
         self._writes = writes
         self._wishes: dict[Key, Wish] = {}  # those that are not being written yet
+        self._put_off: dict[Key, None] = {}  # those that a fault of ours left, the oldest first
         self._over: dict[Key, asyncio.Event] = {}
         self._due: DirtyKeys[Key] = DirtyKeys(clock)
 
@@ -97,6 +105,7 @@ class StatusWriter(Generic[Key, Wish, Wire]):
     def forget(self, key: Key) -> None:
         """Let go of a wish that is not being written yet."""
         self._wishes.pop(key, None)
+        self._put_off.pop(key, None)
 
     async def run(self) -> None:
         """Write until cancelled.
@@ -104,17 +113,41 @@ class StatusWriter(Generic[Key, Wish, Wire]):
         Raises:
             BaseExceptionGroup: with `Deposed` alone, when a write came upon the closed fence.
         """
-        await look_at_each(self._due, self._look, self._clock, at_once=self._at_once)
+        await look_at_each(
+            self._due,
+            self._look,
+            self._clock,
+            at_once=self._at_once,
+            told=self._log,
+            named=lambda key: f"the status of {key}",
+        )
 
     async def _look(self, key: Key) -> None:
         wish = self._wishes.pop(key, None)
+        self._put_off.pop(key, None)
+        newer = False
         try:
             if wish is not None and self._writes():
-                with alone(self._log, f"the status of {key}"):
-                    await self._write(key, wish)
+                await self._write(key, wish)
+            newer = key in self._wishes
+        except (Deposed, ApiError):
+            raise
+        except Exception:
+            self._fault()
+            newer = key in self._wishes
+            if wish is not None and not newer:
+                self._keep(key, wish)
+            raise
         finally:
-            if key not in self._wishes and (over := self._over.pop(key, None)) is not None:
+            if not newer and (over := self._over.pop(key, None)) is not None:
                 over.set()
+
+    def _keep(self, key: Key, wish: Wish) -> None:
+        """Keep a wish for the next look at its object, as the workers have that."""
+        self._wishes[key] = wish
+        self._put_off[key] = None
+        if len(self._put_off) > _MOST_PUT_OFF:
+            self.forget(next(iter(self._put_off)))
 
     async def _write(self, key: Key, wish: Wish) -> None:
         async def once() -> None:

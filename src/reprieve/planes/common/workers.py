@@ -56,8 +56,10 @@ async def look_at_each(
     clock: Clock,
     *,
     at_once: int = 16,
+    told: logging.Logger = log,
+    named: Callable[[Key], str] = str,
 ) -> None:
-    """Call `look` for every key that becomes due, until cancelled.
+    """Call `look` for every key that becomes due, until cancelled; `told` has what failed.
 
     Raises:
         BaseExceptionGroup: with `Deposed` alone, when a look came upon the closed fence.
@@ -91,12 +93,12 @@ async def look_at_each(
                 await look(key)
                 faults.pop(key, None)
             except ApiError as failure:
-                log.warning("%s put off: %s", key, failure)
+                told.warning("%s put off: %s", named(key), failure)
                 due.add_at(key, Nanos(clock.wall() + _BACK_OFF))
             except Deposed:
                 raise
             except Exception:
-                log.exception("%s put off after a fault of ours", key)
+                told.exception("%s put off after a fault of ours", named(key))
                 pause = min(_BACK_OFF << min(faults.get(key, 0), 16), _LONGEST)
                 faults[key] = faults.get(key, 0) + 1
                 due.add_at(key, Nanos(clock.wall() + pause))

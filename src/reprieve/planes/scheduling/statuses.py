@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from reprieve.engine.cluster.rows import GroupRow, PodRow
+from reprieve.engine.plan import Plane
 from reprieve.execution.statuses import StatusChange
 from reprieve.kube.bodies import Json, PatchType
 from reprieve.kube.objects import version_number
@@ -74,6 +75,7 @@ class Statuses:
             wire=dict,
             written=self._note,
             failed=lambda uid, wish: None,
+            fault=context.metrics.status_faults.labels(Plane.SCHEDULING.value).inc,
             told=log,
             writes=lambda: not context.dry_run,
         )

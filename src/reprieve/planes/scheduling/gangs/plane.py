@@ -19,6 +19,7 @@ from reprieve.engine.cluster.trees import Way
 from reprieve.engine.gangs.cycle import GANG_KEY, GangGroup
 from reprieve.engine.gangs.job import JobOptions, VictimGangs
 from reprieve.engine.gangs.phases import PhasePod
+from reprieve.engine.plan import Plane
 from reprieve.engine.scheduling.outcome import GangCycle, Unit
 from reprieve.intake.gangs_quotas import protected_by
 from reprieve.planes.common.config_map import ConfigMap
@@ -65,7 +66,12 @@ class GangPlane:
         self.options: JobOptions = self.settings.options
         self.book = GangBook(lambda: self.settings, self._requeue, self._changed)
         self.statuses = GroupStatuses(
-            context.client, context.fence, context.clock, self._phase_pods, dry_run=context.dry_run
+            context.client,
+            context.fence,
+            context.clock,
+            self._phase_pods,
+            fault=context.metrics.status_faults.labels(Plane.SCHEDULING.value).inc,
+            dry_run=context.dry_run,
         )
         #: Writes that a pod has no nomination any more.
         self.withdraw: Callable[[PodRow], None] = lambda row: None

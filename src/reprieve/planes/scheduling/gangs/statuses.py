@@ -50,7 +50,10 @@ class _Known:
 
 
 class GroupStatuses:
-    """Keeps the statuses of all PodGroups. `pods` gives the pods of a gang."""
+    """Keeps the statuses of all PodGroups. `pods` gives the pods of a gang.
+
+    `fault`: told of each fault of ours by which one was not written.
+    """
 
     def __init__(
         self,
@@ -59,6 +62,7 @@ class GroupStatuses:
         clock: Clock,
         pods: Callable[[str], Iterable[PhasePod]],
         *,
+        fault: Callable[[], None],
         dry_run: bool,
     ) -> None:
         self._clock = clock
@@ -71,6 +75,7 @@ class GroupStatuses:
             wire=PodGroup,
             written=self._note,
             failed=lambda id, known: self._ask(id, _AGAIN),
+            fault=fault,
             told=log,
             writes=lambda: not dry_run,
         )
