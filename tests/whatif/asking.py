@@ -57,16 +57,18 @@ async def ask(
     without_server: bool = False,
     environment: Mapping[str, str] | None = None,
     asking: float = 0.0,
+    config: Path | None = None,
 ) -> Asked:
     """Return what would happen if these objects were created now.
 
-    `asking`: seconds for how narrowly it starts, and for ends of run times.
+    `asking`: seconds for how narrowly it starts, and for ends of run times; `config`: what
+    `--config` names.
     """
     clock = LoopClock()
     wire = Audited(HttpWire(await load_connection(str(kubeconfig))))
     client = Client(Transport(ReadingWire(wire), clock))
     flags = run.make_context("run", ["--controllers", controllers]).params
-    flags["scheduler_names"] = tuple(names)
+    flags |= {"scheduler_names": tuple(names), "config_file": config}
     deciders = Deciders.of(operator_options({**ENVIRONMENT, **(environment or {})}, **flags))
     try:
         snapshot = await gather(client, deciders.kinds(), clock, namespaces=[namespace])

@@ -8,45 +8,42 @@ to have their quota; else all that a gang or a Job needs has a node. Nothing els
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
 import msgspec
 
-from kubelocal.machines.gpus import Root
-from kubelocal.machines.kubelet import KubeletTimes
 from reprieve.engine.diagnosis.model import Fix
-from reprieve.units.durations import MILLISECOND
+from reprieve.scenarios.model import NodeSpec
 from reprieve.whatif.answer import Answer
 from reprieve.whatif.changed import changed_by
 from tests.quota_plane.site import cluster_queue, flavor, job, local_queue
 from tests.quota_plane.site import priority_class as workload_class
-from tests.scheduling.site import NAMESPACE, Site, group, node, pod, priority_class, site
-from tests.whatif.asking import ask
-from tests.whatif.proof import (
-    GPU,
-    IDLE,
-    PACE_S,
-    PRIORITIES,
-    REST_S,
-    Object,
-    create,
-    gpu_job,
-    happened,
-    records,
-    thin_out,
-)
+from tests.scheduling.site import group, node, pod, priority_class
+from tests.whatif.observing import happened, seen
+from tests.whatif.playing import Drawing, Object, Playground, playground
+from tests.whatif.proof import GPU, PRIORITIES, gpu_job
 
-__all__ = ["FixTally", "played_fixes"]
+__all__ = ["CONSTRAINED", "FixTally", "played_fixes"]
 
 _TAINT = {"key": "team", "value": "other", "effect": "NoSchedule"}
 _DISKS = ("fast", "slow")
 _SELECTED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+@dataclass(frozen=True)
+class FixCase:
+    """What waits: the first change that is named for it, if any, and whether it starts with it."""
+
+    where: str
+    fix: Fix | None
+    told: Sequence[tuple[str, str, str]]
+    submitted: Sequence[Object]
+    starts: bool
 
 
 @dataclass
@@ -54,7 +51,7 @@ class FixTally:
     """How many changes were applied, by what was changed, and which did not help."""
 
     applied: Counter[str] = field(default_factory=Counter)
-    failures: list[str] = field(default_factory=list)
+    failures: list[FixCase] = field(default_factory=list)
     without: int = 0
 
     def __iadd__(self, other: FixTally) -> FixTally:
@@ -63,45 +60,42 @@ class FixTally:
         self.without += other.without
         return self
 
+    def count(self, case: FixCase) -> None:
+        """Count one case."""
+        if case.fix is None:
+            self.without += 1
+            return
+        self.applied[str(case.fix.change)] += 1
+        self.failures += [] if case.starts else [case]
 
-async def played_fixes(folder: Path, seed: int, planes: str, cases: int) -> FixTally:
+
+async def played_fixes(
+    folder: Path,
+    seed: int,
+    planes: str,
+    cases: int,
+    *,
+    drawing: Drawing | None = None,
+    tell: Callable[[FixCase], None] = lambda case: None,
+) -> FixTally:
     """Ask about so many submissions on one random cluster; apply what is said to help."""
     random = Random(f"fixes {planes} {seed}")
     tally = FixTally()
-    nodes = [_node(random, number, planes) for number in range(random.randint(2, 4))]
-    paced = KubeletTimes(apart=MILLISECOND)
-    queued = "quota" in planes
-    async with site(nodes, folder, kubelet=True, kueue=queued, kubelet_times=paced) as cluster:
-        await create(cluster.client, *_base(random, planes))
-        variables = IDLE if "idle" in planes else {}
-        exporter = cluster.embedded.machines.exporter
-        operator = await cluster.operator(
-            *("--controllers", planes),
-            environment=variables | {"GPU_PREEMPTION_METRICS_ENDPOINT": exporter.url},
-        )
-        await asyncio.sleep(REST_S)
+    async with playground(folder, random, planes, drawing or CONSTRAINED) as played:
+        await played.at_rest()
         for number in range(cases):
-            submitted = _submission(random, planes, f"s{number}")
-            asked = await ask(
-                cluster.embedded.kubeconfig,
-                *submitted,
-                controllers=planes,
-                names=["default-scheduler"],
-                namespace=NAMESPACE,
-                environment=variables,
-            )
-            fix = _first_fix(asked.answer)
-            tally.without += fix is None and bool(_waiting(asked.answer))
+            submitted = played.drawing.work(random, planes, f"s{number}")
+            answer = await played.ask(submitted)
+            fix = _first_fix(answer)
             wanted = submitted if fix is None else changed_by(fix, submitted)
-            starts = await _starts(random, cluster, planes, wanted)
-            if fix is not None:
-                tally.applied[str(fix.change)] += 1
-                if not starts:
-                    told = [(e.name, e.verdict, e.message) for e in asked.answer.outcomes]
-                    where = f"{planes} seed {seed} case {number}"
-                    tally.failures.append(f"{where}\n  {fix}\n  told {told}\n  {wanted}")
-            await thin_out(random, cluster)
-        await operator.stop()
+            starts = await _starts(played, answer, wanted)
+            if fix is not None or _waiting(answer):
+                where = f"{planes} seed {seed} case {number}"
+                told = [(e.name, str(e.verdict), e.message) for e in answer.outcomes]
+                case = FixCase(where, fix, told, wanted, starts)
+                tally.count(case)
+                tell(case)
+            await played.thin_out()
     return tally
 
 
@@ -116,28 +110,27 @@ def _first_fix(answer: Answer) -> Fix | None:
     return None
 
 
-async def _starts(random: Random, cluster: Site, planes: str, wanted: Sequence[Object]) -> bool:
+async def _starts(played: Playground, answer: Answer, wanted: Sequence[Object]) -> bool:
     """Submit, and tell whether it has started once the cluster is at rest.
 
     Until then it is busy, as a plan takes what starts to be: idle work makes way at once for those
     that made way for it. Afterwards half of it is idle.
     """
-    known = await records(cluster.client)
-    exporter, roots = cluster.embedded.machines.exporter, []
+    before = await seen(played.client)
+    await played.submit(wanted)
+    await played.at_rest()
+    found = await happened(played, wanted, answer, before)
     for obj in wanted:
         if obj["kind"] == "Job":
-            roots.append(Root(NAMESPACE, "Job", obj["metadata"]["name"]))
-            exporter.set_utilization(roots[-1], 90.0)
-        await create(cluster.client, obj)
-        await asyncio.sleep(PACE_S)
-    await asyncio.sleep(REST_S)
-    found = await happened(cluster.client, planes, wanted, known)
-    for root in roots:
-        exporter.set_utilization(root, random.choice((0.0, 90.0)))
-    return found.starts
+            played.set_busy(obj["metadata"]["name"], played.random.choice((0.0, 90.0)))
+    return all(starts for _, _, starts in found.starts)
 
 
-def _node(random: Random, number: int, planes: str) -> object:
+def _nodes(random: Random, planes: str) -> Sequence[NodeSpec]:
+    return [_node(random, number, planes) for number in range(random.randint(2, 4))]
+
+
+def _node(random: Random, number: int, planes: str) -> NodeSpec:
     labels = {"disk": _DISKS[number % 2], "zone": random.choice("ab")}
     found = node(f"node-{number}", random.choice((3, 4, 6)), **labels)
     amounts = found.allocatable | ({GPU: "4"} if "idle" in planes else {})
@@ -247,3 +240,7 @@ def _constrain(random: Random, spec: Object, labels: dict[str, str]) -> None:
                 "labelSelector": own,
             }
         ]
+
+
+#: Work that asks for certain nodes, on little room.
+CONSTRAINED = Drawing(_nodes, _base, _submission)

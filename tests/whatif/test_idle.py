@@ -27,7 +27,7 @@ from tests.quota_plane.site import JOBS, cluster_queue, flavor, job, local_queue
 from tests.scheduling.site import NAMESPACE, Site, site
 from tests.virtual_time import LoopClock
 from tests.whatif.asking import ask
-from tests.whatif.proof import RESOURCES
+from tests.whatif.playing import create
 
 Object = dict[str, Any]
 PLANES = "idle,scheduling,quota"
@@ -68,7 +68,7 @@ async def three_planes(folder: Path, *nodes: int) -> AsyncIterator[Site]:
     ]
     async with site(specs, folder, kubelet=True, kueue=True) as cluster:
         for obj in BASE:
-            await cluster.client.create(RESOURCES[obj["kind"]], obj, dict)
+            await create(cluster.client, obj)
         await cluster.operator(
             "--controllers", PLANES, environment=environment(cluster, grace_period="1s")
         )

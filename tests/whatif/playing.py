@@ -1,0 +1,212 @@
+"""A cluster on which plans are played: drawn at random, with an operator, asked and submitted to.
+
+Every step ends when nothing moves any more, however long that takes: how busy the machine is makes
+no difference. Kubelets end pods a millisecond apart, as a plan takes them to: where several end at
+one instant, how their deletions come between the operator's decisions is chance, and can move
+members of a gang from one node to another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import yaml
+
+from kubelocal.machines.gpus import Root
+from kubelocal.machines.kubelet import KubeletTimes
+from reprieve.jobs.table import job_kinds
+from reprieve.kube.client import Client
+from reprieve.kube.errors import NotFound
+from reprieve.kube.resource import NAMESPACES, PODS, PREEMPTIONS, Resource
+from reprieve.scenarios.model import NodeSpec
+from reprieve.units.durations import MILLISECOND
+from reprieve.whatif.answer import Answer
+from tests.quota_plane.site import ADMISSION_CHECKS, CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
+from tests.scheduling.site import BUDGETS, NAMESPACE, POD_GROUPS, PRIORITY_CLASSES, Site, site
+from tests.whatif.asking import ask
+
+__all__ = ["IDLE", "RESOURCES", "Drawing", "Object", "Playground", "create", "playground"]
+
+Object = dict[str, Any]
+IDLE = {"GPU_PREEMPTION_ENABLED": "true", "GPU_PREEMPTION_DEFAULT_GRACE_PERIOD": "1s"}
+_PACE_S = 0.01  # between two objects that are submitted
+_LOOK_S = 3.0
+_QUIET_LOOKS = 15
+_GIVEN_WAY_S = 0.002
+
+
+def _kueue(plural: str, kind: str) -> Resource:
+    return Resource("kueue.x-k8s.io", "v1beta2", plural, kind, namespaced=False)
+
+
+def _of_jobs() -> Iterator[Resource]:
+    for kind in job_kinds():
+        group, _, version = kind.api_version.rpartition("/")
+        yield Resource(group, version, kind.plural, kind.kind)
+
+
+#: What is created here, by API version and kind.
+RESOURCES = {
+    (each.api_version, each.kind): each
+    for each in (
+        *_of_jobs(),
+        NAMESPACES,
+        PODS,
+        POD_GROUPS,
+        PRIORITY_CLASSES,
+        BUDGETS,
+        CLUSTER_QUEUES,
+        LOCAL_QUEUES,
+        ADMISSION_CHECKS,
+        _kueue("cohorts", "Cohort"),
+        _kueue("resourceflavors", "ResourceFlavor"),
+        _kueue("workloadpriorityclasses", "WorkloadPriorityClass"),
+        Resource("", "v1", "limitranges", "LimitRange"),
+        Resource("", "v1", "resourcequotas", "ResourceQuota"),
+        Resource("apps", "v1", "replicasets", "ReplicaSet"),
+        Resource("batch", "v1", "cronjobs", "CronJob"),
+        Resource("scheduling.sigs.k8s.io", "v1alpha1", "podgroups", "PodGroup"),
+        Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup"),
+    )
+}
+_MOVING = (PODS, POD_GROUPS, JOBS, WORKLOADS, PREEMPTIONS)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How clusters and what is submitted to them are drawn, for the planes that decide.
+
+    Attributes:
+        nodes: of a cluster.
+        base: what stands in it before anybody submits.
+        work: one submission, under a name.
+        config: what the operator is told, in the shape of the Helm values.
+    """
+
+    nodes: Callable[[Random, str], Sequence[NodeSpec]]
+    base: Callable[[Random, str], Iterator[Object]]
+    work: Callable[[Random, str, str], Sequence[Object]]
+    config: Callable[[Random, str], Object] = lambda random, planes: {}
+
+
+@dataclass
+class Playground:
+    """A running cluster with its operator, and how it was drawn."""
+
+    random: Random
+    planes: str
+    drawing: Drawing
+    cluster: Site
+    nodes: Sequence[NodeSpec]
+    config: Path | None
+
+    @property
+    def client(self) -> Client:
+        return self.cluster.client
+
+    async def ask(self, submitted: Sequence[Object]) -> Answer:
+        """Return the plan for what would be submitted."""
+        asked = await ask(
+            self.cluster.embedded.kubeconfig,
+            *submitted,
+            controllers=self.planes,
+            names=["default-scheduler"],
+            namespace=NAMESPACE,
+            environment=IDLE if "idle" in self.planes else {},
+            config=self.config,
+        )
+        return asked.answer
+
+    async def submit(
+        self, submitted: Sequence[Object], busy: Callable[[], float] = lambda: 90.0
+    ) -> None:
+        """Create it as a client does, one after the other; `busy`: in percent, of a Job's GPUs."""
+        for obj in submitted:
+            if obj["kind"] == "Job":
+                self.set_busy(obj["metadata"]["name"], busy())
+            await create(self.client, obj)
+            await asyncio.sleep(_PACE_S)
+
+    def set_busy(self, job: str, percent: float) -> None:
+        """Say how busy the GPUs of a Job are from now on."""
+        exporter = self.cluster.embedded.machines.exporter
+        exporter.set_utilization(Root(NAMESPACE, "Job", job), percent)
+
+    async def at_rest(self) -> None:
+        """Wait until nothing has moved for as long as a plan waits, and longer.
+
+        Each look goes to the API server, and gives way for a moment of wall time: packets and
+        threads that a busy machine is late with come before time moves on.
+        """
+        seen, quiet = await self._state(), 0
+        while quiet < _QUIET_LOOKS:
+            await asyncio.sleep(_LOOK_S)
+            time.sleep(_GIVEN_WAY_S)  # noqa: ASYNC251 - time of the wall
+            found = await self._state()
+            seen, quiet = found, quiet + 1 if found == seen else 0
+
+    async def _state(self) -> list[tuple[str, str]]:
+        """Return what there is with its versions, of the kinds that a decision changes."""
+        found = []
+        for resource in _MOVING:
+            try:
+                page = await self.client.list(resource, dict)
+            except NotFound:
+                continue  # without the quota plane there are no Workloads
+            metadata = [each["metadata"] for each in page.items]
+            found += [(each["uid"], each["resourceVersion"]) for each in metadata]
+        return found
+
+    async def thin_out(self) -> None:
+        """Now and then something ends, so that the cluster does not only fill up."""
+        if self.random.random() < 0.5:
+            return
+        for resource in (JOBS, PODS):
+            page = await self.client.list(resource, dict, namespace=NAMESPACE)
+            names = sorted(
+                each["metadata"]["name"]
+                for each in page.items
+                if not each["metadata"].get("ownerReferences")
+                and not (each["spec"].get("schedulingGroup"))
+            )
+            if names:
+                await self.client.delete(resource, NAMESPACE, self.random.choice(names))
+        await self.at_rest()
+
+
+@asynccontextmanager
+async def playground(
+    folder: Path, random: Random, planes: str, drawing: Drawing
+) -> AsyncIterator[Playground]:
+    """Start a cluster that is drawn so, with an operator of these planes."""
+    nodes = drawing.nodes(random, planes)
+    paced = KubeletTimes(apart=MILLISECOND)
+    queued = "quota" in planes
+    async with site(nodes, folder, kubelet=True, kueue=queued, kubelet_times=paced) as cluster:
+        await create(cluster.client, *drawing.base(random, planes))
+        said, config = drawing.config(random, planes), None
+        if said:
+            config = folder / "values.yaml"
+            config.write_text(yaml.safe_dump(said))
+        exporter = cluster.embedded.machines.exporter
+        variables = IDLE if "idle" in planes else {}
+        operator = await cluster.operator(
+            *("--controllers", planes),
+            *(("--config", str(config)) if config else ()),
+            environment=variables | {"GPU_PREEMPTION_METRICS_ENDPOINT": exporter.url},
+        )
+        yield Playground(random, planes, drawing, cluster, nodes, config)
+        await operator.stop()
+
+
+async def create(client: Client, *objects: Object) -> None:
+    """Create objects, in order."""
+    for obj in objects:
+        await client.create(RESOURCES[obj["apiVersion"], obj["kind"]], obj, dict)
