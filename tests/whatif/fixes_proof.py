@@ -24,7 +24,7 @@ from reprieve.whatif.changed import changed_by
 from tests.quota_plane.site import cluster_queue, flavor, job, local_queue
 from tests.quota_plane.site import priority_class as workload_class
 from tests.scheduling.site import group, node, pod, priority_class
-from tests.whatif.observing import happened, seen
+from tests.whatif.observing import STARTS, happened, seen
 from tests.whatif.playing import Drawing, Object, Playground, playground
 from tests.whatif.proof import GPU, PRIORITIES, gpu_job
 
@@ -119,11 +119,10 @@ async def _starts(played: Playground, answer: Answer, wanted: Sequence[Object]) 
     before = await seen(played.client)
     await played.submit(wanted)
     await played.at_rest()
-    found = await happened(played, wanted, answer, before)
-    for obj in wanted:
-        if obj["kind"] == "Job":
-            played.set_busy(obj["metadata"]["name"], played.random.choice((0.0, 90.0)))
-    return all(starts for _, _, starts in found.starts)
+    found = await happened(played, wanted, before)
+    told = {(each.kind, each.name) for each in answer.outcomes}
+    played.some_are_idle(wanted)
+    return all(what == STARTS for kind, name, what in found.starts if (kind, name) in told)
 
 
 def _nodes(random: Random, planes: str) -> Sequence[NodeSpec]:

@@ -3,15 +3,16 @@
 What is queued is compared by its job. Pods that controllers made have random names, so that of a
 job the nodes are compared, with how many pods of which requests each has.
 
-1. A pod starts when it has a node, a PodGroup when its minimum has, a job when nothing holds it and
+1. Nobody decides about what has no Workload, and no pods where pods are placed.
+2. A pod starts when it has a node, a PodGroup when its minimum has, a job when nothing holds it and
    all its pods have; where nobody places pods, when nothing holds it.
-2. Victims are those whom the new records of what was submitted name, and did not give up.
+3. Victims are those whom the new records of what was submitted name, and did not give up.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reprieve.jobs.paths import first
@@ -19,13 +20,21 @@ from reprieve.jobs.table import job_kinds
 from reprieve.kube.client import Client
 from reprieve.kube.errors import NotFound
 from reprieve.kube.resource import PREEMPTIONS, Resource
+from reprieve.units.errors import UsageError
 from reprieve.whatif.answer import Answer, Verdict
 from tests.quota_plane.site import WORKLOADS
 from tests.whatif.playing import RESOURCES, Object, Playground
 
-__all__ = ["Happened", "Seen", "happened", "planned", "seen"]
+__all__ = ["STARTS", "Happened", "Seen", "happened", "planned", "seen"]
 
-_STARTS = (Verdict.STARTS, Verdict.STARTS_WITH_VICTIMS)
+STARTS, WAITS, NOBODY = "starts", "waits", "nobody decides"
+_BECOMES = {
+    None: NOBODY,
+    Verdict.STARTS: STARTS,
+    Verdict.STARTS_WITH_VICTIMS: STARTS,
+    Verdict.WAITS: WAITS,
+    Verdict.NEVER_FITS: WAITS,
+}
 _SUSPEND = {(kind.api_version, kind.kind): kind.suspend for kind in job_kinds()}
 _BETWEEN = (
     Resource("apps", "v1", "statefulsets", "StatefulSet"),
@@ -38,12 +47,12 @@ class Happened:
     """What became of a submission, of a plan and of the cluster alike.
 
     Attributes:
-        starts: kind and name of each thing that was submitted, and whether it starts.
+        starts: kind and name of each thing that was submitted, and what becomes of it.
         victims: kind and name of who made way.
         placement: how many pods of which thing are on which node.
     """
 
-    starts: tuple[tuple[str, str, bool], ...]
+    starts: tuple[tuple[str, str, str], ...]
     victims: frozenset[tuple[str, str]]
     placement: tuple[tuple[str, str, int], ...]
 
@@ -56,14 +65,16 @@ class Seen:
     owners: dict[str, tuple[str, str]]
 
 
-def planned(answer: Answer, submitted: Sequence[Object]) -> Happened:
-    """Return what a plan says."""
+def planned(answer: Answer | UsageError, submitted: Sequence[Object]) -> Happened:
+    """Return what a plan says; what it refuses does not start."""
+    if isinstance(answer, UsageError):
+        told = {(each["kind"], each["metadata"]["name"]): WAITS for each in submitted}
+        return Happened(_sorted(told), frozenset(), ())
     victims = frozenset((each.kind, each.name) for each in answer.victims)
-    told = {(each.kind, each.name): each.verdict in _STARTS for each in answer.outcomes}
-    starts = tuple((kind, name, whether) for (kind, name), whether in sorted(told.items()))
+    told = {(each.kind, each.name): _BECOMES[each.verdict] for each in answer.outcomes}
     names = _names(submitted)
     placed = Counter((_of(each.pod, names), each.node) for each in answer.placement)
-    return Happened(starts, victims, _counted(placed))
+    return Happened(_sorted(told), victims, _counted(placed))
 
 
 async def seen(client: Client) -> Seen:
@@ -72,17 +83,10 @@ async def seen(client: Client) -> Seen:
     return Seen(frozenset(e["metadata"]["name"] for e in page.items), await _owners(client))
 
 
-async def happened(
-    played: Playground, submitted: Sequence[Object], answer: Answer, before: Seen
-) -> Happened:
-    """Return what happened; of what is told in one with its group, as a plan does."""
+async def happened(played: Playground, submitted: Sequence[Object], before: Seen) -> Happened:
+    """Return what happened, of each document."""
     found = _Found(played.planes, await _all(played.client))
-    told = {(each.kind, each.name) for each in answer.outcomes}
-    starts = [
-        (obj["kind"], obj["metadata"]["name"], found.starts(obj))
-        for obj in submitted
-        if (obj["kind"], obj["metadata"]["name"]) in told
-    ]
+    starts = {(each["kind"], each["metadata"]["name"]): found.becomes(each) for each in submitted}
     names = _names(submitted)
     placed = Counter(
         (_of(pod["metadata"]["name"], names), pod["spec"]["nodeName"])
@@ -91,7 +95,7 @@ async def happened(
         if pod["spec"].get("nodeName")
     )
     victims = frozenset([each async for each in _victims(played.client, before)])
-    return Happened(tuple(sorted(starts)), victims, _counted(placed))
+    return Happened(_sorted(starts), victims, _counted(placed))
 
 
 class _Found:
@@ -105,7 +109,21 @@ class _Found:
             for owner in each["metadata"].get("ownerReferences") or ():
                 self._below.setdefault(owner["uid"], []).append(each)
 
-    def starts(self, obj: Object) -> bool:
+    def becomes(self, obj: Object) -> str:
+        now = self._now(obj)
+        if now is None:
+            return WAITS
+        pods = self.pods_of(obj)
+        uids = {each["metadata"]["uid"] for each in (now, *pods)}
+        queued = any(
+            each["kind"] == "Workload" for uid in uids for each in self._below.get(uid, ())
+        )
+        gated = any(pod["spec"].get("schedulingGates") for pod in pods)
+        if not queued and not gated and obj["kind"] != "PodGroup" and not (pods and self._places):
+            return NOBODY
+        return STARTS if self._starts(obj) else WAITS
+
+    def _starts(self, obj: Object) -> bool:
         now = self._now(obj)
         if now is None:
             return False
@@ -156,7 +174,7 @@ class _Found:
 
 async def _all(client: Client) -> list[Object]:
     found: list[Object] = []
-    for resource in dict.fromkeys((*RESOURCES.values(), *_BETWEEN)):
+    for resource in dict.fromkeys((*RESOURCES.values(), *_BETWEEN, WORKLOADS)):
         try:
             page = await client.list(resource, dict)
         except NotFound:
@@ -190,6 +208,10 @@ async def _victims(client: Client, before: Seen) -> AsyncIterator[tuple[str, str
             root = victim["root"]
             own = (root["kind"], root["name"])
             yield owners.get(root["name"], own) if root["kind"] == "Workload" else own
+
+
+def _sorted(told: Mapping[tuple[str, str], str]) -> tuple[tuple[str, str, str], ...]:
+    return tuple((kind, name, starts) for (kind, name), starts in sorted(told.items()))
 
 
 def _names(submitted: Sequence[Object]) -> list[str]:

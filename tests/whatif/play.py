@@ -23,8 +23,9 @@ from tests.virtual_time import VirtualTimeLoop
 from tests.whatif.fixes_proof import CONSTRAINED, FixCase, played_fixes
 from tests.whatif.playing import Drawing
 from tests.whatif.proof import PLAIN, Case, proven
+from tests.whatif.strange_work import STRANGE
 
-_DRAWINGS = {"plain": PLAIN, "constrained": CONSTRAINED}
+_DRAWINGS = {"plain": PLAIN, "constrained": CONSTRAINED, "strange": STRANGE}
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ from kubelocal.machines.gpus import Root
 from kubelocal.machines.kubelet import KubeletTimes
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.client import Client
-from reprieve.kube.errors import NotFound
+from reprieve.kube.errors import ApiError, NotFound
 from reprieve.kube.resource import NAMESPACES, PODS, PREEMPTIONS, Resource
 from reprieve.scenarios.model import NodeSpec
 from reprieve.units.durations import MILLISECOND
@@ -40,6 +40,8 @@ _PACE_S = 0.01  # between two objects that are submitted
 _LOOK_S = 3.0
 _QUIET_LOOKS = 15
 _GIVEN_WAY_S = 0.002
+_BUSY = 90.0
+_NO_JOBS = ("Pod", "PodGroup")
 
 
 def _kueue(plural: str, kind: str) -> Resource:
@@ -88,12 +90,14 @@ class Drawing:
         base: what stands in it before anybody submits.
         work: one submission, under a name.
         config: what the operator is told, in the shape of the Helm values.
+        idle_at_once: half of what starts is idle from then on, else once the cluster is at rest.
     """
 
     nodes: Callable[[Random, str], Sequence[NodeSpec]]
     base: Callable[[Random, str], Iterator[Object]]
     work: Callable[[Random, str, str], Sequence[Object]]
     config: Callable[[Random, str], Object] = lambda random, planes: {}
+    idle_at_once: bool = False
 
 
 @dataclass
@@ -125,19 +129,32 @@ class Playground:
         return asked.answer
 
     async def submit(
-        self, submitted: Sequence[Object], busy: Callable[[], float] = lambda: 90.0
-    ) -> None:
-        """Create it as a client does, one after the other; `busy`: in percent, of a Job's GPUs."""
-        for obj in submitted:
-            if obj["kind"] == "Job":
-                self.set_busy(obj["metadata"]["name"], busy())
-            await create(self.client, obj)
-            await asyncio.sleep(_PACE_S)
+        self, submitted: Sequence[Object], busy: Callable[[], float] = lambda: _BUSY
+    ) -> list[ApiError]:
+        """Create it as a client does, one after the other; return what is refused.
 
-    def set_busy(self, job: str, percent: float) -> None:
-        """Say how busy the GPUs of a Job are from now on."""
+        `busy`: in percent, of the GPUs of each job.
+        """
+        refused = []
+        for obj in submitted:
+            self.set_busy(obj, _BUSY if obj["kind"] in _NO_JOBS else busy())
+            try:
+                await create(self.client, obj)
+            except ApiError as refusal:
+                refused.append(refusal)
+            await asyncio.sleep(_PACE_S)
+        return refused
+
+    def set_busy(self, obj: Object, percent: float) -> None:
+        """Say how busy the GPUs of a root owner are from now on."""
         exporter = self.cluster.embedded.machines.exporter
-        exporter.set_utilization(Root(NAMESPACE, "Job", job), percent)
+        exporter.set_utilization(Root(NAMESPACE, obj["kind"], obj["metadata"]["name"]), percent)
+
+    def some_are_idle(self, submitted: Sequence[Object]) -> None:
+        """Let half of what was submitted be idle from now on, as far as it has GPUs."""
+        for obj in submitted:
+            if obj["kind"] not in _NO_JOBS:
+                self.set_busy(obj, self.random.choice((0.0, _BUSY)))
 
     async def at_rest(self) -> None:
         """Wait until nothing has moved for as long as a plan waits, and longer.

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 
 import msgspec
 
 from reprieve.scenarios.model import NodeSpec
+from reprieve.units.errors import UsageError
 from reprieve.whatif.answer import Answer
 from tests.idle.site import PREFIX
 from tests.quota_plane.site import cluster_queue, flavor, job, local_queue
@@ -76,21 +78,42 @@ async def proven(
         await _taken(played)
         for number in range(cases):
             submitted = played.drawing.work(random, planes, f"s{number}")
-            answer = await played.ask(submitted)
-            before = await seen(played.client)
-            # Idle from its start on in half of the cases; a grace period is over by then.
-            await played.submit(submitted, lambda: random.choice((0.0, 90.0)))
-            await played.at_rest()
-            real = await happened(played, submitted, answer, before)
             where = f"{planes} seed {seed} case {number}"
-            tally.count(_case(where, submitted, answer, real))
+            tally.count(await _played(played, where, submitted))
             await played.thin_out()
     return tally
 
 
-def _case(where: str, submitted: Sequence[Object], answer: Answer, real: Happened) -> Case:
-    told = [(each.name, str(each.verdict), each.message) for each in answer.outcomes]
+async def _played(played: Playground, where: str, submitted: Sequence[Object]) -> Case:
+    """Plan one submission, submit it, and return both."""
+    answer: Answer | UsageError
+    try:
+        answer = await played.ask(submitted)
+    except UsageError as refusal:
+        answer = refusal
+    before = await seen(played.client)
+    at_once = played.drawing.idle_at_once
+    # A grace period is over by the next submission.
+    busy = partial(played.random.choice, (0.0, 90.0)) if at_once else lambda: 90.0
+    await played.submit(submitted, busy)
+    await played.at_rest()
+    real = await happened(played, submitted, before)
+    if not at_once:
+        played.some_are_idle(submitted)
+    return _case(where, submitted, answer, real)
+
+
+def _case(
+    where: str, submitted: Sequence[Object], answer: Answer | UsageError, real: Happened
+) -> Case:
+    """Return a case; of what is told in one with its group, or by nobody, no start is compared."""
     plan = planned(answer, submitted)
+    if isinstance(answer, UsageError):
+        return Case(where, submitted, "Refused", [("", "", str(answer))], plan, real)
+    told = [(each.name, str(each.verdict), each.message) for each in answer.outcomes]
+    named = {(kind, name) for kind, name, _ in plan.starts}
+    starts = tuple(each for each in real.starts if each[:2] in named)
+    real = replace(real, starts=starts)
     return Case(where, submitted, str(answer.verdict), told, plan, real)
 
 
@@ -190,4 +213,4 @@ def gpu_job(random: Random, name: str, priority: str, *, queued: bool) -> Object
 
 
 #: Pods, gangs and queued Jobs.
-PLAIN = Drawing(_nodes, _base, _submission)
+PLAIN = Drawing(_nodes, _base, _submission, idle_at_once=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import msgspec
 
-from reprieve.kube.resource import PODS
+from reprieve.kube.resource import PODS, Resource
+from reprieve.units.durations import MINUTE
 from reprieve.units.instants import Nanos
 from reprieve.whatif.overlay import Overlay
 from reprieve.whatif.snapshot import Listed, Snapshot
@@ -43,3 +45,63 @@ def test_pods_of_one_owner_come_in_the_order_in_which_they_were_made() -> None:
         return [pod["metadata"]["name"] for pod in stand_ins.owned.below("j")]
 
     assert run_virtually(main) == ["j-c", "j-b", "j-a"]
+
+
+SETS = Resource("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet")
+MPI_JOBS = Resource("kubeflow.org", "v2beta1", "mpijobs", "MPIJob")
+STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
+TEMPLATE = {"spec": {"containers": [{"name": "c"}]}}
+GROUPS = {"replicas": 2, "leaderWorkerTemplate": {"size": 3, "workerTemplate": TEMPLATE}}
+
+
+def _made(
+    resource: Resource, spec: dict[str, Any], *there: bytes
+) -> tuple[Overlay, list[dict[str, Any]]]:
+    """Return what there is once this was created, and its pods in the order of their creation."""
+    known = {("team", msgspec.json.decode(each)["metadata"]["name"]): each for each in there}
+    kinds = {
+        ("", "pods"): Listed(PODS, known, 1),
+        (resource.group, resource.plural): Listed(resource, {}, 1),
+        ("apps", "statefulsets"): Listed(STATEFUL_SETS, {}, 1),
+    }
+
+    async def main() -> tuple[Overlay, list[dict[str, Any]]]:
+        clock = LoopClock(asyncio.get_running_loop(), Nanos(0))
+        overlay = Overlay(Snapshot(Nanos(0), kinds), clock)
+        stand_ins = StandIns(overlay, clock)
+        running = asyncio.create_task(stand_ins.run())
+        overlay.create(resource, {"metadata": {"name": "work", "namespace": "team"}, "spec": spec})
+        await clock.sleep(MINUTE)
+        running.cancel()
+        made = [each.new for each in overlay.history if each.new is not None and each.old is None]
+        return overlay, [each for each in made if each["kind"] == "Pod"]
+
+    return run_virtually(main)
+
+
+def test_pods_of_a_leader_worker_set_come_from_its_sets_the_leaders_first() -> None:
+    overlay, pods = _made(SETS, GROUPS)
+    assert [each["metadata"]["name"] for each in pods] == [
+        *("work-0", "work-1"),
+        *("work-0-1", "work-0-2", "work-1-1", "work-1-2"),
+    ]
+    owners = {each["metadata"]["ownerReferences"][0]["name"] for each in pods}
+    assert owners == {"work", "work-0", "work-1"}
+    # The scheduler spreads the pods that a set selects: these are its own.
+    for each in overlay.all(STATEFUL_SETS):
+        wanted = each["spec"]["selector"]["matchLabels"].items()
+        selected = [pod for pod in pods if wanted <= pod["metadata"]["labels"].items()]
+        uid = each["metadata"]["uid"]
+        assert selected == [p for p in pods if p["metadata"]["ownerReferences"][0]["uid"] == uid]
+
+
+def test_a_leader_worker_set_whose_sets_are_not_seen_gets_no_others() -> None:
+    overlay, pods = _made(SETS, GROUPS, _pod("work-0", "2026-01-01T00:00:00Z", 1))
+    assert not pods and not list(overlay.all(STATEFUL_SETS))
+
+
+def test_a_launcher_comes_when_its_workers_are_made() -> None:
+    roles = {"Launcher": {"template": TEMPLATE}, "Worker": {"replicas": 2, "template": TEMPLATE}}
+    _, pods = _made(MPI_JOBS, {"mpiReplicaSpecs": roles})
+    names = [each["metadata"]["name"] for each in pods]
+    assert names == ["work-worker-0", "work-worker-1", "work-launcher-0"]

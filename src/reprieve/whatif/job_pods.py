@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 from reprieve.execution.jobs import resource_of
 from reprieve.jobs.evaluation import holds
@@ -29,6 +29,9 @@ from reprieve.whatif.owned_pods import COMPLETION_INDEX, OwnedPods, Tally, facts
 from reprieve.whatif.pod_templates import pod_of
 
 __all__ = ["JobPods"]
+
+#: Pods that their controllers make when all the others are made.
+_LAST: Final = ("launcher", "submitter")
 
 
 class JobPods:
@@ -127,7 +130,7 @@ class JobPods:
         wanted = sum(one.count for one in sets)
         if not self._made.allowed(job, wanted, wanted):
             return
-        for one in sets:
+        for one in sorted(sets, key=lambda each: each.name in _LAST):
             for number in range(one.count):
                 name = f"{job['metadata']['name']}-{one.name}-{number}"
                 template = copy.deepcopy(one.template)

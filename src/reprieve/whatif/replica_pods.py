@@ -3,7 +3,8 @@
 1. A ReplicaSet has as many pods as it says; a Deployment that is created gets one of its template.
 2. A StatefulSet has pods with ordinals: all at once where it is `Parallel`, else each when those
    before it are ready.
-3. A LeaderWorkerSet has groups of a leader and workers, all at once.
+3. A LeaderWorkerSet that is created gets a StatefulSet of its leaders and one of the workers of
+   each group, all `Parallel`: by these the scheduler spreads its pods.
 
 Their status is not written: no decision reads it. Source: the controllers of Kubernetes 1.37;
 `LeaderWorkerSet` of leaderworkerset.x-k8s.io/v1 for names, labels and annotations.
@@ -26,6 +27,7 @@ from reprieve.whatif.pod_templates import controlled_by, pod_of
 __all__ = ["ReplicaPods"]
 
 _REPLICA_SETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet")
+_STATEFUL_SETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet")
 _DEPLOYMENT, _REPLICA_SET = ("apps", "Deployment"), ("apps", "ReplicaSet")
 _STATEFUL_SET = ("apps", "StatefulSet")
 _LEADER_WORKER_SET = ("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
@@ -131,32 +133,57 @@ class ReplicaPods:
             done.number = ordinal + 1
 
     def _leader_worker_set(self, owner: Json) -> None:
+        """Make its StatefulSets, and none where there is one, or a leader of one that is unseen."""
         metadata, whole = owner["metadata"], first(owner, "spec.leaderWorkerTemplate") or {}
-        tally = self._owned.of(metadata["uid"])
-        worker = whole.get("workerTemplate") or {}
-        size = 1 if whole.get("size") is None else int(whole["size"])
-        wanted = _replicas(owner) * size
-        if wanted > tally.pods and not self._made.allowed(owner, wanted, wanted - tally.pods):
+        name, uid = metadata["name"], metadata["uid"]
+        known = self._overlay.all(_STATEFUL_SETS)
+        if any(ref["uid"] == uid for each in known for ref in _owners(each)):
             return
-        done = self._done_of(owner, tally, size)
-        for number in range(done.number, wanted):
-            group, index = divmod(number, size)
-            leader = f"{metadata['name']}-{group}"
-            name = f"{leader}-{index}" if index else leader
-            done.number = number + 1
-            if name in tally.names:
-                continue
-            template = worker if index else whole.get("leaderTemplate") or worker
-            if index:
-                template = copy.deepcopy(template)
-                notes = template.setdefault("metadata", {}).setdefault("annotations", {})
-                notes[f"{_PREFIX}/leader-name"] = leader
-            labels = {
-                f"{_PREFIX}/name": metadata["name"],
-                f"{_PREFIX}/group-index": str(group),
-                f"{_PREFIX}/worker-index": str(index),
-            }
-            self._add(owner, template, name, labels)
+        if self._overlay.get(PODS, metadata.get("namespace", ""), f"{name}-0") is not None:
+            return
+        size = 1 if whole.get("size") is None else int(whole["size"])
+        groups = _replicas(owner)
+        if not self._made.allowed(owner, groups * size, groups * size):
+            return
+        worker = whole.get("workerTemplate") or {}
+        leading = {f"{_PREFIX}/name": name, f"{_PREFIX}/worker-index": "0"}
+        self._add_set(owner, name, groups, 0, whole.get("leaderTemplate") or worker, leading)
+        for group in range(groups if size > 1 else 0):
+            leader = f"{name}-{group}"
+            template = copy.deepcopy(worker)
+            notes = template.setdefault("metadata", {}).setdefault("annotations", {})
+            notes[f"{_PREFIX}/leader-name"] = leader
+            labels = {f"{_PREFIX}/name": name, f"{_PREFIX}/group-index": str(group)}
+            self._add_set(owner, leader, size - 1, 1, template, labels)
+
+    def _add_set(
+        self,
+        owner: Json,
+        name: str,
+        replicas: int,
+        start: int,
+        template: Json,
+        labels: dict[str, str],
+    ) -> None:
+        """Make a StatefulSet whose pods have these labels, beside those of their template."""
+        template = copy.deepcopy(template)
+        metadata = template.setdefault("metadata", {})
+        metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
+        made = {
+            "metadata": {
+                "name": name,
+                "namespace": owner["metadata"].get("namespace", ""),
+                "ownerReferences": [controlled_by(owner)],
+            },
+            "spec": {
+                "replicas": replicas,
+                "ordinals": {"start": start},
+                "podManagementPolicy": "Parallel",
+                "selector": {"matchLabels": labels},
+                "template": template,
+            },
+        }
+        self._overlay.create(_STATEFUL_SETS, made)
 
     def _done_of(self, owner: Json, tally: Tally, shape: int) -> _Done:
         """Return what needs no look: nothing once a pod was lost, or the set has another shape."""

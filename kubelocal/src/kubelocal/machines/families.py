@@ -248,6 +248,7 @@ def _leader_worker_set(name: str, spec: _Spec) -> list[Child | Pods]:
         labels = {f"{prefix}/name": name, f"{prefix}/role": role}
         if role == "worker":
             labels[f"{prefix}/group-index"] = title.removeprefix(f"{name}-")
+            template = _annotated(template, {f"{prefix}/leader-name": title})
         body = {
             "serviceName": name,
             "replicas": count,
@@ -269,11 +270,14 @@ def _leader_worker_set(name: str, spec: _Spec) -> list[Child | Pods]:
 
 
 def _kubeflow(path: str, *, launcher: str = "") -> _Maker:
-    """Return the maker for a Kubeflow job: numbered pods per role; the launcher's is a Job."""
+    """Return the maker for a Kubeflow job: numbered pods per role; the launcher's is a Job.
+
+    The launcher comes when the others are made.
+    """
 
     def make(name: str, spec: _Spec) -> list[Child | Pods]:
         made: list[Child | Pods] = []
-        for role, replica in spec[path].items():
+        for role, replica in sorted(spec[path].items(), key=lambda each: each[0] == launcher):
             if not _is_pod_template(replica.get("template")):
                 continue
             title = role.lower()
@@ -304,6 +308,13 @@ def _labelled(template: Object, labels: dict[str, str]) -> Object:
         **template,
         "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **labels}},
     }
+
+
+def _annotated(template: Object, annotations: dict[str, str]) -> Object:
+    """Return the template with these annotations added."""
+    metadata = template.get("metadata") or {}
+    said = {**(metadata.get("annotations") or {}), **annotations}
+    return {**template, "metadata": {**metadata, "annotations": said}}
 
 
 def _is_pod_template(value: object) -> TypeGuard[Object]:

@@ -407,6 +407,19 @@ async def test_the_groups_of_a_leader_worker_set_come_and_go() -> None:
         )
         await cluster.wait(2)
         assert cluster.names("pods") == ["work-0", "work-0-1", "work-1", "work-1-1"]
+        # Whoever counts a group knows its leader from its workers.
+        leaders = {
+            each["metadata"]["name"]: (each["metadata"].get("annotations") or {}).get(
+                "leaderworkerset.sigs.k8s.io/leader-name"
+            )
+            for each in cluster.all("pods")
+        }
+        assert leaders == {
+            "work-0": None,
+            "work-0-1": "work-0",
+            "work-1": None,
+            "work-1-1": "work-1",
+        }
         assert cluster.conditions(resource, "work")["Available"][0] == "True"
         status = cluster.one(resource, "work")["status"]
         assert (status["replicas"], status["readyReplicas"], status["hpaPodSelector"]) == (
