@@ -48,7 +48,7 @@ class Happened:
 
     Attributes:
         starts: kind and name of each thing that was submitted, and what becomes of it.
-        victims: kind and name of who made way.
+        victims: kind and name of who made way; pods of a submitted job count as that job.
         placement: how many pods of which thing are on which node.
     """
 
@@ -70,9 +70,9 @@ def planned(answer: Answer | UsageError, submitted: Sequence[Object]) -> Happene
     if isinstance(answer, UsageError):
         told = {(each["kind"], each["metadata"]["name"]): WAITS for each in submitted}
         return Happened(_sorted(told), frozenset(), ())
-    victims = frozenset((each.kind, each.name) for each in answer.victims)
-    told = {(each.kind, each.name): _BECOMES[each.verdict] for each in answer.outcomes}
     names = _names(submitted)
+    victims = frozenset((each.kind, _of(each.name, names)) for each in answer.victims)
+    told = {(each.kind, each.name): _BECOMES[each.verdict] for each in answer.outcomes}
     placed = Counter((_of(each.pod, names), each.node) for each in answer.placement)
     return Happened(_sorted(told), victims, _counted(placed))
 
@@ -94,7 +94,9 @@ async def happened(played: Playground, submitted: Sequence[Object], before: Seen
         for pod in found.pods_of(obj)
         if pod["spec"].get("nodeName")
     )
-    victims = frozenset([each async for each in _victims(played.client, before)])
+    victims = frozenset(
+        [(kind, _of(name, names)) async for kind, name in _victims(played.client, before)]
+    )
     return Happened(_sorted(starts), victims, _counted(placed))
 
 

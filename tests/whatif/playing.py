@@ -1,9 +1,9 @@
 """A cluster on which plans are played: drawn at random, with an operator, asked and submitted to.
 
 Every step ends when nothing moves any more, however long that takes: how busy the machine is makes
-no difference. Kubelets end pods a millisecond apart, as a plan takes them to: where several end at
-one instant, how their deletions come between the operator's decisions is chance, and can move
-members of a gang from one node to another.
+no difference. Pods that controllers make come a millisecond apart, and kubelets end them so, as a
+plan takes them to: where several come or end at one instant, which is first, and how that comes
+between the operator's decisions, is chance, and can move pods from one node to another.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, NotFound
 from reprieve.kube.resource import NAMESPACES, PODS, PREEMPTIONS, Resource
 from reprieve.scenarios.model import NodeSpec
-from reprieve.units.durations import MILLISECOND
+from reprieve.units.durations import MILLISECOND, SECOND
 from reprieve.whatif.answer import Answer
 from tests.quota_plane.site import ADMISSION_CHECKS, CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
 from tests.scheduling.site import BUDGETS, NAMESPACE, POD_GROUPS, PRIORITY_CLASSES, Site, site
@@ -37,6 +37,7 @@ __all__ = ["IDLE", "RESOURCES", "Drawing", "Object", "Playground", "create", "pl
 Object = dict[str, Any]
 IDLE = {"GPU_PREEMPTION_ENABLED": "true", "GPU_PREEMPTION_DEFAULT_GRACE_PERIOD": "1s"}
 _PACE_S = 0.01  # between two objects that are submitted
+_PACE_OF_JOBS_S = 1.0
 _LOOK_S = 3.0
 _QUIET_LOOKS = 15
 _GIVEN_WAY_S = 0.002
@@ -142,7 +143,8 @@ class Playground:
                 await create(self.client, obj)
             except ApiError as refusal:
                 refused.append(refusal)
-            await asyncio.sleep(_PACE_S)
+            # Whatever controllers make of a job is there before the next one comes.
+            await asyncio.sleep(_PACE_S if obj["kind"] in _NO_JOBS else _PACE_OF_JOBS_S)
         return refused
 
     def set_busy(self, obj: Object, percent: float) -> None:
@@ -207,6 +209,7 @@ async def playground(
     paced = KubeletTimes(apart=MILLISECOND)
     queued = "quota" in planes
     async with site(nodes, folder, kubelet=True, kueue=queued, kubelet_times=paced) as cluster:
+        _one_by_one(cluster)
         await create(cluster.client, *drawing.base(random, planes))
         said, config = drawing.config(random, planes), None
         if said:
@@ -221,6 +224,21 @@ async def playground(
         )
         yield Playground(random, planes, drawing, cluster, nodes, config)
         await operator.stop()
+
+
+def _one_by_one(cluster: Site) -> None:
+    """Let the machines make pods a millisecond apart, whoever of them does."""
+    objects, turn = cluster.embedded.machines.informer.objects, asyncio.Lock()
+    inner = objects.create
+
+    async def paced(resource: str, obj: Object) -> Object:
+        if resource != "pods":
+            return await inner(resource, obj)
+        async with turn:
+            await asyncio.sleep(MILLISECOND / SECOND)
+            return await inner(resource, obj)
+
+    objects.create = paced  # type: ignore[method-assign]
 
 
 async def create(client: Client, *objects: Object) -> None:

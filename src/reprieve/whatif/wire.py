@@ -16,11 +16,15 @@ import msgspec
 
 from reprieve.kube.bodies import PatchType
 from reprieve.kube.transport import Answer, Request, Wire
+from reprieve.units.clock import Clock
+from reprieve.units.durations import MILLISECOND
 from reprieve.whatif.overlay import Overlay, Refused
 from reprieve.whatif.snapshot import KindKey
 
 __all__ = ["Body", "OverlayWire", "ReadingWire", "WouldWrite"]
 
+_NEW: Final = b'{"type":"ADDED"'
+_APART: Final = MILLISECOND
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubject"
 
 
@@ -72,15 +76,23 @@ class Body:
 
 
 class _Lines(Body):
-    """The lines of a watch, as they come; it never ends by itself."""
+    """The lines of a watch, as they come; it never ends by itself.
 
-    def __init__(self) -> None:
+    New objects come one after the other, as controllers make them: what is made first is decided
+    about first, whatever its uid.
+    """
+
+    def __init__(self, clock: Clock) -> None:
         super().__init__(b"")
         self.queue: asyncio.Queue[bytes] = asyncio.Queue()
+        self._clock = clock
 
     async def lines(self) -> AsyncGenerator[bytes]:
         while True:
-            yield await self.queue.get()
+            line = await self.queue.get()
+            yield line
+            if line.startswith(_NEW):
+                await self._clock.sleep(_APART)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +171,7 @@ class OverlayWire:
             if resource is None or resource.version != target.version:
                 raise Refused(404, "NotFound", "the server could not find the requested resource")
             if request.query.get("watch"):
-                lines = _Lines()
+                lines = _Lines(overlay.clock)
                 since = int(request.query.get("resourceVersion") or 0)
                 overlay.watch(target.kind, since, lines.queue.put_nowait)
                 return lines
