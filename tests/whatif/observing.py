@@ -20,12 +20,12 @@ from reprieve.jobs.table import job_kinds
 from reprieve.kube.client import Client
 from reprieve.kube.errors import NotFound
 from reprieve.kube.resource import PREEMPTIONS, Resource
-from reprieve.units.errors import UsageError
+from reprieve.units.errors import ReprieveError
 from reprieve.whatif.answer import Answer, Verdict
 from tests.quota_plane.site import WORKLOADS
 from tests.whatif.playing import RESOURCES, Object, Playground
 
-__all__ = ["STARTS", "Happened", "Seen", "happened", "planned", "seen"]
+__all__ = ["STARTS", "WAITS", "Happened", "Seen", "happened", "planned", "seen"]
 
 STARTS, WAITS, NOBODY = "starts", "waits", "nobody decides"
 _BECOMES = {
@@ -65,9 +65,9 @@ class Seen:
     owners: dict[str, tuple[str, str]]
 
 
-def planned(answer: Answer | UsageError, submitted: Sequence[Object]) -> Happened:
+def planned(answer: Answer | ReprieveError, submitted: Sequence[Object]) -> Happened:
     """Return what a plan says; what it refuses does not start."""
-    if isinstance(answer, UsageError):
+    if isinstance(answer, ReprieveError):
         told = {(each["kind"], each["metadata"]["name"]): WAITS for each in submitted}
         return Happened(_sorted(told), frozenset(), ())
     names = _names(submitted)

@@ -24,7 +24,7 @@ from kubelocal.machines.kubelet import KubeletTimes
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, NotFound
-from reprieve.kube.resource import NAMESPACES, PODS, PREEMPTIONS, Resource
+from reprieve.kube.resource import NAMESPACES, NODES, PODS, PREEMPTIONS, Resource
 from reprieve.scenarios.model import NodeSpec
 from reprieve.units.durations import MILLISECOND, SECOND
 from reprieve.whatif.answer import Answer
@@ -42,6 +42,7 @@ _LOOK_S = 3.0
 _QUIET_LOOKS = 15
 _GIVEN_WAY_S = 0.002
 _BUSY = 90.0
+_DEVICES = "sim.reprieve.dev/devices"
 _NO_JOBS = ("Pod", "PodGroup")
 
 
@@ -71,6 +72,9 @@ RESOURCES = {
         _kueue("cohorts", "Cohort"),
         _kueue("resourceflavors", "ResourceFlavor"),
         _kueue("workloadpriorityclasses", "WorkloadPriorityClass"),
+        Resource("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", namespaced=False),
+        Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim"),
+        Resource("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"),
         Resource("", "v1", "limitranges", "LimitRange"),
         Resource("", "v1", "resourcequotas", "ResourceQuota"),
         Resource("apps", "v1", "replicasets", "ReplicaSet"),
@@ -87,7 +91,7 @@ class Drawing:
     """How clusters and what is submitted to them are drawn, for the planes that decide.
 
     Attributes:
-        nodes: of a cluster.
+        nodes: of a cluster; one with the label `devices` has so many of gpu.example.com.
         base: what stands in it before anybody submits.
         work: one submission, under a name.
         config: what the operator is told, in the shape of the Helm values.
@@ -210,6 +214,10 @@ async def playground(
     queued = "quota" in planes
     async with site(nodes, folder, kubelet=True, kueue=queued, kubelet_times=paced) as cluster:
         _one_by_one(cluster)
+        for each in nodes:
+            if count := each.labels.get("devices"):
+                found = {"metadata": {"annotations": {_DEVICES: f"gpu.example.com={count}"}}}
+                await cluster.client.patch(NODES, "", each.name, found, dict)
         await create(cluster.client, *drawing.base(random, planes))
         said, config = drawing.config(random, planes), None
         if said:

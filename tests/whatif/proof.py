@@ -16,13 +16,13 @@ from random import Random
 import msgspec
 
 from reprieve.scenarios.model import NodeSpec
-from reprieve.units.errors import UsageError
+from reprieve.units.errors import ReprieveError
 from reprieve.whatif.answer import Answer
 from tests.idle.site import PREFIX
 from tests.quota_plane.site import cluster_queue, flavor, job, local_queue
 from tests.quota_plane.site import priority_class as workload_class
 from tests.scheduling.site import group, node, pod, priority_class
-from tests.whatif.observing import Happened, happened, planned, seen
+from tests.whatif.observing import WAITS, Happened, happened, planned, seen
 from tests.whatif.playing import Drawing, Object, Playground, playground
 
 __all__ = ["GPU", "PLAIN", "PRIORITIES", "Case", "Tally", "gpu_job", "proven", "with_gpus"]
@@ -86,10 +86,10 @@ async def proven(
 
 async def _played(played: Playground, where: str, submitted: Sequence[Object]) -> Case:
     """Plan one submission, submit it, and return both."""
-    answer: Answer | UsageError
+    answer: Answer | ReprieveError
     try:
         answer = await played.ask(submitted)
-    except UsageError as refusal:
+    except ReprieveError as refusal:
         answer = refusal
     before = await seen(played.client)
     at_once = played.drawing.idle_at_once
@@ -104,11 +104,15 @@ async def _played(played: Playground, where: str, submitted: Sequence[Object]) -
 
 
 def _case(
-    where: str, submitted: Sequence[Object], answer: Answer | UsageError, real: Happened
+    where: str, submitted: Sequence[Object], answer: Answer | ReprieveError, real: Happened
 ) -> Case:
-    """Return a case; of what is told in one with its group, or by nobody, no start is compared."""
+    """Return a case; of what is told in one with its group no start is compared.
+
+    What a plan refuses is refused as a whole, and on the cluster at least one document of it.
+    """
     plan = planned(answer, submitted)
-    if isinstance(answer, UsageError):
+    if isinstance(answer, ReprieveError):
+        plan = real if any(what == WAITS for _, _, what in real.starts) else plan
         return Case(where, submitted, "Refused", [("", "", str(answer))], plan, real)
     told = [(each.name, str(each.verdict), each.message) for each in answer.outcomes]
     named = {(kind, name) for kind, name, _ in plan.starts}

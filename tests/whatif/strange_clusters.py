@@ -35,6 +35,8 @@ def nodes(random: Random, planes: str) -> Sequence[NodeSpec]:
 
 def _node(random: Random, number: int, planes: str) -> NodeSpec:
     labels = {"disk": _DISKS[number % 2], "zone": random.choice("ab")}
+    if random.random() < 0.25:
+        labels["devices"] = str(random.randint(1, 3))
     found = node(f"node-{number}", random.choice((4, 6, 8)), **labels)
     has_gpus = "idle" in planes or random.random() < 0.3
     amounts = found.allocatable | ({GPU: "4"} if has_gpus else {})
@@ -51,6 +53,7 @@ def base(random: Random, planes: str) -> Iterator[Object]:
         yield _limit_range(random)
     if random.random() < 0.2:
         yield _budget(random)
+    yield from _devices(random)
     if "quota" in planes:
         yield from _quotas(random, planes)
 
@@ -72,6 +75,28 @@ def config(random: Random, planes: str) -> Object:
         block = {"blockAdmission": random.random() < 0.5}
         said["waitForPodsReady"] = {"timeout": "2h", "recoveryTimeout": "2h", **block}
     return {"quota": {"webhooks": {"url": "https://127.0.0.1:0"}, "configuration": said}}
+
+
+def _devices(random: Random) -> Iterator[Object]:
+    """Yield a class of devices, a template of claims, and a claim that pods share."""
+    device: Object = {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
+    if random.random() < 0.3:
+        device["exactly"]["count"] = 2
+    spec = {"devices": {"requests": [device]}}
+    driver = {"cel": {"expression": 'device.driver == "gpu.example.com"'}}
+    yield {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": "gpu"},
+        "spec": {"selectors": [driver]},
+    }
+    for kind, body in (("ResourceClaimTemplate", {"spec": spec}), ("ResourceClaim", spec)):
+        yield {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": kind,
+            "metadata": {"name": "gpus", "namespace": NAMESPACE},
+            "spec": body,
+        }
 
 
 def _limit_range(random: Random) -> Object:

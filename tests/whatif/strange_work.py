@@ -7,7 +7,7 @@ are refused.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
 from tests.idle.site import PREFIX
@@ -29,7 +29,36 @@ def work(random: Random, planes: str, name: str) -> Sequence[Object]:
     found = list(_Drawn(random, planes, name).thing())
     if random.random() < 0.15:
         found += _Drawn(random, planes, f"{name}b").thing()
+    if random.random() < 0.04:
+        _break(random, found)
     return found
+
+
+def _break(random: Random, documents: Sequence[Object]) -> None:
+    """Have one of the documents say what is not accepted, or name what there is not."""
+    broken = random.choice(documents)
+    match random.randint(0, 3):
+        case 0:
+            broken["metadata"]["namespace"] = "nowhere"
+        case 1:
+            broken["metadata"]["name"] = "Not_A_Name"
+        case 2:
+            broken["metadata"]["labels"] = {"a label": "-"}
+        case _:
+            for spec in _specs(broken):
+                spec["priorityClassName"] = "hgih"
+
+
+def _specs(part: object) -> Iterator[Object]:
+    """Yield the specs of pods within a document."""
+    if isinstance(part, dict):
+        if "containers" in part:
+            yield part
+        for each in part.values():
+            yield from _specs(each)
+    elif isinstance(part, list):
+        for each in part:
+            yield from _specs(each)
 
 
 class _Drawn:
@@ -301,6 +330,10 @@ class _Drawn:
             spec["containers"].append(self._container("beside", gpus=False))
         if self.random.random() < 0.1:
             spec["initContainers"] = [self._container("before", gpus=False)]
+        if self.random.random() < 0.08:
+            by = "resourceClaimTemplateName" if self.random.random() < 0.7 else "resourceClaimName"
+            spec["resourceClaims"] = [{"name": "gpus", by: "gpus"}]
+            spec["containers"][0]["resources"]["claims"] = [{"name": "gpus"}]
         self._constrain(spec)
         labels = {"tier": "guarded"} if self.random.random() < 0.2 else {}
         return {"metadata": {"labels": labels}, "spec": spec}

@@ -17,19 +17,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-import msgspec
-
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.errors import rbac_rule
 from reprieve.kube.reader import Reader
 from reprieve.kube.resource import (
-    GPU_WORKLOADS,
     NODES,
-    PODS,
-    PREEMPTION_PARTS,
-    PREEMPTIONS,
     Resource,
 )
 from reprieve.planes.common.process_settings import QUOTA, SCHEDULING
@@ -40,18 +34,19 @@ from reprieve.whatif.afterwards import borrowed, with_undisturbed
 from reprieve.whatif.again import Again
 from reprieve.whatif.answer import GATED, Answer, Outcome, Verdict
 from reprieve.whatif.beside import affordable, told_beside
+from reprieve.whatif.emptied import emptied
 from reprieve.whatif.judging import answer_of
 from reprieve.whatif.pod_admission import check_classes
 from reprieve.whatif.pod_templates import labels_of_flavors, preempting_classes
 from reprieve.whatif.run import Deciders, Run, Undecided, decided
-from reprieve.whatif.snapshot import KindKey, Listed, Snapshot
+from reprieve.whatif.snapshot import Snapshot
 from reprieve.whatif.submission import Submitted
 from reprieve.whatif.unjudged import Kinds, as_stored, kinds_by_name
 from reprieve.whatif.verifying import verified
 from reprieve.whatif.written import with_written
 from reprieve.wording.diagnosis import sentence
 
-__all__ = ["emptied", "kinds_of", "over_after", "planned"]
+__all__ = ["kinds_of", "over_after", "planned"]
 
 _LONGEST_TRYING: Final = 2.0  # seconds for changes that would help, of all that waits
 
@@ -70,36 +65,6 @@ _NOT_ROOM: Final = frozenset(
         Reason.GROUP_INCOMPLETE,
     }
 )
-_PODS: Final[KindKey] = (PODS.group, PODS.plural)
-#: Other people's work, beside pods and the kinds of the table of jobs.
-_WORK: Final[frozenset[KindKey]] = frozenset(
-    {
-        ("kueue.x-k8s.io", "workloads"),
-        ("scheduling.k8s.io", "podgroups"),
-        ("scheduling.k8s.io", "compositepodgroups"),
-        ("apps", "replicasets"),
-        (GPU_WORKLOADS.group, GPU_WORKLOADS.plural),
-        (PREEMPTIONS.group, PREEMPTIONS.plural),
-        (PREEMPTION_PARTS.group, PREEMPTION_PARTS.plural),
-        *((kind.group, kind.plural) for kind in job_kinds()),
-    }
-    - {_PODS}
-)
-
-
-class _Owner(msgspec.Struct, gc=False):
-    kind: str = ""
-
-
-class _Metadata(msgspec.Struct, gc=False, rename="camel"):
-    owner_references: list[_Owner] | None = None
-
-
-class _Owned(msgspec.Struct, gc=False):
-    metadata: _Metadata
-
-
-_OWNED: Final = msgspec.json.Decoder(_Owned)
 
 
 async def planned(
@@ -209,25 +174,6 @@ def _require(snapshot: Snapshot, resource: Resource) -> None:
             f"it cannot be decided without {resource.plural}, which you may not list; the rule to "
             f"add: {rule}; or decide on the file of a reprieve snapshot with --from"
         )
-
-
-def emptied(snapshot: Snapshot) -> Snapshot:
-    """Return the same cluster without anybody's work; what runs on every node stays."""
-    kinds: dict[KindKey, Listed] = {}
-    for key, listed in snapshot.kinds.items():
-        if key in _WORK:
-            kinds[key] = replace(listed, objects={})
-        elif key == _PODS:
-            stays = {name: raw for name, raw in listed.objects.items() if _of_every_node(raw)}
-            kinds[key] = replace(listed, objects=stays)
-        else:
-            kinds[key] = listed
-    return replace(snapshot, kinds=kinds)
-
-
-def _of_every_node(pod: bytes) -> bool:
-    owners = _OWNED.decode(pod).metadata.owner_references or ()
-    return any(owner.kind in ("DaemonSet", "Node") for owner in owners)
 
 
 def over_after(until: float) -> Callable[[], bool]:

@@ -17,6 +17,7 @@ from msgspec import inspect
 
 from reprieve.api import gangs, kaiwo, kueue, scheduling
 from reprieve.api.core import OwnerReference
+from reprieve.api.devices import ResourceClaim
 from reprieve.api.disruption import Disruption
 from reprieve.api.gangs import KOORDINATOR, SCHEDULER_PLUGINS
 from reprieve.api.reprieve import Preemption, PreemptionPart
@@ -122,6 +123,12 @@ class _RuntimeClass(RuntimeClass, rename="camel", frozen=True):
     """Fields of a runtime class that stand-ins put into pods."""
 
     scheduling: _RuntimeScheduling | None = None
+
+
+class _ClaimTemplate(msgspec.Struct, rename="camel"):
+    """What a stand-in makes claims of."""
+
+    spec: ResourceClaim
 
 
 class _Condition(msgspec.Struct, rename="camel"):
@@ -314,6 +321,7 @@ _DECODED: Final[Mapping[tuple[str, str], type]] = {
     (kueue.GROUP, "WorkloadPriorityClass"): kueue.WorkloadPriorityClass,
     (kueue.GROUP, "AdmissionCheck"): kueue.AdmissionCheck,
     ("", "LimitRange"): LimitRange,
+    ("resource.k8s.io", "ResourceClaimTemplate"): _ClaimTemplate,
     ("node.k8s.io", "RuntimeClass"): _RuntimeClass,
     ("kaiwo.silogen.ai", "GpuWorkload"): kaiwo.GpuWorkload,
     ("config.kaiwo.silogen.ai", "KaiwoConfig"): kaiwo.KaiwoConfig,

@@ -8,6 +8,7 @@
    second, or its grace period where that is shorter: few use it up, and to a decision it is room on
    its way.
 3. The garbage collector: what loses its last owner is deleted.
+4. Device claims: a pod that asks by template gets one, and gives it back when it is gone.
 
 What nobody touched during the run is left as it was found. Source: the controllers of Kubernetes
 1.37; specification of the quota plane, section 10.2.
@@ -36,6 +37,7 @@ from reprieve.whatif.made_pods import MadePods
 from reprieve.whatif.namespace_index import NamespaceIndex
 from reprieve.whatif.overlay import Change, Overlay, Refused
 from reprieve.whatif.owned_pods import OwnedPods
+from reprieve.whatif.pod_claims import CLAIM_TEMPLATES, PodClaims
 from reprieve.whatif.pod_templates import LIMIT_RANGES, PRIORITIES, RUNTIME_CLASSES
 from reprieve.whatif.replica_pods import ReplicaPods
 
@@ -68,7 +70,7 @@ class StandIns:
     """
 
     #: What they read beyond what the planes do.
-    KINDS: Final = (PODS, PRIORITIES, RUNTIME_CLASSES, LIMIT_RANGES)
+    KINDS: Final = (PODS, PRIORITIES, RUNTIME_CLASSES, LIMIT_RANGES, CLAIM_TEMPLATES)
 
     def __init__(self, overlay: Overlay, clock: Clock) -> None:
         self._overlay = overlay
@@ -84,6 +86,7 @@ class StandIns:
         self.made_pods = MadePods()
         self._jobs = JobPods(overlay, clock, self.owned, self.made_pods)
         self._replicas = ReplicaPods(overlay, self.owned, self.made_pods)
+        self._claims = PodClaims(overlay)
         self._index = NamespaceIndex(overlay, self.owned)
         self._take_leaving()
         overlay.subscribers.append(self._changed)
@@ -147,6 +150,7 @@ class StandIns:
             )
         if change.new is not None and self._replicas.makes(resource.group, resource.kind):
             self._look_at_set(resource, metadata.get("namespace", ""), metadata["name"])
+        self._claims.changed(resource, change.old, change.new)
         if resource == PODS:
             self._look_at_pod(change)
 
