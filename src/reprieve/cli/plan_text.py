@@ -241,10 +241,11 @@ def _victims(
 
 
 def _why(victim: Displaced, now: Nanos) -> str:
-    """Return the rule in words, and when it was saved last."""
+    """Return for whom, if not for what is submitted, the rule in words, and its last save."""
     why = rule_text(victim.plane, victim.rule)
     saved = "" if victim.saved is None else f"saved {duration(now - victim.saved)} ago"
-    return "; ".join(each for each in (why, saved) if each)
+    turn = "in turn, for one of these" if victim.in_turn else ""
+    return "; ".join(each for each in (turn, why, saved) if each)
 
 
 def _devices(victims: Sequence[Displaced]) -> str:

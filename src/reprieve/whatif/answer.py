@@ -52,6 +52,7 @@ class Displaced:
 
     Of a Workload it is the job that is named, if it has one. `plane` chose it by `rule`; `amounts`
     are its devices by resource. `saved`: its last checkpoint since it started, None without one.
+    `in_turn`: not for what was submitted, but for who made way for that.
     """
 
     kind: str
@@ -64,6 +65,7 @@ class Displaced:
     plane: str = ""
     amounts: Mapping[str, int] = field(default_factory=dict)
     saved: Nanos | None = None
+    in_turn: bool = False
 
 
 @dataclass(frozen=True, slots=True)

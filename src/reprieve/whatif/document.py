@@ -43,7 +43,8 @@ class VictimDocument(_Struct, frozen=True):
     """One that makes way; `lostDeviceSeconds` is null where its start is not known.
 
     `plane` chose it by `rule`, and `why` says that in words; `amounts`: its devices by resource.
-    `saved`: when it was saved last since it started, empty where it was not.
+    `saved`: when it was saved last since it started, empty where it was not. `inTurn`: it makes way
+    for another victim, which waits again.
     """
 
     kind: str
@@ -57,6 +58,7 @@ class VictimDocument(_Struct, frozen=True):
     why: str
     amounts: dict[str, int]
     saved: str
+    in_turn: bool
 
 
 class PlacementDocument(_Struct, frozen=True):
@@ -345,4 +347,5 @@ def _victim(victim: Displaced) -> VictimDocument:
         rule_text(victim.plane, victim.rule),
         dict(victim.amounts),
         "" if victim.saved is None else format_instant(victim.saved),
+        victim.in_turn,
     )

@@ -1,8 +1,7 @@
 """Reads an answer from what happened in the overlay, so that it is what the planes did.
 
 1. What starts has all that it needs on nodes here, and no Workload or gate that holds it.
-2. Victims are those of the plans that were made for what was submitted, and went.
-3. A thing that waits says what the condition on it says.
+2. A thing that waits says what the condition on it says.
 
 Source: the design's "Intent log and executor"; specification 12, and of the quota plane, section 9.
 """
@@ -12,23 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import msgspec
-
-from reprieve.api.core import ObjectMeta
-from reprieve.api.reprieve import IntentPhase, ObjectRef, Preemption, PreemptionPart, Victim
 from reprieve.engine.diagnosis.reasons import Reason
-from reprieve.engine.lost_work import devices_of, is_device, lost_device_seconds
-from reprieve.execution.parts import PartsMissing, whole
-from reprieve.intake.cluster.metadata import checkpoint_of
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pods import group_of, total_of
 from reprieve.jobs.table import job_kinds
-from reprieve.kube.resource import PODS, PREEMPTION_PARTS, PREEMPTIONS
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import InvalidInstant, Nanos, parse_instant
+from reprieve.kube.resource import PODS
 from reprieve.whatif.answer import GATED, Answer, Displaced, Outcome, Placed, Verdict
 from reprieve.whatif.asked import asks_of
+from reprieve.whatif.making_way import displaced
 from reprieve.whatif.run import Run
 from reprieve.wording.kube_scheduler import (
     GROUP_SCHEDULED,
@@ -47,7 +38,7 @@ _WHY: Final = ("QuotaReserved", POD_SCHEDULED, GROUP_SCHEDULED, GROUP_SCHEDULED_
 def answer_of(run: Run) -> Answer:
     """Return what a run says about what was submitted."""
     reading = _Reading(run)
-    victims = tuple(reading.victims())
+    victims = tuple(displaced(run, reading.ours, reading.above))
     outcomes = tuple(
         outcome for obj in run.submitted if (outcome := reading.outcome(obj, victims)) is not None
     )
@@ -75,20 +66,20 @@ class _Reading:
             (kind.group, kind.kind): kind for kind in job_kinds()
         }
         changed = {change.object["metadata"]["uid"]: change.object for change in run.history}
-        self._ours = {obj["metadata"]["uid"] for obj in run.submitted}
+        self.ours = {obj["metadata"]["uid"] for obj in run.submitted}
         self._owners = {
             uid: [owner["uid"] for owner in obj["metadata"].get("ownerReferences") or ()]
             for uid, obj in changed.items()
         }
         # What came of it: owners come before what they own.
         for uid, owners in self._owners.items():
-            if not self._ours.isdisjoint(owners):
-                self._ours.add(uid)
+            if not self.ours.isdisjoint(owners):
+                self.ours.add(uid)
             root = first(changed[uid], "spec.workloadRef.uid")
-            if root in self._ours:
-                self._ours.add(uid)
+            if root in self.ours:
+                self.ours.add(uid)
         self._alive = [
-            obj for uid, obj in changed.items() if uid in self._ours and self._now(obj) is not None
+            obj for uid, obj in changed.items() if uid in self.ours and self._now(obj) is not None
         ]
 
     def outcome(self, obj: Json, victims: tuple[Displaced, ...]) -> Outcome | None:
@@ -107,98 +98,11 @@ class _Reading:
         pods = [pod for pod in self._pods() if uid in self._above(pod)]
         return self._judged(obj, pods, len(pods), victims, kind)
 
-    def victims(self) -> Iterator[Displaced]:
-        """Yield those who made way for what was submitted."""
-        seen: set[str] = set()
-        parts = [
-            msgspec.convert(each, PreemptionPart, strict=False).spec
-            for each in self._overlay.all(PREEMPTION_PARTS)
-        ]
-        for each in self._overlay.all(PREEMPTIONS):
-            record = msgspec.convert(each, Preemption, strict=False)
-            preemptor = record.spec.preemptor
-            if preemptor is None or preemptor.uid not in self._ours:
-                continue
-            if record.status.phase is IntentPhase.ABANDONED:
-                continue
-            own = [part for part in parts if part.plan_id == record.spec.plan_id]
-            try:
-                spec = whole(record.spec, own)
-            except PartsMissing:
-                spec = record.spec
-            for victim in spec.victims:
-                if victim.root.uid not in seen:
-                    seen.add(victim.root.uid)
-                    yield self._displaced(victim, record.spec.plane)
-
     def placement(self) -> Iterator[Placed]:
         """Yield where the pods of what was submitted are."""
         for pod in sorted(self._pods(), key=lambda each: each["metadata"]["name"]):
             if pod["spec"].get("nodeName"):
                 yield Placed(pod["metadata"]["name"], pod["spec"]["nodeName"])
-
-    def _displaced(self, victim: Victim, plane: str) -> Displaced:
-        root = self._owner(victim.root)
-        devices = devices_of(victim.amounts.items())
-        start, checkpoint = self._started(victim.subject)
-        now = self._run.submitted_at // SECOND
-        lost, saved = None, None
-        if start is not None:
-            lost = lost_device_seconds(start // SECOND, checkpoint, devices, now)
-            saved = Nanos(checkpoint * SECOND) if start // SECOND < checkpoint <= now else None
-        return Displaced(
-            root.kind,
-            root.namespace,
-            root.name,
-            root.uid,
-            victim.rule,
-            devices,
-            lost,
-            plane,
-            {name: amount for name, amount in victim.amounts.items() if is_device(name)},
-            saved,
-        )
-
-    def _owner(self, root: ObjectRef) -> ObjectRef:
-        """Return what people know of a victim: the job of a Workload, else the victim itself."""
-        for change in self._run.history:
-            obj = change.object
-            if obj["metadata"]["uid"] != root.uid or root.kind != "Workload":
-                continue
-            for owner in obj["metadata"].get("ownerReferences") or ():
-                # Of a group without anything above it the Workload is named, which has its name.
-                if owner.get("controller") or owner["kind"] != "Pod":
-                    return ObjectRef(
-                        owner["apiVersion"],
-                        owner["kind"],
-                        owner["name"],
-                        owner["uid"],
-                        root.namespace,
-                    )
-        return root
-
-    def _started(self, subject: ObjectRef) -> tuple[Nanos | None, int]:
-        """Return since when a victim ran, and its last checkpoint in Unix seconds, 0 for none.
-
-        As it was when the submission came.
-        """
-        found = next(
-            (
-                change.old
-                for change in self._run.history
-                if change.old is not None and change.old["metadata"]["uid"] == subject.uid
-            ),
-            None,
-        )
-        text = first(found, "status.startTime")
-        for each in first(found, "status.conditions") or ():
-            if each["type"] == "Admitted" and each["status"] == "True":
-                text = each.get("lastTransitionTime")
-        saved = checkpoint_of(ObjectMeta(annotations=first(found, "metadata.annotations")))
-        try:
-            return parse_instant(text) if text else None, saved
-        except InvalidInstant:
-            return None, saved
 
     def _judged(
         self,
@@ -331,8 +235,12 @@ class _Reading:
 
     def _above(self, obj: Json) -> set[str]:
         """Return the uids of all that stand above an object."""
+        return self.above(obj["metadata"]["uid"])
+
+    def above(self, uid: str) -> set[str]:
+        """Return the uids of all that stand above the object of this uid."""
         found: set[str] = set()
-        left = [obj["metadata"]["uid"]]
+        left = [uid]
         while left:
             for owner in self._owners.get(left.pop(), ()):
                 if owner not in found:
