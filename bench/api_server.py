@@ -20,6 +20,7 @@ from bench.made_on_request import (
     asked_page,
     managed_fields,
     run_server,
+    running_status,
     silent_watch,
     template_text,
 )
@@ -189,26 +190,9 @@ def _pod() -> dict[str, Any]:
                 for taint in ("not-ready", "unreachable")
             ],
         },
-        "status": {
-            "phase": "Running",
-            "startTime": "2026-03-04T09:00:00Z",
-            "hostIP": "10.1.2.3",
-            "podIP": "10.2.3.4",
-            "conditions": [
-                {"type": kind, "status": "True", **times}
-                for kind in ("Initialized", "Ready", "ContainersReady", "PodScheduled")
-            ],
-            "containerStatuses": [
-                {
-                    "name": "training",
-                    "ready": True,
-                    "restartCount": 0,
-                    "image": "registry.example/team/training:2026.03",
-                    "containerID": "containerd://0123456789abcdef0123456789abcdef",
-                    "state": {"running": {"startedAt": "2026-03-04T09:00:10Z"}},
-                }
-            ],
-        },
+        "status": running_status(
+            "training", "registry.example/team/training:2026.03", "10.2.3.4", times
+        ),
     }
 
 

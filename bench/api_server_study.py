@@ -33,6 +33,7 @@ from bench.delayed_replay import InRealTime, Step
 from kubelocal.machines.run import IN_CONTROLLER_MANAGER
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
+from reprieve.kube.each_object import EachObject
 from reprieve.kube.reflector import Reflector
 from reprieve.kube.resource import NAMESPACES, PODS, PREEMPTIONS
 from reprieve.scenarios.embedded import OPERATOR_USER
@@ -163,7 +164,10 @@ async def _submitted(client: Client, jobs: Sequence[Job], model: WorkModel) -> I
     found.played = notes.found
     steps = _Steps(found.took_s)
     containers = _Containers(client, {key_of(job): job for job in jobs}, model, steps, loop.time())
-    sinks = ((WORKLOADS, _Workloads(notes, steps)), (PODS, containers))
+    sinks = (
+        (WORKLOADS, EachObject(_Workloads(notes, steps).take)),
+        (PODS, EachObject(containers.take, containers.gone)),
+    )
     clock = SystemClock()
     watching = [
         asyncio.create_task(Reflector(client, resource, dict, sink, clock).run())
@@ -208,21 +212,15 @@ class _Steps:
 
 
 class _Workloads:
-    """A sink that notes what Workloads say, and when."""
+    """Notes what Workloads say, and when."""
 
     def __init__(self, notes: Notes, steps: _Steps) -> None:
         self._notes, self._steps = notes, steps
         self._said: dict[str, frozenset[str]] = {}
 
-    def received(self, objects: list[Any]) -> list[Any]:
-        return objects
-
-    def replaced(self, objects: list[Any], resource_version: str) -> None:
-        for each in objects:
-            self.applied(each)
-
-    def applied(self, obj: Object) -> None:
-        self._notes.applied(obj)
+    def take(self, obj: Object) -> None:
+        """Note what a Workload says now."""
+        self._notes.take(obj)
         key = job_of(obj["metadata"])
         conditions = ("QuotaReserved", "Evicted", "Finished")
         now = frozenset(each for each in conditions if _is_true(obj, each))
@@ -239,9 +237,6 @@ class _Workloads:
         if "QuotaReserved" in before - now:
             self._steps.end(Step.LEAVE, key)
 
-    def deleted(self, obj: Object) -> None:
-        """Nothing is deleted while it is played."""
-
 
 @dataclass(slots=True)
 class _Container:
@@ -255,7 +250,7 @@ class _Container:
 
 
 class _Containers:
-    """A sink of pods that does what containers would: save, lose what they did since, go on."""
+    """Does what containers would: save, lose what they did since, go on."""
 
     def __init__(
         self,
@@ -275,14 +270,8 @@ class _Containers:
     def lost_device_s(self) -> float:
         return sum(each.lost * each.job.devices for each in self._of.values()) / SECOND
 
-    def received(self, objects: list[Any]) -> list[Any]:
-        return objects
-
-    def replaced(self, objects: list[Any], resource_version: str) -> None:
-        for each in objects:
-            self.applied(each)
-
-    def applied(self, obj: Object) -> None:
+    def take(self, obj: Object) -> None:
+        """Do what the container of a pod would do now."""
         metadata, phase = obj["metadata"], (obj.get("status") or {}).get("phase")
         name = (metadata.get("labels") or {}).get("batch.kubernetes.io/job-name", "")
         container = self._of.get(f"{metadata['namespace']}/{name}")
@@ -298,9 +287,10 @@ class _Containers:
             container.run = Run(self._now(), container.kept, container.again)
             self._steps.end(Step.START, key_of(container.job))
 
-    def deleted(self, obj: Object) -> None:
+    def gone(self, obj: Object) -> None:
+        """Count a pod as displaced that is gone."""
         obj["metadata"].setdefault("deletionTimestamp", "now")
-        self.applied(obj)
+        self.take(obj)
 
     def _now(self) -> int:
         return round((asyncio.get_running_loop().time() - self.began) * SECOND)

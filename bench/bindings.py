@@ -17,7 +17,6 @@ import argparse
 import asyncio
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +27,7 @@ from bench.api_server_figures import Figures, read_figures
 from bench.measuring import print_line
 from bench.operator import cpu_ms, peak_mib_of
 from reprieve.api.crds import load
+from reprieve.execution.steps import each_of
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import AlreadyExists, NotFound
@@ -192,12 +192,12 @@ async def _fill(client: Client, nodes: int) -> None:
     with suppress(AlreadyExists):
         await client.create(NAMESPACES, {"metadata": {"name": _NAMESPACE}}, dict)
     objects = (_node(number) for number in range(nodes))
-    await _each(objects, lambda obj: client.create(NODES, obj, dict))
+    await each_of(objects, lambda obj: client.create(NODES, obj, dict), _AT_ONCE)
 
 
 async def _create_pods(client: Client, pods: int, scheduler: str) -> None:
     objects = (_pod(number, scheduler) for number in range(pods))
-    await _each(objects, lambda obj: client.create(PODS, obj, dict))
+    await each_of(objects, lambda obj: client.create(PODS, obj, dict), _AT_ONCE)
 
 
 async def _clean(client: Client, nodes: int) -> None:
@@ -206,19 +206,10 @@ async def _clean(client: Client, nodes: int) -> None:
             await client.delete(resource, namespace, name, grace_seconds=0)
 
     found = (await client.list(PODS, _Pod, namespace=_NAMESPACE)).items
-    await _each(found, lambda pod: remove(PODS, _NAMESPACE, pod.metadata.name))
-    await _each(range(nodes), lambda number: remove(NODES, "", _node(number)["metadata"]["name"]))
-
-
-async def _each(items: Iterable[Any], work: Callable[[Any], Awaitable[Any]]) -> None:
-    """Do the work for each item, some at a time."""
-    left = iter(items)
-
-    async def worker() -> None:
-        for item in left:
-            await work(item)
-
-    await asyncio.gather(*(worker() for _ in range(_AT_ONCE)))
+    await each_of(found, lambda pod: remove(PODS, _NAMESPACE, pod.metadata.name), _AT_ONCE)
+    await each_of(
+        range(nodes), lambda number: remove(NODES, "", _node(number)["metadata"]["name"]), _AT_ONCE
+    )
 
 
 def _node(number: int) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from bench.cluster_study_objects import (
 )
 from reprieve.api.reprieve import Preemption
 from reprieve.engine.placement.profile import Policy
+from reprieve.kube.each_object import EachObject
 from reprieve.kube.reflector import Reflector
 from reprieve.kube.resource import NAMESPACES, PREEMPTIONS
 from reprieve.planes.quota.context import QuotaOptions
@@ -198,7 +199,7 @@ async def played(jobs: Sequence[Job], tenants: Sequence[str], devices: int, fold
 
 
 class Notes:
-    """Notes who gets quota and who has finished; a sink of a reflector."""
+    """Notes who gets quota and who has finished."""
 
     def __init__(self) -> None:
         self.found = Played()
@@ -211,14 +212,8 @@ class Notes:
             self._changed.clear()
             await self._changed.wait()
 
-    def received(self, objects: list[Any]) -> list[Any]:
-        return objects
-
-    def replaced(self, objects: list[Any], resource_version: str) -> None:
-        for each in objects:
-            self.applied(each)
-
-    def applied(self, obj: Object) -> None:
+    def take(self, obj: Object) -> None:
+        """Note what a Workload says now."""
         said = {
             each["type"]
             for each in (obj.get("status") or {}).get("conditions") or ()
@@ -233,9 +228,6 @@ class Notes:
             self._finished.add(name)
             self._changed.set()
 
-    def deleted(self, obj: Object) -> None:
-        """Nothing is deleted while it is played."""
-
 
 async def _watch(cluster: Site, notes: Notes) -> None:
-    await Reflector(cluster.client, WORKLOADS, dict, notes, LoopClock()).run()
+    await Reflector(cluster.client, WORKLOADS, dict, EachObject(notes.take), LoopClock()).run()

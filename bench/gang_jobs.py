@@ -14,16 +14,16 @@ import argparse
 import asyncio
 import random
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from bench.decisions import Decision, Mismatch
 from bench.measuring import Stopwatch, best_of, peak_mib, print_line
 from bench.scheduling_input import GIB, Scenario, Unrest, generated
 from reprieve.engine.cluster.rows import Change, GroupRow, PodClass, PodRow
-from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.gangs.cycle import GANG_KEY, GangGroup, GangState
 from reprieve.engine.gangs.job import JobOptions
 from reprieve.engine.placement.profile import Policy, Profile
-from reprieve.engine.scheduling.outcome import Attempt, Unit
+from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.proof import faults_of
 from reprieve.engine.scheduling.session import Session
 from reprieve.operator.collector import freeze_records, relax_collector
@@ -36,16 +36,6 @@ _PROFILE = Profile(scheduler_name="koord-scheduler")
 _POLICY = Policy(profiles=(_PROFILE,))
 _SIZES = ((1_000, 64), (5_000, 256))
 _PER_NODE = 20
-
-
-class Mismatch(Exception):
-    """A decision is not what has to come out."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Decision:
-    snapshot: Snapshot
-    attempt: Attempt
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -138,7 +128,7 @@ async def _case(scenario: Scenario, runs: int) -> None:
         del run
         unrest.stir(cluster)
 
-    async def decide(watch: Stopwatch) -> _Decision:
+    async def decide(watch: Stopwatch) -> Decision:
         with watch.part("snapshot"):
             snapshot = cluster.snapshot()
         with watch.part("attempt"):
@@ -150,11 +140,11 @@ async def _case(scenario: Scenario, runs: int) -> None:
             faults = faults_of(snapshot, _POLICY, attempt)
         if faults:
             raise Mismatch(f"{scenario.name}: {faults}")
-        return _Decision(snapshot, attempt)
+        return Decision(snapshot, attempt)
 
     victims = 0
 
-    def check(decision: _Decision) -> None:
+    def check(decision: Decision) -> None:
         nonlocal victims
         found = decision.attempt.preemption
         assert found is not None

@@ -20,7 +20,6 @@ import asyncio
 import tempfile
 import time
 import urllib.request
-from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +42,7 @@ from bench.large_gang_objects import (
 )
 from bench.measuring import other_process, print_line
 from bench.operator import cpu_ms, peak_mib_of
+from reprieve.execution.steps import each_of
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import AlreadyExists, NotFound
@@ -231,7 +231,7 @@ async def _measured(
     before, cpu_before = await read_figures(client), cpu_ms(pid)
     await client.create(POD_GROUPS, gang(_NAMESPACE, size.gang), dict)
     members = (member(_NAMESPACE, number, size.per_node) for number in range(size.gang))
-    await _each(members, lambda obj: kubelets.client.create(PODS, obj, dict))
+    await each_of(members, lambda obj: kubelets.client.create(PODS, obj, dict), _AT_ONCE)
     started = time.monotonic()
     while len(kubelets.bound) < size.gang:
         await asyncio.sleep(0.1)
@@ -303,10 +303,10 @@ async def _fill(client: Client, size: Size) -> None:
             await client.create(resource, obj, dict)
 
     nodes = (node(number, size.per_node) for number in range(size.nodes))
-    await _each(nodes, lambda obj: create(NODES, obj))
+    await each_of(nodes, lambda obj: create(NODES, obj), _AT_ONCE)
     numbers = range(size.nodes * size.per_node)
     pods = (low_pod(_NAMESPACE, number, size.per_node) for number in numbers)
-    await _each(pods, lambda obj: create(PODS, obj))
+    await each_of(pods, lambda obj: create(PODS, obj), _AT_ONCE)
 
 
 async def _remove_group(client: Client) -> None:
@@ -325,24 +325,13 @@ async def _clean(client: Client, size: Size) -> None:
 
     await _remove_group(client)
     pods = (await client.list(PODS, _Pod, namespace=_NAMESPACE)).items
-    await _each(pods, lambda pod: remove(PODS, _NAMESPACE, pod.metadata.name))
+    await each_of(pods, lambda pod: remove(PODS, _NAMESPACE, pod.metadata.name), _AT_ONCE)
     for kind in (PREEMPTIONS, PREEMPTION_PARTS):
         kept: Any = (await client.list(kind, dict, namespace=OPERATOR_NAMESPACE)).items
         for each in kept:
             await remove(kind, OPERATOR_NAMESPACE, each["metadata"]["name"])
     names = [node(number, 1)["metadata"]["name"] for number in range(size.nodes)]
-    await _each(names, lambda name: remove(NODES, "", name))
-
-
-async def _each(items: Iterable[Any], work: Callable[[Any], Awaitable[Any]]) -> None:
-    """Do the work for each item, some at a time."""
-    left = iter(items)
-
-    async def worker() -> None:
-        for item in left:
-            await work(item)
-
-    await asyncio.gather(*(worker() for _ in range(_AT_ONCE)))
+    await each_of(names, lambda name: remove(NODES, "", name), _AT_ONCE)
 
 
 if __name__ == "__main__":

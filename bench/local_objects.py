@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from bench import made_on_request
+
 __all__ = ["namespaces", "new_pod", "path_of", "running_status"]
 
 NAMESPACES = 10
@@ -72,26 +74,13 @@ def new_pod(index: int) -> dict[str, Any]:
 
 def running_status(index: int) -> dict[str, Any]:
     """Return the patch that a kubelet sends when the pod's container has started."""
+    image = "registry.example/team/training"
     return {
-        "status": {
-            "phase": "Running",
-            "startTime": "2026-03-04T09:00:00Z",
-            "hostIP": "10.1.2.3",
-            "podIP": f"10.2.{index // 250 % 250}.{index % 250}",
-            "conditions": [
-                {"type": kind, "status": "True", **_TIMES}
-                for kind in ("Initialized", "Ready", "ContainersReady", "PodScheduled")
-            ],
-            "containerStatuses": [
-                {
-                    "name": "training",
-                    "ready": True,
-                    "restartCount": 0,
-                    "image": "registry.example/team/training:2026.03",
-                    "imageID": "registry.example/team/training@sha256:0123456789abcdef",
-                    "containerID": "containerd://0123456789abcdef0123456789abcdef",
-                    "state": {"running": {"startedAt": "2026-03-04T09:00:10Z"}},
-                }
-            ],
-        }
+        "status": made_on_request.running_status(
+            "training",
+            f"{image}:2026.03",
+            f"10.2.{index // 250 % 250}.{index % 250}",
+            _TIMES,
+            imageID=f"{image}@sha256:0123456789abcdef",
+        )
     }

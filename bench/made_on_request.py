@@ -9,12 +9,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aiohttp import web
 
-__all__ = ["asked_page", "managed_fields", "run_server", "silent_watch", "template_text"]
+__all__ = [
+    "asked_page",
+    "managed_fields",
+    "run_server",
+    "running_status",
+    "silent_watch",
+    "template_text",
+]
 
 
 def template_text(template: dict[str, Any], words: Iterable[str]) -> str:
@@ -65,3 +72,30 @@ async def run_server(application: web.Application) -> None:
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     print(runner.addresses[0][1], flush=True)
     await asyncio.Event().wait()
+
+
+def running_status(
+    container: str, image: str, pod_ip: str, times: Mapping[str, Any], **more: Any
+) -> dict[str, Any]:
+    """Return the status of a pod that runs with one container; `more` is of that container."""
+    return {
+        "phase": "Running",
+        "startTime": "2026-03-04T09:00:00Z",
+        "hostIP": "10.1.2.3",
+        "podIP": pod_ip,
+        "conditions": [
+            {"type": kind, "status": "True", **times}
+            for kind in ("Initialized", "Ready", "ContainersReady", "PodScheduled")
+        ],
+        "containerStatuses": [
+            {
+                "name": container,
+                "ready": True,
+                "restartCount": 0,
+                "image": image,
+                "containerID": "containerd://0123456789abcdef0123456789abcdef",
+                "state": {"running": {"startedAt": "2026-03-04T09:00:10Z"}},
+                **more,
+            }
+        ],
+    }

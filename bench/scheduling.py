@@ -21,11 +21,12 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bench.cascade import run_cascades
+from bench.decisions import Decision, Mismatch
 from bench.measuring import Measurement, Stopwatch, best_of, peak_mib, print_line
 from bench.scheduling_generated import WITH, generated_with, single_pod
 from bench.scheduling_input import (
@@ -41,7 +42,7 @@ from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import FilterName, Gates, Policy, Profile
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.node_by_node import Candidates
-from reprieve.engine.scheduling.outcome import Attempt, Unit
+from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.pod_preemption import find_candidates
 from reprieve.engine.scheduling.proof import faults_of
 from reprieve.engine.scheduling.session import Session
@@ -72,16 +73,6 @@ _ALL: Mapping[str, Any] = {
     "cascade_aware": True,
     "harm_order": True,
 }
-
-
-class Mismatch(Exception):
-    """A decision is not what the input says."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Decision:
-    snapshot: Snapshot
-    attempt: Attempt
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -155,7 +146,7 @@ async def _run(chosen: argparse.Namespace) -> None:
 async def _gang(scenario: Scenario, runs: int, *, second: bool) -> float:
     victims = 0
 
-    def check(decision: _Decision) -> None:
+    def check(decision: Decision) -> None:
         nonlocal victims
         victims = _check_gang(scenario, decision, exact=not second)
 
@@ -179,7 +170,7 @@ async def _options(scenario: Scenario, runs: int) -> None:
     print_line(BENCH, f"{scenario.name}-options", cpu_ms=costs, ratio=ratio)
 
 
-def _check_plan(scenario: Scenario, decision: _Decision) -> None:
+def _check_plan(scenario: Scenario, decision: Decision) -> None:
     if decision.attempt.plan is None:
         raise Mismatch(f"{scenario.name}: nobody makes way")
 
@@ -195,7 +186,7 @@ async def _pod(scenario: Scenario, runs: int) -> float:
 
 
 async def _measured(
-    scenario: Scenario, policy: Policy, runs: int, check: Callable[[_Decision], None]
+    scenario: Scenario, policy: Policy, runs: int, check: Callable[[Decision], None]
 ) -> Measurement:
     cluster, unrest = scenario.cluster(), Unrest(scenario)
     unit = Unit(tuple(row.uid for row in scenario.waiting), scenario.group)
@@ -206,7 +197,7 @@ async def _measured(
         del run
         unrest.stir(cluster)
 
-    async def decide(watch: Stopwatch) -> _Decision:
+    async def decide(watch: Stopwatch) -> Decision:
         with watch.part("snapshot"):
             snapshot = cluster.snapshot()
         with watch.part("attempt"):
@@ -216,7 +207,7 @@ async def _measured(
             faults = faults_of(snapshot, policy, attempt)
         if faults:
             raise Mismatch(f"{scenario.name}: {faults}")
-        return _Decision(snapshot, attempt)
+        return Decision(snapshot, attempt)
 
     return await best_of(runs, stir, decide, check)
 
@@ -234,7 +225,7 @@ def _print(case: str, best: Measurement, **figures: int) -> None:
     )
 
 
-def _check_gang(scenario: Scenario, decision: _Decision, *, exact: bool) -> int:
+def _check_gang(scenario: Scenario, decision: Decision, *, exact: bool) -> int:
     preemption = decision.attempt.preemption
     assert preemption is not None
     keys = decision.snapshot.pod_keys
@@ -252,7 +243,7 @@ def _check_gang(scenario: Scenario, decision: _Decision, *, exact: bool) -> int:
     return len(victims)
 
 
-def _check_pod(scenario: Scenario, decision: _Decision, policy: Policy) -> None:
+def _check_pod(scenario: Scenario, decision: Decision, policy: Policy) -> None:
     snapshot, preemption = decision.snapshot, decision.attempt.preemption
     assert preemption is not None
     if not scenario.expect:

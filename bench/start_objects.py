@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from bench.made_on_request import managed_fields, template_text
+from bench.made_on_request import managed_fields, running_status, template_text
 
 __all__ = [
     "NAMESPACES",
@@ -326,26 +326,12 @@ def _pod(
             "preemptionPolicy": "PreemptLowerPriority",
             **spec,
         },
-        "status": {
-            "phase": "Running",
-            "startTime": "2026-03-04T09:00:00Z",
-            "hostIP": "10.1.2.3",
-            "podIP": "10.2.3.4",
-            "conditions": [
-                {"type": kind, "status": "True", **times}
-                for kind in ("Initialized", "Ready", "ContainersReady", "PodScheduled")
-            ],
-            "containerStatuses": [
-                {
-                    "name": container["name"],
-                    "ready": True,
-                    "restartCount": 0,
-                    "image": container["image"],
-                    "containerID": "containerd://0123456789abcdef0123456789abcdef",
-                    "allocatedResources": container["resources"]["requests"],
-                    "resources": container["resources"],
-                    "state": {"running": {"startedAt": "2026-03-04T09:00:10Z"}},
-                }
-            ],
-        },
+        "status": running_status(
+            container["name"],
+            container["image"],
+            "10.2.3.4",
+            times,
+            allocatedResources=container["resources"]["requests"],
+            resources=container["resources"],
+        ),
     }

@@ -12,6 +12,7 @@ from reprieve.settings.start_up import read_config
 from reprieve.settings.vendors import parse_vendors
 from reprieve.units.durations import parse_duration
 from tests.docs.generated import DOCS
+from tests.docs.tables import table
 
 TEXT = (DOCS / "idle.md").read_text(encoding="utf-8")
 SETTINGS = {
@@ -24,15 +25,7 @@ SETTINGS = {
 
 
 def rows(heading: str) -> list[list[str]]:
-    """Return the cells of the table whose first heading is `heading`, without code marks."""
-    lines = TEXT.splitlines()
-    start = next(n for n, line in enumerate(lines) if line.startswith(f"| {heading} |"))
-    found = []
-    for line in lines[start + 2 :]:
-        if not line.startswith("|"):
-            break
-        found.append([cell.strip().replace("`", "") for cell in line.strip("|").split("|")])
-    return found
+    return table(TEXT, heading)
 
 
 def test_every_annotation_is_described_with_its_built_in_value() -> None:

@@ -34,6 +34,7 @@ from reprieve.units.clock import SystemClock
 from reprieve.units.durations import parse_duration
 from reprieve.units.errors import UsageError
 from tests.docs.generated import DOCS
+from tests.docs.tables import table
 
 TEXT = (DOCS / "quota.md").read_text(encoding="utf-8")
 SOURCES = Path(__file__).parents[2] / "src" / "reprieve"
@@ -42,15 +43,7 @@ BELOW = {"fairSharing", "waitForPodsReady", "integrations", "resources", "metric
 
 
 def rows(heading: str) -> list[list[str]]:
-    """Return the cells of the table whose first heading is `heading`, without code marks."""
-    lines = TEXT.splitlines()
-    start = next(n for n, line in enumerate(lines) if line.startswith(f"| {heading} |"))
-    found = []
-    for line in lines[start + 2 :]:
-        if not line.startswith("|"):
-            break
-        found.append([cell.strip().replace("`", "") for cell in line.strip("|").split("|")])
-    return found
+    return table(TEXT, heading)
 
 
 def blocks() -> list[Any]:

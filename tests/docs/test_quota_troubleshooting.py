@@ -5,14 +5,11 @@ They are typed into a shell while the first victim of the scenario is still endi
 
 from __future__ import annotations
 
-import asyncio
 import copy
-import os
 import re
 import shutil
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +17,16 @@ import msgspec
 import pytest
 
 from reprieve.scenarios.catalogue import packaged
-from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, embedded_stage
+from reprieve.scenarios.embedded import embedded_stage
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.scenarios.result import Outcome
 from reprieve.scenarios.runner import play_scenario
 from reprieve.scenarios.steps import Apply, Sleep, Step, WaitPreempted
 from tests.docs.generated import DOCS
+from tests.docs.shell import PATIENCE_S, Shell
 
 TEXT = (DOCS / "quota.md").read_text(encoding="utf-8")
 SCENARIO = packaged("quota")
-PATIENCE_S = 120.0
 TERMINATION = "sim.reprieve.dev/termination-time"
 # Question -> what the answer of each of its commands has to hold.
 ANSWERS = {
@@ -100,40 +97,6 @@ def steps() -> tuple[Step, ...]:
         elif not isinstance(step, Sleep):
             found.append(step)
     return (Apply(BROKEN), *found)
-
-
-@dataclass(frozen=True)
-class Shell:
-    folder: Path
-    port: int
-
-    async def run(self, command: str) -> str:
-        """Return the output of a command that has to succeed without a complaint."""
-        process = await asyncio.create_subprocess_shell(
-            command.replace("localhost:8080", f"localhost:{self.port}"),
-            cwd=self.folder,
-            env={
-                "KUBECONFIG": str(self.folder / "kubeconfig"),
-                "HOME": str(self.folder),
-                "PATH": f"{self.folder / 'bin'}:{os.defpath}",
-                "GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE,
-            },
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        stdout, stderr = await process.communicate()
-        assert (process.returncode, stderr.decode()) == (0, ""), command
-        return stdout.decode()
-
-    async def answers(self, command: str, expected: str) -> str:
-        """Return the output of a command once it holds the text, or what it said last."""
-        answer = ""
-        for _ in range(int(PATIENCE_S / 0.25)):
-            answer = re.sub(" +", " ", await self.run(command))
-            if expected in answer:
-                break
-            await asyncio.sleep(0.25)
-        return answer
 
 
 @pytest.fixture

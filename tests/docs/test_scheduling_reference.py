@@ -13,6 +13,7 @@ from reprieve.settings.scheduler_arguments import ARGUMENTS
 from reprieve.settings.scheduling import read_scheduling, scheduling_settings
 from reprieve.units.durations import SECOND, parse_duration
 from tests.docs.generated import DOCS
+from tests.docs.tables import table
 
 TEXT = (DOCS / "scheduling.md").read_text(encoding="utf-8")
 #: What the package in `examples/plugins` offers.
@@ -20,15 +21,7 @@ SAMPLES = {"EmptiestDomain": ("placementScore",), "UrgentOnly": ("podGroupPostFi
 
 
 def rows(heading: str) -> list[list[str]]:
-    """Return the cells of the table whose first heading is `heading`, without code marks."""
-    lines = TEXT.splitlines()
-    start = next(n for n, line in enumerate(lines) if line.startswith(f"| {heading} |"))
-    found = []
-    for line in lines[start + 2 :]:
-        if not line.startswith("|"):
-            break
-        found.append([cell.strip().replace("`", "") for cell in line.strip("|").split("|")])
-    return found
+    return table(TEXT, heading)
 
 
 def test_every_gate_is_described_with_its_default() -> None:

@@ -6,13 +6,10 @@ the document's own example waits for its victims to end.
 
 from __future__ import annotations
 
-import asyncio
-import os
 import re
 import shutil
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +17,13 @@ import pytest
 import yaml
 
 from reprieve.kube.resource import PODS
-from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from reprieve.scenarios.model import NodeSpec
 from tests.docs.generated import DOCS
+from tests.docs.shell import Shell
 from tests.scheduling.site import Site, group, pod, site
 
 TEXT = (DOCS / "scheduling.md").read_text(encoding="utf-8")
 HOME = "gangs"
-PATIENCE_S = 120.0
 NODES = [
     NodeSpec(
         f"gpu-node-{n}", {"cpu": "16", "memory": "64Gi", "pods": "110", "amd.com/gpu": "4"}, {}
@@ -90,40 +86,6 @@ def example() -> list[dict[str, Any]]:
     blocks = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
     (block,) = [block for block in blocks if "kind: Pod\n" in block]
     return list(yaml.safe_load_all(block))
-
-
-@dataclass(frozen=True)
-class Shell:
-    folder: Path
-    port: int
-
-    async def run(self, command: str) -> str:
-        """Return the output of a command that has to succeed without a complaint."""
-        process = await asyncio.create_subprocess_shell(
-            command.replace("localhost:8080", f"localhost:{self.port}"),
-            cwd=self.folder,
-            env={
-                "KUBECONFIG": str(self.folder / "kubeconfig"),
-                "HOME": str(self.folder),
-                "PATH": f"{self.folder / 'bin'}:{os.defpath}",
-                "GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE,
-            },
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        stdout, stderr = await process.communicate()
-        assert (process.returncode, stderr.decode()) == (0, ""), command
-        return stdout.decode()
-
-    async def answers(self, command: str, expected: str) -> str:
-        """Return the output of a command once it holds the text, or what it said last."""
-        answer = ""
-        for _ in range(int(PATIENCE_S / 0.25)):
-            answer = await self.run(command)
-            if expected in answer:
-                break
-            await asyncio.sleep(0.25)
-        return answer
 
 
 async def waiting_gang(cluster: Site) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -63,3 +63,18 @@ def _owner(kind: str, obj: Object) -> Owner:
         {"kind": "", "name": obj["metadata"]["name"]}
     ]
     return kind, str(owners[0]["kind"]), str(owners[0]["name"])
+
+
+@asynccontextmanager
+async def told_at_a_pace(
+    client: Client, stories: Collection[asyncio.Task[None]]
+) -> AsyncIterator[None]:
+    """Let stories be told, which delete no more pods a minute than may be; then end them."""
+    try:
+        async with counted_deletions(client) as found:
+            yield
+            assert 0 < found.most() <= MOST, found.by_minute.most_common(5)
+    finally:
+        for task in stories:
+            task.cancel()
+        await asyncio.gather(*stories, return_exceptions=True)

@@ -16,7 +16,7 @@ from reprieve.jobs.table import BUILT_IN, job_kinds
 from reprieve.kube.errors import AlreadyExists, NotFound
 from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from reprieve.units.errors import UsageError
-from tests.quota_plane.deletions import MOST, counted_deletions
+from tests.quota_plane.deletions import told_at_a_pace
 from tests.quota_plane.gated_site import gated_site
 from tests.quota_plane.kind_stories import (
     LOOK_S,
@@ -88,14 +88,8 @@ async def stories(
         prepare=prepare,
     ) as cluster:
         tasks = {name: asyncio.create_task(story(name, cluster).tell()) for name in TOLD}
-        try:
-            async with counted_deletions(cluster.client) as found:
-                yield tasks
-                assert 0 < found.most() <= MOST, found.by_minute.most_common(5)
-        finally:
-            for task in tasks.values():
-                task.cancel()
-            await asyncio.gather(*tasks.values(), return_exceptions=True)
+        async with told_at_a_pace(cluster.client, tasks.values()):
+            yield tasks
 
 
 @pytest.mark.asyncio(loop_scope="module")

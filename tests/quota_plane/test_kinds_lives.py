@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from reprieve.kube.errors import AlreadyExists
 from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS
-from tests.quota_plane.deletions import MOST, counted_deletions
+from tests.quota_plane.deletions import told_at_a_pace
 from tests.quota_plane.gated_site import gated_site
 from tests.quota_plane.job_lives import (
     FOO,
@@ -89,14 +89,8 @@ async def lives(
             name: asyncio.create_task(life(cluster, titles[name]).tell())
             for name, life in LIVES.items()
         }
-        try:
-            async with counted_deletions(cluster.client) as found:
-                yield tasks
-                assert 0 < found.most() <= MOST, found.by_minute.most_common(5)
-        finally:
-            for task in tasks.values():
-                task.cancel()
-            await asyncio.gather(*tasks.values(), return_exceptions=True)
+        async with told_at_a_pace(cluster.client, tasks.values()):
+            yield tasks
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
 import pytest
+from click.testing import CliRunner
 
+from reprieve.cli.simulate import simulate
 from reprieve.engine.quota.model import Policy, Preemption, QueueingStrategy
 from reprieve.simulation.lives import Life, Replay
 from reprieve.simulation.policy import PolicySpec
@@ -108,3 +112,26 @@ def traces() -> Path:
     if not TRACES.is_dir():
         pytest.skip("absent: job traces beside the project (../shared/traces)")
     return TRACES
+
+
+@dataclass(frozen=True)
+class Played:
+    """A study as the command has played it: its report, and the rows of its results."""
+
+    report: str
+    rows: list[dict[str, str]]
+
+
+def same_twice(folder: Path, study: Path) -> tuple[str, list[Played]]:
+    """Play a study twice; return its decisions, which are the same, and either outcome."""
+    outcomes, decisions = [], []
+    for name in ("one", "two"):
+        out = folder / name / "report.html"
+        out.parent.mkdir()
+        arguments = [str(study), "-o", str(out), "--workers", "1"]
+        assert CliRunner().invoke(simulate, arguments).exit_code == 0
+        decisions.append(out.with_name("decisions.jsonl").read_text())
+        with out.with_name("results.csv").open() as lines:
+            outcomes.append(Played(out.read_text(), list(csv.DictReader(lines))))
+    assert decisions[0] == decisions[1]
+    return decisions[0], outcomes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -12,9 +11,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from reprieve.cli.simulate import simulate
 from reprieve.engine.disruptions.questions import GovernorPolicy
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.quota.model import Preemption, Settings
@@ -30,7 +27,16 @@ from reprieve.simulation.work import WorkModel
 from reprieve.units.errors import UsageError
 from tests.oracle.gang_replay import Asked, Board
 from tests.oracle.quota_replay import Claim, Ledger
-from tests.simulation.building import SECOND, STUDY, job, life_of, random_jobs, study_in, work
+from tests.simulation.building import (
+    SECOND,
+    STUDY,
+    job,
+    life_of,
+    random_jobs,
+    same_twice,
+    study_in,
+    work,
+)
 
 BOTH = ("quota", "scheduling")
 BACKOFF = Backoff(10, 40)
@@ -335,18 +341,11 @@ STUDY_OF_BOTH = (
 def test_a_study_of_both_planes_gives_the_same_bytes_twice_and_tells_of_either(
     tmp_path: Path,
 ) -> None:
-    study, found = study_in(tmp_path, STUDY_OF_BOTH), []
-    for name in ("one", "two"):
-        out = tmp_path / name / "report.html"
-        out.parent.mkdir()
-        arguments = [str(study), "-o", str(out), "--workers", "1"]
-        assert CliRunner().invoke(simulate, arguments).exit_code == 0
-        found.append(out.with_name("decisions.jsonl").read_text())
-        with out.with_name("results.csv").open() as lines:
-            rows = {(row["seed"], row["policy"]): row for row in csv.DictReader(lines)}
-        assert "both by both, first for quota and then on nodes" in out.read_text()
-    assert found[0] == found[1]
-    told: list[dict[str, Any]] = [json.loads(line) for line in found[0].splitlines()]
+    decisions, outcomes = same_twice(tmp_path, study_in(tmp_path, STUDY_OF_BOTH))
+    for outcome in outcomes:
+        assert "both by both, first for quota and then on nodes" in outcome.report
+    rows = {(row["seed"], row["policy"]): row for row in outcomes[-1].rows}
+    told: list[dict[str, Any]] = [json.loads(line) for line in decisions.splitlines()]
     assert {one["decision"] for one in told if one["policy"] == "none"} == {
         "reserved",
         "admitted",

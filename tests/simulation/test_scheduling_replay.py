@@ -8,9 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from click.testing import CliRunner
 
-from reprieve.cli.simulate import simulate
 from reprieve.engine.placement.profile import Policy
 from reprieve.simulation.lives import Admitted, Preempted, Replay
 from reprieve.simulation.policy import PolicySpec
@@ -20,7 +18,16 @@ from reprieve.simulation.study import read_study
 from reprieve.simulation.trace import Job
 from reprieve.units.errors import UsageError
 from tests.oracle.gang_replay import Asked, Board
-from tests.simulation.building import SECOND, STUDY, job, life_of, random_jobs, study_in, work
+from tests.simulation.building import (
+    SECOND,
+    STUDY,
+    job,
+    life_of,
+    random_jobs,
+    same_twice,
+    study_in,
+    work,
+)
 
 
 def placing(harm: bool = False, preempts: bool = True) -> PolicySpec:
@@ -157,20 +164,13 @@ NODES = STUDY.replace("none: {preemption", "none: {planes: [scheduling], preempt
 def test_a_study_on_nodes_gives_the_same_bytes_twice_and_says_what_was_stranded(
     tmp_path: Path,
 ) -> None:
-    study, found = study_in(tmp_path, NODES), []
-    for name in ("one", "two"):
-        out = tmp_path / name / "report.html"
-        out.parent.mkdir()
-        arguments = [str(study), "-o", str(out), "--workers", "1"]
-        assert CliRunner().invoke(simulate, arguments).exit_code == 0
-        found.append(out.with_name("decisions.jsonl").read_text())
-        head, *rows = out.with_name("results.csv").read_text().splitlines()
-        assert len(rows) == 6
-        place = head.split(",").index("stranded_device_hours")
-        assert any(float(row.split(",")[place]) > 0 for row in rows)
-        assert "by the scheduling engine, on nodes" in out.read_text()
-    assert found[0] == found[1]
-    assert '"nodes":["node-' in found[0]
+    study = study_in(tmp_path, NODES)
+    decisions, outcomes = same_twice(tmp_path, study)
+    for outcome in outcomes:
+        assert len(outcome.rows) == 6
+        assert any(float(row["stranded_device_hours"]) > 0 for row in outcome.rows)
+        assert "by the scheduling engine, on nodes" in outcome.report
+    assert '"nodes":["node-' in decisions
     assert read_study(study).notices == ()
 
 

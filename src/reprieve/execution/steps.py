@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence, Sized
 from typing import Final, Generic, TypeVar
 
 from reprieve.api.reprieve import Preemption, Victim, VictimState, VictimStatus
@@ -146,14 +146,15 @@ class Steps(Generic[M]):
         each.states[uid] = VictimStatus(uid, found.state, at, found.message)
 
 
-async def each_of(items: Sequence[T], work: Callable[[T], Awaitable[R]], at_once: int) -> list[R]:
+async def each_of(items: Iterable[T], work: Callable[[T], Awaitable[R]], at_once: int) -> list[R]:
     """Do the work for each item, in this order, so many at a time; return the results in order."""
     found: dict[int, R] = {}
-    numbers = iter(range(len(items)))
+    left = enumerate(items)
 
     async def worker() -> None:
-        for number in numbers:
-            found[number] = await work(items[number])
+        for number, item in left:
+            found[number] = await work(item)
 
-    await asyncio.gather(*(worker() for _ in range(min(at_once, len(items)))))
-    return [found[number] for number in range(len(items))]
+    workers = min(at_once, len(items)) if isinstance(items, Sized) else at_once
+    await asyncio.gather(*(worker() for _ in range(workers)))
+    return [found[number] for number in range(len(found))]

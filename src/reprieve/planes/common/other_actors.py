@@ -34,6 +34,7 @@ from reprieve.engine.disruptions.lineage import Identity, Party, party_of
 from reprieve.intake.lineage import controller_uid, lineage_label, workload_party
 from reprieve.intake.quota_workloads import JOB_UID, condition_of, is_true
 from reprieve.kube.client import Client
+from reprieve.kube.each_object import EachObject
 from reprieve.kube.errors import ApiError
 from reprieve.kube.reflector import Reflector
 from reprieve.kube.resource import EVENTS, PODS, Resource
@@ -117,13 +118,13 @@ class OtherActors:
             log.warning("what others evict: %s", trouble)
 
         workloads = self._mirror.follow(
-            _WORKLOADS, kueue.Workload, _Each(self._workload), report=report
+            _WORKLOADS, kueue.Workload, EachObject(self._workload), report=report
         )
         events = Reflector(
             self._client,
             EVENTS,
             _Event,
-            _Each(self._arrived),
+            EachObject(self._arrived),
             self._clock,
             field_selector=f"reason={_EVICT}",
             report=report,
@@ -242,26 +243,3 @@ def _kind_of(about: ObjectRef) -> Resource | None:
     return (
         Resource(group, version, "podgroups", "PodGroup") if DNS_LABEL.fullmatch(version) else None
     )
-
-
-class _Each:
-    """Hands every object that is listed or changes on to a function; nothing is kept of it."""
-
-    def __init__(self, take: Callable[[Any], None]) -> None:
-        self._take = take
-
-    def received(self, objects: list[Any]) -> list[Any]:
-        """Take a page of a list."""
-        for each in objects:
-            self._take(each)
-        return []
-
-    def replaced(self, objects: list[Any], resource_version: str) -> None:
-        """A list is complete."""
-
-    def applied(self, obj: Any) -> None:
-        """Take an object that is new or has changed."""
-        self._take(obj)
-
-    def deleted(self, obj: Any) -> None:
-        """An object is gone."""

@@ -1,0 +1,35 @@
+"""A sink that hands every object on and keeps none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["EachObject"]
+
+
+class EachObject:
+    """Hands every object that is listed or changes on to a function, and to another what goes."""
+
+    def __init__(
+        self, take: Callable[[Any], None], gone: Callable[[Any], None] = lambda obj: None
+    ) -> None:
+        self._take = take
+        self._gone = gone
+
+    def received(self, objects: list[Any]) -> list[Any]:
+        """Take a page of a list."""
+        for each in objects:
+            self._take(each)
+        return []
+
+    def replaced(self, objects: list[Any], resource_version: str) -> None:
+        """A list is complete."""
+
+    def applied(self, obj: Any) -> None:
+        """Take an object that is new or has changed."""
+        self._take(obj)
+
+    def deleted(self, obj: Any) -> None:
+        """An object is gone."""
+        self._gone(obj)
