@@ -18,7 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from bench.exporters import FAMILY, GPUS_PER_NODE, node_address, pod_of, use_of
 from bench.measuring import Stopwatch, best_of, other_process, peak_mib, print_line
 from reprieve.engine.idle.evaluation import evaluate
-from reprieve.engine.idle.lifecycle import Facts, Present, step
+from reprieve.engine.idle.lifecycle import step
+from reprieve.engine.idle.lifecycle_facts import Facts, Present
 from reprieve.engine.idle.model import (
     Aggregation,
     IdleSnapshot,

@@ -15,8 +15,8 @@ import msgspec
 from reprieve.api.kaiwo import GpuWorkload
 from reprieve.engine.check import check_all
 from reprieve.engine.idle.evaluation import evaluate
-from reprieve.engine.idle.lifecycle import (
-    Action,
+from reprieve.engine.idle.lifecycle import marked, step
+from reprieve.engine.idle.lifecycle_facts import (
     DeleteOutcome,
     Facts,
     Missing,
@@ -24,8 +24,6 @@ from reprieve.engine.idle.lifecycle import (
     RootState,
     Step,
     Unreadable,
-    marked,
-    step,
 )
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.idle.model import (
@@ -40,6 +38,7 @@ from reprieve.engine.idle.model import (
     Workload,
 )
 from reprieve.engine.idle.resources import workload_gpus
+from reprieve.engine.idle.transitions import Action
 from reprieve.engine.plan import Plan
 from reprieve.intake.gpuworkloads import status_to_api, workload_row
 from reprieve.intake.pods import gpus_of, pod_row, quota_short

@@ -10,7 +10,8 @@ from reprieve.engine.check import Fault, check, check_all
 from reprieve.engine.disruptions.questions import Hold, Rule
 from reprieve.engine.idle.claims import before_each, committed
 from reprieve.engine.idle.evaluation import evaluate
-from reprieve.engine.idle.lifecycle import Facts, Present, step
+from reprieve.engine.idle.lifecycle import step
+from reprieve.engine.idle.lifecycle_facts import Facts, Present
 from reprieve.engine.idle.model import (
     Fit,
     NodeRow,

@@ -10,21 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprieve.engine.idle.lifecycle import (
-    TRANSITIONS,
-    Action,
+from reprieve.engine.idle.lifecycle import step
+from reprieve.engine.idle.lifecycle_facts import (
     DeleteOutcome,
     Event,
-    EventReason,
     Facts,
     MetricsHealth,
     MetricsReason,
     Missing,
     Present,
     Unreadable,
-    step,
 )
 from reprieve.engine.idle.model import Aggregation, Phase, Policy
+from reprieve.engine.idle.transitions import TRANSITIONS, Action, EventReason
 from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos

@@ -19,10 +19,12 @@ from reprieve.engine.idle.discovery import (
     resolve_root,
 )
 from reprieve.engine.idle.evaluation import evaluate
-from reprieve.engine.idle.lifecycle import Action, Facts, Present, step
+from reprieve.engine.idle.lifecycle import step
+from reprieve.engine.idle.lifecycle_facts import Facts, Present
 from reprieve.engine.idle.literal import SWITCHES, LiteralSwitches
 from reprieve.engine.idle.model import Phase, Policy, PreemptionPolicy, Status, TrackedPod
 from reprieve.engine.idle.samples import ImpossibleReading, Reading, aggregate, merge
+from reprieve.engine.idle.transitions import Action
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from reprieve.engine.idle.lifecycle import TRANSITIONS, Action, Requeue, Transition
 from reprieve.engine.idle.literal import SWITCHES
 from reprieve.engine.idle.model import Phase
+from reprieve.engine.idle.transitions import TRANSITIONS, Action, Requeue, Transition
 
 __all__ = ["switches_markdown", "transitions_markdown"]
 

@@ -21,9 +21,10 @@ from reprieve.engine.idle.discovery import (
     ResolutionError,
 )
 from reprieve.engine.idle.flights import idle_for
-from reprieve.engine.idle.lifecycle import Event, EventReason, MetricsReason, Step
+from reprieve.engine.idle.lifecycle_facts import Event, MetricsReason, Step
 from reprieve.engine.idle.model import Phase, Workload
 from reprieve.engine.idle.outcome import Declined, Reason
+from reprieve.engine.idle.transitions import EventReason
 from reprieve.engine.plan import Plan, Victim
 from reprieve.units.durations import SECOND, format_duration
 from reprieve.units.ids import Uid

@@ -23,7 +23,8 @@ from reprieve.api.reprieve import (
     Preemption,
     Victim,
 )
-from reprieve.engine.idle.lifecycle import DeleteOutcome, Facts, Missing, marked, step
+from reprieve.engine.idle.lifecycle import marked, step
+from reprieve.engine.idle.lifecycle_facts import DeleteOutcome, Facts, Missing
 from reprieve.engine.idle.model import Phase, Status, Workload
 from reprieve.engine.plan import Plan
 from reprieve.execution.evict import Eviction, Result

@@ -19,7 +19,7 @@ import msgspec
 
 from reprieve.api.core import ObjectMeta, OwnedObject, TemplatedObject
 from reprieve.engine.cluster.rows import Selector
-from reprieve.engine.idle import lifecycle
+from reprieve.engine.idle import lifecycle_facts
 from reprieve.engine.idle.discovery import (
     MAXIMUM_DEPTH,
     Answer,
@@ -56,7 +56,7 @@ _LIST_FROM: Final = 64  # roots of one kind from which a list is cheaper than si
 class RootFacts:
     """What the last read of a root said; `annotations` are kept from the last good read."""
 
-    state: lifecycle.RootState
+    state: lifecycle_facts.RootState
     annotations: Mapping[str, str]
     forbidden: str = ""  # the missing right, for people
 
@@ -296,7 +296,7 @@ class Roots:
         kept = before.annotations if before is not None else {}
         match answer:
             case Found(ref):
-                state: lifecycle.RootState = lifecycle.Present(
+                state: lifecycle_facts.RootState = lifecycle_facts.Present(
                     ref.uid, terminating=metadata.deletion_timestamp is not None
                 )
                 annotations = metadata.annotations or {}
@@ -304,11 +304,11 @@ class Roots:
                 if ref.uid == root.uid:
                     self._selectors[root.uid] = answer.selector
             case Missing():
-                facts = RootFacts(lifecycle.Missing(), kept)
+                facts = RootFacts(lifecycle_facts.Missing(), kept)
             case Forbidden(detail):
-                facts = RootFacts(lifecycle.Unreadable(detail), kept, forbidden=detail)
+                facts = RootFacts(lifecycle_facts.Unreadable(detail), kept, forbidden=detail)
             case Failed(detail):
-                facts = RootFacts(lifecycle.Unreadable(detail), kept)
+                facts = RootFacts(lifecycle_facts.Unreadable(detail), kept)
         self._facts[root.uid] = facts
         if before is not None and facts != before:
             self._changed(root)

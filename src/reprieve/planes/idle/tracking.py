@@ -17,7 +17,7 @@ import msgspec
 from reprieve.api.kaiwo import DERIVED_ANNOTATION, GpuWorkload, GpuWorkloadSpec
 from reprieve.api.reprieve import ON_PREEMPTION, Action
 from reprieve.engine.idle.discovery import Root, gpu_workload_name
-from reprieve.engine.idle.lifecycle import Present
+from reprieve.engine.idle.lifecycle_facts import Present
 from reprieve.engine.idle.model import Phase
 from reprieve.execution.statuses import StatusChange, write_status
 from reprieve.intake.gpuworkloads import initial_status, new_gpu_workload, status_to_api
