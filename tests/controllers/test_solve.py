@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from reprieve.planes.common.solve import (
     SolverPace,
     TookTooLong,
     at_work_on,
+    full_collections,
 )
 from reprieve.planes.common.suspects import Accused, Suspects
 from reprieve.units.clock import SystemClock
@@ -117,6 +119,38 @@ async def test_a_decision_that_was_left_and_has_ended_since_does_not_count() -> 
                 left.join()
             released.clear()
     assert said == []
+    solver.close()
+
+
+def test_collections_of_everything_are_counted_and_no_others() -> None:
+    gc.disable()
+    try:
+        before = full_collections()
+        gc.collect(0)
+        gc.collect(1)
+        assert full_collections() == before
+        gc.collect()
+        assert full_collections() == before + 1
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize(("during", "counted"), [(0, 2), (5, 7), (8, 10), (100, 10)])
+async def test_turns_in_which_all_is_collected_do_not_count_but_for_eight(
+    during: int, counted: int
+) -> None:
+    """Of a limit of two turns; `during`: how many turns have a collection, `counted`: all."""
+    asked = 0
+
+    def collections() -> int:
+        nonlocal asked
+        asked += 1
+        return min(asked, during + 1)
+
+    solver = Solver(Plane.SCHEDULING, DecisionLimit(SHORT, collections=collections))
+    with pytest.raises(TookTooLong):
+        await solver.run(spin)
+    assert asked == counted + 1, "once before the first turn"
     solver.close()
 
 

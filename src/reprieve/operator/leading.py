@@ -1,8 +1,9 @@
 """A turn of the process: a candidate, then the leader that runs the planes, until it is over.
 
 It is over at a signal, when what answers others has failed, when the lease is lost, or when a
-decision cannot be stopped. The planes end before the lease is released. Source: the design's
-"Processes and time".
+decision cannot be stopped. The planes end before the lease is released. Records are taken out of
+the collector's sight once all planes have read theirs, and before in a process that stands by,
+where a plane reads them to answer others. Source: the design's "Processes and time".
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from enum import Enum, auto
 from typing import Final
 
 from reprieve.execution.fence import Deposed
-from reprieve.operator.collector import freeze_records
+from reprieve.operator.collector import await_records, freeze_records
 from reprieve.operator.lease_keeper import LeaseKeeper
 from reprieve.operator.lease_link import WantedLease
 from reprieve.planes.common.assembly import Plane
@@ -58,7 +59,8 @@ async def lead(
             tasks.append(asyncio.create_task(keeper.run(lease)))
             leading = asyncio.create_task(keeper.wait_leading())
             tasks.append(leading)
-            await _first(stopped, leading, lost, *aside)
+            async with _standing_by(planes):
+                await _first(stopped, leading, lost, *aside)
             if not leading.done():
                 return await _ended(stopped, lost, aside)
             log.info("leading, epoch %d", keeper.epoch)
@@ -99,7 +101,18 @@ async def _ended(
     return End.ANEW
 
 
+@contextlib.asynccontextmanager
+async def _standing_by(planes: Sequence[Plane]) -> AsyncIterator[None]:
+    """Freeze what planes read before they work; those that read nothing then are never synced."""
+    freezers = [asyncio.create_task(_freeze((plane,))) for plane in planes]
+    try:
+        yield
+    finally:
+        await end(freezers)
+
+
 async def _work(planes: Sequence[Plane]) -> None:
+    await_records()
     freezer = asyncio.create_task(_freeze(planes))
     try:
         async with asyncio.TaskGroup() as group:
@@ -130,7 +143,7 @@ async def _first(
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
 
 
-async def end(tasks: list[asyncio.Task[object]] | list[asyncio.Task[None]]) -> None:
+async def end(tasks: Sequence[asyncio.Task[object]] | Sequence[asyncio.Task[None]]) -> None:
     """Cancel the tasks, and return when they have ended, however they did."""
     for task in tasks:
         task.cancel()

@@ -5,7 +5,10 @@ limit is stopped: `DecisionStopped` is raised inside of it, at its next step of 
 of what it has done is used. A thread in which that does not help, since it is in C code, asleep or
 keeps whatever is raised, is left to itself and a new one takes its place; where several are left
 like that at the same time the process has to end (`DecisionLimit.give_up`). The limit is counted in
-turns of the event loop, so that time in which the whole process was stopped counts for nobody.
+turns of the event loop, so that time in which the whole process was stopped counts for nobody. A
+turn in which all records were walked over for garbage (a second at 650,000 of them, with no thread
+running) does not count either: that is nobody's decision. Eight are excused at one thing, so that
+one that has all collected again and again is stopped all the same.
 
 C code that keeps the interpreter's lock stops the loop, too, and all of this with it: then the
 process is ended from outside (`lease_keeper`), which is told what each thread is at
@@ -23,6 +26,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import gc
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -43,6 +47,7 @@ __all__ = [
     "SolverPace",
     "TookTooLong",
     "at_work_on",
+    "full_collections",
 ]
 
 P = ParamSpec("P")
@@ -52,6 +57,7 @@ _TURN: Final = SECOND // 4
 _ATTEMPTS: Final = 4  # at stopping a thread, one each turn
 _PATIENCE: Final = 12  # limits that a decision has to end by itself
 _MOST_LEFT: Final = 4  # threads that did not stop and still run
+_MOST_EXCUSED: Final = 8  # turns with a collection
 
 
 class DecisionStopped(BaseException):
@@ -81,6 +87,12 @@ def _nobody() -> Suspects:
     return Suspects(SystemClock())
 
 
+def full_collections() -> int:
+    """Return how often all records of this process were walked over for garbage."""
+    count: int = gc.get_stats()[-1]["collections"]
+    return count
+
+
 @dataclass(frozen=True, slots=True)
 class DecisionLimit:
     """How long a decision may take, in nanoseconds, and what ends the process for want of threads.
@@ -89,6 +101,7 @@ class DecisionLimit:
     nothing for the empty text, and the system's number of the thread that is at it. `suspects`: of
     whom deciding ended a process before this one. `inline`: decisions are made in the event loop
     itself, which stands still meanwhile, and take as long as they take; for runs in virtual time.
+    `collections`: a number that grows with each collection that stops all threads.
     """
 
     longest: int = 5 * SECOND
@@ -96,6 +109,7 @@ class DecisionLimit:
     noted: Callable[[Plane, str, int], None] = _unnoted
     suspects: Suspects = field(default_factory=_nobody)
     inline: bool = False
+    collections: Callable[[], int] = full_collections
 
 
 def at_work_on(what: str) -> None:
@@ -262,11 +276,17 @@ class Solver:
             self._thread, self._job = None, job
             self._limit.noted(self._plane, "", 0)
             thread.jobs.put(job)
-            steps, turns = 0, 0
+            steps, turns, excused = 0, 0, 0
+            collections = self._limit.collections()
             try:
                 while not await _over(job):
-                    turns = turns + 1 if job.steps == steps else 0
-                    steps = job.steps
+                    before, collections = collections, self._limit.collections()
+                    if job.steps != steps:
+                        steps, turns, excused = job.steps, 0, 0
+                    elif collections != before and excused < _MOST_EXCUSED:
+                        excused += 1
+                    else:
+                        turns += 1
                     if turns * _TURN < self._limit.longest:
                         continue
                     if self._interrupts:
