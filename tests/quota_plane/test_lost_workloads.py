@@ -13,8 +13,13 @@ from typing import Any
 import pytest
 
 from kubelocal.cluster import Stage, Write
+from reprieve.jobs.table import job_kinds
 from reprieve.kube.bodies import Propagation
 from reprieve.kube.reflector import Reflector
+from reprieve.kube.transport import Request
+from reprieve.planes.quota.lost_workloads import LostWorkloads
+from reprieve.units.clock import VirtualClock
+from tests.kube.fakes import FakeAnswer, FakeWire, client_over
 from tests.quota_plane.site import (
     JOBS,
     NAMESPACE,
@@ -85,6 +90,34 @@ async def test_a_job_that_only_the_cache_has_gets_no_workload_again(
             return "large" in await cluster.workloads() and made.count == 1
 
         await cluster.until("the next job of the name has a Workload", again)
+
+
+async def test_an_owner_of_another_kind_is_not_looked_for_among_the_jobs() -> None:
+    asked: list[str] = []
+
+    def answer(request: Request) -> FakeAnswer:
+        asked.append(request.path.rpartition("/")[2])
+        return FakeAnswer(200, {"metadata": {"name": asked[-1], "uid": f"uid-{asked[-1]}"}})
+
+    lost = LostWorkloads(client_over(FakeWire(answer), VirtualClock()))
+    kind = next(
+        each for each in job_kinds() if each.kind == "Job" and each.api_version == "batch/v1"
+    )
+
+    def workload(*owners: tuple[str, str, str]) -> dict[str, Any]:
+        references = [
+            {"apiVersion": version, "kind": word, "name": name, "uid": f"uid-{name}"}
+            for version, word, name in owners
+        ]
+        return {"metadata": {"namespace": "team", "ownerReferences": references}}
+
+    lost.note("team/one")
+    set_alone = workload(("example.com/v1", "Job", "large"), ("apps/v1", "StatefulSet", "large"))
+    assert await lost.in_vain(kind, "team/one", set_alone)
+    assert asked == []
+    both = workload(("apps/v1", "StatefulSet", "set"), ("batch/v1", "Job", "large"))
+    assert not await lost.in_vain(kind, "team/one", both)
+    assert asked == ["large"]
 
 
 async def test_a_job_whose_workload_is_deleted_by_hand_gets_the_next_one(tmp_path: Path) -> None:

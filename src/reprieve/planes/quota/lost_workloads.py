@@ -54,8 +54,11 @@ class LostWorkloads:
         return True
 
     async def _owned(self, kind: JobKind, metadata: Json) -> bool:
+        """Whether one of its jobs is there; owners of another kind are none of them."""
         owners: Sequence[Json] = metadata["ownerReferences"]
         for owner in owners:
+            if (owner["apiVersion"], owner["kind"]) != (kind.api_version, kind.kind):
+                continue
             try:
                 found = await self._client.get(
                     resource_of(kind), metadata["namespace"], owner["name"], PartialObject
