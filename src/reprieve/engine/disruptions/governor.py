@@ -8,8 +8,8 @@
    max(2 min, its start cost) * 2^(n-1) and at most an hour, n being 1 at the first time that is
    told: from preemptors that have no strictly higher priority, or from all.
 3. **Crash loops that evict.** A lineage that failed three times within `repeated_window`, each time
-   at most 5 minutes after it had displaced somebody, displaces nobody until the window has passed.
-   Work with the same weak link counts as the same here: whoever fails is submitted again.
+   at most 5 minutes after it had displaced somebody (`crash_loops`), displaces nobody until the
+   window has passed.
 4. **Without gain.** Who displaced a lineage `loop_limit` times and has none of what it gained is
    held from it. With a strictly higher priority that is what was done in vain: it got nothing
    since, as others profit each time. Without one it is also what it lost again by being displaced
@@ -31,6 +31,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
+from reprieve.engine.disruptions.crash_loops import CrashLoops
 from reprieve.engine.disruptions.cycles import Cycles
 from reprieve.engine.disruptions.displacement import Displacement
 from reprieve.engine.disruptions.held_pairs import Families, HeldPairs
@@ -53,7 +54,6 @@ __all__ = ["Governor"]
 LONGEST_QUANTUM: Final = HOUR
 LONGEST_RECLAIM_DELAY: Final = HOUR
 SHORTEST_QUANTUM: Final = 2 * MINUTE
-CRASH_AFTER: Final = 5 * MINUTE
 
 _DEFAULT: Final = GovernorPolicy()
 _NEVER: Final = Nanos(0)
@@ -92,11 +92,8 @@ class Governor:
         self._history = History(max(KEPT, policy.loop_window, policy.repeated_window), most)
         self._go_by(policy)
         self._admitted: dict[Lineage, Nanos] = {}
-        self._failed: dict[Lineage, tuple[Party, set[Nanos]]] = {}
-        self._most_admitted = self._most_failed = _FORGET_AFTER
-        # By family and weak link, of what is known now.
-        self._crashed: dict[tuple[str, str], list[Nanos]] = {}
-        self._failed_alike: set[str] = set()  # weak links of those that failed
+        self._most_admitted = _FORGET_AFTER
+        self._crashes = CrashLoops(self._history)
         self._stale = False
 
     @_guarded
@@ -126,11 +123,11 @@ class Governor:
             return
         late = last is not None and row.identity < last
         if not self._stale and late and self._history.take_in_late(number):
-            self._crashed.clear()
+            self._crashes.changed()
         elif self._stale or late:
             self._stale = True
         else:
-            self._crashed.clear()
+            self._crashes.changed()
             self._take_in(number)
             self._stale = self._history.worn
 
@@ -161,16 +158,7 @@ class Governor:
     def failed(self, party: Party, at: Nanos) -> None:
         """Take note that work failed."""
         if self.concerns(party):
-            since = at - self.policy.repeated_window
-            _, known = self._failed.get(party.lineage, (party, set[Nanos]()))
-            self._failed[party.lineage] = (party, {at, *(t for t in known if t > since)})
-            self._failed_alike.add(party.weak)
-            self._crashed.clear()
-            if len(self._failed) > self._most_failed:
-                recent = {name: each for name, each in self._failed.items() if max(each[1]) > since}
-                self._failed = recent
-                self._failed_alike = {each.weak for each, _ in recent.values()}
-                self._most_failed = max(_FORGET_AFTER, 2 * len(recent))
+            self._crashes.failed(party, at, self.policy.repeated_window)
 
     # What follows
 
@@ -188,8 +176,7 @@ class Governor:
         """Tell whether anybody could be held from a line of work; certain where it says no."""
         if self.policy.enforcement is not Enforcement.TOLD:
             return bool(len(self._history.ledger))
-        alike = bool(preemptor.weak) and preemptor.weak in self._failed_alike
-        return alike or self.concerns(preemptor)
+        return self._crashes.alike(preemptor) or self.concerns(preemptor)
 
     @_guarded
     def known_by(
@@ -204,7 +191,7 @@ class Governor:
         if self.policy.enforcement is not Enforcement.TOLD:
             return None
         self._settle()
-        if self._failed and len(self._crashes(preemptor)) >= self.policy.crashes:
+        if self._crashes and len(self._crashes.of(preemptor)) >= self.policy.crashes:
             return None
         if not self._loops:
             return frozenset()
@@ -246,7 +233,7 @@ class Governor:
         if emergency is not None and question.priority >= emergency:
             return None
         self._settle()
-        if not self._failed and not self._concerns(question.victim):
+        if not self._crashes and not self._concerns(question.victim):
             return None
         asked = (self._cycle, self._repeated, self._crash_loop, self._without_gain)
         found = (hold for rule in asked if (hold := rule(question)) is not None)
@@ -325,33 +312,14 @@ class Governor:
         return Hold(Nanos(start + min(quantum, LONGEST_QUANTUM)), Rule.REPEATED)
 
     def _crash_loop(self, question: Question) -> Hold | None:
-        if not self._failed:
+        if not self._crashes:
             return None
         window = self.policy.repeated_window
-        failures = [at for at in self._crashes(question.preemptor) if question.now - at < window]
+        failures = [at for at in self._crashes.of(question.preemptor) if question.now - at < window]
         if len(failures) < self.policy.crashes:
             return None
         until = Nanos(failures[-self.policy.crashes] + window)
         return _hold(question, Rule.CRASH_LOOP, until, failures[-1])
-
-    def _crashes(self, preemptor: Party) -> list[Nanos]:
-        """Return when work failed soon after it had displaced somebody, once for each time."""
-        called = self._history.called
-        key = (called(preemptor), preemptor.weak)
-        if key in self._crashed:
-            return self._crashed[key]
-        families, failures = {self._history.family(preemptor)}, list[Nanos]()
-        for party, instants in self._failed.values():
-            if (party.weak and party.weak == preemptor.weak) or called(party) == key[0]:
-                families.add(self._history.family(party))
-                failures += instants
-        displaced = [at for family in families for at in self._history.did_at(family)]
-        found = self._crashed[key] = list[Nanos]()
-        for at in sorted(failures):
-            last = found[-1] if found else _NEVER
-            if any(last < each <= at <= each + CRASH_AFTER for each in displaced):
-                found.append(at)
-        return found
 
     def _without_gain(self, question: Question) -> Hold | None:
         if not self._loops:
@@ -397,7 +365,7 @@ class Governor:
         """Take all in again, if something came out of order, was taken back or is long gone."""
         if self._stale:
             self._stale = False
-            self._crashed.clear()
+            self._crashes.changed()
             self._history.clear()
             self._cycles.clear()
             for row in self._history.ledger.order:
