@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
+
+import msgspec
 
 from reprieve.cli.deciding import deciders_of
 from reprieve.cli.plan_text import plan_text
-from reprieve.kube.resource import PODS
+from reprieve.kube.resource import GPU_WORKLOADS, PODS, PREEMPTIONS
+from reprieve.units.instants import Nanos
 from reprieve.whatif.answer import Verdict
 from reprieve.whatif.document import plan_document
 from reprieve.whatif.judging import answer_of
-from reprieve.whatif.run import settled
+from reprieve.whatif.making_way import displaced
+from reprieve.whatif.overlay import Overlay
+from reprieve.whatif.run import Run, settled
+from reprieve.whatif.snapshot import Listed, Snapshot
 from reprieve.whatif.submission import Submitted
+from reprieve.whatif.virtual_loop import LoopClock, run_virtually
 from tests.whatif.test_kinds import snapshot
 
 Object = dict[str, Any]
@@ -89,3 +97,46 @@ def test_who_makes_way_for_a_victim_that_is_made_again_is_a_victim_in_turn() -> 
     assert [each.in_turn for each in document.victims] == [False, True]
     (line,) = (e for e in plan_text(answer, ["scheduling"]) if "batch" in e)
     assert "in turn, for one of these" in line
+
+
+def test_work_that_the_idle_plane_decides_for_is_known_by_whose_it_is() -> None:
+    """A displaced job demands GPUs in the name of its GpuWorkload, which names it in a field."""
+
+    async def main() -> list[tuple[str, bool]]:
+        clock = LoopClock(asyncio.get_running_loop(), Nanos(0))
+        job = {"metadata": {"name": "job-a", "namespace": "team", "uid": "gpu-a"}}
+        demand = {**job, "spec": {"workloadRef": {"kind": "Job", "name": "a", "uid": "job-a"}}}
+        kinds = {
+            (GPU_WORKLOADS.group, GPU_WORKLOADS.plural): Listed(
+                GPU_WORKLOADS, {("team", "job-a"): msgspec.json.encode(demand)}, 1
+            )
+        }
+        overlay = Overlay(Snapshot(Nanos(0), kinds), clock)
+        overlay.create(PREEMPTIONS, record("first", "Pod", "ours", "Job", "a"))
+        overlay.create(PREEMPTIONS, record("then", "GpuWorkload", "gpu-a", "Job", "b"))
+        overlay.create(PREEMPTIONS, record("apart", "Pod", "others", "Job", "c"))
+        run = Run(overlay, (), tuple(overlay.history), clock.wall(), clock.wall(), rest=True)
+        found = displaced(run, {"ours"}, lambda uid: set())
+        return [(each.name, each.in_turn) for each in found]
+
+    assert run_virtually(main) == [("a", False), ("b", True)]
+
+
+def record(name: str, kind: str, uid: str, victim: str, victim_name: str) -> Object:
+    """Return a record of one victim, whose uid is made of its kind and name."""
+    group = {"Pod": "v1", "GpuWorkload": "kaiwo.silogen.ai/v1alpha1", "Job": "batch/v1"}
+    root = {"apiVersion": group[victim], "kind": victim, "name": victim_name, "namespace": "team"}
+    root["uid"] = f"{victim.lower()}-{victim_name}"
+    preemptor = {"apiVersion": group[kind], "kind": kind, "name": "job-a", "namespace": "team"}
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "plane": "idle",
+            "planId": name,
+            "attempt": 1,
+            "proof": {"level": "Nodes"},
+            "decidedAt": "2026-01-01T00:00:00Z",
+            "preemptor": {**preemptor, "uid": uid},
+            "victims": [{"root": root, "subject": root, "amounts": {}, "rule": ""}],
+        },
+    }

@@ -86,7 +86,15 @@ class _Reading:
 
     def _is_for(self, record: Preemption, lines: set[str]) -> bool:
         preemptor = record.spec.preemptor
-        return preemptor is not None and not lines.isdisjoint(self._line(preemptor.uid))
+        if preemptor is None:
+            return False
+        line = self._line(preemptor.uid)
+        # A GpuWorkload, in whose name the idle plane decides, says whose it is in a field.
+        resource = self._overlay.resource_of(preemptor.api_version, preemptor.kind)
+        found = resource and self._overlay.get(resource, preemptor.namespace, preemptor.name)
+        if root := first(found or None, "spec.workloadRef.uid"):
+            line |= self._line(str(root))
+        return not lines.isdisjoint(line)
 
     def _line(self, uid: str) -> set[str]:
         """Return an object's uid and those above it: what is made again has the same above it."""

@@ -133,6 +133,12 @@ def test_the_higher_priority_goes_first_and_among_equals_who_came_first() -> Non
     assert [names(site.pop()) for _ in range(5)] == [["high"], ["b"], ["a"], ["late-low"], []]
 
 
+def test_of_one_instant_and_priority_who_came_first_goes_first_whatever_the_uid() -> None:
+    site = Site()
+    site.add(pod("c"), pod("a"), pod("b"))
+    assert [names(site.pop()) for _ in range(3)] == [["c"], ["a"], ["b"]]
+
+
 def test_a_group_is_ordered_by_its_own_priority_and_popped_with_all_its_members() -> None:
     site = Site()
     site.add(pod("plain", priority=5))

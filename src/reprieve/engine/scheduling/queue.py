@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum, auto
+from itertools import count
 from typing import Final
 
 from reprieve.engine.cluster.rows import PodRow
@@ -69,6 +70,7 @@ class Queue:
         self._groups = groups
         self._backoff = backoff or Backoff()
         self._entries: dict[str, Entry] = {}
+        self._numbers = count()
         self._owner: dict[Uid, str] = {}  # entry key of each pod that is in an entry
         self._trees: set[str] = set()  # keys of entries of groups that name a parent
         self._incomplete = Incomplete(facts)
@@ -375,7 +377,9 @@ class Queue:
             first = next(iter(members.values())).row
             row = self._facts.group(group) if group else None
             priority = first.priority if row is None else row.priority
-            entry = self._entries[key] = Entry(key, group, priority, now, members=dict(members))
+            entry = self._entries[key] = Entry(
+                key, group, priority, now, next(self._numbers), members=dict(members)
+            )
             self._places.enqueue(entry, now, event)
         elif entry.place is Place.IN_FLIGHT:
             entry.arrived.update(members)

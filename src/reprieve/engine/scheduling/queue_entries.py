@@ -52,16 +52,17 @@ class QueuedMember:
 class Entry:
     """A plain pod (`group` empty) or a group with its members.
 
-    `since` orders equals; `until`: the second in which the backoff ends; `pooled`: when it came
-    into the pool of unschedulable and gated ones; `early`: when a hint last ended its backoff;
-    `ticket` tells the valid place in a heap from those left behind; `reminder`: when it is worth
-    another try whatever happens (`Queue.remind`).
+    `since` orders equals, and those of one instant `number`, as they came; `until`: the second in
+    which the backoff ends; `pooled`: when it came into the pool of unschedulable and gated ones;
+    `early`: when a hint last ended its backoff; `ticket` tells the valid place in a heap from those
+    left behind; `reminder`: when it is worth another try whatever happens (`Queue.remind`).
     """
 
     key: str
     group: str
     priority: int
     since: int
+    number: int
     place: Place = Place.ACTIVE
     members: dict[Uid, QueuedMember] = field(default_factory=dict)
     arrived: dict[Uid, QueuedMember] = field(default_factory=dict)  # while it is in flight
@@ -75,6 +76,11 @@ class Entry:
     missed: bool = False  # a hint said "queue" while its preemption was being carried out
     ticket: int = 0
     reminder: int | None = None
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """Priority descending, queue time, and of one instant who came first (22)."""
+        return (-self.priority, self.since, self.number)
 
     @property
     def kind(self) -> str:

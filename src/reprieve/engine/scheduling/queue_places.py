@@ -23,7 +23,7 @@ _POOL_LIMIT: Final = 5 * MINUTE
 _POOL_PERIOD: Final = 30 * SECOND
 _EARLY: Final = SECOND
 _REMINDED: Final = "MinRuntimeEnded"
-_Place: TypeAlias = tuple[int, int, int, str, int]  # second, order..., key, ticket
+_Place: TypeAlias = tuple[int, int, int, int, str, int]  # second, order..., key, ticket
 _EMPTY: Final[frozenset[str]] = frozenset()
 
 
@@ -133,7 +133,7 @@ class Places:
             early = not (entry.group or entry.errors) and bool(_waits_for(entry))
             place = Place.BACKOFF if early else Place.ERRORS
             entry.place = place
-            order = (entry.until, -entry.priority, entry.since, entry.key, entry.ticket)
+            order = (entry.until, *entry.order, entry.key, entry.ticket)
             heapq.heappush(self._waiting[place], order)
             self._count(entry, "backoff", event)
             if entry.group:
@@ -146,7 +146,7 @@ class Places:
         entry.ticket += 1
         entry.place = Place.ACTIVE
         entry.gate = None
-        order = (0, -entry.priority, entry.since, entry.key, entry.ticket)
+        order = (0, *entry.order, entry.key, entry.ticket)
         heapq.heappush(self._active, order)
         self._count(entry, "active", event)
 
