@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -26,6 +27,7 @@ from reprieve.engine.scheduling.node_sweep import sweepable
 from reprieve.engine.scheduling.nominations import kept_for_others
 from reprieve.engine.scheduling.pod_preemption import find_candidates, find_winner, preempt_for_pod
 from tests.engine.builders import budget, gang, group, matching, node, pending_of, pod, snapshot_of
+from tests.engine.devices.drivers import device_class, gpus, published
 
 NOW = 1_800_000_000
 APPS = "abc"
@@ -177,3 +179,44 @@ def test_nodes_are_compared_by_the_pods_own_priorities() -> None:
     simulation, pending, _ = simulated(snapshot, Policy())
     found = preempt_for_pod(simulation, pending, Policy())
     assert found.nominated == ((pending.row.uid, "b"),)
+
+
+def test_a_node_that_wins_until_its_group_would_be_torn_is_compared_with_all_others() -> None:
+    """The member on `a` has the lowest priority, but takes one with it that is under a budget."""
+    team: list[Any] = gang(2, "team", gpus=4, priority=1, min_count=1, nodes="ae")
+    team[0] = replace(team[0], floor=2)
+    team[2] = replace(team[2], labels=(("app", "kept"),))
+    snapshot = snapshot_of(
+        [node(name, gpus=8) for name in "abcde"],
+        team,
+        [pod(f"beside-{name}", gpus=4, priority=12, node=name) for name in "ae"],
+        [pod(f"lone-{name}", gpus=8, priority=2, node=name) for name in "bcd"],
+        budget("kept", {"app": "kept"}, 0),
+        pod("single", gpus=4, priority=10),
+    )
+    torn = Policy(non_uniform_groups=True)
+    assert _victims(snapshot, Policy()) == ["team-0"]
+    assert _victims(snapshot, torn) == ["lone-b"]
+
+
+def test_a_node_whose_devices_stand_for_what_it_does_not_offer_can_win() -> None:
+    """Whoever goes on `a` frees none of the resource there, and need not."""
+    resource = "example.com/gpu"
+    snapshot = snapshot_of(
+        [node(name, cpu=8, extended={} if name == "a" else {resource: 1}) for name in "abcdefg"],
+        device_class(extended_resource=resource),
+        published("a", gpus(1)),
+        pod("first", cpu=8, priority=1, node="a"),
+        [pod(f"second-{number}", cpu=4, priority=2, node="b") for number in range(2)],
+        [pod(f"third-{name}", cpu=8, priority=3, node=name) for name in "cdefg"],
+        pod("single", cpu=8, priority=10, extended={resource: 1}),
+    )
+    assert _victims(snapshot, Policy()) == ["first"]
+
+
+def _victims(snapshot: Snapshot, policy: Policy) -> list[str]:
+    """The names of those who make way for `single`."""
+    simulation, pending, _ = simulated(snapshot, policy)
+    found = preempt_for_pod(simulation, pending, policy)
+    keys = (snapshot.pod_keys[slot] for unit in found.victims for slot in unit.pods)
+    return [key.partition("/")[2] for key in keys]

@@ -80,11 +80,7 @@ def bounds_of(
     if not len(slots) or not np.array_equal(priority, snapshot.pod_priority[slots]):
         return None
     columns = (0, *checked[0].columns)
-    chosen = list(columns)
-    offered = snapshot.allocatable[:, chosen]
-    need = simulation.requests_of(pending.pod_class)[chosen]
-    # What a node does not offer may come from somewhere else (21.4).
-    lacking = np.where(offered > 0, simulation.used[:, chosen] + need - offered, 0)
+    lacking = -checked[0].left()
     sample = np.sort(priority[:: len(priority) // _SAMPLE + 1])
     waves = sorted({int(sample[len(sample) // share]) for share in _SHARES})
     node = snapshot.pod_node[slots].astype(np.int64)

@@ -234,14 +234,10 @@ def _pairs(units: Units, nodes: Mask) -> _Pairs:
 
 def _slack(simulation: Simulation, pending: Pending) -> tuple[tuple[int, ...], I64]:
     """Return the checked columns and what is left of them with the pod on each node."""
-    snapshot = simulation.snapshot
-    columns: tuple[int, ...] = ()
     for each in simulation.filters(pending):
         if isinstance(each, ResourcesFilter):
-            columns = (0, *each.columns)
-    chosen = list(columns)
-    need = simulation.requests_of(pending.pod_class)[chosen]
-    return columns, snapshot.allocatable[:, chosen] - simulation.used[:, chosen] - need
+            return (0, *each.columns), each.left()
+    return (), np.zeros((len(simulation.snapshot.nodes), 0), np.int64)
 
 
 def _violating(units: Units, budgets: BudgetMatches, pair_unit: I64, pair_node: I64) -> I64:
