@@ -37,7 +37,8 @@ from reprieve.engine.cluster.snapshot import I64, Pending
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.intake.cluster.groups import group_row
 from reprieve.intake.cluster.nodes import node_row
-from reprieve.intake.cluster.pods import PodClasses, pod_row
+from reprieve.intake.cluster.pod_classes import PodClasses
+from reprieve.intake.cluster.pods import pod_row
 from reprieve.intake.cluster.policies import budget_row
 from reprieve.units.ids import Uid
 
@@ -111,8 +112,8 @@ def _first(row: Any) -> Any:
 def most_free_cpu(simulation: Simulation, pending: Pending, nodes: I64) -> int:
     """The recorded placement rule: most free cpu, the first name among equals."""
     column = simulation.snapshot.resources.index("cpu")
-    free = simulation.snapshot.allocatable[nodes, column] - simulation.used[nodes, column]
-    return int(nodes[np.argmax(free)])
+    free = simulation.snapshot.allocatable[:, column] - simulation.used[:, column]
+    return int(nodes[np.argmax(free[nodes])])
 
 
 def with_devices(scenario: Scenario, now: int) -> Scenario:

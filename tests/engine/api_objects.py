@@ -48,7 +48,8 @@ from reprieve.intake.cluster.devices import (
 from reprieve.intake.cluster.groups import composite_row, group_row
 from reprieve.intake.cluster.idle import idle_entry
 from reprieve.intake.cluster.nodes import node_row
-from reprieve.intake.cluster.pods import PodClasses, PodGates, pod_row
+from reprieve.intake.cluster.pod_classes import PodClasses, PodGates
+from reprieve.intake.cluster.pods import pod_row
 from reprieve.intake.cluster.policies import budget_row, namespace_entry, priority_class_entry
 from reprieve.intake.cluster.storage import (
     attachment_entry,

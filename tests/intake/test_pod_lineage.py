@@ -5,14 +5,29 @@ from __future__ import annotations
 import pytest
 
 from reprieve.engine.cluster.rows import PodRow
-from reprieve.intake.lineage import pod_lineage, pod_party
+from reprieve.execution.at_stake import lineage_of
+from reprieve.intake.lineage import pod_line, pod_lineage, pod_party
 from tests.engine.builders import pod
 
+_LABEL = {"reprieve.dev/lineage": "x"}
 
-@pytest.mark.parametrize(
+pods = pytest.mark.parametrize(
     "row",
-    [pod("a", controller="job-1"), pod("b"), pod("c", labels={"reprieve.dev/lineage": "x"})],
-    ids=["owned", "alone", "labelled"],
+    [
+        pod("a", controller="job-1"),
+        pod("b"),
+        pod("c", labels=_LABEL),
+        pod("d", labels=_LABEL, controller="job-1"),
+    ],
+    ids=["owned", "alone", "labelled", "owned and labelled"],
 )
+
+
+@pods
 def test_a_pods_lineage_is_that_of_its_party(row: PodRow) -> None:
     assert pod_lineage(row) == pod_party(row).lineage
+
+
+@pods
+def test_a_pod_that_runs_is_called_as_its_party_is(row: PodRow) -> None:
+    assert lineage_of(pod_line(row)) == lineage_of(pod_party(row))

@@ -27,7 +27,14 @@ from reprieve.engine.disruptions.lineage import (
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import InvalidInstant, Nanos, parse_instant
 
-__all__ = ["controller_uid", "lineage_label", "pod_lineage", "pod_party", "workload_party"]
+__all__ = [
+    "controller_uid",
+    "lineage_label",
+    "pod_line",
+    "pod_lineage",
+    "pod_party",
+    "workload_party",
+]
 
 _ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
 
@@ -73,6 +80,17 @@ def pod_party(row: PodRow) -> Party:
 def pod_lineage(row: PodRow) -> Lineage:
     """Return `pod_party(row).lineage`, where there is a controller without looking any further."""
     return owner_lineage(row.controller) if row.controller else pod_party(row).lineage
+
+
+def pod_line(row: PodRow) -> Party:
+    """Return `pod_party(row)` without what work has in common that is submitted again.
+
+    Its template is not read where there is a controller: of a cluster's pods that takes as long as
+    all else about them.
+    """
+    if not row.controller or any(key == LINEAGE_LABEL for key, _ in row.labels):
+        return pod_party(row)
+    return Party(owner_lineage(row.controller))
 
 
 @lru_cache(maxsize=4_096)

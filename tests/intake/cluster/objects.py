@@ -8,7 +8,8 @@ import msgspec
 
 from reprieve.api.scheduling import PodObject
 from reprieve.engine.cluster.rows import PodClass, PodRow
-from reprieve.intake.cluster.pods import PodClasses, pod_row
+from reprieve.intake.cluster.pod_classes import PodClasses
+from reprieve.intake.cluster.pods import pod_row
 
 T = TypeVar("T")
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from reprieve.api.gangs import RELEASED
 from reprieve.api.scheduling import PodObject
 from reprieve.engine.cluster.rows import (
     AffinityTerm,
@@ -22,7 +23,8 @@ from reprieve.engine.cluster.rows import (
     VolumeUse,
     Weighted,
 )
-from reprieve.intake.cluster.pods import PodClasses, PodGates, pod_class, pod_row
+from reprieve.intake.cluster.pod_classes import PodClasses, PodGates, pod_class
+from reprieve.intake.cluster.pods import pod_row
 from reprieve.units.ids import Uid
 from tests.intake.cluster.objects import class_of, container, pod, row_of
 
@@ -321,6 +323,54 @@ def test_volumes_that_decide_where_a_pod_may_run() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"persistentVolumeClaim": {"claimName": "c"}},
+        {"ephemeral": {"volumeClaimTemplate": {}}},
+        {"gcePersistentDisk": {"pdName": "d"}},
+        {"awsElasticBlockStore": {"volumeID": "v"}},
+        {"iscsi": {"iqn": "q"}},
+        {"rbd": {"monitors": ["m"], "image": "i"}},
+        {"azureDisk": {"diskURI": "u"}},
+        {"azureFile": {"shareName": "s"}},
+        {"cinder": {"volumeID": "w"}},
+        {"portworxVolume": {"volumeID": "p"}},
+        {"vsphereVolume": {"volumePath": "x"}},
+        {"image": {"reference": "r"}},
+    ],
+    ids=lambda source: next(iter(source)),
+)
+def test_each_kind_of_volume_that_counts_makes_another_class(source: dict[str, Any]) -> None:
+    classes = PodClasses()
+    volumes = ([], [{"name": "v", "projected": {}}], [{"name": "v", **source}])
+    none, unread, read = (
+        classes.of(msgspec.convert(pod(container("a"), volumes=each), PodObject))
+        for each in volumes
+    )
+    assert unread is none
+    assert read == class_of(pod(container("a"), volumes=volumes[2])) != none
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text", "field", "value"),
+    [
+        ("reprieve.dev/last-checkpoint", "2026-03-04T10:00:00Z", "checkpoint", 1_772_618_400),
+        ("reprieve.dev/preemption-priority-class", "high", "protection", "high"),
+        ("reprieve.dev/disruption", "with-group", "disruption", "with-group"),
+        ("reprieve.dev/preempt-min-runtime", "90s", "min_runtime", 90),
+        *((key, "x", "released", (key,)) for key in RELEASED),
+    ],
+)
+def test_an_annotation_is_read_whatever_others_there_are(
+    annotation: str, text: str, field: str, value: object
+) -> None:
+    others = {"cni.example/address": "10.0.0.1"}
+    unread = row_of(pod(container("a"), metadata={"annotations": others}))
+    read = row_of(pod(container("a"), metadata={"annotations": {**others, annotation: text}}))
+    assert getattr(read, field) == value != getattr(unread, field)
+
+
 def test_claims_by_name_from_a_template_and_none_at_all() -> None:
     row = row_of(
         pod(
@@ -411,6 +461,9 @@ def test_pods_that_are_pinned_to_nodes_differ_in_that_alone() -> None:
     assert classes.of(manifest("n1", "i:2")) == pod_class(manifest("n1", "i:2"))
     rows = [pod_row(manifest(node), classes) for node in ("n1", "n2")]
     assert rows[0].labels is rows[1].labels
+    # All daemons of a node ask for it in one value.
+    one, other = classes.of(manifest("n1")), classes.of(manifest("n1", "i:2"))
+    assert one.node_affinity is other.node_affinity
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from reprieve.api.scheduling import PodObject
-from reprieve.intake.cluster.pods import PodClasses, PodGates
+from reprieve.intake.cluster.pod_classes import PodClasses, PodGates
 from tests.intake.cluster.objects import class_of, container, pod
 
 MIB = 2**20

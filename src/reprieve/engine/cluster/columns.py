@@ -50,14 +50,16 @@ class Numbers(Generic[V]):
         self.touched: set[int] = set()  # numbers whose value changed since whoever reads cleared it
         self._users: list[int] = [0] * first
         self._free: list[int] = []
+        self._next = first  # the number that the next new value gets
         self._identities: dict[int, int] = {}  # of the values kept: equal specs are long to hash
 
     def take(self, value: V) -> int:
         """Return the value's number, with one user more."""
         number = self._identities.get(id(value))
         if number is None:
-            number = self.numbers.get(value)
-            if number is None:
+            # Looked up once whether it is there or not: most of the work is to hash it.
+            number = self.numbers.setdefault(value, self._next)
+            if number == self._next:
                 return self._new(value)
         self._users[number] += 1
         return number
@@ -74,6 +76,7 @@ class Numbers(Generic[V]):
         del self._identities[id(value)]
         self.values[number] = None
         self._free.append(number)
+        self._next = number
         self.touched.add(number)
         self.changed = True
         return True
@@ -83,15 +86,15 @@ class Numbers(Generic[V]):
         return self._users[number]
 
     def _new(self, value: V) -> int:
+        number = self._next
         if self._free:
-            number = self._free.pop()
+            self._free.pop()
             self.values[number] = value
             self._users[number] = 1
         else:
-            number = len(self.values)
             self.values.append(value)
             self._users.append(1)
-        self.numbers[value] = number
+        self._next = self._free[-1] if self._free else len(self.values)
         self._identities[id(value)] = number
         self.touched.add(number)
         self.changed = True

@@ -36,8 +36,7 @@ def failed_at(pod: PodObject) -> int:
     last = 0
     for each in _statuses(pod):
         for state in (each.state, each.last_state):
-            ended = None if state is None else state.terminated
-            if ended is not None and ended.exit_code:
+            if state is not None and (ended := state.terminated) is not None and ended.exit_code:
                 last = max(last, seconds_of(ended.finished_at) or 0)
     return last
 

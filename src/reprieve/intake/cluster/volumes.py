@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from reprieve.api.scheduling import Volume
 from reprieve.engine.cluster.rows import Disk, VolumeUse
 
-__all__ = ["disks_of", "uses_of"]
+__all__ = ["decides", "disks_of", "uses_of"]
 
 
 def uses_of(volumes: Iterable[Volume] | None) -> tuple[VolumeUse, ...]:
@@ -22,6 +22,24 @@ def uses_of(volumes: Iterable[Volume] | None) -> tuple[VolumeUse, ...]:
         elif volume.ephemeral is not None:
             found[VolumeUse(volume.name, ephemeral=True)] = None
     return tuple(found)
+
+
+def decides(volume: Volume) -> bool:
+    """Return whether a volume may be one of those that the other functions here read."""
+    # One expression: this is asked of every volume of a cluster.
+    return (
+        volume.persistent_volume_claim is not None
+        or volume.ephemeral is not None
+        or volume.gce_persistent_disk is not None
+        or volume.aws_elastic_block_store is not None
+        or volume.iscsi is not None
+        or volume.rbd is not None
+        or volume.azure_disk is not None
+        or volume.azure_file is not None
+        or volume.cinder is not None
+        or volume.portworx_volume is not None
+        or volume.vsphere_volume is not None
+    )
 
 
 def disks_of(volumes: Iterable[Volume] | None) -> tuple[Disk, ...]:

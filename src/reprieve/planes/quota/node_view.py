@@ -19,7 +19,8 @@ from reprieve.engine.cluster.rows import Change, Gone, Kind, PodRow
 from reprieve.engine.quota.model import Workload
 from reprieve.engine.quota.node_proof import NodeProof, Template
 from reprieve.intake.cluster.nodes import node_row
-from reprieve.intake.cluster.pods import PodClasses, pod_row
+from reprieve.intake.cluster.pod_classes import PodClasses
+from reprieve.intake.cluster.pods import pod_row
 from reprieve.intake.cluster.policies import namespace_entry
 from reprieve.intake.cluster.sharing import SharedNodes
 from reprieve.kube.objects import identity_of

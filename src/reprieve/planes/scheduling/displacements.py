@@ -25,7 +25,7 @@ from reprieve.engine.disruptions.questions import Enforcement, Hold, Question
 from reprieve.engine.plan import Plan
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.execution.returns import Returns
-from reprieve.intake.lineage import pod_lineage, pod_party
+from reprieve.intake.lineage import pod_line, pod_lineage, pod_party
 from reprieve.planes.common.displacements import Issued, PlaneDisplacements, Side
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.scheduling.context import log
@@ -218,9 +218,9 @@ class SchedulingDisplacements:
         if not row.node or row.finished or row.deleting:
             return
         if old is None and row.start is not None:
-            returns.runs(pod_party(row), row.uid, Nanos(row.start * SECOND))
+            returns.runs(pod_line(row), row.uid, Nanos(row.start * SECOND))
         elif old is None or not old.node:
-            returns.runs(pod_party(row), row.uid, self._clock.wall())
+            returns.runs(pod_line(row), row.uid, self._clock.wall())
 
     def _note_failure(self, old: PodRow | None, row: PodRow) -> None:
         if row.deleting or row.disrupted:
