@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from reprieve.engine.cluster import facts
@@ -17,9 +18,15 @@ from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling import budgets
-from reprieve.engine.scheduling.budgets import BudgetMatches, budget_matches
+from reprieve.engine.scheduling.budgets import (
+    BudgetMatches,
+    budget_matches,
+    counted_units,
+    violating_pods,
+)
+from reprieve.engine.scheduling.units import potential_units
 from reprieve.engine.selectors import selects
-from tests.engine.builders import budget, node, pod, snapshot_of
+from tests.engine.builders import budget, flat, gang, node, pod, snapshot_of
 
 _NAMESPACES = ("a", "b", "c")
 _VALUES = ("x", "y", "z")
@@ -115,6 +122,54 @@ def test_budgets_on_ever_new_labels_do_not_each_make_a_column_of_all_pods(
     assert [len(numbers) for numbers in found.selected] == [1] * 300
     assert sorted(found.count.tolist())[-300:] == [1] * 300
     assert len(made) <= 64
+
+
+@pytest.mark.parametrize("far", [1, 5_000], ids=["close priorities", "far priorities"])
+def test_pods_violate_alike_when_only_the_units_that_count_are_put_in_order(far: int) -> None:
+    chance, seen = random.Random(5), Counter[str]()
+    for _ in range(300):
+        apps = "abcd"[: chance.randint(1, 4)]
+        rows: list[Any] = [
+            gang(
+                size,
+                f"g{n}",
+                nodes=["n1"] * size,
+                all_or_nothing=chance.random() < 0.7,
+                priority=far * chance.randint(0, 3),
+                start=chance.randint(0, 2),
+                labels={"app": chance.choice(apps)},
+            )
+            for n, size in enumerate(chance.choices(range(1, 5), k=chance.randint(1, 6)))
+        ]
+        rows += [
+            pod(
+                f"p{n}",
+                node="n1",
+                priority=far * chance.randint(0, 3),
+                labels={"app": chance.choice((*apps, "none")), "tier": chance.choice(_VALUES)},
+            )
+            for n in range(chance.randint(0, 20))
+        ]
+        rows += [budget(app, {"app": app}, chance.randint(0, 4)) for app in apps]
+        if chance.random() < 0.3:
+            rows.append(budget("tier", {"tier": "x"}, chance.randint(0, 2)))
+        if chance.random() < 0.3:
+            names = chance.sample([row.name for row in flat(rows)], 2)
+            rows[-1] = replace(rows[-1], disrupted=frozenset(names))
+        snapshot = snapshot_of(node("n1"), *rows)
+        matches = _matches_in(snapshot)
+        units = potential_units(snapshot, snapshot.pod_node >= 0, 10**6, Policy())
+        asked = np.array([chance.random() < 0.3 for _ in range(len(units))], np.bool_)
+        counted = counted_units(units, units.slots(), asked, matches)
+        assert (counted >= asked).all()
+        every, some = (
+            units.ordered(np.flatnonzero(chosen)) for chosen in (counted | True, counted)
+        )
+        expected = violating_pods(units, every, matches)[asked[every]]
+        assert violating_pods(units, some, matches)[asked[some]].tolist() == expected.tolist()
+        seen["fewer"] += int(counted.sum()) < len(units) - 2
+        seen["violating"] += bool(expected.any())
+    assert min(seen["fewer"], seen["violating"]) >= 60, seen
 
 
 def _matches_in(snapshot: Snapshot) -> BudgetMatches:

@@ -148,12 +148,6 @@ class Snapshot:
         """
         if not groups or not self.group_rows:
             return self.pod_priority
-        rows = self.group_rows
-        known = np.fromiter((row is not None for row in rows), np.bool_, len(rows))
-        own = np.fromiter((0 if r is None else r.priority for r in rows), np.int64, len(rows))
-        members = np.flatnonzero(self.pod_group >= 0)
-        of_members = self.pod_group[members]
-        with_object = known[of_members]
-        found = self.pod_priority.copy()
-        found[members[with_object]] = own[of_members[with_object]]
-        return found
+        # Group -1 reads the last entry, that of no group.
+        trees, own = self.trees, self.pod_group
+        return np.where(trees.known[own], trees.own_priority[own], self.pod_priority)

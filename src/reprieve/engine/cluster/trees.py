@@ -84,6 +84,21 @@ class GroupTrees:
         return np.array([*(row is not None for row in self._rows), False], np.bool_)
 
     @cached_property
+    def own_priority(self) -> I64:
+        """Return each group's own priority, 0 where it has no object."""
+        rows = self._rows
+        found = (0 if row is None else row.priority for row in rows)
+        return np.append(np.fromiter(found, np.int64, len(rows)), 0)
+
+    @cached_property
+    def alone(self) -> I32:
+        """Return the group itself where its disruption mode is `all`, else -1: without trees."""
+        found = np.full(len(self._rows) + 1, -1, np.int32)
+        whole = [group for group, row in enumerate(self._rows) if row and row.all_or_nothing]
+        found[whole] = whole
+        return found
+
+    @cached_property
     def root(self) -> I32:
         """Return the topmost group on the way up, the group itself where it has no parent."""
         return self._column([way[-1] if way else -1 for way in self._ways])

@@ -34,7 +34,7 @@ from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.scores.placements import FeasiblePlacement, placement_scores
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.domains import GroupPlacing, members_of
-from reprieve.engine.scheduling.outcome import Preemption, UnitVictim
+from reprieve.engine.scheduling.outcome import Preemption, UnitVictim, pods_of
 from reprieve.engine.scheduling.reach import Reach
 
 __all__ = ["Examined", "Search", "least_harmful", "set_harm"]
@@ -216,7 +216,7 @@ def set_harm(snapshot: Snapshot, found: Preemption, lost: I64 | None = None) -> 
 
     Priorities are the pods' own, not those of their groups.
     """
-    slots = np.array([slot for unit in found.victims for slot in unit.pods], np.int64)
+    slots = pods_of(found.victims)
     if not len(slots):
         return (found.violating, _NONE, 0, 0, 0, _NONE)
     own = snapshot.pod_priority[slots]

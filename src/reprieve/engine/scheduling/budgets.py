@@ -8,6 +8,7 @@ zero violates, and further budgets are not visited for it. Source: specification
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -18,7 +19,10 @@ from reprieve.engine.placement.filters.selection import selection_of
 from reprieve.engine.scheduling.units import Units, stable_order
 from reprieve.engine.selectors import selects
 
-__all__ = ["BudgetMatches", "budget_matches", "violating_pods"]
+__all__ = ["BudgetMatches", "budget_matches", "counted_units", "violating_pods"]
+
+_MOST_CELLS: Final = 1 << 22  # of a table of budgets and priorities
+_FEW_LEVELS: Final = 1 << 10  # of priorities, those that nobody has included
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,11 @@ class BudgetMatches:
     def limited(self) -> Mask:
         """Return whether any budget selects pods with these labels: (labels,)."""
         return self.count > 0
+
+    @property
+    def disrupted(self) -> bool:
+        """Return whether any budget counts a pod as disrupted already, by its name."""
+        return any(budget.disrupted for budget in self.budgets)
 
     def by_labels(self) -> dict[int, list[int]]:
         """Return the budgets, in order, that select pods with labels of a number, if any does."""
@@ -76,6 +85,41 @@ def _labelled(snapshot: Snapshot) -> Mask:
     return np.fromiter(found, np.bool_, len(entries))
 
 
+def counted_units(units: Units, slots: I64, asked: Mask, matches: BudgetMatches) -> Mask:
+    """Return the units by whose order it is told which pods of those asked for violate: (units,).
+
+    `slots`: of all pods of the units. `asked`: (units,). These are all that are under a budget, if
+    any budget counts some pods as disrupted already. Otherwise a pod violates for sure when so many
+    come before it as its first budget allows, and then takes from no other one. Whoever has that
+    many of a higher priority, which comes first in the order, need not be in it.
+    """
+    snapshot = units.snapshot
+    labels = snapshot.pod_labels[slots]
+    hit = np.flatnonzero(matches.limited[labels])
+    counted = asked.copy()
+    if not len(hit):
+        return counted
+    owner = units.of_slot[slots[hit]]
+    level, levels = _levels(units.priority)
+    if not matches.disrupted and levels * len(matches.budgets) <= _MOST_CELLS:
+        allowed = np.array([budget.allowed for budget in matches.budgets], np.int64)
+        cell = matches.first[labels[hit]] * levels + level[owner]
+        pods = np.bincount(cell, minlength=len(allowed) * levels).reshape(-1, levels)
+        above = pods[:, ::-1].cumsum(axis=1)[:, ::-1] - pods
+        owner = owner[(above < allowed[:, None]).ravel()[cell]]
+    counted[owner] = True
+    return counted
+
+
+def _levels(priority: I64) -> tuple[I64, int]:
+    """Return priorities as small numbers in the same order, and below what all of these are."""
+    low, high = int(priority.min()), int(priority.max())
+    if high - low < _FEW_LEVELS:
+        return priority - low, high - low + 1
+    values = np.unique(priority)
+    return np.searchsorted(values, priority), len(values)
+
+
 def violating_pods(units: Units, order: I64, matches: BudgetMatches) -> I64:
     """Return how many pods of each unit violate a budget: (units in order,) int64.
 
@@ -89,7 +133,7 @@ def violating_pods(units: Units, order: I64, matches: BudgetMatches) -> I64:
     labels = snapshot.pod_labels[slots]
     count = matches.count[labels]
     most = int(count.max(initial=0))
-    if most == 1 and not any(budget.disrupted for budget in matches.budgets):
+    if most == 1 and not matches.disrupted:
         hit = np.flatnonzero(count)
         budget_of = matches.first[labels[hit]]
         grouped = stable_order(budget_of, len(matches.budgets))

@@ -31,7 +31,7 @@ from reprieve.engine.scheduling.floors import NONE_WHOLE, torn_groups
 from reprieve.engine.scheduling.harm import lost_pods
 from reprieve.engine.scheduling.hierarchy import effective_priority, members_of
 from reprieve.engine.scheduling.least_harm import least_harm
-from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence
+from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence, pods_of
 from reprieve.engine.scheduling.placing import Choose
 from reprieve.engine.scheduling.priority_search import lowest_priority
 from reprieve.engine.scheduling.reach import Reach, own_priorities, reach_of
@@ -272,8 +272,9 @@ class _Search:
         return replace(examined, harm=harm)
 
     def _torn(self, found: Preemption) -> frozenset[int]:
-        slots = np.array([slot for unit in found.victims for slot in unit.pods], np.int64)
-        return torn_groups(self.simulation.snapshot, self.policy, slots)
+        if not self.policy.non_uniform_groups:
+            return NONE_WHOLE
+        return torn_groups(self.simulation.snapshot, self.policy, pods_of(found.victims))
 
     def homeless(self, examined: Examined) -> int:
         """Return how many pods of the victims would find no other node."""

@@ -69,12 +69,9 @@ def whole_groups(snapshot: Snapshot, policy: Policy) -> I32:
     trees = trees_of(snapshot, policy)
     if trees is not None:
         return trees.unit
-    found = np.full(len(snapshot.group_rows) + 1, -1, np.int32)
     if policy.gates.generic_workload:
-        for index, row in enumerate(snapshot.group_rows):
-            if row is not None and row.all_or_nothing:
-                found[index] = index
-    return found
+        return snapshot.trees.alone
+    return np.full(len(snapshot.group_rows) + 1, -1, np.int32)
 
 
 def group_priority(snapshot: Snapshot, policy: Policy, group: int) -> int | None:

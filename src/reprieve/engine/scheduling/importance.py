@@ -16,9 +16,9 @@ from typing import Final
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I64, NO_START
+from reprieve.engine.cluster.snapshot import I64, NO_START, Mask
 
-__all__ = ["importance_order"]
+__all__ = ["break_ties", "importance_order"]
 
 _BITS: Final = 63
 
@@ -61,13 +61,12 @@ def importance_order(
         for column in columns:
             same &= np.diff(column[order]) == 0
     if same.any():
-        _break_ties(order, same, uid)
+        break_ties(order, same, uid)
     return order.astype(np.int64, copy=False)
 
 
-def _break_ties(
-    order: I64, same: np.ndarray[tuple[int], np.dtype[np.bool_]], uid: Callable[[int], str]
-) -> None:
+def break_ties(order: I64, same: Mask, uid: Callable[[int], str]) -> None:
+    """Sort in place what stands beside its equals; `same`: (units - 1,) equal to the next."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], same, [False])).astype(np.int8)))
     for first, last in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
         run = order[first : last + 1].tolist()

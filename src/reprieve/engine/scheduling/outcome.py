@@ -6,9 +6,15 @@ done and why; texts are made in `wording`, API calls in `execution`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import chain
+from operator import attrgetter
 
+import numpy as np
+
+from reprieve.engine.cluster.snapshot import I64
 from reprieve.engine.disruptions.questions import Rule
 from reprieve.engine.gangs.job import JobPreemption
 from reprieve.engine.placement.filters.device_state import ClaimAllocation
@@ -33,6 +39,7 @@ __all__ = [
     "Spared",
     "Unit",
     "UnitVictim",
+    "pods_of",
 ]
 
 
@@ -156,6 +163,13 @@ class UnitVictim:
     whole_group: bool = False  # disruption mode all
     violating: int = 0  # pods whose eviction breaks a budget
     lost: int | None = None  # device-seconds, `harm.IDLE` for idle work; None: it played no role
+
+
+def pods_of(victims: Sequence[UnitVictim]) -> I64:
+    """Return the slots of all pods of these units, in order."""
+    # A plan may have a hundred thousand of them: no step of this is Python's.
+    pods: chain[int] = chain.from_iterable(map(attrgetter("pods"), victims))
+    return np.fromiter(pods, np.int64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from reprieve.engine.scheduling.node_by_node import (
     joined,
 )
 from reprieve.engine.scheduling.node_sweep import Swept, sweep, sweepable
-from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence
+from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence, pods_of
 from reprieve.engine.scheduling.reach import own_priorities, reach_of
 from reprieve.engine.scheduling.reprieve import NOT_MONOTONE
 from reprieve.engine.scheduling.units import Units, potential_units
@@ -124,7 +124,7 @@ def _least_harmful(
         tried.add(chosen)
         node = int(candidates.nodes[chosen])
         found = _taken(pending, candidates, chosen)
-        slots = np.array([slot for unit in found.victims for slot in unit.pods], np.int64)
+        slots = pods_of(found.victims)
         torn = torn_groups(snapshot, policy, slots)
         if not torn and best is None:
             return found

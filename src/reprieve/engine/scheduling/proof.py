@@ -43,7 +43,7 @@ from reprieve.engine.scheduling.hierarchy import (
 from reprieve.engine.scheduling.irreducible import Going, could_stay
 from reprieve.engine.scheduling.min_runtime import protected_until
 from reprieve.engine.scheduling.nominations import kept_for_others, nominations_of
-from reprieve.engine.scheduling.outcome import Attempt
+from reprieve.engine.scheduling.outcome import Attempt, pods_of
 from reprieve.units.ids import Uid
 
 __all__ = ["Fault", "faults_of", "feasibility_faults_of"]
@@ -203,14 +203,22 @@ def _slots(snapshot: Snapshot, attempt: Attempt) -> I64:
     """Return the victims' slots in this snapshot, -1 for one that is not there."""
     if attempt.plan is None or attempt.preemption is None:
         return np.zeros(0, np.int64)
-    uids = [victim.root.uid for victim in attempt.plan.victims]
-    known = [slot for unit in attempt.preemption.victims for slot in unit.pods]
+    victims = attempt.plan.victims
+    known = pods_of(attempt.preemption.victims)
     held = snapshot.pod_uids
-    if max(known, default=-1) >= len(held) or texts_at(held, known) != uids:
+    # Texts lie in memory in the order of slots.
+    order = np.argsort(known)
+    if (
+        len(known) != len(victims)
+        or known.max(initial=-1) >= len(held)
+        or texts_at(held, known[order].tolist())
+        != [victims[place].root.uid for place in order.tolist()]
+    ):
+        uids = [victim.root.uid for victim in victims]
         wanted = set(uids)
         where = {uid: slot for slot, uid in enumerate(held) if uid in wanted}
-        known = [where.get(uid, -1) for uid in uids]
-    return np.array(known, np.int64)
+        known = np.array([where.get(uid, -1) for uid in uids], np.int64)
+    return known
 
 
 def _priority(snapshot: Snapshot, attempt: Attempt, group: GroupRow | None) -> int:

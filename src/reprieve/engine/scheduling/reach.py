@@ -22,7 +22,7 @@ import numpy as np
 from reprieve.engine.cluster.rows import BudgetRow
 from reprieve.engine.cluster.snapshot import I64, Snapshot
 from reprieve.engine.scheduling.budgets import BudgetMatches
-from reprieve.engine.scheduling.outcome import Preemption
+from reprieve.engine.scheduling.outcome import Preemption, pods_of
 from reprieve.engine.scheduling.units import Units
 
 __all__ = ["Reach", "own_priorities", "reach_of"]
@@ -57,7 +57,7 @@ def reach_of(snapshot: Snapshot, found: Preemption, budgets: BudgetMatches) -> R
     """Return how far these victims go."""
     if not found.victims:
         return Reach((0,) * len(budgets.budgets), 0, _NONE, _NONE)
-    slots = np.array([slot for unit in found.victims for slot in unit.pods], np.int64)
+    slots = pods_of(found.victims)
     first = found.victims[0]
     own = snapshot.pod_priority[list(first.pods)]
     labels = snapshot.pod_labels[slots]

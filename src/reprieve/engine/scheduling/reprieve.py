@@ -25,7 +25,7 @@ import numpy as np
 from reprieve.engine.cluster.snapshot import I64, Mask
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.budgets import BudgetMatches, violating_pods
+from reprieve.engine.scheduling.budgets import BudgetMatches, counted_units, violating_pods
 from reprieve.engine.scheduling.skew import Skew
 from reprieve.engine.scheduling.trackers import Members, Rerun, Room, excluded, skews_of
 from reprieve.engine.scheduling.units import Units
@@ -172,13 +172,11 @@ def reprieve(
 
     The simulation has all pods of `units` out and no member placed, and is left like that.
     """
-    snapshot = simulation.snapshot
     slots = units.slots()
     board = _Board(simulation, members, units, slots)
-    limited = np.zeros(len(units), np.bool_)
-    limited[units.of_slot[slots[budgets.limited[snapshot.pod_labels[slots]]]]] = True
     tested = board.tested
-    order = units.ordered(np.flatnonzero(limited | tested))
+    counted = counted_units(units, slots, tested, budgets)
+    order = units.ordered(np.flatnonzero(counted))
     violating = violating_pods(units, order, budgets)
     in_turn = np.concatenate(
         (order[(violating > 0) & tested[order]], order[(violating == 0) & tested[order]])

@@ -9,19 +9,18 @@ Source: specification 4.3, 7.3, 8.4 and 13.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
 from itertools import repeat
 
 import numpy as np
 
 from reprieve.engine.cluster.snapshot import I32, I64, Mask, Snapshot
-from reprieve.engine.cluster.texts import texts_at
 from reprieve.engine.many import many
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.harm import IDLE
 from reprieve.engine.scheduling.hierarchy import effective_priority, whole_groups
-from reprieve.engine.scheduling.importance import importance_order
+from reprieve.engine.scheduling.importance import break_ties, importance_order
 from reprieve.engine.scheduling.outcome import UnitVictim
 
 __all__ = ["Units", "potential_units", "stable_order"]
@@ -47,7 +46,6 @@ class Units:
     of_slot: I64
     tie: Callable[[int], str] | None = None  # orders units that are equal otherwise; None: by uid
     lost: I64 | None = None  # device-seconds, `harm.IDLE` for idle units; None: they play no role
-    _sorted: dict[int, tuple[int, ...]] = field(default_factory=dict)  # groups' pods, by `first`
 
     def __len__(self) -> int:
         return len(self.first)
@@ -134,34 +132,37 @@ class Units:
         for place in np.flatnonzero(self.grouped[units] > 1).tolist():
             groups[place] = self.groups[int(units[place]) - self.singles]
         keys = snapshot.group_keys
-        chosen = units.tolist()
+        whole = units >= self.singles
+        pods: list[tuple[int, ...]] = [(slot,) for slot in first.tolist()]
+        places = np.flatnonzero(whole)
+        for place, those in zip(places.tolist(), self._in_order(units[places]), strict=True):
+            pods[place] = those
         return tuple(
             many(
                 UnitVictim,
-                len(chosen),
-                pods=[
-                    (slot,) if unit < self.singles else self._in_order(unit)
-                    for unit, slot in zip(chosen, first.tolist(), strict=True)
-                ],
+                len(units),
+                pods=pods,
                 priority=self.priority[units].tolist(),
                 group=[keys[group] if group >= 0 else "" for group in groups],
-                whole_group=(units >= self.singles).tolist(),
+                whole_group=whole.tolist(),
                 violating=violating.tolist(),
                 lost=repeat(None) if self.lost is None else self.lost[units].tolist(),
             )
         )
 
-    def _in_order(self, unit: int) -> tuple[int, ...]:
-        first = self.first.item(unit)
-        known = self._sorted.get(first)
-        if known is None:
-            snapshot = self.snapshot
-            pods = self.pods(unit)
-            slots: list[int] = pods.tolist()
-            keys = texts_at(snapshot.pod_keys, slots)
-            told = sorted(zip(snapshot.pod_node[pods].tolist(), keys, slots, strict=True))
-            known = self._sorted[first] = tuple([slot for _, _, slot in told])
-        return known
+    def _in_order(self, groups: I64) -> Iterator[tuple[int, ...]]:
+        """Yield the pods of each of these units, by node and key."""
+        slots, place = self.flat(groups)
+        at = place * len(self.snapshot.nodes) + self.snapshot.pod_node[slots]
+        order = np.argsort(at)
+        slots, at = slots[order], at[order]
+        keys = self.snapshot.pod_keys
+        break_ties(slots, at[1:] == at[:-1], lambda slot: keys[slot])
+        pods: list[int] = slots.tolist()
+        start = 0
+        for size in self.size[groups].tolist():
+            yield tuple(pods[start : start + size])
+            start += size
 
 
 def potential_units(
