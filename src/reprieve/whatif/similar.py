@@ -124,30 +124,37 @@ class _SchedulingGroup(_Struct, frozen=True):
 
 
 class _PodSpec(_Struct, frozen=True):
+    """A part of a spec, `Raw` what is taken apart of few pods, or of one of a template."""
+
     scheduler_name: str = ""
     priority: int | None = None
     node_name: str = ""
     scheduling_gates: list[Any] | None = None
     scheduling_group: _SchedulingGroup | None = None
-
-
-class _PlaceSpec(_Struct, frozen=True):
-    scheduler_name: str = ""
-    priority: int | None = None
-
-
-class _Place(_Struct, frozen=True):
-    spec: _PlaceSpec
+    containers: msgspec.Raw = msgspec.Raw()
+    init_containers: msgspec.Raw = msgspec.Raw()
+    overhead: msgspec.Raw = msgspec.Raw()
+    resources: msgspec.Raw = msgspec.Raw()
 
 
 class _PodStatus(_Struct, frozen=True):
     conditions: list[_Condition] | None = None
 
 
-class _Pod(_Struct, frozen=True):
+class _Listed(_Struct, frozen=True):
+    metadata: msgspec.Raw
+    spec: _PodSpec
+    status: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Pod:
+    """A pod that may be similar; `raw`: all of it."""
+
     metadata: _Metadata
     spec: _PodSpec
-    status: _PodStatus = _PodStatus()
+    status: msgspec.Raw
+    raw: bytes
 
 
 class _Whole(_Struct, frozen=True):
@@ -157,8 +164,9 @@ class _Whole(_Struct, frozen=True):
 _WORKLOAD: Final = msgspec.json.Decoder(_Workload, strict=False)
 _POD_SETS: Final = msgspec.json.Decoder(list[_PodSet], strict=False)
 _QUEUE: Final = msgspec.json.Decoder(_LocalQueue, strict=False)
-_POD: Final = msgspec.json.Decoder(_Pod, strict=False)
-_PLACE: Final = msgspec.json.Decoder(_Place, strict=False)
+_POD: Final = msgspec.json.Decoder(_Listed, strict=False)
+_METADATA: Final = msgspec.json.Decoder(_Metadata, strict=False)
+_STATUS: Final = msgspec.json.Decoder(_PodStatus, strict=False)
 _WHOLE: Final = msgspec.json.Decoder(_Whole, strict=False)
 
 
@@ -202,52 +210,81 @@ def workload_cases(snapshot: Snapshot, alike: Alike) -> Iterator[Case]:
 
 def pod_cases(snapshot: Snapshot, alike: Alike) -> Iterator[Case]:
     """Yield how long similar pods and groups waited for nodes, or have waited until now."""
-    units: dict[tuple[str, str], list[tuple[_Pod, bytes]]] = {}
+    units: dict[tuple[str, str], list[_Pod]] = {}
     listed = snapshot.kinds.get(_PODS)
     for raw in () if listed is None else listed.objects.values():
-        # Most pods of a large cluster are of another priority: of these nothing else is read.
-        place = _read(_PLACE.decode, raw)
-        if place is None or place.spec.scheduler_name != alike.place:
-            continue
-        if (place.spec.priority or 0) != alike.priority:
-            continue
-        pod = _read(_POD.decode, raw)
-        if pod is None or pod.metadata.uid in alike.but:
+        pod = _candidate(raw, alike)
+        if pod is None:
             continue
         metadata, spec = pod.metadata, pod.spec
-        owners = metadata.owner_references or ()
-        if spec.scheduling_gates or _QUEUED in (metadata.labels or {}):
-            continue
-        if any(owner.kind in _OF_EVERY_NODE for owner in owners):
-            continue
         group = "" if spec.scheduling_group is None else spec.scheduling_group.pod_group_name
-        key = (metadata.namespace, group) if group else ("", _above(pod))
-        units.setdefault(key, []).append((pod, raw))
+        key = (metadata.namespace, group) if group else ("", _above(metadata))
+        units.setdefault(key, []).append(pod)
+    requests = _Requests()
     for (namespace, _), members in units.items():
-        case = _of_pods(snapshot, members, alike, whole=bool(namespace))
+        case = _of_pods(snapshot, members, alike, requests, whole=bool(namespace))
         if case is not None:
             yield case
 
 
-def _above(pod: _Pod) -> str:
-    owners = pod.metadata.owner_references or ()
-    return owners[0].uid if owners else pod.metadata.uid
+def _candidate(raw: bytes, alike: Alike) -> _Pod | None:
+    """Return a pod of this place and priority whose first wait can be read, else None."""
+    # Most pods of a large cluster are of another priority: of these nothing else is read.
+    listed = _read(_POD.decode, raw)
+    if listed is None:
+        return None
+    spec = listed.spec
+    if spec.scheduler_name != alike.place or (spec.priority or 0) != alike.priority:
+        return None
+    metadata = _read(_METADATA.decode, listed.metadata)
+    if metadata is None or metadata.uid in alike.but:
+        return None
+    if spec.scheduling_gates or _QUEUED in (metadata.labels or {}):
+        return None
+    if any(owner.kind in _OF_EVERY_NODE for owner in metadata.owner_references or ()):
+        return None
+    return _Pod(metadata, spec, listed.status, raw)
+
+
+def _above(metadata: _Metadata) -> str:
+    owners = metadata.owner_references or ()
+    return owners[0].uid if owners else metadata.uid
+
+
+class _Requests:
+    """What pods request; those of one template are taken apart once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[bytes, ...], dict[str, int]] = {}
+
+    def of(self, pod: _Pod) -> dict[str, int]:
+        """Return the requests of a pod in base units."""
+        spec = pod.spec
+        parts = (spec.containers, spec.init_containers, spec.overhead, spec.resources)
+        key = tuple(map(bytes, parts))
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = requests_of_spec(_WHOLE.decode(pod.raw).spec)
+        return found
 
 
 def _of_pods(
-    snapshot: Snapshot, members: list[tuple[_Pod, bytes]], alike: Alike, *, whole: bool
+    snapshot: Snapshot, members: list[_Pod], alike: Alike, requests: _Requests, *, whole: bool
 ) -> Case | None:
     """Return the longest wait among the pods of a group, or of an owner, None if not similar."""
     total: dict[str, int] = {}
-    for _, raw in members if whole else members[:1]:
-        for name, amount in requests_of_spec(_WHOLE.decode(raw).spec).items():
+    for pod in members if whole else members[:1]:
+        for name, amount in requests.of(pod).items():
             total[name] = total.get(name, 0) + amount
     if size_class(total) != alike.size:
         return None
     found = []
-    for pod, _ in members:
+    for pod in members:
+        status = _read(_STATUS.decode, pod.status)
+        if status is None:
+            continue  # it cannot be read: nothing can be learnt of it
         scheduled = next(
-            (each for each in pod.status.conditions or () if each.type == "PodScheduled"), None
+            (each for each in status.conditions or () if each.type == "PodScheduled"), None
         )
         over = scheduled is not None and scheduled.status == "True"
         if not over and pod.spec.node_name:
@@ -257,12 +294,12 @@ def _of_pods(
         if case is None:
             return None
         found.append(case)
-    return max(found, key=lambda each: (not each.over, each.wait))
+    return max(found, key=lambda each: (not each.over, each.wait), default=None)
 
 
 def _total(raw: msgspec.Raw) -> dict[str, int]:
     total: dict[str, int] = {}
-    for each in _read(_POD_SETS.decode, bytes(raw)) or ():
+    for each in _read(_POD_SETS.decode, raw) or ():
         for name, amount in requests_of_spec(each.template.spec).items():
             total[name] = total.get(name, 0) + each.count * amount
     return total
@@ -292,7 +329,7 @@ def _decoded(
             yield name, found
 
 
-def _read(decode: Callable[[bytes], T], raw: bytes) -> T | None:
+def _read(decode: Callable[[Any], T], raw: bytes | msgspec.Raw) -> T | None:
     try:
         return decode(raw)
     except msgspec.MsgspecError:

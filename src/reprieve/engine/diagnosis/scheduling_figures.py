@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from heapq import nsmallest
 from typing import Final
 
 import numpy as np
 
 from reprieve.engine.cluster.rows import PODS, GroupRow
 from reprieve.engine.cluster.snapshot import I64, Flag, Mask, Pending, Snapshot
+from reprieve.engine.cluster.texts import texts_at
 from reprieve.engine.diagnosis.model import Blocker, Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.diagnosis.scheduling import LEAVING, PRIORITY, PROTECTED, RUNTIME, STATIC
@@ -200,12 +202,13 @@ def _blockers(
     largest = sums[:, 0]
     if len(numbers) > _MOST_BLOCKERS:
         least = np.partition(largest, -_MOST_BLOCKERS)[-_MOST_BLOCKERS]
-        chosen = np.flatnonzero(largest >= least).tolist()
+        chosen = np.flatnonzero(largest >= least)
     else:
-        chosen = list(range(len(numbers)))
-    keys = {each: snapshot.pod_keys[slots[first[each]]] for each in chosen}
-    order = sorted(chosen, key=lambda each: (-largest[each], keys[each]))
-    for each in order[:_MOST_BLOCKERS]:
+        chosen = np.arange(len(numbers))
+    # In a cluster of equal pods all of them hold as much as the last that is told.
+    keys = texts_at(snapshot.pod_keys, slots[first[chosen]].tolist())
+    ordered = zip((-largest[chosen]).tolist(), keys, chosen.tolist(), strict=True)
+    for *_, each in nsmallest(_MOST_BLOCKERS, ordered):
         slot = slots[first[each]].item()
         amounts = dict(zip(names, sums[each].tolist(), strict=True))
         yield Blocker(_holder(snapshot, slot), amounts, _RULES[rules[slot]])
