@@ -64,7 +64,7 @@ def test_decisions_are_the_same_without_it(
         def again(self, *_asked: Any) -> None:
             return None
 
-    for seed in range(1):
+    for seed in range(3):
         jobs = _jobs(seed)
         monkeypatch.setattr(deciding, "Refusals", Counted)
         one = _replayed(jobs, policy)

@@ -63,6 +63,7 @@ class History:
         self._took = 0
         self._reach()
         self._dealings: tuple[int, int, dict[int, list[int]]] = (UNKNOWN, -1, {})
+        self._names: tuple[int, dict[int, frozenset[str]]] = (-1, {})  # of a revision, by family
 
     def take_in(self, row: int) -> tuple[int, int]:
         """Take the next row in; return the families of both, no preemptor's where it counts not."""
@@ -288,10 +289,21 @@ class History:
 
         Lineages, labels and weak links, so that who comes back as another object is among them.
         """
+        if self._names[0] != self.revision:
+            self._names = self.revision, {}
+        known, found = self._names[1], frozenset[str]()
+        for family in families:
+            names = known.get(family)
+            if names is None:
+                names = known[family] = self._names_in(family)
+            found |= names
+        return found
+
+    def _names_in(self, family: int) -> frozenset[str]:
+        """Return what the members of a family are called; costs all of its rows."""
         rows, parties, wide = self._rows, self._parties, self._families.wide
         return frozenset(
             name
-            for family in families
             for number in {
                 each
                 for side in (self._by_victim, self._by_preemptor)

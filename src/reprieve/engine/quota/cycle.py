@@ -32,6 +32,7 @@ from reprieve.engine.quota.nominated import Nominated
 from reprieve.engine.quota.nominations import Nominations
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.refusals import Refusals
+from reprieve.engine.quota.refused_heads import set_aside_together
 from reprieve.engine.quota.room import Room, reserved_amounts
 from reprieve.engine.quota.state import Holdings
 from reprieve.engine.quota.tournament import classical_order, fair_order
@@ -67,18 +68,25 @@ def cycle(
         nominated: of earlier cycles of the same holdings, by which heads are nominated as before;
             changed.
     """
-    try:
-        run = _Cycle(holdings, queues, now, number, ledger, proof, pace, refusals, nominated)
-    except Exception as fault:
-        return CycleResult(fault=fault)
+    result = CycleResult()
     try:
         heads = queues.heads(now)
-        run.result.queue_faults = queues.failures
+        result.queue_faults = queues.failures
+        if not heads:
+            return result
+        if refusals is not None and set_aside_together(
+            holdings, queues, heads, now, number, ledger, refusals
+        ):
+            result.progress = True
+            return result
+        run = _Cycle(
+            holdings, queues, now, number, ledger, proof, pace, refusals, nominated, result
+        )
         run.process(run.nominate(heads))
     except Exception as fault:
-        run.result.fault = fault
+        result.fault = fault
         queues.give_back()
-    return run.result
+    return result
 
 
 def cycles(
@@ -126,6 +134,7 @@ class _Cycle:
         pace: Pace,
         refusals: Refusals | None,
         nominated: Nominated | None,
+        result: CycleResult,
     ) -> None:
         self.pace = pace
         self.proof = proof
@@ -138,7 +147,7 @@ class _Cycle:
         self.ledger = ledger
         self.settings = self.snapshot.settings
         self.room = Room(self.snapshot)
-        self.result = CycleResult()
+        self.result = result
         self.nominations = Nominations(
             self.snapshot, holdings, queues, now, number, ledger, pace, refusals, nominated
         )

@@ -170,7 +170,7 @@ class Nominations:
                 entry.assignment, entry.targets = smaller
         if not good and self.refusals and entry.spared is None and not workload.replaces:
             shape = self.queues.shape_of(workload)
-            self.refusals.note(snapshot, entry.cluster_queue, who, shape, full)
+            self.refusals.note(self.holdings, entry.cluster_queue, who, shape, full)
         if self.nominated is not None:
             self.nominated.note(self.snapshot, entry)
         self._note_scan(entry)
@@ -180,7 +180,7 @@ class Nominations:
         if self.refusals is None or entry.spared is not None or entry.workload.replaces:
             return False
         shape = self.queues.shape_of(entry.workload)
-        known = self.refusals.again(self.snapshot, entry.cluster_queue, who, shape)
+        known = self.refusals.again(self.holdings, entry.cluster_queue, who, shape)
         if known is None:
             return False
         entry.assignment, entry.targets = known, ()

@@ -24,12 +24,13 @@ sections 5 and 6.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from reprieve.engine.quota.assignment import Assignment, Mode
 from reprieve.engine.quota.candidates import Preemptor
 from reprieve.engine.quota.holders import Row
 from reprieve.engine.quota.model import Policy
-from reprieve.engine.quota.snapshot import Snapshot
+from reprieve.engine.quota.state import Holdings
 from reprieve.engine.quota.tree import available, borrowing_level, remove
 
 __all__ = ["Refusals"]
@@ -37,6 +38,17 @@ __all__ = ["Refusals"]
 # What a ClusterQueue may use once all candidates, or its own ones, have gone, and how much of its
 # own quota is left then.
 _Reach = tuple[int, int, int]
+_NOBODY = frozenset((Policy.NEVER, Policy.UNSET))
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """What a head was refused with: an assignment of `amount` of one flavor-resource."""
+
+    assignment: Assignment
+    level: int
+    column: int
+    amount: int
 
 
 class Refusals:
@@ -44,30 +56,32 @@ class Refusals:
 
     def __init__(self) -> None:
         self.saved = 0
-        self._known: dict[object, Assignment] = {}
+        self._known: dict[object, _Refusal] = {}
         self._reach: dict[tuple[int, int, int], _Reach | None] = {}
+        # What candidates of a ClusterQueue hold, and the version of its holders it is of.
+        self._held: dict[tuple[int, int, Policy, int, bool], tuple[int, int]] = {}
         self._configuration: object = None
         self._version = -1
 
     def again(
-        self, snapshot: Snapshot, cluster_queue: str, who: Preemptor, shape: object
+        self, holdings: Holdings, cluster_queue: str, who: Preemptor, shape: object
     ) -> Assignment | None:
         """Return the assignment of a head that is refused once more, None if that is not known."""
-        known = self._known.get(self._key(snapshot, cluster_queue, who, shape))
+        known = self._known.get(self._key(holdings, cluster_queue, who, shape))
         if known is None:
             return None
-        ((column, amount),) = known.usage.items()
-        usage, tree = snapshot.usage[column], snapshot.tree
-        if known.level != borrowing_level(tree, column, usage, who.queue, amount)[0]:
+        column, amount, queue = known.column, known.amount, who.queue
+        usage = holdings.usage[column]
+        if known.level != borrowing_level(holdings.tree, column, usage, queue, amount)[0]:
             return None
-        if not self._has_no_chance(snapshot, who, column, amount):
+        if not self._has_no_chance(holdings, who, column, amount):
             return None
         self.saved += 1
-        return known
+        return known.assignment
 
     def note(
         self,
-        snapshot: Snapshot,
+        holdings: Holdings,
         cluster_queue: str,
         who: Preemptor,
         shape: object,
@@ -77,87 +91,105 @@ class Refusals:
         if (
             found.mode is not Mode.PREEMPT
             or len(found.usage) != 1
-            or not _applies(snapshot, who.queue)
+            or not _applies(holdings, who.queue)
         ):
             return
         if any(each.min_count is not None for each in who.workload.pod_sets):
             return
-        config = snapshot.configuration.cluster_queues[cluster_queue]
+        config = holdings.configuration.cluster_queues[cluster_queue]
         if any(len(group.flavors) != 1 for group in config.groups):
             return
-        self._known[self._key(snapshot, cluster_queue, who, shape)] = found
+        ((column, amount),) = found.usage.items()
+        key = self._key(holdings, cluster_queue, who, shape)
+        self._known[key] = _Refusal(found, found.level, column, amount)
 
-    def _key(self, snapshot: Snapshot, cluster_queue: str, who: Preemptor, shape: object) -> object:
+    def _key(self, holdings: Holdings, cluster_queue: str, who: Preemptor, shape: object) -> object:
         """Return what assignments have in common; those of another configuration are forgotten."""
-        if snapshot.configuration is not self._configuration:
-            self._configuration = snapshot.configuration
+        if holdings.configuration is not self._configuration:
+            self._configuration = holdings.configuration
             self._known.clear()
-        names = tuple(each.name for each in who.workload.pod_sets)
+            self._held.clear()
+        names = tuple([each.name for each in who.workload.pod_sets])
         return cluster_queue, shape, names
 
-    def _has_no_chance(self, snapshot: Snapshot, who: Preemptor, column: int, amount: int) -> bool:
-        reach = self._reach_of(snapshot, who, column)
+    def _has_no_chance(self, holdings: Holdings, who: Preemptor, column: int, amount: int) -> bool:
+        reach = self._reach_of(holdings, who, column)
         if reach is None:
             return False
         all_gone, own_gone, nominal_left = reach
-        if _left_of_nominal(snapshot, who.queue, column) >= amount:
+        queue = who.queue
+        if holdings.tree.subtree[column][queue] - holdings.usage[column][queue] >= amount:
             return amount > all_gone
         return amount > own_gone and (amount > nominal_left or amount > all_gone)
 
-    def _reach_of(self, snapshot: Snapshot, who: Preemptor, column: int) -> _Reach | None:
-        if snapshot.version != self._version:
-            self._version = snapshot.version
+    def _reach_of(self, holdings: Holdings, who: Preemptor, column: int) -> _Reach | None:
+        if holdings.version != self._version:
+            self._version = holdings.version
             self._reach.clear()
         key = (who.queue, who.priority, column)
         if key not in self._reach:
-            self._reach[key] = _reach(snapshot, who, column)
+            self._reach[key] = self._reach_now(holdings, who, column)
         return self._reach[key]
 
+    def _reach_now(self, holdings: Holdings, who: Preemptor, column: int) -> _Reach | None:
+        """Return what is free once candidates have gone, None where that cannot be told."""
+        tree, queue = holdings.tree, who.queue
+        path, root = tree.path[queue], tree.root(queue)
+        rules = holdings.configuration.cluster_queues[tree.names[queue]].preemption
+        local, subtree = tree.local[column], tree.subtree[column]
+        usage = holdings.usage[column][:]
+        own = self._held_by(holdings, queue, column, rules.within_cluster_queue, who.priority, True)
+        remove(local, usage, path, own)
+        own_gone = available(tree, column, usage, path)
+        policy = rules.reclaim_within_cohort
+        if policy is Policy.LOWER_OR_NEWER_EQUAL_PRIORITY or rules.borrows:
+            # Who is passed over, for its age or for a priority beyond that of who borrows, lets a
+            # later and larger one go in its place.
+            return None
+        if policy not in _NOBODY:
+            for node in tree.child_queues[root]:
+                if node != queue and usage[node] > subtree[node]:
+                    held = self._held_by(holdings, node, column, policy, who.priority, False)
+                    remove(local, usage, tree.path[node], held)
+        return available(tree, column, usage, path), own_gone, subtree[queue] - usage[queue]
 
-def _applies(snapshot: Snapshot, queue: int) -> bool:
+    def _held_by(
+        self, holdings: Holdings, node: int, column: int, policy: Policy, priority: int, own: bool
+    ) -> int:
+        """Return what candidates of a ClusterQueue hold; of another one until it borrows nothing.
+
+        Worked out anew where holders came to it or left it.
+        """
+        if policy in _NOBODY:
+            return 0
+        key = (node, column, policy, 0 if policy is Policy.ANY else priority, own)
+        version = holdings.version_of(node)
+        known = self._held.get(key)
+        if known is not None and known[0] == version:
+            return known[1]
+        over = holdings.usage[column][node] - holdings.tree.subtree[column][node]
+        found = 0
+        for row in _candidates(holdings, node, policy, priority, column):
+            if not own and found >= over:
+                break
+            found += _held(row, column)
+        self._held[key] = version, found
+        return found
+
+
+def _applies(holdings: Holdings, queue: int) -> bool:
     """Tell whether its cohort and the settings are such that the bounds hold."""
-    tree = snapshot.tree
+    tree = holdings.tree
     path = tree.path[queue]
     flat = len(path) == 2 and not tree.child_cohorts[path[1]]
-    return flat and snapshot.settings.fair_sharing is None
-
-
-def _left_of_nominal(snapshot: Snapshot, queue: int, column: int) -> int:
-    return snapshot.tree.subtree[column][queue] - snapshot.usage[column][queue]
-
-
-def _reach(snapshot: Snapshot, who: Preemptor, column: int) -> _Reach | None:
-    """Return what is free once candidates have gone, None where that cannot be told."""
-    tree, queue = snapshot.tree, who.queue
-    path, root = tree.path[queue], tree.root(queue)
-    rules = snapshot.configuration.cluster_queues[tree.names[queue]].preemption
-    local, subtree = tree.local[column], tree.subtree[column]
-    usage = snapshot.usage[column][:]
-    for row in _candidates(snapshot, queue, rules.within_cluster_queue, who, column):
-        remove(local, usage, path, _held(row, column))
-    own_gone = available(tree, column, usage, path)
-    policy = rules.reclaim_within_cohort
-    if policy is Policy.LOWER_OR_NEWER_EQUAL_PRIORITY or rules.borrows:
-        # Who is passed over, for its age or for a priority beyond that of who borrows, lets a later
-        # and larger one go in its place.
-        return None
-    for node in tree.child_queues[root]:
-        if node == queue or usage[node] <= subtree[node]:
-            continue
-        for row in _candidates(snapshot, node, policy, who, column):
-            if usage[node] <= subtree[node]:
-                break
-            remove(local, usage, tree.path[node], _held(row, column))
-    return available(tree, column, usage, path), own_gone, subtree[queue] - usage[queue]
+    return flat and holdings.configuration.settings.fair_sharing is None
 
 
 def _candidates(
-    snapshot: Snapshot, node: int, policy: Policy, who: Preemptor, column: int
+    holdings: Holdings, node: int, policy: Policy, priority: int, column: int
 ) -> Sequence[Row]:
     """Return who may be preempted in a ClusterQueue, in order: more rather than fewer."""
-    if policy in (Policy.NEVER, Policy.UNSET):
-        return ()
-    lists = snapshot.lists[node].items()
+    lists = holdings.lists[node].items()
     found: list[Row] = []
     for wanted in (True, False):
         rows = [
@@ -170,9 +202,9 @@ def _candidates(
     if policy is Policy.ANY:
         return found
     if policy is Policy.LOWER_PRIORITY:
-        return [row for row in found if row[0] < who.priority]
-    return [row for row in found if row[0] <= who.priority]
+        return [row for row in found if row[0] < priority]
+    return [row for row in found if row[0] <= priority]
 
 
 def _held(row: Row, column: int) -> int:
-    return sum(amount for each, amount in row[4].held if each == column)
+    return sum([amount for each, amount in row[4].held if each == column])

@@ -75,6 +75,7 @@ class Holdings:
         # Those of them that no snapshot shares.
         self._unshared: dict[int, dict[int, Gathered]] = {}
         self._versions: dict[int, int] = {}  # by root
+        self._queue_versions = [self._version] * len(self._lists)
         self._holders = {}
         self._unready, self._protected = set(), set()
         for name in configuration.cluster_queues:
@@ -88,6 +89,20 @@ class Holdings:
     def holders(self) -> Mapping[str, Holder]:
         """Return who holds quota, by key."""
         return self._holders
+
+    @property
+    def lists(self) -> Sequence[Lists]:
+        """Return rows of holders, by ClusterQueue; whoever keeps them takes a snapshot."""
+        return self._lists
+
+    @property
+    def version(self) -> int:
+        """Return a number that is another one after each change."""
+        return self._version
+
+    def version_of(self, queue: int) -> int:
+        """Return the version at which a holder came to a ClusterQueue, or left it, last."""
+        return self._queue_versions[queue]
 
     def hold(self, workload: Workload) -> None:
         """Count a workload that holds quota, in place of what was known of it.
@@ -232,7 +247,7 @@ class Holdings:
 
     def _changed(self, path: Sequence[int], columns: Iterable[int]) -> None:
         """Forget what was found out about the nodes above a holder that comes or goes."""
-        self._versions[path[-1]] = self._version
+        self._versions[path[-1]] = self._queue_versions[path[0]] = self._version
         unshared = self._unshared
         for column in columns:
             known = unshared.get(column)
