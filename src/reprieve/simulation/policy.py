@@ -85,7 +85,7 @@ class PolicySpec:
     `planes` are those that decide. `places` says that it sets up the scheduling plane, which
     decides by `placing` and displaces nobody without `preempts`. `pods_ready` says how long a job
     with quota may wait for nodes, None for ever. `own` names a policy of one's own and the folder
-    that its file is in, None without.
+    that its file is in, None without. `place` is where the study says it: file, line and key.
     """
 
     name: str
@@ -101,6 +101,7 @@ class PolicySpec:
     placing: PlacingPolicy = field(default_factory=PlacingPolicy)
     preempts: bool = True
     pods_ready: PodsReady | None = None
+    place: str = field(default="", compare=False)
 
 
 def read_policy(name: str, given: Part, beside: Path) -> PolicySpec:
@@ -115,7 +116,7 @@ def read_policy(name: str, given: Part, beside: Path) -> PolicySpec:
             others = ", ".join(key for key in given.value if key != "own")
             raise UsageError(f"{given.where('own')}: accepted: alone, without {others}")
         load_own(text(own, given.where("own")), beside, given.where("own"))
-        return PolicySpec(name, own=(own, beside))
+        return PolicySpec(name, own=(own, beside), place=given.where())
     planes = _planes(given)
     if planes == (SCHEDULING,):
         return _placing(name, given)
@@ -159,6 +160,7 @@ def read_policy(name: str, given: Part, beside: Path) -> PolicySpec:
         placing=placing,
         preempts=preempts,
         pods_ready=_pods_ready(section, settings) if joint else None,
+        place=given.where(),
     )
 
 
@@ -214,6 +216,7 @@ def _placing(name: str, given: Part) -> PolicySpec:
         placing=placing,
         preempts=preempts,
         places=True,
+        place=given.where(),
     )
 
 

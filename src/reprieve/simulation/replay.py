@@ -12,11 +12,14 @@ meanwhile what is free, and then what it leaves does not suffice. There is no cl
 and no I/O here: the same jobs under the same policy give the same decisions.
 
 A decision that fails by a fault of the engine ends the replay, since figures that leave a job out
-would be wrong.
+would be wrong. So does a job that makes way again and again while nothing else happens: with a
+guard against loops that is switched off (`loopLimit: 0`) its room goes to another one, or back to
+itself, before it gets to the preemptor, which asks for it once more.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from heapq import heappop, heappush
@@ -41,7 +44,9 @@ from reprieve.units.instants import Nanos
 __all__ = ["ReplayFault", "replay"]
 
 
-#: How often somebody may leave at one instant, which is seldom: a loop that nobody holds is told.
+#: How often one job may make way while none arrives or finishes: a loop that nobody holds.
+_MOST_TURNS: Final = 1_000
+#: How often decisions may follow each other at one instant, whatever they are about.
 _MOST_ROUNDS: Final = 10_000
 
 
@@ -121,6 +126,9 @@ class _Replay:
         self.looked = 0, 0, 0
         self.last_arrival = jobs[-1].arrival if jobs else 0
         self.retries: set[tuple[int, str]] = set()
+        # Who made way since a job arrived or finished last, and for whom.
+        self.turns: Counter[str] = Counter()
+        self.turns_for: Counter[tuple[str, str]] = Counter()
         for number, job in enumerate(jobs):
             self._add(job.arrival, Kind.ARRIVE, number)
 
@@ -131,9 +139,9 @@ class _Replay:
             now = self.events[0][0]
             rounds, last = rounds + 1 if now == last else 0, now
             if rounds > _MOST_ROUNDS:
-                raise ReplayFault(
-                    f"policy {self.policy.name}: at {now / SECOND:,.0f} s decisions go on without "
-                    f"an end: {_MOST_ROUNDS} times somebody left at once"
+                raise self._stopped(
+                    f"at {now / SECOND:,.0f} s decisions go on without an end: {_MOST_ROUNDS:,} "
+                    f"times something changed at once"
                 )
             if not measured and now > self.last_arrival:
                 self._measure()
@@ -171,6 +179,9 @@ class _Replay:
             self.decider.retry(queue)
             return
         life = self.lives[number]
+        if kind in (Kind.ARRIVE, Kind.FINISH) and self.turns:
+            self.turns.clear()
+            self.turns_for.clear()
         if kind is Kind.ARRIVE:
             if not life.unready:  # else it is queued again
                 life.queued_since = now
@@ -321,8 +332,33 @@ class _Replay:
                 # Also what leaves at once: as on a cluster, it holds quota until all is decided.
                 self._add(max(now, life.leaves), Kind.LEAVE, number)
             victims.append(Victim(key, rule, lost, life.leaves))
+            self._note_turn(now, preemptor, key)
         said = plane if self.joint is not None else ""
         self.result.decisions.append(Preempted(now, preemptor, tuple(victims), why, said))
+
+    def _note_turn(self, now: Nanos, preemptor: str, victim: str) -> None:
+        """Count who makes way for whom; one that goes on and on ends the replay."""
+        self.turns[victim] += 1
+        self.turns_for[preemptor, victim] += 1
+        if self.turns[victim] < _MOST_TURNS:
+            return
+        asking = {one: times for (one, who), times in self.turns_for.items() if who == victim}
+        most = max(asking, key=lambda one: (asking[one], one))
+        raise self._stopped(
+            f"{_MOST_TURNS:,} preemptions of the same lineage, {victim}, until {now / SECOND:,.0f} "
+            f"s while no job arrived or finished, {asking[most]:,} of them for {most}"
+        )
+
+    def _stopped(self, why: str) -> ReplayFault:
+        """Return the fault of a replay that would not come to an end."""
+        rules, place = self.policy.governor, self.policy.place
+        said = f"{place or f'policy {self.policy.name}'}: stopped: {why}"
+        if self.policy.own is None and not (rules.loop_limit and rules.loop_window):
+            said += (
+                "; with a loopLimit or loopWindow of 0 nobody is held who takes turns with others; "
+                "accepted: a loopLimit of 1 or more, 2 unless said"
+            )
+        return ReplayFault(said)
 
     def _makes_way(self, now: Nanos, life: Life) -> tuple[int, int]:
         """Stop a job; return the device time that is undone by it, and when it leaves."""
