@@ -95,7 +95,7 @@ REVIEWED: Final = {
     "planes/quota/webhooks/server.py": "the port in a URL of the administrator",
     "engine/placement/filters/device_tokens.py": "CEL, whose length is bounded there",
     "engine/placement/filters/device_values.py": "semantic versions, bounded by the schema",
-    "engine/quota/queues.py": "an instant, which is a number",
+    "engine/quota/queueing.py": "an instant, which is a number",
     "engine/quota/shares.py": "digits that a Form has matched",
     "engine/quota/state.py": "an instant, which is a number",
     "engine/diagnosis/scheduling_figures.py": "elements of arrays, members of an enum",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.engine.idle import lifecycle
+from reprieve.engine.idle import lifecycle_facts
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.kube.discovery import RestMapper
 from reprieve.kube.transport import Request
@@ -51,6 +51,6 @@ async def test_who_is_on_no_page_is_gone_and_a_list_that_breaks_off_says_nothing
     for root in _ROOTS:
         facts = roots.facts(root.uid)
         assert facts is not None, root.name
-        if isinstance(facts.state, lifecycle.Missing):
+        if isinstance(facts.state, lifecycle_facts.Missing):
             gone.add(root.name)
     assert gone == (_GONE if whole else set())

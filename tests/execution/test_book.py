@@ -199,25 +199,25 @@ async def test_a_record_that_cannot_be_closed_stays_open() -> None:
 async def test_a_dry_run_is_written_once_and_again_only_where_that_failed() -> None:
     books = Books()
     books.api.before = _failing("post", 1, code=403)
-    await books.book.note(_plan("a"))
+    await books.book.record_dry_run(_plan("a"))
     assert not books.book.noted(_plan("a")) and not books.phases()
     for _ in range(2):
-        await books.book.note(_plan("a"))
+        await books.book.record_dry_run(_plan("a"))
     assert books.book.noted(_plan("a")) and list(books.phases()) == ["quota-dry-run-a"]
     before = len(books.api.writes)
-    await books.another().note(_plan("a"))
+    await books.another().record_dry_run(_plan("a"))
     assert len(books.api.writes) <= before + 1 and list(books.phases()) == ["quota-dry-run-a"]
 
 
 async def test_a_dry_run_whose_record_has_gone_is_forgotten_and_written_again() -> None:
     books = Books(Retention(24 * HOUR, cap=1))
     for name in ("a", "b"):
-        await books.book.note(_plan(name))
+        await books.book.record_dry_run(_plan(name))
         await books.clock.advance(MINUTE)
     for _ in range(2):
         await books.book.remove_old()
     assert [books.book.noted(_plan(name)) for name in ("a", "b")] == [False, True]
-    await books.book.note(_plan("a"))
+    await books.book.record_dry_run(_plan("a"))
     assert sorted(books.phases()) == ["quota-dry-run-a", "quota-dry-run-b"]
 
 

@@ -344,7 +344,7 @@ async def test_who_was_spared_and_who_went_by_another_plan_is_no_disruption() ->
 async def test_a_dry_run_tells_nobody() -> None:
     story = Story(PLANES["quota"])
     plan = story.plan()
-    await with_time(story, lambda: story.book.note(plan))
+    await with_time(story, lambda: story.book.record_dry_run(plan))
     story.start()
     await story.recover()
     await story.pass_time(2 * MINUTE)

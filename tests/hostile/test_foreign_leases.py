@@ -75,12 +75,12 @@ async def test_one_that_writes_now_and_then_is_known_although_we_write_after_it(
         return format_instant(Nanos(began + seconds * SECOND))
 
     # What one left behind that is gone counts until we have written.
-    authors.note([entry("kueue", at(-60))])
+    authors.observe([entry("kueue", at(-60))])
     assert authors.other == "kueue"
-    authors.note([entry("kueue", at(-60)), entry("reprieve", at(1))])
+    authors.observe([entry("kueue", at(-60)), entry("reprieve", at(1))])
     assert authors.other == ""
-    authors.note([entry("kueue", at(2)), entry("reprieve", at(1))])
-    authors.note([entry("reprieve", at(3))])
+    authors.observe([entry("kueue", at(2)), entry("reprieve", at(1))])
+    authors.observe([entry("reprieve", at(3))])
     assert authors.other == "kueue"
     await clock.advance(10 * MINUTE)
     assert authors.other == ""

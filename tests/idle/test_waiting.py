@@ -58,7 +58,7 @@ class World:
     def evaluated(self, *rows: Workload) -> None:
         self.rows = rows
         seen = self.snapshot()
-        self.waiting.note(seen, evaluate(seen, POLICY, NOW), NOW)
+        self.waiting.record(seen, evaluate(seen, POLICY, NOW), NOW)
 
     def counted(self) -> dict[str, float]:
         return {

@@ -334,11 +334,11 @@ async def test_what_is_noted_goes_with_the_next_write_and_stays_for_the_next_hol
     one = stage.candidate("one")
     await stage.clock.advance(0)
     assert one.elector.annotation("a/b") is None
-    one.elector.note("a/b", "first")
+    one.elector.annotate("a/b", "first")
     assert await one.elector.renew_now()
     metadata = stage.leases.objects["ops", "reprieve"]["metadata"]
     assert metadata["annotations"] == {"a/b": "first"}
-    one.elector.note("a/b", "second")
+    one.elector.annotate("a/b", "second")
     stopping = asyncio.ensure_future(one.elector.stop())
     await stage.clock.advance(SECOND)
     await stopping

@@ -66,7 +66,7 @@ class World:
         row = model.Workload("team", name, name)
         self.said[name] = message
         self.tells += 1
-        self.explanations.tell(
+        self.explanations.explain(
             Entry(row, "cq", outcome=Outcome.NO_FIT, reason="Pending", message=message)
         )
 

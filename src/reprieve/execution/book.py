@@ -227,7 +227,7 @@ class Book:
         """Whether a dry run has this plan already."""
         return plan.id in self._noted
 
-    async def note(
+    async def record_dry_run(
         self,
         plan: Plan,
         *,

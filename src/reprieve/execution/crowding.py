@@ -35,13 +35,13 @@ class Crowding:
 
     def written(self, namespace: str) -> None:
         """One more was written."""
-        self._note(namespace, self._counts.pop(namespace, MOST_IN_NAMESPACE) + 1)
+        self._count(namespace, self._counts.pop(namespace, MOST_IN_NAMESPACE) + 1)
 
     def left(self, namespace: str, count: int) -> None:
         """A namespace was looked at, and so many are left."""
         self._crowded.discard(namespace)
         self._counts.pop(namespace, None)
-        self._note(namespace, count)
+        self._count(namespace, count)
 
     def counted(self, counts: Mapping[str, int]) -> None:
         """All were counted."""
@@ -49,9 +49,9 @@ class Crowding:
         self._crowded.clear()
         # The fullest last, as the first are forgotten.
         for namespace, count in sorted(counts.items(), key=lambda each: each[1]):
-            self._note(namespace, count)
+            self._count(namespace, count)
 
-    def _note(self, namespace: str, count: int) -> None:
+    def _count(self, namespace: str, count: int) -> None:
         self._counts[namespace] = count
         if len(self._counts) > self._most:
             del self._counts[next(iter(self._counts))]

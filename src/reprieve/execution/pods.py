@@ -117,7 +117,9 @@ class PodWriter:
         except NotFound:
             return False
 
-    async def tell(self, pod: Json, kind: str, status: bool, reason: str, message: str) -> bool:
+    async def write_condition(
+        self, pod: Json, kind: str, status: bool, reason: str, message: str
+    ) -> bool:
         """Write a condition of the type `kind`, which nothing acts on."""
         teller = self._client.at(
             Priority.STATUS,

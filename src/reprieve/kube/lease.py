@@ -129,7 +129,7 @@ class LeaderElector:
         found = _annotations(self._observed).get(name)
         return found if isinstance(found, str) else None
 
-    def note(self, name: str, value: str) -> None:
+    def annotate(self, name: str, value: str) -> None:
         """Let the lease have an annotation with the next write, renewal or release."""
         self._noted[name] = value
 

@@ -40,7 +40,7 @@ class Unseen(Generic[Key, T]):
     def __iter__(self) -> Iterator[tuple[Key, T]]:
         return ((key, write.value) for key, write in self._writes.items())
 
-    def note(self, key: Key, version: int, value: T) -> None:
+    def wrote(self, key: Key, version: int, value: T) -> None:
         """Hold what was written as this version, unless something newer is held."""
         held = self._writes.get(key)
         if held is None or held.version <= version:

@@ -166,7 +166,7 @@ class _Candidacy:
             read_suspects(self._elector.annotation(ANNOTATION)),
             self._keeping.clock.wall(),
         )
-        self._elector.note(ANNOTATION, written(accused_again(before, accused, now)))
+        self._elector.annotate(ANNOTATION, written(accused_again(before, accused, now)))
 
     async def _last_words(self) -> None:
         accused = await _at_fault(self._keeping)

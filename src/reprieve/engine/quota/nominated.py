@@ -61,7 +61,7 @@ class Nominated:
         self.saved += 1
         return True
 
-    def note(self, snapshot: Snapshot, entry: Entry) -> None:
+    def record(self, snapshot: Snapshot, entry: Entry) -> None:
         """Keep what an entry was nominated with."""
         if entry.assignment is not None and _stays(snapshot, entry):
             self._of(snapshot)[entry.cluster_queue] = _Nomination(

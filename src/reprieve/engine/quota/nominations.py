@@ -170,9 +170,9 @@ class Nominations:
                 entry.assignment, entry.targets = smaller
         if not good and self.refusals and entry.spared is None and not workload.replaces:
             shape = self.queues.shape_of(workload)
-            self.refusals.note(self.holdings, entry.cluster_queue, who, shape, full)
+            self.refusals.record(self.holdings, entry.cluster_queue, who, shape, full)
         if self.nominated is not None:
-            self.nominated.note(self.snapshot, entry)
+            self.nominated.record(self.snapshot, entry)
         self._note_scan(entry)
 
     def _is_refused_again(self, entry: Entry, who: Preemptor) -> bool:

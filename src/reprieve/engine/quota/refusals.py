@@ -79,7 +79,7 @@ class Refusals:
         self.saved += 1
         return known.assignment
 
-    def note(
+    def record(
         self,
         holdings: Holdings,
         cluster_queue: str,

@@ -228,7 +228,7 @@ class Queue:
 
     def on_event(self, event: Event, now: int) -> None:
         """Move those for whom a rejecting plugin holds the event for helpful."""
-        self._flights.note(event)
+        self._flights.record(event)
         self._places.on_event(event, now)
 
     # Preemptions that are being carried out (9.4).
@@ -359,7 +359,7 @@ class Queue:
         for what in own_changes(before, row):
             event = Event(what, pod=row, pod_before=before)
             if entry.place is Place.IN_FLIGHT:
-                self._flights.note(event)
+                self._flights.record(event)
             elif any(
                 asks(plugin, row, event, self._facts)
                 for plugin in (*member.rejected_by, *_gate_plugin(entry))

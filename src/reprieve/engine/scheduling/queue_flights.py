@@ -35,7 +35,7 @@ class Flights:
         """Whether anybody is in flight."""
         return bool(self._flying)
 
-    def note(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         """Keep an event for those in flight; without any it is forgotten."""
         if self._flying:
             self._events.append(event)

@@ -88,7 +88,7 @@ class PlaneDisplacements:
         exempt = Exemption.NONE
         if preemptor is not None and emergency is not None and priority >= emergency:
             exempt = Exemption.EMERGENCY
-        self._note(str(victim.root.uid) for victim in plan.victims)
+        self._remember(str(victim.root.uid) for victim in plan.victims)
         units: dict[str, list[int]] = {}
         for place, victim in enumerate(plan.victims):
             units.setdefault(victim.unit or victim.root.uid, []).append(place)
@@ -135,7 +135,7 @@ class PlaneDisplacements:
         """Whether a plan of ours names an object."""
         return hash(uid) in self._evicts
 
-    def _note(self, uids: Iterable[str]) -> None:
+    def _remember(self, uids: Iterable[str]) -> None:
         self._evicts.update(dict.fromkeys(map(hash, uids)))
         while len(self._evicts) > _MOST_KNOWN:
             del self._evicts[next(iter(self._evicts))]
@@ -171,7 +171,7 @@ class PlaneDisplacements:
             found = list(displacements_of(intent, lambda ref: None))
             rows += found
             self._name_restored(intent, found)
-            self._note(victim.root.uid for victim in intent.spec.victims)
+            self._remember(victim.root.uid for victim in intent.spec.victims)
             preemptor = intent.spec.preemptor
             completed = intent.status.phase is IntentPhase.COMPLETED
             if completed and preemptor is not None and not self._waits(preemptor):

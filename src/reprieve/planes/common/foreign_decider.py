@@ -169,7 +169,7 @@ class StatusAuthors:
         self._others: tuple[str, str] = ("", "")
         self._seen: Nanos | None = None  # when the newest of theirs was
 
-    def note(self, managed_fields: Iterable[dict[str, Any]] | None) -> None:
+    def observe(self, managed_fields: Iterable[dict[str, Any]] | None) -> None:
         """Take note of the authors of an object, each time that it changes."""
         writes = status_writes(managed_fields)
         self._ours = max(self._ours, writes.ours)

@@ -176,7 +176,7 @@ class DecisionLoop:
                     self._log.exception("decisions are put off after a fault of ours")
                     await self._again_after(pauses.after_fault())
                 else:
-                    self._tell(why)
+                    self._report(why)
                     if why:
                         await self._again_after(self._pace.held_back)
                     else:
@@ -201,7 +201,7 @@ class DecisionLoop:
         await self._clock.sleep(pause)
         self._alarm.ring()
 
-    def _tell(self, why: str) -> None:
+    def _report(self, why: str) -> None:
         """Say once for each reason why nothing is decided, and once that decisions go on."""
         if why == self._said:
             return

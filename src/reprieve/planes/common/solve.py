@@ -190,7 +190,7 @@ class _Job:
         self.what = what or self.what
         self._noted(self, what)
 
-    def tell(self, result: Any, failure: BaseException | None) -> None:
+    def finish(self, result: Any, failure: BaseException | None) -> None:
         def settle() -> None:
             if self.answer.done():
                 return
@@ -229,12 +229,12 @@ class _Thread(threading.Thread):
         except DecisionStopped:
             raise
         except Exception as failure:
-            job.tell(None, failure)
+            job.finish(None, failure)
         except BaseException as failure:
             # A plugin that ends the interpreter ends its own decision only.
-            job.tell(None, RuntimeError(f"{type(failure).__name__}: {failure}"))
+            job.finish(None, RuntimeError(f"{type(failure).__name__}: {failure}"))
         else:
-            job.tell(result, None)
+            job.finish(result, None)
 
     def stop(self) -> None:
         """Raise `DecisionStopped` at the thread's next step of Python."""

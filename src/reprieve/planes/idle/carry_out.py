@@ -139,7 +139,7 @@ class CarryOut:
         given = await decided_on(len(new))
         for plan in new:
             log.info("dry run, plan %s: %s", plan.id, _summary(plan))
-            await self._book.note(plan, actions=self._actions(plan), decision_input=given)
+            await self._book.record_dry_run(plan, actions=self._actions(plan), decision_input=given)
 
     async def _begin(self, plan: Plan, decided_on: dict[str, Any]) -> Carried[None] | None:
         context = self._context

@@ -147,7 +147,7 @@ class IdlePlane:
             action_of=self._action_of,
             changed=self._due.workloads.add,
             held_back=self._held_back,
-            noted=self.waiting.note,
+            noted=self.waiting.record,
             displacements=self._displacements,
         )
         self._snapshots = Snapshots(

@@ -45,10 +45,10 @@ class Waiting:
         self._snapshot = snapshot
         self._told: dict[Uid, Reason] = {}
 
-    def note(self, snapshot: IdleSnapshot, evaluation: Evaluation, now: Nanos) -> None:
+    def record(self, snapshot: IdleSnapshot, evaluation: Evaluation, now: Nanos) -> None:
         """Count and tell what an evaluation says of the demands; it never fails the caller."""
         try:
-            self._note(self._facts(snapshot, evaluation, now))
+            self._count(self._facts(snapshot, evaluation, now))
         except Exception:
             log.exception("it is not told why demands wait")
 
@@ -92,7 +92,7 @@ class Waiting:
             if held.status.phase is Phase.ACTIVE
         }
 
-    def _note(self, facts: IdleFacts) -> None:
+    def _count(self, facts: IdleFacts) -> None:
         found = counted_reasons(facts)
         decision_log = self._context.decision_log
         self._context.metrics.show_waiting(Plane.IDLE, Counter(found.values()))

@@ -120,9 +120,9 @@ class Admissions:
                 undo_admission(self._state.holdings, self._state.queues, entry)
         self._state.decided(key)
         if stored is not None:
-            self._tell(entry, stored, decided)
+            self._announce(entry, stored, decided)
 
-    def _tell(self, entry: Entry, stored: Workload, decided: Nanos) -> None:
+    def _announce(self, entry: Entry, stored: Workload, decided: Nanos) -> None:
         assert entry.assignment is not None
         queue, reference = entry.cluster_queue, reference_of(stored)
         log.debug("%s: quota reserved in %s", entry.workload.key, queue)

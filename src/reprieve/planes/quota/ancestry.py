@@ -102,7 +102,7 @@ class Ancestry:
                 found = self._ancestor(place, above)
             current = above
         text = f"more than {_DEEPEST} owners stand above this job; it is queued by itself"
-        self._composer.tell(kind, job, EventText("Warning", "JobNestingTooDeep", text))
+        self._composer.announce(kind, job, EventText("Warning", "JobNestingTooDeep", text))
         return found
 
     def _ancestor(self, place: tuple[str, str], job: Json) -> Ancestor:

@@ -111,15 +111,15 @@ class CarryOut:
             case TellFault(entry, event):
                 self._tell_fault(entry, event)
             case Explain() | ExplainAlike() | Measure() | Sample():
-                self._tell(effect)
+                self._record(effect)
             case _:
                 assert_never(effect)
 
-    def _tell(self, effect: Explain | ExplainAlike | Measure | Sample) -> None:
+    def _record(self, effect: Explain | ExplainAlike | Measure | Sample) -> None:
         try:
             match effect:
                 case Explain(entry):
-                    self._explanations.tell(entry)
+                    self._explanations.explain(entry)
                 case ExplainAlike(considered):
                     self._explanations.tell_those_alike(considered)
                 case Measure():
@@ -189,7 +189,7 @@ class CarryOut:
                     self._set_aside(entry, preemptor, plan, unrecorded)
             for key in failed:
                 self._state.look_at(key)
-            self._explanations.tell(entry)
+            self._explanations.explain(entry)
         self._held_pairs.written(entry.workload, (each.victim for each in markings))
 
     def _set_aside(self, entry: Entry, preemptor: Workload, plan: Plan, failure: ApiError) -> None:

@@ -91,7 +91,9 @@ class Composer:
             held = self._watches.classes.cache.named("", name)
             if held is None:
                 text = f'WorkloadPriorityClass "{name}" not found'
-                self.tell(kind, job, EventText("Warning", "WorkloadPriorityClassNotFound", text))
+                self.announce(
+                    kind, job, EventText("Warning", "WorkloadPriorityClassNotFound", text)
+                )
                 return None
             return _priority("kueue.x-k8s.io", "WorkloadPriorityClass", name, held.object.value)
         named = [first(job, path) for path in kind.priority]
@@ -112,7 +114,7 @@ class Composer:
         fence = self._context.fence
         return self._context.client.at(priority, fence.check, timeout=fence.request_timeout)
 
-    def tell(self, kind: JobKind, job: Json, event: EventText) -> None:
+    def announce(self, kind: JobKind, job: Json, event: EventText) -> None:
         """Send an event about a job."""
         metadata = job["metadata"]
         reference = Reference(

@@ -76,7 +76,7 @@ class Explanations:
         """Write until cancelled."""
         await look_at_each(self._due, self._write, self._context.clock, at_once=_WRITERS)
 
-    def tell(self, entry: Entry) -> None:
+    def explain(self, entry: Entry) -> None:
         """Write why a head got no quota, unless that is written already."""
         key = entry.workload.key
         self._noted(entry)
@@ -109,7 +109,7 @@ class Explanations:
             twin = self._of_shape.get((local.cluster_queue, queues.shape_of(workload)))
             if twin is not None:
                 unexplained.discard(key)
-                self.tell(replace(twin, workload=workload))
+                self.explain(replace(twin, workload=workload))
 
     def _was_told(self, key: str) -> bool:
         """Tell whether a Workload says why it waits, rightly or not any more."""

@@ -46,7 +46,7 @@ class ExposureEvents:
         # By uid, oldest first.
         self._told: dict[str, Sequence[str]] = {}
 
-    def tell(self, kind: JobKind, job: Json) -> None:
+    def announce(self, kind: JobKind, job: Json) -> None:
         """Tell a job that cannot be suspended what can hit its queue."""
         metadata, queue = job["metadata"], queue_name(job)
         found = settings_that_hit(self._watches, self._state, metadata["namespace"], queue)
@@ -56,4 +56,4 @@ class ExposureEvents:
         if len(self._told) > _KEPT:
             del self._told[next(iter(self._told))]
         text = exposed(kind.kind, metadata["namespace"], queue, found)
-        self._composer.tell(kind, job, EventText("Warning", NON_SUSPENDABLE, text))
+        self._composer.announce(kind, job, EventText("Warning", NON_SUSPENDABLE, text))

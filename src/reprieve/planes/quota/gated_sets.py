@@ -86,7 +86,7 @@ class SetReconciler:
         passes_on = kind.passes_on
         assert passes_on is not None
         if queue_name(obj):
-            self._exposure.tell(kind, obj)
+            self._exposure.announce(kind, obj)
         if not passes_on.total:
             return
         wanted, surplus = set_workload_keys(kind, obj, self._state.workload)
@@ -128,7 +128,7 @@ class SetReconciler:
             await self._workloads.update(kind, obj, at, workload)
             return
         if not waits and count < total:
-            self._composer.tell(
+            self._composer.announce(
                 kind,
                 obj,
                 EventText("Warning", "SurplusReplicas", surplus_replicas(kind.kind, count, total)),

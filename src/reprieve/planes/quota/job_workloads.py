@@ -109,17 +109,17 @@ class JobWorkloads:
                 self._tell_refused(kind, job, at, refusal)
             raise
         self._lost.made(at)
-        self._note(stored)
+        self._observe(stored)
         self._measure(kind, job, stored)
         log.info("%s/%s: Workload %s made", kind.kind, job["metadata"]["name"], metadata["name"])
-        self._composer.tell(
+        self._composer.announce(
             kind, job, EventText(_NORMAL, "CreatedWorkload", f"Created Workload: {at}")
         )
         for each in obj["spec"]["podSets"]:
             level = (each.get("topologyRequest") or {}).get("preferred")
             if level:
                 text = preferred_topology(each["name"], level)
-                self._composer.tell(kind, job, EventText("Warning", "TopologyIgnored", text))
+                self._composer.announce(kind, job, EventText("Warning", "TopologyIgnored", text))
 
     def _measure(self, kind: JobKind, job: Json, stored: Json) -> None:
         """Count how long a job had no Workload; one that was changed since says nothing."""
@@ -170,7 +170,7 @@ class JobWorkloads:
             self._tell_refused(kind, job, at, refusal)
             return
         text = f"Updated not matching Workload for suspended job: {at}"
-        self._composer.tell(kind, job, EventText(_NORMAL, "UpdatedWorkload", text))
+        self._composer.announce(kind, job, EventText(_NORMAL, "UpdatedWorkload", text))
 
     async def delete(self, kind: JobKind, job: Json, at: str, workload: Workload) -> None:
         """Delete a Workload that holds quota for what its job no longer is, at a growing pause."""
@@ -189,7 +189,7 @@ class JobWorkloads:
         except NotFound:
             self._state.gone(at)
         text = f"Deleted not matching Workload: {at}"
-        self._composer.tell(kind, job, EventText(_NORMAL, "DeletedWorkload", text))
+        self._composer.announce(kind, job, EventText(_NORMAL, "DeletedWorkload", text))
 
     async def follow_labels(
         self, kind: JobKind, job: Json, at: str, workload: Workload, *, queue: bool = True
@@ -229,7 +229,7 @@ class JobWorkloads:
             return
         log.info("%s is finished: %s", at, reason)
         text = f"Workload '{at}' is declared finished"
-        self._composer.tell(kind, job, EventText(_NORMAL, "FinishedWorkload", text))
+        self._composer.announce(kind, job, EventText(_NORMAL, "FinishedWorkload", text))
 
     async def finish_orphan(self, at: str, workload: Workload) -> bool:
         """Declare a Workload finished whose job is gone; tell whether it ends only now."""
@@ -291,7 +291,7 @@ class JobWorkloads:
 
         stored = await self._composer.fenced().modify(WORKLOADS, namespace, name, change)
         if stored is not None:
-            self._note(stored)
+            self._observe(stored)
             added = len(stored["metadata"]["ownerReferences"]) - len(known)
             event = EventText(_NORMAL, "OwnerReferencesAdded", f"Added {added} owner reference(s)")
             self._context.announce(reference_of(workload), event)
@@ -322,13 +322,13 @@ class JobWorkloads:
         """Forget a Workload that is gone; `lost`: its job is there, as far as is known."""
         self._digests.pop(at, None)
         if lost:
-            self._lost.note(at)
+            self._lost.record(at)
 
     def _tell_refused(self, kind: JobKind, job: Json, at: str, refusal: ApiError) -> None:
         """Tell whose job it is what the API server said of its Workload."""
         log.warning("%s/%s: Workload %s is refused", kind.kind, job["metadata"]["name"], at)
         text = f"its Workload {at} is refused: {refusal.message}"
-        self._composer.tell(kind, job, EventText("Warning", _COMPOSE, text))
+        self._composer.announce(kind, job, EventText("Warning", _COMPOSE, text))
 
     def _composed(self, kind: JobKind, job: Json) -> Json | None:
         return self._composer.workload(
@@ -347,17 +347,17 @@ class JobWorkloads:
         if annotations:
             metadata["annotations"] = dict(annotations)
         patch = {"metadata": metadata, "spec": spec}
-        self._note(await self._composer.fenced().patch(WORKLOADS, namespace, name, patch, dict))
+        self._observe(await self._composer.fenced().patch(WORKLOADS, namespace, name, patch, dict))
 
     async def _digest(self, at: str, workload: Workload) -> tuple[str, str]:
         metadata = workload.metadata
         known = self._digests.get(at)
         if known is None or known[:2] != (metadata.uid, metadata.generation):
-            self._note(await self.stored(at))
+            self._observe(await self.stored(at))
             known = self._digests.get(at)
         return known[2] if known is not None else ("", "")
 
-    def _note(self, stored: Json) -> None:
+    def _observe(self, stored: Json) -> None:
         """Take over a Workload as it is stored."""
         metadata = stored["metadata"]
         pod_sets = stored["spec"]["podSets"]

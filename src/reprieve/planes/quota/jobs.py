@@ -195,7 +195,7 @@ class JobReconciler:
             text = "the job describes no pods"
             if kind.runtime is not None:
                 text = f"runtime '{first(job, kind.runtime.name)}' not found"
-            self._composer.tell(kind, job, EventText("Warning", "ErrWorkloadCompose", text))
+            self._composer.announce(kind, job, EventText("Warning", "ErrWorkloadCompose", text))
 
     async def _keep(self, kind: JobKind, job: Json, at: str, workload: Workload) -> None:
         if prebuilt_of(job):
@@ -250,12 +250,12 @@ class JobReconciler:
         if written:
             log.info("%s/%s started", kind.kind, job["metadata"]["name"])
             text = f"Admitted by clusterQueue {admission.cluster_queue}"
-            self._composer.tell(kind, job, EventText("Normal", "Started", text))
+            self._composer.announce(kind, job, EventText("Normal", "Started", text))
 
     async def _stop(self, kind: JobKind, job: Json, why: str, reason: str = "Stopped") -> None:
         if await self._writer.stop(kind, job):
             log.info("%s/%s suspended: %s", kind.kind, job["metadata"]["name"], why)
-            self._composer.tell(kind, job, EventText("Normal", reason, why))
+            self._composer.announce(kind, job, EventText("Normal", reason, why))
 
     async def _restore(self, kind: JobKind, job: Json, at: str) -> None:
         """Put back what a start changed in the templates."""

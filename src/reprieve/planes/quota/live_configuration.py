@@ -113,7 +113,7 @@ class LiveConfiguration:
         if not changes:
             return
         told = "; ".join(map(str, changes))
-        self._tell(given, EventText("Normal", "ConfigurationChanged", _cut(told)))
+        self._announce(given, EventText("Normal", "ConfigurationChanged", _cut(told)))
         log.info("ConfigMap %s/%s: %s", *self._place, told)
         if any(change.live for change in changes):
             self._take(_with_live(self._context.options, after))
@@ -122,9 +122,9 @@ class LiveConfiguration:
         if why != self._rejected:
             self._rejected = why
             log.warning("ConfigMap %s/%s: %s", *self._place, why)
-            self._tell(given, EventText("Warning", "InvalidConfiguration", _cut(why)))
+            self._announce(given, EventText("Warning", "InvalidConfiguration", _cut(why)))
 
-    def _tell(self, given: ConfigMap | None, event: EventText) -> None:
+    def _announce(self, given: ConfigMap | None, event: EventText) -> None:
         uid = "" if given is None else given.metadata.uid
         about = Reference("v1", "ConfigMap", *self._place, Uid(uid))
         if self._context.fence.open:

@@ -32,7 +32,7 @@ class LostWorkloads:
         self._client = client
         self._lost: dict[str, None] = {}
 
-    def note(self, at: str) -> None:
+    def record(self, at: str) -> None:
         """A Workload went whose job is there, as far as is known."""
         if at not in self._lost and len(self._lost) >= _KEPT:
             del self._lost[next(iter(self._lost))]

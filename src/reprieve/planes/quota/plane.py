@@ -112,7 +112,7 @@ class QuotaPlane:
         self.waiting = Waiting(context, self.state, self.watches, lambda: self.held_pairs.ledger)
         self.state.took = self.waiting.took
         self.explanations = Explanations(
-            context, self.state, self.writer, self.waiting.note, self.held_pairs.loop_of
+            context, self.state, self.writer, self.waiting.record, self.held_pairs.loop_of
         )
         self._admissions = Admissions(context, self.state, self.writer)
         self.decisions = Decisions(
@@ -371,7 +371,7 @@ class QuotaPlane:
                 await self.preemptions.reconcile()
             except ApiError as failure:
                 log.warning("intents: %s", failure)
-            self.state.protections.tell()
+            self.state.protections.report()
             self.state.idle.expire()
             self.waiting.show()
             for queue in self._nodes.to_try_again():

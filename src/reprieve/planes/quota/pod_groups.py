@@ -116,7 +116,7 @@ class GroupReconciler:
                 await self._make(kind, at, members)
         elif not prebuilt and (workload.metadata.annotations or {}).get(IS_GROUP) != "true":
             text = conflicting_workload(at.partition("/")[2])
-            self._tell(kind, members[0], "Warning", "WorkloadNameConflict", text)
+            self._announce(kind, members[0], "Warning", "WorkloadNameConflict", text)
         elif is_condition_true(workload, "Finished"):
             await self._finalize(members)
         else:
@@ -150,13 +150,13 @@ class GroupReconciler:
         spare = surplus(active, total_of(active[0])) if total_of(active[0]) else []
         found = workload_of(self._composer, kind, at, [p for p in active if p not in spare])
         if isinstance(found, str):
-            self._tell(kind, active[0], "Warning", _COMPOSE, found)
+            self._announce(kind, active[0], "Warning", _COMPOSE, found)
             return
         for pod in spare:
             count = total_of(active[0])
             await self._steps.turn_away(kind, pod, at.partition("/")[2], count)
         if found is not None:
-            self._exposure.tell(kind, active[0])
+            self._exposure.announce(kind, active[0])
             await self._workloads.create(kind, active[0], found)
 
     # With a Workload
@@ -249,8 +249,8 @@ class GroupReconciler:
         for pod in members:
             await self._steps.writer.finalize(pod)
 
-    def _tell(self, kind: JobKind, pod: Json, level: str, reason: str, text: str) -> None:
-        self._composer.tell(kind, pod, EventText(level, reason, text))
+    def _announce(self, kind: JobKind, pod: Json, level: str, reason: str, text: str) -> None:
+        self._composer.announce(kind, pod, EventText(level, reason, text))
 
 
 def _started(kind: JobKind, members: Sequence[Json]) -> list[Json]:

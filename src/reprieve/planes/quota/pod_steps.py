@@ -84,7 +84,7 @@ class PodSteps:
                 queue = admission.cluster_queue
                 self._context.quota_metrics.ungated(kind.gate, queue, group, seconds)
             text = f"Admitted by clusterQueue {admission.cluster_queue}"
-            self._composer.tell(kind, pod, EventText("Normal", "Started", text))
+            self._composer.announce(kind, pod, EventText("Normal", "Started", text))
 
     async def stop(
         self, kind: JobKind, pod: Json, reason: str, message: str, *, all_pods: bool = False
@@ -98,7 +98,7 @@ class PodSteps:
             return
         if await self.writer.terminate(pod, reason, message):
             log.info("%s/%s ended: %s", kind.kind, pod["metadata"]["name"], message)
-            self._composer.tell(kind, pod, EventText("Normal", "Stopped", message))
+            self._composer.announce(kind, pod, EventText("Normal", "Stopped", message))
 
     def tell_missed(self, kind: JobKind, pod: Json) -> bool:
         """Tell a pod that runs and was never gated; return whether it is one.
@@ -107,7 +107,7 @@ class PodSteps:
         """
         if not is_missed(pod, kind.gate):
             return False
-        self._composer.tell(kind, pod, EventText("Warning", "NotGated", NOT_GATED))
+        self._composer.announce(kind, pod, EventText("Warning", "NotGated", NOT_GATED))
         return True
 
     async def turn_away(self, kind: JobKind, pod: Json, group: str, count: int) -> None:
@@ -123,15 +123,15 @@ class PodSteps:
     async def take_in(self, pod: Json) -> None:
         """Let a pod that was one too many, and is not any more, say so."""
         if is_surplus(pod):
-            await self.writer.tell(pod, SURPLUS, False, "InGroup", NO_SURPLUS)
+            await self.writer.write_condition(pod, SURPLUS, False, "InGroup", NO_SURPLUS)
 
     async def hold(self, kind: JobKind, pod: Json, text: str) -> None:
         """Let a gated pod that is one too many say so."""
         if first(pod, "metadata.deletionTimestamp") or is_surplus(pod, text):
             return
-        if await self.writer.tell(pod, SURPLUS, True, "GroupIsComplete", text):
+        if await self.writer.write_condition(pod, SURPLUS, True, "GroupIsComplete", text):
             log.info("%s/%s is one too many, and stays gated", kind.kind, pod["metadata"]["name"])
-            self._composer.tell(kind, pod, EventText("Warning", "ExcessPodGated", text))
+            self._composer.announce(kind, pod, EventText("Warning", "ExcessPodGated", text))
 
     def _may_delete(self, kind: JobKind, pod: Json) -> bool:
         """Tell whether a pod may be deleted now; otherwise it is looked at again."""
@@ -151,4 +151,4 @@ class PodSteps:
         if await self.writer.delete(pod):
             log.info("%s/%s is one too many", kind.kind, pod["metadata"]["name"])
             text = "Excess pod deleted"
-            self._composer.tell(kind, pod, EventText("Normal", "ExcessPodDeleted", text))
+            self._composer.announce(kind, pod, EventText("Normal", "ExcessPodDeleted", text))

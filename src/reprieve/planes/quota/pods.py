@@ -99,7 +99,7 @@ class PodReconciler:
 
     async def _make(self, kind: JobKind, pod: Json) -> None:
         if is_gated(pod, kind.gate):
-            self._exposure.tell(kind, pod)
+            self._exposure.announce(kind, pod)
             await self._workloads.make(kind, pod)
         elif not self._steps.tell_missed(kind, pod):
             await self._steps.stop(kind, pod, Why.NO_WORKLOAD, MISSING)

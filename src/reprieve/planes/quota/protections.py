@@ -56,7 +56,7 @@ class Protections:
         before, after = _said(old), _said(new)
         return (before.preempt_s, before.reclaim_s) != (after.preempt_s, after.reclaim_s)
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Name what is wrong with annotations; only who decides says it."""
         wrong, self._wrong = self._wrong, {}
         for held in wrong.values():

@@ -160,7 +160,7 @@ class QuotaState:
         key = key_of(workload)
         known = self.workload(key)
         if known is None or _version(known) <= _version(workload):
-            self._written.note(key, _version(workload), workload)
+            self._written.wrote(key, _version(workload), workload)
             self.look_at(key)
 
     def gone(self, key: str) -> None:

@@ -91,7 +91,7 @@ class Waiting:
 
     async def run(self) -> None:
         """Tell until cancelled."""
-        await look_at_each(self._due, self._tell, self._context.clock)
+        await look_at_each(self._due, self._announce, self._context.clock)
 
     async def write_log(self) -> None:
         """Write the decision log until cancelled, if there is one."""
@@ -100,7 +100,7 @@ class Waiting:
 
     # What is noted
 
-    def note(self, entry: Entry) -> None:
+    def record(self, entry: Entry) -> None:
         """Take note of what a cycle said of a head that got no quota."""
         key = entry.workload.key
         reason = reason_of(entry, self._state.holdings)
@@ -204,7 +204,7 @@ class Waiting:
 
     # What is told
 
-    async def _tell(self, key: str) -> None:
+    async def _announce(self, key: str) -> None:
         """Say in an event why a Workload waits, unless that was said last."""
         found = self._state.workload(key)
         if found is None or (self._counts.reason(key) is None and found.status.admission):

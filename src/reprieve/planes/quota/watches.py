@@ -172,7 +172,7 @@ class Watches:
 
     def _queue_of(self, written: _WrittenClusterQueue) -> Held[kueue.ClusterQueue]:
         """Return the queue without its authors, who are taken note of."""
-        self.cluster_queue_authors.note(written.metadata.managed_fields)
+        self.cluster_queue_authors.observe(written.metadata.managed_fields)
         return Held.of(msgspec.convert(written, kueue.ClusterQueue, from_attributes=True))
 
     def __iter__(self) -> Iterator[HeldWatch[Any]]:

@@ -153,7 +153,7 @@ class WorkloadReconciler:
             message = checks_message(checks, "Rejected")
             await self._ask(key, workload, "AdmissionCheck", message)
             text = f"Deactivated due to {message}"
-            self._tell(workload, "Warning", "AdmissionCheckRejected", text)
+            self._announce(workload, "Warning", "AdmissionCheckRejected", text)
             return
         if any(each.state == "Retry" for each in checks):
             await self._retry(key, workload)
@@ -169,7 +169,7 @@ class WorkloadReconciler:
         if until is not None and until <= now:
             await self._ask(key, workload, *_TOO_LONG)
             most = workload.spec.maximum_execution_time_seconds
-            self._tell(
+            self._announce(
                 workload, "Warning", _TOO_LONG[0], f"The maximum execution time ({most}s) exceeded"
             )
             return
@@ -291,7 +291,7 @@ class WorkloadReconciler:
         told = f"EvictedDueTo{reason}"
         if reason == DEACTIVATED and cause:
             told = f"{told}DueTo{cause}"
-        self._tell(stored, "Normal", told, message)
+        self._announce(stored, "Normal", told, message)
         self._context.quota_metrics.evicted(
             place_of(stored),
             reason,
@@ -352,12 +352,12 @@ class WorkloadReconciler:
         new = condition_of(after.status.conditions, "QuotaReserved")
         gated = [each is not None and each.reason == "AdmissionGated" for each in (old, new)]
         if gated == [False, True] and new is not None:
-            self._tell(after, "Normal", "AdmissionGated", f"Workload a{new.message[1:]}")
+            self._announce(after, "Normal", "AdmissionGated", f"Workload a{new.message[1:]}")
         elif gated == [True, False]:
             text = "Admission gate cleared, workload is now admissible"
-            self._tell(after, "Normal", "AdmissionGateCleared", text)
+            self._announce(after, "Normal", "AdmissionGateCleared", text)
 
-    def _tell(self, workload: Workload, kind: str, reason: str, message: str) -> None:
+    def _announce(self, workload: Workload, kind: str, reason: str, message: str) -> None:
         event = EventText(kind, reason, message)
         self._context.announce(reference_of(workload), event)
 

@@ -100,7 +100,7 @@ class CarryOut:
     def _evict(self, effect: Evict, snapshot: Snapshot) -> None:
         after = partial(self.all, effect.then, snapshot)
         if self._context.dry_run:
-            self._preemptions.note(effect.plan, effect.preemptor, effect.record)
+            self._preemptions.record_dry_run(effect.plan, effect.preemptor, effect.record)
             after()
             return
         for each in effect.lower:

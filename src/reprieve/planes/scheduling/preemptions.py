@@ -120,12 +120,14 @@ class Preemptions:
         )
         self._spawn(self._carry(plan, preemptor, lower, after, record, issued))
 
-    def note(self, plan: Plan, preemptor: Preemptor, record: Record | None = None) -> None:
+    def record_dry_run(
+        self, plan: Plan, preemptor: Preemptor, record: Record | None = None
+    ) -> None:
         """Write down what a dry run would have done, once for each plan."""
         if not self.book.noted(plan):
             victims = ", ".join(f"{v.root.namespace}/{v.root.name}" for v in plan.victims)
             log.info("dry run: %s would be evicted for %s", victims, preemptor.key)
-            self._spawn(self._note(plan, record))
+            self._spawn(self._record_dry_run(plan, record))
 
     def deadline(self, preemptor: str) -> int | None:
         """Return by when the victims of a preemptor are to have ended (`SchedulingVictims`)."""
@@ -244,8 +246,8 @@ class Preemptions:
         evicted = {uid for uid, s in each.states.items() if s.state is VictimState.EVICTED}
         self._displacements.told.ended(each.name, evicted)
 
-    async def _note(self, plan: Plan, record: Record | None) -> None:
-        await self.book.note(plan, decision_input=await _input(plan, record))
+    async def _record_dry_run(self, plan: Plan, record: Record | None) -> None:
+        await self.book.record_dry_run(plan, decision_input=await _input(plan, record))
 
     async def _wait_after_failure(self, preemptor: Preemptor) -> None:
         """Nothing has changed, so that the next attempt may fail alike: pause longer each time."""

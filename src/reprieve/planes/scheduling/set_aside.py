@@ -85,7 +85,7 @@ class SetAside:
         outcome = "left" if stopped.left else "stopped"
         self._context.metrics.decisions_stopped.labels(Plane.SCHEDULING.value, outcome).inc()
         message = wording.took_too_long(stopped.seconds, pause)
-        self._tell(unit, message, wording.decision_stopped(message))
+        self._announce(unit, message, wording.decision_stopped(message))
 
     def put_ended(self, unit: Unit, until: Nanos) -> None:
         """Set a unit aside of which deciding ended an earlier process, and tell it.
@@ -97,7 +97,7 @@ class SetAside:
         pause = (until - self._context.clock.monotonic()) // SECOND + 1
         log.error("%s; it is tried again when it changes, too", Ended(unit.name, pause))
         message = wording.ended_the_process(pause)
-        self._tell(unit, message, wording.decision_stopped(message))
+        self._announce(unit, message, wording.decision_stopped(message))
 
     def put_unrecorded(self, unit: Unit, failure: Exception) -> int:
         """Set a unit aside whose plan cannot be recorded, tell it, and return until when.
@@ -108,7 +108,7 @@ class SetAside:
         log.error("the plan for %s cannot be recorded: %s", unit.name, failure)
         self._context.metrics.unrecorded.labels(Plane.SCHEDULING.value).inc()
         message = not_recorded(str(failure), pause)
-        self._tell(unit, message, wording.preemption_not_recorded(message))
+        self._announce(unit, message, wording.preemption_not_recorded(message))
         return until
 
     def _put(self, unit: Unit, times: int) -> tuple[int, int]:
@@ -127,7 +127,7 @@ class SetAside:
             del self._rows[oldest]
             self._faults.forget(oldest)
 
-    def _tell(self, unit: Unit, message: str, event: EventText) -> None:
+    def _announce(self, unit: Unit, message: str, event: EventText) -> None:
         group = self._state.group(unit.group) if unit.group else None
         rows = [row for uid in unit.pods if (row := self._state.pod(uid)) is not None]
         if not rows:

@@ -80,9 +80,9 @@ class ShortGroups:
                 wait = _Wait(each.why, now)
             self._waits[each.uid] = wait
             if now - wait.since >= _PATIENCE:
-                self._tell(each, wait, now)
+                self._announce(each, wait, now)
 
-    def _tell(self, waiting: _Waiting, wait: _Wait, now: int) -> None:
+    def _announce(self, waiting: _Waiting, wait: _Wait, now: int) -> None:
         row, first = waiting.row, wait.told is None
         if isinstance(row, GroupRow):
             own = wording.COMPOSITE_SCHEDULED if row.composite else self._condition_type()

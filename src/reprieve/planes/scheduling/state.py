@@ -276,7 +276,7 @@ class ClusterState:
             return
         if protected(old) != protected(row) or old.disruption != row.disruption:
             self._protection_changed(row)
-        self._tell(pod_events(old, row))
+        self._requeue(pod_events(old, row))
 
     def _protection_changed(self, row: PodRow | GroupRow) -> None:
         """Whoever waits for victims may find some now."""
@@ -291,13 +291,13 @@ class ClusterState:
         self.cluster.forget(row.uid)
         self._freed(row)
 
-    def _tell(self, events: Iterable[Event]) -> None:
+    def _requeue(self, events: Iterable[Event]) -> None:
         for event in events:
             self.disturbed += 1
             self.queue.on_event(event, self.clock.monotonic())
 
     def _freed(self, row: PodRow, at_most: int | None = None) -> None:
-        self._tell((Event(Happening.POD_DELETED, pod=row, at_most=at_most),))
+        self._requeue((Event(Happening.POD_DELETED, pod=row, at_most=at_most),))
 
     def _leave_group(self, key: str, uid: Uid) -> None:
         members = self._members.get(key)
@@ -344,7 +344,7 @@ class ClusterState:
         if isinstance(row, NodeRow):
             old = self._nodes.get(row.uid)
             self._nodes[row.uid] = row
-            self._tell(node_events(old, row))
+            self._requeue(node_events(old, row))
         elif isinstance(row, GroupRow):
             self._after_group(row, written)
         else:

@@ -73,7 +73,7 @@ class Statuses:
             context.clock,
             change=self._change,
             wire=dict,
-            written=self._note,
+            written=self._wrote,
             failed=lambda uid, wish: None,
             fault=context.metrics.status_faults.labels(Plane.SCHEDULING.value).inc,
             told=log,
@@ -141,7 +141,7 @@ class Statuses:
             return {}
         return {"conditions": [self._condition(row.uid, wish.condition, stands)]}
 
-    def _note(self, uid: Uid, wish: _Wish, answer: Json) -> None:
+    def _wrote(self, uid: Uid, wish: _Wish, answer: Json) -> None:
         """Remember what was written until the watch shows it; of what is gone, nothing."""
         if not self._is_there(uid, wish):
             return
@@ -152,7 +152,7 @@ class Statuses:
             sent.nominated if nominated is None else nominated,
         )
         version = version_number(answer["metadata"]["resourceVersion"])
-        self._sent.note(uid, version, written)
+        self._sent.wrote(uid, version, written)
 
     def _is_there(self, uid: Uid, wish: _Wish) -> bool:
         if isinstance(wish, _PodWish):

@@ -184,7 +184,7 @@ class Waiting:
             self._stands[key] = stand
             if not stand.told and left > 0 and now - stand.since >= _PATIENCE:
                 stand.told = True
-                left -= self._tell(self._unit(key, held, found))
+                left -= self._announce(self._unit(key, held, found))
         for key in self._found.keys() - self._stands.keys():
             del self._found[key]
         if self._context.decision_log is not None:
@@ -202,7 +202,7 @@ class Waiting:
             for each in standing
         )
 
-    def _tell(self, unit: WaitingUnit) -> int:
+    def _announce(self, unit: WaitingUnit) -> int:
         """Send the events of a unit; return how many."""
         text = waiting_event(self.with_deadline(unit))
         scheduler = unit.pods[0].pod_class.scheduler_name

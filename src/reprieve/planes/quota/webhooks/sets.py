@@ -49,7 +49,7 @@ def passing_on(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
             for path in passes_on.templates:
                 template = first(obj, path)
                 if isinstance(template, dict):
-                    _tell(template, kind.framework, passes_on, labels_of(obj))
+                    _annotate(template, kind.framework, passes_on, labels_of(obj))
         return Verdict(changed=None if obj == asked.obj else obj)
 
     return judge
@@ -118,7 +118,7 @@ def _shape(obj: Json, path: str) -> Any:
     return shape(template.get("spec") or {}) if isinstance(template, dict) else None
 
 
-def _tell(template: Json, parent: str, passes_on: PassesOn, labels: Mapping[str, str]) -> None:
+def _annotate(template: Json, parent: str, passes_on: PassesOn, labels: Mapping[str, str]) -> None:
     metadata = template.setdefault("metadata", {})
     notes = {PARENT: parent, **({SERVING: "true"} if passes_on.serving else {})}
     metadata["annotations"] = {**(metadata.get("annotations") or {}), **notes}

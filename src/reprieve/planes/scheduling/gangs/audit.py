@@ -52,7 +52,7 @@ class Audit:
     def __init__(self) -> None:
         self._workloads: OrderedDict[str, _Workload] = OrderedDict()
 
-    def note(self, workload: str, what: Happened, now: Nanos, message: str = "") -> None:
+    def record(self, workload: str, what: Happened, now: Nanos, message: str = "") -> None:
         """Keep a record; one that only repeats the last is left out. `now`: wall clock."""
         found = self._of(workload)
         last = found.records[-1] if found.records else {}

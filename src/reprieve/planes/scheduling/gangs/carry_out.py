@@ -65,7 +65,7 @@ class GangCarryOut:
         for key, uids in list(self._victims.items()):
             if all(self._state.pod(uid) is None for uid in uids):
                 del self._victims[key]
-                self._gangs.audit.note(key, Happened.VICTIMS_GONE, self._context.clock.wall())
+                self._gangs.audit.record(key, Happened.VICTIMS_GONE, self._context.clock.wall())
         groups = {gang.group_id for gang in self._gangs.book.gangs if gang.pending or gang.waiting}
         self._metrics.waiting_groups.set(len(groups))
 
@@ -110,7 +110,7 @@ class GangCarryOut:
             case ObserveCycle(attempt, cycle, took):
                 self._observe(attempt, cycle, took)
             case Note(key, what, message):
-                gangs.audit.note(key, what, clock.wall(), message)
+                gangs.audit.record(key, what, clock.wall(), message)
             case Diagnose(key, diagnosis):
                 gangs.audit.diagnose(key, diagnosis)
             case NoteVictims(key, uids):

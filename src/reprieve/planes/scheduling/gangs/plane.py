@@ -224,7 +224,7 @@ class GangPlane:
         self.book.put_group(door, group)
         gang = self.book.gangs.get(id)
         if new and gang is not None:
-            self.audit.note(gang.group_id, Happened.CREATE, self._context.clock.wall())
+            self.audit.record(gang.group_id, Happened.CREATE, self._context.clock.wall())
         self.statuses.put(door, group)
         self._state.changed()
 
@@ -259,7 +259,7 @@ class GangPlane:
         now = self._context.clock.wall()
         passed = self.book.fact(key) is not None
         what = Happened.PASSED if passed else Happened.GATED
-        self.audit.note(key.removeprefix(GANG_KEY), what, now)
+        self.audit.record(key.removeprefix(GANG_KEY), what, now)
         if not passed:
             self._withdraw(self.book.pending(key))
         self._state.queue.group_changed(key, self._context.clock.monotonic())
@@ -299,7 +299,9 @@ class GangPlane:
             if str(error) != self._rejected:
                 log.warning("%s", error)
                 self._rejected = str(error)
-                self._tell(given, EventText("Warning", "InvalidConfiguration", str(error), "Read"))
+                self._announce(
+                    given, EventText("Warning", "InvalidConfiguration", str(error), "Read")
+                )
             return
         self._rejected = ""
         self.settings = after
@@ -312,11 +314,11 @@ class GangPlane:
         text = ", ".join(told)
         log.info("%s: %s", where, text)
         if not first:
-            self._tell(given, EventText("Normal", "ConfigurationChanged", text, "Read"))
+            self._announce(given, EventText("Normal", "ConfigurationChanged", text, "Read"))
         self.book.reread()
         self._state.changed()
 
-    def _tell(self, given: ConfigMap | None, text: EventText) -> None:
+    def _announce(self, given: ConfigMap | None, text: EventText) -> None:
         metadata = given.metadata if given is not None else None
         about = Reference(
             "v1",

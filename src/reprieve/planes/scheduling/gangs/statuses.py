@@ -73,7 +73,7 @@ class GroupStatuses:
             clock,
             change=self._change,
             wire=PodGroup,
-            written=self._note,
+            written=self._wrote,
             failed=lambda id, known: self._ask(id, _AGAIN),
             fault=fault,
             told=log,
@@ -136,7 +136,7 @@ class GroupStatuses:
             subresource=door.status_subresource,
         )
 
-    def _note(self, id: str, known: _Known, written: PodGroup) -> None:
+    def _wrote(self, id: str, known: _Known, written: PodGroup) -> None:
         if self._known.get(id) is known:
             known.status = _status(written)
             known.group = written
