@@ -18,12 +18,10 @@ from reprieve.api.reprieve import Preemption
 from reprieve.engine import plan as engine
 from reprieve.execution.at_stake import AtStake, Stake
 from reprieve.execution.book import Book
-from reprieve.execution.disruptions import (
-    MOST_IN_NAMESPACE,
-    TIME_TO_LIVE,
-    Disruptions,
-)
+from reprieve.execution.crowding import MOST_IN_NAMESPACE
+from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.executor import Executor
+from reprieve.execution.old_disruptions import TIME_TO_LIVE
 from reprieve.kube.client import Client
 from reprieve.kube.transport import Transport
 from reprieve.telemetry.metrics import Metrics

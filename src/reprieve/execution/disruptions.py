@@ -7,12 +7,11 @@
    (`untold`), it is tried again with a growing pause, and by the next process too. A metric counts
    each failure.
 3. Nobody is told where the namespace is gone, or going.
-4. Work of other namespaces has a number instead of a name. The key to these numbers is a Secret
-   of the operator's namespace, made when it is first needed.
+4. Work of other namespaces has a number instead of a name (`foreign_names`).
 5. Work that is displaced again and again is told so: in the status, in an event, and a metric
    counts such lines of work. Nothing protects them.
 6. When the work runs again, its Disruption says since when (`returns`).
-7. They stay for 168 hours, and 200 in a namespace; the oldest go first.
+7. They stay for 168 hours, and 200 in a namespace; the oldest go first (`old_disruptions`).
 
 What was displaced when is folded from the records at each start (`recover`), for all planes alike.
 Source: specification of disruptions, section 6.
@@ -21,19 +20,14 @@ Source: specification of disruptions, section 6.
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import logging
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from reprieve.api.disruption import (
-    KEY_FIELD,
-    KEY_SECRET,
     Disruption,
     DisruptionSpec,
     DisruptionStatus,
@@ -42,44 +36,39 @@ from reprieve.api.reprieve import Metadata, Preemption, VictimStatus
 from reprieve.engine.disruptions.counts import DisplacementCounts
 from reprieve.engine.disruptions.ledger import KEPT, Displacement
 from reprieve.engine.disruptions.questions import GovernorPolicy
-from reprieve.execution.crowding import MOST_IN_NAMESPACE, Crowding
 from reprieve.execution.displaced_units import DisplacedUnit, displaced_units, displacement_of
 from reprieve.execution.fence import Deposed, Fence
+from reprieve.execution.foreign_names import ForeignNames
 from reprieve.execution.intents import IntentLog
+from reprieve.execution.old_disruptions import OldDisruptions
 from reprieve.execution.returns import Returns, Unit
 from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from reprieve.kube.events import EventRecorder
-from reprieve.kube.resource import DISRUPTIONS, NAMESPACES, PREEMPTIONS, SECRETS
+from reprieve.kube.resource import DISRUPTIONS, NAMESPACES, PREEMPTIONS
 from reprieve.kube.writes import Priority
 from reprieve.records.victim_states import victim_states
 from reprieve.telemetry.metrics import Metrics, Remembered
 from reprieve.units.clock import Clock
-from reprieve.units.durations import HOUR, MINUTE, SECOND, format_duration
-from reprieve.units.instants import Nanos, format_instant, parse_instant
+from reprieve.units.durations import MINUTE, SECOND, format_duration
+from reprieve.units.instants import Nanos, format_instant
 from reprieve.wording.displacements import (
-    NOBODY,
     REPEATED,
-    known_as,
     repeated_text,
     rule_text,
     spared_by,
 )
 
-__all__ = ["MOST_IN_NAMESPACE", "TIME_TO_LIVE", "Disruptions"]
+__all__ = ["Disruptions"]
 
 log: Final = logging.getLogger("reprieve.execution")
 
 _CONTROLLER: Final = "reprieve"
-TIME_TO_LIVE: Final = 168 * HOUR
-_KEY_BYTES: Final = 32
 _WITH_THE_PLAN: Final = 64  # units that are written before the record of their plan is closed
 _AT_ONCE: Final = 8
 _FIRST_PAUSE: Final = SECOND
 _LONGEST_PAUSE: Final = 5 * MINUTE
 _MOST_OWED: Final = 1_000  # plans; what is dropped here the next process finds in the records
-_SWEEP_EVERY: Final = HOUR
-_PAGE: Final = 500
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -131,15 +120,15 @@ class Disruptions:
         self._events = events
         self._displaced = DisplacementCounts(policy or GovernorPolicy())
         self.returns = Returns(client, fence, clock)
+        self._names = ForeignNames(client, self._writer, namespace)
         self._owed: dict[str, _Owed] = {}
         self._owing = asyncio.Event()
         self._slots = asyncio.Semaphore(_AT_ONCE)
-        self._secret: bytes | None = None
-        self._crowding = Crowding()
+        self._old = OldDisruptions(client, self._writer, fence, clock, self._slots)
         metrics.remembers(Remembered.TIMES_DISPLACED, lambda: len(self._displaced))
         metrics.remembers(Remembered.LINES_AWAITED, lambda: self.returns.remembers[0])
         metrics.remembers(Remembered.UNITS_AWAITED, lambda: self.returns.remembers[1])
-        metrics.remembers(Remembered.NAMESPACES, lambda: len(self._crowding))
+        metrics.remembers(Remembered.NAMESPACES, lambda: self._old.namespaces)
 
     # What happened.
 
@@ -205,13 +194,14 @@ class Disruptions:
             Deposed: the fence is closed.
             ApiError: the key to the numbers could not be read now.
         """
-        return known_as(await self._numbers_key(), namespace, lineage)
+        return await self._names.known_as(namespace, lineage)
 
     async def run(self) -> None:
         """Write what is owed and remove what is old, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._pay())
-            group.create_task(self._tidy())
+            group.create_task(self._count_repeated())
+            group.create_task(self._old.run())
             group.create_task(self.returns.run())
 
     # Writing.
@@ -309,7 +299,7 @@ class Disruptions:
         self._metrics.lineage_displacements.observe(told.spec.times)
         if told.status.repeated:
             self._tell_repeated(unit, told.status.message)
-        self._crowding.written(space)
+        self._old.written(space)
 
     async def _of(self, intent: Preemption, unit: DisplacedUnit) -> Disruption:
         spec, status = intent.spec, intent.status
@@ -324,7 +314,7 @@ class Disruptions:
                 plan_id=spec.plan_id,
                 plane=spec.plane,
                 rule=rule_text(spec.plane, unit.rule),
-                preemptor=await self._preemptor(intent, unit.subject.namespace),
+                preemptor=await self._names.preemptor(intent, unit.subject.namespace),
                 noticed_at=spec.decided_at,
                 evicting_at=status.started_at or spec.decided_at,
                 ended_at=unit.ended or status.finished_at or spec.decided_at,
@@ -356,116 +346,10 @@ class Disruptions:
             return True
         return bool(found.metadata.deletion_timestamp)
 
-    # Whom it was for.
-
-    async def _preemptor(self, intent: Preemption, namespace: str) -> str:
-        preemptor = intent.spec.preemptor
-        if preemptor is None:
-            return NOBODY
-        if preemptor.namespace == namespace:
-            return f"{preemptor.kind}/{preemptor.name}"
-        lineage = intent.spec.preemptor_lineage or preemptor.uid
-        return await self.known_as(namespace, lineage)
-
-    async def _numbers_key(self) -> bytes:
-        """Return the key to the numbers; empty, so that there are none, where it is out of reach.
-
-        Raises:
-            ApiError: to be tried again.
-        """
-        if self._secret is None:
-            try:
-                self._secret = await self._stored_key()
-            except (Forbidden, binascii.Error, KeyError) as failure:
-                self._secret = b""
-                log.warning(
-                    "Disruptions do not number work of other namespaces: Secret %s/%s: %s",
-                    self._namespace,
-                    KEY_SECRET,
-                    failure,
-                )
-        return self._secret
-
-    async def _stored_key(self) -> bytes:
-        fresh = base64.b64encode(secrets.token_bytes(_KEY_BYTES)).decode()
-        made: dict[str, Any] = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": KEY_SECRET, "namespace": self._namespace},
-            "data": {KEY_FIELD: fresh},
-        }
-        found: dict[str, Any]
-        try:
-            found = await self._client.get(SECRETS, self._namespace, KEY_SECRET, dict)
-        except NotFound:
-            try:
-                found = await self._writer.create(SECRETS, made, dict)
-            except AlreadyExists:
-                found = await self._client.get(SECRETS, self._namespace, KEY_SECRET, dict)
-        return base64.b64decode(found["data"][KEY_FIELD], validate=True)
-
-    # How long they stay.
-
-    async def _tidy(self) -> None:
-        next_sweep = 0
+    async def _count_repeated(self) -> None:
+        """Show how many lines of work are displaced again and again, as of the last minute."""
         while True:
             await self._clock.sleep(MINUTE)
-            if not self._fence.open:
-                continue
-            told = len(self._displaced.repeated(self._clock.wall()))
-            self._metrics.repeatedly_displaced.set(told)
-            try:
-                if self._clock.monotonic() >= next_sweep:
-                    await self._sweep()
-                    next_sweep = self._clock.monotonic() + _SWEEP_EVERY
-                for space in self._crowding.crowded:
-                    await self._trim(space)
-            except Deposed:
-                continue
-            except ApiError as failure:
-                log.warning("old Disruptions stay for now: %s", failure)
-            except Exception:
-                log.exception("old Disruptions stay for now")
-
-    async def _sweep(self) -> None:
-        """Remove those of all namespaces that are too old, and count the others."""
-        counts: dict[str, int] = {}
-        old: list[Metadata] = []
-        async for page in self._client.list_pages(
-            DISRUPTIONS, _Head, page_size=_PAGE, metadata_only=True
-        ):
-            for each in page.items:
-                if self._is_old(each.metadata):
-                    old.append(each.metadata)
-                else:
-                    space = each.metadata.namespace
-                    counts[space] = counts.get(space, 0) + 1
-        await self._remove(old)
-        self._crowding.counted(counts)
-
-    async def _trim(self, namespace: str) -> None:
-        """Remove the oldest of a namespace that has too many."""
-        page = await self._client.list(DISRUPTIONS, _Head, namespace=namespace, metadata_only=True)
-        ordered = sorted(
-            (each.metadata for each in page.items),
-            key=lambda metadata: (metadata.creation_timestamp, metadata.name),
-        )
-        surplus = max(0, len(ordered) - MOST_IN_NAMESPACE)
-        await self._remove(ordered[:surplus])
-        self._crowding.left(namespace, len(ordered) - surplus)
-
-    async def _remove(self, old: Sequence[Metadata]) -> None:
-        async def remove(metadata: Metadata) -> None:
-            async with self._slots:
-                try:
-                    await self._writer.delete(
-                        DISRUPTIONS, metadata.namespace, metadata.name, uid=metadata.uid
-                    )
-                except NotFound:
-                    return
-
-        await asyncio.gather(*map(remove, old))
-
-    def _is_old(self, metadata: Metadata) -> bool:
-        created = metadata.creation_timestamp
-        return bool(created) and self._clock.wall() - parse_instant(created) >= TIME_TO_LIVE
+            if self._fence.open:
+                told = len(self._displaced.repeated(self._clock.wall()))
+                self._metrics.repeatedly_displaced.set(told)
