@@ -175,7 +175,7 @@ def test_a_policy_that_raises_is_named_and_the_other_runs_go_on(
     ("policy", "said"),
     [
         ("{own: 'none.py:Mine'}", ":8: policies.mine.own: there is no "),
-        ("{own: 'mine.py:Other'}", "cannot be loaded: AttributeError"),
+        ("{own: 'mine.py:Other'}", "there is no Other in "),
         ("{own: 'mine.py:Empty'}", "has no admit; accepted: a class with admit and order"),
         ("{own: nowhere}", "accepted: FILE.py:CLASS beside the study, or an entry point of"),
         ("{own: 'mine.py:Empty', strategy: StrictFIFO}", "accepted: alone, without strategy"),

@@ -63,6 +63,32 @@ def test_a_file_that_is_no_trace_is_refused(tmp_path: Path, content: bytes, said
     assert said in str(refused.value)
 
 
+def test_bytes_that_are_no_text_cost_their_line(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"arrival_s,gpus,duration_s,model\n0,1,10,a\n5,1,10,caf\xe9\n9,1,10,b\n")
+    trace = read_csv(path, "t")
+    assert [each.id for each in trace.jobs] == ["L2", "L4"]
+    assert trace.malformed == (Malformed(3, "bytes that are no UTF-8"),)
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_whether_it_is_compressed_is_told_from_the_content(
+    tmp_path: Path, name: str, compressed: bool
+) -> None:
+    content = "arrival_s,gpus,duration_s,model\r\n0,1,10,模型\r\n".encode()
+    (tmp_path / name).write_bytes(gzip.compress(content) if compressed else content)
+    (found,) = read_csv(tmp_path / name, "t").jobs
+    assert (found.model, found.duration) == ("模型", 10 * 10**9)
+
+
+def test_a_trace_without_jobs_is_refused_with_what_it_has() -> None:
+    unread = (Malformed(2, "2 cells where the header has 3"),)
+    said = "trace t: no job in it; 1 lines cannot be read, the first is line 2: 2 cells"
+    with pytest.raises(UsageError, match=said):
+        demand(Trace("t", (), unread), Tenants(), 3, None, 1)
+
+
 def some_trace(count: int = 400) -> Trace:
     return Trace("t", tuple(job(f"j{n}", n * 1_000, 1 + n % 4, 3_000, "") for n in range(count)))
 

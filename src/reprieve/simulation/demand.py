@@ -66,8 +66,16 @@ def demand(trace: Trace, tenants: Tenants, capacity: int, load: float | None, se
     """Return what is submitted; a load of None is the trace as it is.
 
     Raises:
-        UsageError: the trace has no jobs that fit, or all come at once, so that it has no load.
+        UsageError: the trace has no jobs, or none that fit, or all come at once, so that it has no
+            load.
     """
+    if not trace.jobs:
+        unread = trace.malformed
+        why = f", the first is line {unread[0].line}: {unread[0].why}" if unread else ""
+        raise UsageError(
+            f"trace {trace.name}: no job in it; {len(unread)} lines cannot be read{why}; "
+            f"{trace.without} jobs want no devices; accepted: at least one job"
+        )
     fitting = [job for job in trace.jobs if job.devices <= capacity]
     if not fitting:
         raise UsageError(

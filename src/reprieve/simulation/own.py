@@ -147,6 +147,10 @@ def _from_file(path: Path, attribute: str, where: str, accepted: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-        return getattr(module, attribute)
     except (Exception, SystemExit) as error:
         raise UsageError(f"{where}: {path} cannot be loaded: {error!r}") from error
+    if not hasattr(module, attribute):
+        raise UsageError(
+            f"{where}: there is no {attribute or 'class'} in {path}; accepted: {accepted}"
+        )
+    return getattr(module, attribute)

@@ -265,7 +265,15 @@ class OwnDecider:
     def _asked(self, method: str, given: object, known: Sequence[object]) -> list[Any]:
         """Return the policy's answer, which names nothing that it was not shown."""
         try:
-            answer = list(getattr(self._policy, method)(given))
+            said = getattr(self._policy, method)(given)
+            if said is None:
+                raise OwnFault(
+                    f"policy {self._spec.name}: {method} returned None; accepted: a list of what "
+                    f"it was shown"
+                )
+            answer = list(said)
+        except OwnFault:
+            raise
         except (Exception, SystemExit) as error:  # a policy ends its own runs alone
             raise OwnFault(f"policy {self._spec.name}: {method} raised {raised(error)}") from error
         left = set(known)

@@ -230,7 +230,9 @@ def read_preemption(given: Part) -> Preemption:
     if said is None:
         return DEFAULT_PREEMPTION
     if isinstance(said, str):
-        choice(said, given.where("preemption"), ("Never", f"a mapping with {_PREEMPTION}"))
+        choice(
+            said, given.where("preemption"), ("Never", f"a mapping with {', '.join(_PREEMPTION)}")
+        )
         return Preemption()
     rules = given.part("preemption", _PREEMPTION)
     borrow = rules.part("borrowWithinCohort", ("policy", "maxPriorityThreshold"))

@@ -30,7 +30,7 @@ from reprieve.simulation.replay import replay
 from reprieve.simulation.stories import decision_lines, packed_stories
 from reprieve.simulation.study import Study
 from reprieve.simulation.trace import Malformed, Trace
-from reprieve.units.errors import ReprieveError
+from reprieve.units.errors import ReprieveError, UsageError
 
 __all__ = ["Failed", "Outcome", "Run", "Submitted", "carried_out", "decisions_file", "planned"]
 
@@ -146,7 +146,7 @@ def carry_out(study: Study, run: Run, folder: Path) -> Outcome | Failed:
     """Replay one run."""
     try:
         trace = study.workload.read(run.file, run.trace)
-        given = demand(trace, study.tenants, study.cluster.capacity, run.load, run.seed)
+        given = _demanded(study, run, trace)
         started = time.process_time()
         nodes = (study.cluster.nodes, study.cluster.devices)
         done = replay(given.jobs, run.policy, study.work, study.tenants.names, nodes)
@@ -167,6 +167,13 @@ def carry_out(study: Study, run: Run, folder: Path) -> Outcome | Failed:
         path,
         packed_stories(done) if run.stories else "",
     )
+
+
+def _demanded(study: Study, run: Run, trace: Trace) -> Demand:
+    try:
+        return demand(trace, study.tenants, study.cluster.capacity, run.load, run.seed)
+    except UsageError as error:
+        raise UsageError(f"{run.file}: {error}") from error
 
 
 def decisions_file(folder: Path, run: Run) -> Path:

@@ -140,7 +140,11 @@ def _cluster(
             if given.get(key) is not None:
                 raise UsageError(f"{place}: accepted: without {key}, which stands there")
         file = beside / Path(text(given.given("from"), place)).expanduser()
-        nodes, devices, told = alike(devices_of_nodes(file), f"{place}: {file}")
+        try:
+            found = devices_of_nodes(file)
+        except UsageError as error:
+            raise UsageError(f"{place}: {error}") from error
+        nodes, devices, told = alike(found, f"{place}: {file}")
         return Cluster(nodes, devices), (told,)
     nodes = integer(given.given("nodes"), given.where("nodes"), 1, 100_000)
     most = MOST_DEVICES // nodes

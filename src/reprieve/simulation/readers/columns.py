@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from reprieve.simulation.readers.lines import numbered_lines
+from reprieve.simulation.readers.lines import is_text, numbered_lines
 from reprieve.simulation.trace import Job, Malformed, Trace
 from reprieve.units.durations import SECOND
 from reprieve.units.errors import UsageError
@@ -84,10 +84,12 @@ def gathered(
         if not line.strip():
             continue
         try:
+            if not is_text(line):
+                raise Unreadable("bytes that are no UTF-8")
             job = made(line, number)
             if job is not None and job.id in ids:
                 raise Unreadable(f"job {shown(job.id)} stood before")
-            if job is not None and not _is_text(job):
+            if job is not None and not is_text(f"{job.id}{job.model}{job.tenant}"):
                 raise Unreadable(f"job {shown(ascii(job.id))}: half of a surrogate pair is no text")
         except (Unreadable, csv.Error) as error:
             malformed.append(Malformed(number, str(error)))
@@ -101,15 +103,6 @@ def gathered(
     first = jobs[0].arrival if jobs else 0
     jobs = [replace(job, arrival=job.arrival - first) for job in jobs]
     return Trace(name, tuple(jobs), tuple(malformed), without)
-
-
-def _is_text(job: Job) -> bool:
-    """Tell whether what the job is called can be written: JSON says halves of surrogate pairs."""
-    try:
-        f"{job.id}{job.model}{job.tenant}".encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def instant(text: str, what: str) -> int:

@@ -1,6 +1,7 @@
 """What is in a trace file, plain or compressed: its lines or its JSON, and the numbers in them.
 
-A file that cannot be read at all is an error; a line that cannot is counted by its reader.
+A file that cannot be read at all is an error; a line that cannot is counted by its reader. Whether
+a file is compressed is told from its first bytes, whatever it is called.
 """
 
 from __future__ import annotations
@@ -16,25 +17,48 @@ from reprieve.units.durations import HOUR, SECOND
 from reprieve.units.errors import UsageError
 from reprieve.units.untrusted import Unreadable, read_float, read_integer, shown
 
-__all__ = ["MOST_DEVICES", "devices", "json_of", "numbered_lines", "seconds"]
+__all__ = ["MOST_DEVICES", "devices", "is_text", "json_of", "numbered_lines", "seconds"]
 
 MOST_DEVICES: Final = 1_000_000
+_GZIP: Final = b"\x1f\x8b"
 _LONGEST: Final = 100 * 365 * 24 * HOUR
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the lines of a text file without their ends, counted from 1.
 
+    Bytes that are no UTF-8 come as halves of surrogate pairs (`is_text`), so that they cost their
+    line alone, unless it is the first one: then the file is no text.
+
     Raises:
         UsageError: it is not there, is no text in UTF-8, or is damaged.
     """
     try:
-        opened = gzip.open if path.suffix == ".gz" else open
-        with opened(path, "rt", encoding="utf-8") as lines:
+        opened = gzip.open if _is_compressed(path) else open
+        with opened(path, "rt", encoding="utf-8", errors="surrogateescape") as lines:
             for number, line in enumerate(lines, 1):
+                if number == 1:
+                    line.encode()
                 yield number, line.rstrip("\r\n")
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise UsageError(f"{path}: {error}; accepted: a text file in UTF-8, plain or .gz") from None
+    except (OSError, EOFError, UnicodeError, zlib.error) as error:
+        why = "it does not begin with UTF-8" if isinstance(error, UnicodeError) else error
+        raise UsageError(f"{path}: {why}; accepted: a text file in UTF-8, plain or .gz") from None
+
+
+def is_text(line: str) -> bool:
+    """Tell whether a text can be written: halves of surrogate pairs cannot."""
+    if line.isascii():
+        return True
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_compressed(path: Path) -> bool:
+    with path.open("rb") as content:
+        return content.read(2) == _GZIP
 
 
 def json_of(path: Path, accepted: str) -> Any:
@@ -45,7 +69,7 @@ def json_of(path: Path, accepted: str) -> Any:
     """
     try:
         content = path.read_bytes()
-        return json.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
+        return json.loads(gzip.decompress(content) if content[:2] == _GZIP else content)
     except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
         raise UsageError(f"{path}: {error}; accepted: {accepted}") from None
 
