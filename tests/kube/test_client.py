@@ -103,6 +103,32 @@ async def test_a_list_can_be_asked_for_not_older_than_a_version() -> None:
     }
 
 
+@pytest.mark.parametrize("kind", [dict, Thing], ids=["dict", "struct"])
+async def test_a_page_in_parts_has_the_same_objects_in_their_order(kind: type[Any]) -> None:
+    names = ["a", "b", "c", "d", "e"]
+    wire = scripted(
+        FakeAnswer(body=list_body([pod(name) for name in names], 50, token="next")),
+        FakeAnswer(body=list_body([], 50)),
+    )
+    pages = [page async for page in client_over(wire).list_pages(PODS, kind, together=2)]
+    assert [len(page.items) for page in pages] == [2, 2, 1, 0]
+    assert {page.resource_version for page in pages} == {"50"}
+    found = [identity_of(each).name for page in pages for each in page.items]
+    assert found == names
+    assert len(wire.requests) == 2
+
+
+async def test_a_bad_object_is_skipped_in_parts_of_a_page_too() -> None:
+    body = list_body([pod("a"), pod("b", replicas="many"), pod("c")], 50)
+    skipped: list[Undecodable] = []
+    parts = client_over(scripted(FakeAnswer(body=body))).list_pages(
+        PODS, Thing, together=2, skipped=skipped.append
+    )
+    assert [[each.metadata.name for each in page.items] async for page in parts] == [["a"], ["c"]]
+    [told] = skipped
+    assert "work/b is skipped" in str(told)
+
+
 async def test_one_bad_object_does_not_cost_the_others_of_its_page() -> None:
     body = list_body([pod("a"), pod("b", replicas="many"), pod("c")], 50)
     wire = scripted(FakeAnswer(body=body), FakeAnswer(body=body))

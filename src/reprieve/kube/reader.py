@@ -21,6 +21,7 @@ from reprieve.kube.decoding import (
     decode_event,
     decode_object,
     decode_page,
+    decode_parts,
 )
 from reprieve.kube.errors import Call, Undecodable
 from reprieve.kube.resource import Resource
@@ -102,6 +103,7 @@ class Reader:
         page_size: int = PAGE_SIZE,
         skipped: Skipped | None = None,
         metadata_only: bool = False,
+        together: int = 0,
     ) -> AsyncIterator[Page[T]]:
         """Yield the pages of a list.
 
@@ -115,6 +117,7 @@ class Reader:
             page_size: items in a page; 0 for everything at once.
             skipped: told of items that cannot be decoded; None raises `Undecodable`.
             metadata_only: the server leaves out all but the metadata.
+            together: at most so many items are decoded and yielded at once; 0 for whole pages.
 
         Raises:
             Expired: the list changed too much between two pages.
@@ -134,8 +137,12 @@ class Reader:
             if metadata_only:
                 request = replace(request, accept=_METADATA_ONLY)
             body = await self.transport.request(request, call)
-            page = decode_page(body, type, call, skipped)
-            yield page
+            if together:
+                for page in decode_parts(body, type, together, call, skipped):
+                    yield page
+            else:
+                page = decode_page(body, type, call, skipped)
+                yield page
             token = page.continue_token
             if not token:
                 return

@@ -53,13 +53,14 @@ _BACKOFF_FIRST: Final = 800 * MILLISECOND
 _BACKOFF_MOST: Final = 30 * SECOND
 _NOT_SERVED_PAUSE: Final = 5 * SECOND
 _WATCH_SECONDS: Final = (300, 600)
+_TOGETHER: Final = 16  # objects of a list that are decoded and taken in at once
 
 
 class Sink(Protocol[T_contra]):
     """What is told of every change, on the event loop."""
 
     def received(self, objects: list[Any]) -> list[Any]:
-        """Return what is to be kept of a page until the list is complete."""
+        """Return what is to be kept of a part of a page until the list is complete."""
         ...
 
     def replaced(self, objects: list[Any], resource_version: str) -> None:
@@ -187,6 +188,7 @@ class Reflector(Generic[T]):
                 self._type,
                 resource_version=not_older_than,
                 page_size=page_size,
+                together=_TOGETHER,
                 **self._scope,
             ):
                 objects += self._sink.received(page.items)
