@@ -74,7 +74,7 @@ def told(seed: int, seen: Counter[str]) -> tuple[list[Any], Any]:
     """What each node answers when it is asked twice, and what is known of the devices then."""
     view, held, request = case(seed)
     inventory = Inventory(view)
-    use = DeviceUse(inventory)
+    use = DeviceUse(inventory.published)
     for each in held:
         use.take(each, ())
     said: list[Any] = []

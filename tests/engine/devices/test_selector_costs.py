@@ -17,13 +17,9 @@ from reprieve.engine.placement.filters.device_costs import (
     CostExceeded,
     SelectorError,
 )
-from reprieve.engine.placement.filters.device_inventory import (
-    Pool,
-    PoolDevice,
-    Selected,
-    SelectionFailed,
-)
+from reprieve.engine.placement.filters.device_inventory import Selected, SelectionFailed
 from reprieve.engine.placement.filters.device_patterns import pattern_of
+from reprieve.engine.placement.filters.device_pools import Pool, PoolDevice
 from reprieve.engine.placement.filters.device_selectors import (
     UnsupportedSelector,
     compile_selector,

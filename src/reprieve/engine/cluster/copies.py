@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprieve.engine.cluster.columns import LIMIT, PodColumns
+from reprieve.engine.cluster.derived import Derived
 from reprieve.engine.cluster.facts import LabelFacts, NodeFacts
 from reprieve.engine.cluster.rows import BudgetRow, GroupRow, Kind, NodeRow, PodClass
 from reprieve.engine.cluster.snapshot import Nomination, Pending, PodLabels, Snapshot
@@ -60,6 +61,7 @@ class Copies:
     tables: Mapping[Kind, Mapping[tuple[str, str], Any]] = field(default_factory=dict)
     node_facts: NodeFacts = field(default_factory=lambda: NodeFacts(()))
     label_facts: LabelFacts = field(default_factory=lambda: LabelFacts(()))
+    derived: Derived = field(default_factory=Derived)
 
     def make(self, revision: int) -> Snapshot:
         """Return the state as it is now."""
@@ -116,6 +118,7 @@ class Copies:
             tables=self.tables,
             node_facts=self.node_facts,
             label_facts=self.label_facts,
+            derived=self.derived,
         )
 
     def _refresh(self) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from reprieve.engine.cluster.derived import Derived
 from reprieve.engine.cluster.facts import LabelFacts, NodeFacts
 from reprieve.engine.cluster.rows import (
     BudgetRow,
@@ -135,6 +136,7 @@ class Snapshot:
     tables: Mapping[Kind, Mapping[tuple[str, str], Any]]
     node_facts: NodeFacts  # of `nodes`
     label_facts: LabelFacts  # of `labels`
+    derived: Derived  # from `tables`
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
         """Return the labels of a namespace, none for one that is not there."""

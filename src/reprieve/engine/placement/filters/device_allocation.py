@@ -25,12 +25,11 @@ from reprieve.engine.cluster.devices import (
 from reprieve.engine.placement.filters.device_inventory import (
     DeviceUse,
     Inventory,
-    Pool,
-    PoolDevice,
     Selected,
     SelectionFailed,
     consumption,
 )
+from reprieve.engine.placement.filters.device_pools import Pool, PoolDevice
 from reprieve.engine.placement.filters.taints import KEEPS_AWAY
 from reprieve.engine.selectors import covers
 

@@ -1,15 +1,13 @@
-"""The devices that drivers publish, per node, and what of them is taken.
+"""The devices that each node reaches, which of them are selected, and what of them is taken.
 
-Of a pool only the slices of its highest generation count; a pool that lacks slices or names a
-device twice is not used. A device is taken by one allocation, or, if it may be allocated several
-times, by all whose consumed capacities fit; a partition also takes counters that it shares with
-others of its pool. Taking and giving back are exact opposites. Source: specification 21.9.
+A device is taken by one allocation, or, if it may be allocated several times, by all whose consumed
+capacities fit; a partition also takes counters that it shares with others of its pool. Taking and
+giving back are exact opposites. Source: specification 21.9.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -21,7 +19,6 @@ from reprieve.engine.cluster.devices import (
     DeviceId,
     DeviceRequest,
     Reach,
-    ResourceSliceRow,
 )
 from reprieve.engine.cluster.rows import Kind
 from reprieve.engine.cluster.snapshot import I64
@@ -32,15 +29,19 @@ from reprieve.engine.placement.filters.device_costs import (
     CostExceeded,
     SelectorError,
 )
+from reprieve.engine.placement.filters.device_pools import (
+    Pool,
+    PoolDevice,
+    Published,
+    published_in,
+)
 from reprieve.engine.placement.filters.device_selectors import Evaluate, compile_selector
-from reprieve.engine.placement.filters.device_values import DeviceFacts, facts_of
+from reprieve.engine.placement.filters.device_values import facts_of
 from reprieve.engine.placement.filters.reach import NodeSets, node_sets_of
 
 __all__ = [
     "DeviceUse",
     "Inventory",
-    "Pool",
-    "PoolDevice",
     "Selected",
     "SelectionFailed",
     "consumption",
@@ -61,28 +62,6 @@ class SelectionFailed(Exception):
     def __init__(self, text: str, of_claim: bool) -> None:
         super().__init__(text)
         self.of_claim = of_claim
-
-
-@dataclass(slots=True)
-class Pool:
-    """A pool of a driver at its highest generation."""
-
-    driver: str
-    name: str
-    usable: bool = True
-    counters: dict[tuple[str, str], int] = field(default_factory=dict)  # (set, counter): amount
-    devices: dict[str, PoolDevice] = field(default_factory=dict)
-
-
-@dataclass(slots=True, eq=False)
-class PoolDevice:
-    """A device with its pool. `reach`: its own or its slice's."""
-
-    id: DeviceId
-    row: Device
-    pool: Pool
-    reach: Reach
-    facts: DeviceFacts | None = None
 
 
 class Selected:
@@ -151,35 +130,32 @@ class Inventory:
         tables = view.snapshot.tables
         self.classes: Mapping[tuple[str, str], DeviceClassRow] = tables.get(Kind.DEVICE_CLASS, {})
         self._sets: NodeSets = node_sets_of(view)
+        self._nodes = view.snapshot.nodes
         self._index = view.snapshot.node_index
-        self._pools: list[Pool] = []
-        self._local: dict[int, list[tuple[int, list[PoolDevice]]]] = {}
-        self._wide: list[tuple[int, Reach, list[PoolDevice]]] = []
+        self.published = published_in(view.snapshot)
         self._at: dict[int, list[tuple[Pool, list[PoolDevice]]]] = {}
         self._compiled: dict[str, Evaluate] = {}
         self._selected: dict[tuple[str, tuple[str, ...]], Selected] = {}
-        self.partitioned = False  # whether any device takes counters
-        self._read(tables.get(Kind.RESOURCE_SLICE, {}).values())
 
     def at(self, node: int) -> list[tuple[Pool, list[PoolDevice]]]:
         """Return the pools that a node has access to with the devices it reaches, in order."""
         known = self._at.get(node)
         if known is None:
             found: dict[int, list[PoolDevice]] = {}
-            parts = self._local.get(node, [])
-            if self._wide:
-                wide = [(n, d) for n, reach, d in self._wide if self._reaches(reach, node)]
+            parts = self.published.on(self._nodes[node].name)
+            if self.published.wide:
+                wide = [(n, d) for n, reach, d in self.published.wide if self._reaches(reach, node)]
                 parts = sorted([*parts, *wide], key=lambda part: part[0])
             for number, devices in parts:
                 found.setdefault(number, []).extend(devices)
-            known = [(self._pools[number], devices) for number, devices in found.items()]
+            pools = self.published.pools
+            known = [(pools[number], devices) for number, devices in found.items()]
             self._at[node] = known
         return known
 
     def device(self, device: DeviceId) -> PoolDevice | None:
         """Return a published device."""
-        pool = self._by_name.get(device[:2])
-        return None if pool is None else pool.devices.get(device[2])
+        return self.published.device(device)
 
     def nodes_of(self, device: PoolDevice) -> I64 | None:
         """Return the nodes whose answers a device has a part in, None for all.
@@ -225,42 +201,6 @@ class Inventory:
     def _one_node(self, pool: Pool) -> bool:
         return len({device.reach for device in pool.devices.values()}) == 1
 
-    def _read(self, rows: Iterable[ResourceSliceRow]) -> None:
-        newest: dict[tuple[str, str], list[ResourceSliceRow]] = {}
-        for row in rows:
-            slices = newest.setdefault((row.driver, row.pool), [])
-            if slices and slices[0].generation > row.generation:
-                continue
-            if slices and slices[0].generation < row.generation:
-                slices.clear()
-            slices.append(row)
-        self._by_name: dict[tuple[str, str], Pool] = {}
-        for (driver, name), slices in sorted(newest.items()):
-            pool = Pool(driver, name, usable=len(slices) >= max(s.slices for s in slices))
-            self._by_name[driver, name] = pool
-            self._pools.append(pool)
-            for row in sorted(slices, key=lambda s: s.name):
-                self._read_slice(pool, row)
-
-    def _read_slice(self, pool: Pool, row: ResourceSliceRow) -> None:
-        for counter_set, counters in row.counters:
-            for counter, amount in counters:
-                pool.counters[counter_set, counter] = amount
-        number = len(self._pools) - 1
-        places: dict[Reach, list[PoolDevice]] = {}
-        for device in row.devices:
-            reach = row.reach or device.reach or Reach()
-            found = PoolDevice((pool.driver, pool.name, device.name), device, pool, reach)
-            pool.usable &= device.name not in pool.devices
-            pool.devices[device.name] = found
-            places.setdefault(reach, []).append(found)
-            self.partitioned |= bool(device.consumes)
-        for reach, devices in places.items():
-            if not reach.node:
-                self._wide.append((number, reach, devices))
-            elif reach.node in self._index:
-                self._local.setdefault(self._index[reach.node], []).append((number, devices))
-
 
 def consumption(device: Device, asked: Amounts) -> Amounts | None:
     """Return what an allocation consumes of a device that may be allocated several times.
@@ -296,10 +236,15 @@ def _rounded(policy: CapacityPolicy, amount: int | None) -> int | None:
 
 
 class DeviceUse:
-    """What is taken of all devices."""
+    """What is taken of all devices.
 
-    def __init__(self, inventory: Inventory) -> None:
-        self._inventory = inventory
+    `before`: what was taken already, of the same devices; it is read and never changed.
+    """
+
+    def __init__(self, published: Published, before: DeviceUse | None = None) -> None:
+        self._published = published
+        self._before = before
+        # What differs from `before`, as it is now.
         self._holders: dict[DeviceId, int] = {}
         self._consumed: dict[DeviceId, dict[str, int]] = {}
         self._counters: dict[tuple[str, str], dict[tuple[str, str], int]] = {}
@@ -308,7 +253,7 @@ class DeviceUse:
 
     def free(self, device: PoolDevice, asked: Amounts) -> bool:
         """Return whether one more allocation may take a device."""
-        holders = self._holders.get(device.id, 0)
+        holders = self._held(device.id)
         if holders and not device.row.shareable:
             return False
         if not self.sufficient(device, asked):
@@ -327,7 +272,7 @@ class DeviceUse:
         amounts = consumption(device.row, asked)
         if amounts is None:
             return False
-        consumed = self._consumed.get(device.id, {})
+        consumed = self._consumed_of(device.id)
         return all(consumed.get(n, 0) + amount <= capacities[n].value for n, amount in amounts)
 
     def take(self, device: DeviceId, consumed: Amounts) -> None:
@@ -338,30 +283,61 @@ class DeviceUse:
         """An allocation gives a device back."""
         self._change(device, consumed, -1)
 
+    def _held(self, device: DeviceId) -> int:
+        found = self._holders.get(device)
+        if found is None:
+            found = 0 if self._before is None else self._before._held(device)
+        return found
+
+    def _consumed_of(self, device: DeviceId) -> Mapping[str, int]:
+        found = self._consumed.get(device)
+        if found is None:
+            return {} if self._before is None else self._before._consumed_of(device)
+        return found
+
+    def _counters_of(self, pool: tuple[str, str]) -> Mapping[tuple[str, str], int]:
+        found = self._counters.get(pool)
+        if found is None:
+            return {} if self._before is None else self._before._counters_of(pool)
+        return found
+
+    def _groups_of(self, place: tuple[str, str, str]) -> Sequence[frozenset[str]]:
+        found = self._together.get(place)
+        if found is None:
+            return () if self._before is None else self._before._groups_of(place)
+        return found
+
     def _change(self, device: DeviceId, consumed: Amounts, sign: int) -> None:
-        before = self._holders.get(device, 0)
-        if before + sign:
+        before = self._held(device)
+        if before + sign or self._before is not None:
             self._holders[device] = before + sign
         else:
             del self._holders[device]
         if consumed:
-            amounts = self._consumed.setdefault(device, {})
+            amounts = self._consumed.get(device)
+            if amounts is None:
+                amounts = self._consumed[device] = dict(self._consumed_of(device))
             for name, amount in consumed:
                 amounts[name] = amounts.get(name, 0) + sign * amount
-        if self._inventory.partitioned and 0 in (before, before + sign):
+        if self._published.partitioned and 0 in (before, before + sign):
             self._partition(device, sign)
 
     def _partition(self, device: DeviceId, sign: int) -> None:
-        found = self._inventory.device(device)
+        found = self._published.device(device)
         if found is None or not found.row.consumes:
             return
-        taken = self._counters.setdefault(device[:2], {})
+        taken = self._counters.get(device[:2])
+        if taken is None:
+            taken = self._counters[device[:2]] = dict(self._counters_of(device[:2]))
         groups = dict(found.row.compatibility)
         for counter_set, counters in found.row.consumes:
             for counter, amount in counters:
                 key = (counter_set, counter)
                 taken[key] = taken.get(key, 0) + sign * amount
-            together = self._together.setdefault((*device[:2], counter_set), [])
+            place = (*device[:2], counter_set)
+            together = self._together.get(place)
+            if together is None:
+                together = self._together[place] = [*self._groups_of(place)]
             own = groups.get(counter_set, frozenset())
             if sign > 0:
                 together.append(own)
@@ -370,14 +346,14 @@ class DeviceUse:
 
     def _partition_fits(self, device: PoolDevice) -> bool:
         driver, pool, _ = device.id
-        taken = self._counters.get((driver, pool), {})
+        taken = self._counters_of((driver, pool))
         groups = dict(device.row.compatibility)
         for counter_set, counters in device.row.consumes:
             for counter, amount in counters:
                 key = (counter_set, counter)
                 if taken.get(key, 0) + amount > device.pool.counters.get(key, 0):
                     return False
-            others = self._together.get((driver, pool, counter_set), [])
+            others = self._groups_of((driver, pool, counter_set))
             if not _compatible(groups.get(counter_set, frozenset()), others):
                 return False
         return True

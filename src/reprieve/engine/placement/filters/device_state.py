@@ -32,6 +32,7 @@ from reprieve.engine.placement.filters.device_allocation import (
     allocate,
 )
 from reprieve.engine.placement.filters.device_inventory import DeviceUse, Inventory
+from reprieve.engine.placement.filters.device_pools import Published
 from reprieve.engine.placement.filters.presence import Presence, uid_of
 from reprieve.engine.placement.profile import FilterName
 from reprieve.units.ids import Uid
@@ -79,6 +80,7 @@ class Answers:
 
 
 _NOTHING: Final = np.zeros(0, np.int64)
+_HELD: Final = "held devices"
 
 
 class DeviceState:
@@ -96,15 +98,13 @@ class DeviceState:
         self.consumers: dict[ClaimKey, dict[Uid, int]] = {}  # reserved by placed pods
         self.revision = 0  # of `claims` and `consumers`
         self._snapshot: Snapshot = snapshot
-        self._use = DeviceUse(self.inventory)
-        self._unused = DeviceUse(self.inventory)
+        published = self.inventory.published
+        self._use = DeviceUse(published, _held_in(snapshot, published))
+        self._unused = DeviceUse(published)
         self._answers: dict[tuple[Wanted, ...], Answers] = {}
         self._presence = Presence(snapshot)
         self._claims_of: dict[Uid, list[ClaimKey]] = {}
         self._users: dict[ClaimKey, int] = {}
-        for row in self.rows.values():
-            if row.allocation is not None:
-                self._hold(row.allocation.devices, 1)
         if self.simulate:
             self._read_users()
 
@@ -237,6 +237,22 @@ class DeviceState:
             self._users[key] = len(users)
             for uid in users:
                 self._claims_of.setdefault(uid, []).append(key)
+
+
+def _held_in(snapshot: Snapshot, published: Published) -> DeviceUse:
+    """Return what allocated claims have taken at the time of a snapshot, not to be changed."""
+    claims = snapshot.tables.get(Kind.RESOURCE_CLAIM, {})
+    slices = snapshot.tables.get(Kind.RESOURCE_SLICE, {})
+
+    def held() -> DeviceUse:
+        found = DeviceUse(published)
+        for row in claims.values():
+            for each in () if row.allocation is None else row.allocation.devices:
+                if not each.admin:
+                    found.take(each.id, each.consumed)
+        return found
+
+    return snapshot.derived.of(_HELD, (claims, slices), held)
 
 
 def device_state_of(view: View) -> DeviceState:
