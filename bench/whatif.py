@@ -48,9 +48,10 @@ from reprieve.operator.collector import relax_collector
 from reprieve.units.clock import SystemClock
 from reprieve.whatif.answer import Answer, Verdict
 from reprieve.whatif.beside import affordable
+from reprieve.whatif.deciders import Deciders
 from reprieve.whatif.lists import gather
 from reprieve.whatif.planning import planned
-from reprieve.whatif.run import Deciders, settled
+from reprieve.whatif.run import settled
 from reprieve.whatif.snapshot import Snapshot
 from reprieve.whatif.submission import Submitted
 from reprieve.whatif.wire import Body

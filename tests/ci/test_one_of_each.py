@@ -29,7 +29,7 @@ def test_the_process_has_one_recorder_for_all_planes() -> None:
     assert list(_found(r"\bEventRecorder\(")) == [
         "operator/process.py",
         "scenarios/scheduler.py",
-        "whatif/run.py",
+        "whatif/stage.py",
     ]
 
 

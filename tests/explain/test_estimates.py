@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,15 +12,45 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from reprieve.answers.diagnosing import asked_of_planes
+from reprieve.answers.unit import Unit
 from reprieve.cli.deciding import deciders_of
 from reprieve.cli.explain import explain
+from reprieve.engine.diagnosis.estimates import Basis, Estimate
+from reprieve.engine.plan import Plane
+from reprieve.kube.resource import PODS
+from reprieve.whatif.deciders import Deciders
+from reprieve.whatif.planning import planned
 from reprieve.whatif.run import settled
+from reprieve.whatif.snapshot import Snapshot
 from reprieve.whatif.stored import stored_bytes
 from tests.explain.test_from_snapshot import snapshot as served
 from tests.whatif.plan_stories import NODES_OF_TWO, Object, pod, submitted
 from tests.whatif.test_kinds import snapshot
 
 MINE = pod("mine", 8, "low")
+#: So much processor time may be asked for: nothing is cut short on a busy machine.
+ENDLESS = 3_600.0
+
+
+def ran(number: int) -> Object:
+    """Return a pod of `MINE`'s size and priority that waited for more than an hour."""
+    waited = {
+        "type": "PodScheduled",
+        "status": "True",
+        "lastTransitionTime": f"2026-01-01T01:{number:02}:00Z",
+    }
+    status = {"phase": "Succeeded", "conditions": [waited]}
+    found = pod(f"ran-{number}", 8, "low", nodeName="gone") | {"status": status}
+    found["spec"]["priority"] = 100
+    return found
+
+
+def planned_estimate(there: Snapshot, deciders: Deciders) -> Estimate | None:
+    """Return what a plan says of `MINE` on this cluster."""
+    found = asyncio.run(planned(None, there, deciders, submitted([MINE]), asking=ENDLESS))
+    (outcome,) = found.outcomes
+    return outcome.estimate
 
 
 def asked(folder: Path, *before: Sequence[Object], form: str = "json") -> Any:
@@ -61,3 +92,24 @@ def test_without_anything_measured_there_is_no_estimate_and_why(
     assert estimate["why"].endswith("measured among pods of default-scheduler, 29 are needed")
     text = asked(tmp_path, holders, waiting, [MINE], form="text")
     assert "no estimate: " in text
+
+
+@pytest.mark.parametrize("similar", [[], [ran(number) for number in range(30)]])
+@pytest.mark.parametrize("ends", [{}, {"activeDeadlineSeconds": 3600}])
+def test_a_plan_tells_the_estimate_that_an_explanation_then_tells(
+    similar: list[Object], ends: dict[str, int]
+) -> None:
+    deciders = deciders_of("scheduling", ("default-scheduler",), {})
+    there = snapshot(deciders, *NODES_OF_TWO, *similar)
+    holders = [pod(f"holds-{number}", 8, "high", **ends) for number in range(2)]
+    there = settled(there, deciders, submitted(holders)).overlay.frozen()
+    plan = planned_estimate(there, deciders)
+
+    run = settled(settled(there, deciders, submitted([MINE])).overlay.frozen(), deciders)
+    (mine,) = (each for each in run.overlay.all(PODS) if each["metadata"]["name"] == "mine")
+    unit = Unit(mine, pods=(mine,))
+    told = asyncio.run(asked_of_planes(unit, run, Plane.SCHEDULING, deciders, ENDLESS))
+    assert plan is not None and told.estimate is not None
+    assert told.estimate == plan
+    expected = Basis.RUN_TIME if ends else Basis.MEASURED if similar else None
+    assert plan.basis is expected, plan

@@ -13,10 +13,10 @@ from reprieve.kube.credentials import load_connection
 from reprieve.kube.transport import Answer as WireAnswer
 from reprieve.kube.transport import HttpWire, Request, Transport
 from reprieve.whatif.answer import Answer
+from reprieve.whatif.deciders import Deciders
 from reprieve.whatif.lists import discovered, gather
 from reprieve.whatif.planning import kinds_of, planned
 from reprieve.whatif.pod_admission import dry_run_pods
-from reprieve.whatif.run import Deciders
 from reprieve.whatif.submission import Document, dry_run, matched
 from reprieve.whatif.wire import ReadingWire
 from tests.virtual_time import LoopClock

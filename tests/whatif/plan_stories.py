@@ -21,8 +21,9 @@ from reprieve.kube.resource import PODS, Resource
 from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.instants import Nanos, format_instant
 from reprieve.whatif.answer import Answer
+from reprieve.whatif.deciders import Deciders
 from reprieve.whatif.planning import planned
-from reprieve.whatif.run import Deciders, settled
+from reprieve.whatif.run import settled
 from reprieve.whatif.snapshot import Snapshot, Unseen
 from reprieve.whatif.submission import Submitted
 from tests.quota_plane.site import cluster_queue, flavor, local_queue

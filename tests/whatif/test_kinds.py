@@ -18,9 +18,11 @@ from reprieve.jobs.table import job_kinds
 from reprieve.kube.resource import PODS, Resource
 from reprieve.units.instants import Nanos
 from reprieve.whatif.answer import Verdict
+from reprieve.whatif.deciders import Deciders
 from reprieve.whatif.judging import answer_of
-from reprieve.whatif.run import Deciders, Run, settled
+from reprieve.whatif.run import settled
 from reprieve.whatif.snapshot import KindKey, Listed, Snapshot
+from reprieve.whatif.stage import Run
 from reprieve.whatif.submission import Submitted
 from tests.quota_plane.kind_stories import MANIFESTS
 from tests.quota_plane.site import cluster_queue, flavor, local_queue, priority_class

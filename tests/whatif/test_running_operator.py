@@ -14,7 +14,7 @@ from reprieve.kube.client import Client
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import Resource
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
-from reprieve.whatif.run import Deciders
+from reprieve.whatif.deciders import Deciders
 from tests.scheduling.site import node, site
 from tests.virtual_time import LoopClock
 

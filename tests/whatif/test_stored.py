@@ -25,8 +25,9 @@ from reprieve.whatif.columns import Shape, objects_of, shapes_of
 from reprieve.whatif.forms import Forms
 from reprieve.whatif.lists import discovered, gather
 from reprieve.whatif.pruning import is_described, pruned
-from reprieve.whatif.run import Run, settled
+from reprieve.whatif.run import settled
 from reprieve.whatif.snapshot import Listed, Snapshot
+from reprieve.whatif.stage import Run
 from reprieve.whatif.stored import snapshot_of_bytes, stored_bytes
 from reprieve.whatif.submission import Document, matched
 from tests.quota_plane.site import (

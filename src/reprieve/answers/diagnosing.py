@@ -21,6 +21,7 @@ from reprieve.engine.diagnosis.estimates import Estimate
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.idle.resources import is_gpu
 from reprieve.engine.plan import Plane
+from reprieve.kube.reader import Reader
 from reprieve.kube.resource import NODES
 from reprieve.planes.quota.plane import QuotaPlane
 from reprieve.planes.quota.watches import CLUSTER_QUEUES
@@ -28,10 +29,11 @@ from reprieve.planes.scheduling.plane import SchedulingPlane
 from reprieve.units.instants import Nanos
 from reprieve.whatif.asked import requests_of_spec
 from reprieve.whatif.beside import spent
+from reprieve.whatif.deciders import Deciders
 from reprieve.whatif.idle_reason import IdleReason, idle_reason
 from reprieve.whatif.planning import over_after
 from reprieve.whatif.pod_templates import labels_of_flavors, preempting_classes
-from reprieve.whatif.run import Deciders, Run
+from reprieve.whatif.stage import Run
 
 __all__ = ["Decided", "asked_of_planes", "start_text"]
 
@@ -64,11 +66,17 @@ class Decided:
 
 
 async def asked_of_planes(
-    unit: Unit, run: Run, plane: Plane, deciders: Deciders, asking: float
+    unit: Unit,
+    run: Run,
+    plane: Plane,
+    deciders: Deciders,
+    asking: float,
+    client: Reader | None = None,
 ) -> Decided:
     """Return what the planes of a run say about a unit, which waits in one of them.
 
-    For so many seconds of processor time (`asking`) the cluster is decided about again.
+    For so many seconds of processor time (`asking`) the cluster is decided about again; `client`
+    reads what turns out to be missing then, None of a stored snapshot.
     """
     snapshot = run.overlay.snapshot
     needed = _DECIDED_ON.get(plane)
@@ -84,7 +92,8 @@ async def asked_of_planes(
     starts = None if diagnosis is not None else start_in(unit, run)
     estimate, idle = None, None
     if diagnosis is not None:
-        estimate = await estimate_of(unit, run, plane, diagnosis, deciders, spent(asking))
+        over = spent(asking)
+        estimate = await estimate_of(unit, run, plane, diagnosis, deciders, client, over)
         if _asks_for_gpus(unit, deciders):
             idle = idle_reason(run, unit.uids)
     notes = list(run.troubles)

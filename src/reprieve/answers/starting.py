@@ -1,8 +1,4 @@
-"""When a unit that waits will start, in a run or as an estimate.
-
-Of a unit that is there already, similar waits are only those that were longer than it has waited
-until now. What made way before has no estimate from measured waits: first waits are measured.
-"""
+"""When a unit that waits will start, in a run or as an estimate (`whatif.estimating`)."""
 
 from __future__ import annotations
 
@@ -10,19 +6,20 @@ from collections.abc import Callable
 from typing import Final
 
 from reprieve.answers.conditions import condition, is_unbound
-from reprieve.answers.quantities import instant_or_none, summed
+from reprieve.answers.quantities import summed
 from reprieve.answers.sources import Json
 from reprieve.answers.unit import Unit, uid_of
 from reprieve.engine.diagnosis.estimates import Estimate
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.plan import Plane
-from reprieve.units.errors import UsageError
+from reprieve.kube.reader import Reader
 from reprieve.units.instants import Nanos
 from reprieve.whatif.asked import requests_of_spec
-from reprieve.whatif.estimating import JUST_WAITS, by_run_times, known, measured
-from reprieve.whatif.run import Deciders, Run, Undecided, settled
-from reprieve.whatif.similar import Alike, pod_cases, size_class, workload_cases
+from reprieve.whatif.deciders import Deciders
+from reprieve.whatif.estimating import Waiter, estimated, waiting_pod, waiting_workload
+from reprieve.whatif.run import decided
 from reprieve.whatif.snapshot import Snapshot
+from reprieve.whatif.stage import Run
 
 __all__ = ["estimate_of", "start_in"]
 
@@ -53,54 +50,32 @@ async def estimate_of(
     plane: Plane,
     diagnosis: Diagnosis,
     deciders: Deciders,
+    client: Reader | None,
     over: Callable[[], bool],
 ) -> Estimate:
     """Return when a unit starts at the latest, or why there is no estimate.
 
-    `over` says that there is no time to decide about the cluster again.
+    `client` reads what turns out to be missing, where anybody can; `over` says that there is no
+    time to decide about the cluster again.
     """
-    found = known(diagnosis)
-    if found is not None:
-        return found
 
     async def starts(snapshot: Snapshot) -> bool:
-        try:
-            return start_in(unit, settled(snapshot, deciders)) is not None
-        except (UsageError, Undecided):
-            return False  # with that room others would make more pods than there may be, say
+        return start_in(unit, await decided(client, snapshot, deciders)) is not None
 
     snapshot = run.overlay.snapshot
-    found = await by_run_times(snapshot, starts, over, unit.uids)
-    return found or _measured(unit, snapshot, plane)
+    waiter = _waiter(unit, plane, snapshot.at)
+    return await estimated(snapshot, diagnosis, waiter, starts, over)
 
 
-def _measured(unit: Unit, snapshot: Snapshot, plane: Plane) -> Estimate:
-    waiting = [pod for pod in unit.pods if is_unbound(pod)]
+def _waiter(unit: Unit, plane: Plane, at: Nanos) -> Waiter | None:
+    """Return what waits; None where it has no pods."""
     if plane is Plane.QUOTA and unit.workload is not None:
-        if condition(unit.workload, "Evicted") is not None:
-            return Estimate(why="it has made way before, and first waits alone are measured")
-        spec, place = unit.workload["spec"], unit.cluster_queue
-        sets = [
-            {name: int(each.get("count", 1)) * amount for name, amount in requests.items()}
-            for each in spec.get("podSets") or ()
-            for requests in (requests_of_spec(each["template"].get("spec") or {}),)
-        ]
-        own, total, priority = unit.workload, summed(sets), spec.get("priority")
-        uids = frozenset((uid_of(own),))
-    elif waiting:
-        own, spec = waiting[0], waiting[0]["spec"]
-        members = unit.pods if unit.group_name else waiting[:1]
-        total = summed(requests_of_spec(pod["spec"]) for pod in members)
-        place, priority = str(spec.get("schedulerName") or ""), spec.get("priority")
-        uids = frozenset(map(uid_of, unit.pods))
-    else:
-        return Estimate(why="its pods are not there")
-    alike = Alike(place, int(priority or 0), size_class(total), uids)
-    created = instant_or_none(own["metadata"].get("creationTimestamp"))
-    waited = JUST_WAITS if created is None else max(JUST_WAITS, snapshot.at - created)
-    if plane is Plane.QUOTA:
-        return measured(workload_cases(snapshot, alike), f"in ClusterQueue {place}", waited)
-    return measured(pod_cases(snapshot, alike), f"among pods of {place}", waited)
+        return waiting_workload(unit.workload, unit.cluster_queue, unit.uids, at)
+    pod = next(filter(is_unbound, unit.pods), None)
+    if pod is None:
+        return None
+    total = summed(requests_of_spec(each["spec"]) for each in unit.pods)
+    return waiting_pod(pod, total, unit.uids, at)
 
 
 def _is_admitted(workload: Json) -> bool:

@@ -12,7 +12,7 @@ from reprieve.kube.resource import GPU_WORKLOADS
 from reprieve.kube.transport import HttpWire, Transport
 from reprieve.planes.common.process_settings import IDLE, QUOTA, SCHEDULING
 from reprieve.units.clock import Clock
-from reprieve.whatif.run import Deciders
+from reprieve.whatif.deciders import Deciders
 from reprieve.whatif.snapshot import Snapshot
 from reprieve.whatif.wire import ReadingWire
 

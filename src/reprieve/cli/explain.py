@@ -50,7 +50,8 @@ from reprieve.units.errors import ReprieveError, UsageError
 from reprieve.units.instants import Nanos, format_instant, parse_instant
 from reprieve.whatif.beside import affordable
 from reprieve.whatif.lists import gather
-from reprieve.whatif.run import Undecided, decided, settled
+from reprieve.whatif.rest import Undecided
+from reprieve.whatif.run import decided, settled
 
 __all__ = ["explain"]
 
@@ -280,9 +281,8 @@ class _Planes:
             deciders = operator or installed_deciders(snapshot, names, {})
             since = process_time()
             run = await decided(self.client, snapshot, deciders)
-            return await asked_of_planes(
-                unit, run, plane, deciders, affordable(process_time() - since)
-            )
+            asking = affordable(process_time() - since)
+            return await asked_of_planes(unit, run, plane, deciders, asking, self.client)
         except (Forbidden, Undecided) as failure:
             return Decided(self.clock.wall(), notes=(f"The planes cannot decide: {failure}.",))
 

@@ -31,11 +31,11 @@ from reprieve.operator.collector import relax_collector
 from reprieve.units.clock import SystemClock
 from reprieve.units.errors import ReprieveError, UsageError
 from reprieve.whatif.answer import Answer, Verdict
+from reprieve.whatif.deciders import Deciders
 from reprieve.whatif.document import PlanDocument, plan_document
 from reprieve.whatif.lists import discovered, gather
 from reprieve.whatif.planning import kinds_of, planned
 from reprieve.whatif.pod_admission import dry_run_pods
-from reprieve.whatif.run import Deciders
 from reprieve.whatif.submission import (
     Document,
     dry_run,

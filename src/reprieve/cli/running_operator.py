@@ -19,7 +19,7 @@ from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import Resource
 from reprieve.units.errors import UsageError
-from reprieve.whatif.run import Deciders
+from reprieve.whatif.deciders import Deciders
 
 __all__ = ["running_deciders"]
 

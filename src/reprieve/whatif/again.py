@@ -20,11 +20,13 @@ from typing import Final
 
 from reprieve.kube.reader import Reader
 from reprieve.whatif.answer import Answer
+from reprieve.whatif.deciders import Deciders
 from reprieve.whatif.differences import differences
 from reprieve.whatif.judging import answer_of
 from reprieve.whatif.kept import Kept, Lost
-from reprieve.whatif.run import Deciders, Question, Run, decided
+from reprieve.whatif.run import decided
 from reprieve.whatif.snapshot import Snapshot
+from reprieve.whatif.stage import Question, Run
 from reprieve.whatif.submission import Submitted
 
 __all__ = ["Again", "Explain"]

@@ -16,20 +16,22 @@ from typing import Final
 
 from reprieve.engine.diagnosis.estimates import Estimate
 from reprieve.engine.idle.resources import is_gpu
-from reprieve.engine.plan import Plane
 from reprieve.jobs.paths import Json, first
 from reprieve.kube.resource import PODS, PREEMPTIONS
 from reprieve.planes.common.process_settings import IDLE
-from reprieve.units.errors import UsageError
 from reprieve.whatif.again import Again
 from reprieve.whatif.answer import Answer, Outcome, Verdict
-from reprieve.whatif.asked import requests_of_spec
-from reprieve.whatif.estimating import after_victims, by_run_times, known, measured
+from reprieve.whatif.estimating import (
+    Waiter,
+    after_victims,
+    estimated,
+    waiting_pod,
+    waiting_workload,
+)
 from reprieve.whatif.fragility import fragility
 from reprieve.whatif.idle_reason import idle_reason
-from reprieve.whatif.run import Run, Undecided
-from reprieve.whatif.similar import Alike, pod_cases, size_class, workload_cases
 from reprieve.whatif.snapshot import KindKey, Snapshot
+from reprieve.whatif.stage import Run
 from reprieve.whatif.submission import Submitted
 
 __all__ = ["affordable", "spent", "told_beside"]
@@ -38,6 +40,7 @@ __all__ = ["affordable", "spent", "told_beside"]
 LONGEST_ASKING: Final = 3.0
 _PODS: Final[KindKey] = (PODS.group, PODS.plural)
 _RECORDS: Final[KindKey] = (PREEMPTIONS.group, PREEMPTIONS.plural)
+_WORKLOADS: Final = ("kueue.x-k8s.io", "workloads")
 _LOCAL_QUEUES: Final = ("kueue.x-k8s.io", "localqueues")
 _DEFAULT_GRACE: Final = 30
 
@@ -86,15 +89,9 @@ async def _estimate(
         return _once_they_left(run)
     if outcome.verdict is not Verdict.WAITS:
         return None
-    found = known(outcome.diagnosis)
-    if found is not None:
-        return found
 
     async def starts(snapshot: Snapshot) -> bool:
-        try:
-            other = await decide(snapshot)
-        except (UsageError, Undecided):
-            return False  # with that room others would make more pods than there may be, say
+        other = await decide(snapshot)
         return any(
             (each.kind, each.namespace, each.name)
             == (outcome.kind, outcome.namespace, outcome.name)
@@ -102,7 +99,8 @@ async def _estimate(
             for each in other.outcomes
         )
 
-    return await by_run_times(run.overlay.snapshot, starts, over) or _measured(run, outcome)
+    waiter = _waiter(run, outcome)
+    return await estimated(run.overlay.snapshot, outcome.diagnosis, waiter, starts, over)
 
 
 def _once_they_left(run: Run) -> Estimate:
@@ -134,23 +132,21 @@ def _grace(pod: Json) -> int:
     return next((int(each) for each in (own, said) if each is not None), _DEFAULT_GRACE)
 
 
-def _measured(run: Run, outcome: Outcome) -> Estimate:
-    snapshot = run.overlay.snapshot
-    assert outcome.diagnosis is not None
-    if outcome.diagnosis.plane is Plane.QUOTA:
-        table = run.overlay.table(*_LOCAL_QUEUES)
-        queue = None if table is None else run.overlay.get(table, outcome.namespace, outcome.queue)
-        name = str(first(queue, "spec.clusterQueue") or outcome.cluster_queue)
-        alike = Alike(name, outcome.priority or 0, size_class(outcome.asks.total))
-        return measured(workload_cases(snapshot, alike), f"in ClusterQueue {name}")
+def _waiter(run: Run, outcome: Outcome) -> Waiter | None:
+    """Return what waits; None where it is not there."""
     kind, name = outcome.waiting
+    if kind == "Workload":
+        table = run.overlay.table(*_WORKLOADS)
+        found = None if table is None else run.overlay.get(table, outcome.namespace, name)
+        return None if found is None else waiting_workload(found, _cluster_queue(run, outcome))
     pod = _waiting_pod(run, outcome)
-    if pod is None:
-        return Estimate(why="its pods are not there")
-    total = outcome.asks.total if kind == "PodGroup" else requests_of_spec(pod["spec"])
-    scheduler = str(pod["spec"].get("schedulerName") or "")
-    alike = Alike(scheduler, int(pod["spec"].get("priority") or 0), size_class(total))
-    return measured(pod_cases(snapshot, alike), f"among pods of {scheduler}")
+    return None if pod is None else waiting_pod(pod, outcome.asks.total)
+
+
+def _cluster_queue(run: Run, outcome: Outcome) -> str:
+    table = run.overlay.table(*_LOCAL_QUEUES)
+    queue = None if table is None else run.overlay.get(table, outcome.namespace, outcome.queue)
+    return str(first(queue, "spec.clusterQueue") or outcome.cluster_queue)
 
 
 def _waiting_pod(run: Run, outcome: Outcome) -> Json | None:

@@ -6,6 +6,10 @@
    has ended by an instant, the first that does being found by halving
 4. similar work waited: a bound from at least 29 of them (`engine.diagnosis.estimates`)
 
+A plan and an explanation ask the same of the same work, so that they tell the same. Of what is
+there already, similar waits are only those that were longer than it has waited until now. What made
+way before has no estimate from measured waits: first waits are measured.
+
 An instant holds if nobody who comes later is before it. Each question of 3 is a decision about the
 whole cluster: there are at most five, and fewer where they take long; the end that is named does
 in any case.
@@ -15,19 +19,35 @@ Source: the design's "Why work waits"; start estimates only where something was 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from reprieve.engine.diagnosis.estimates import Basis, Case, Estimate, bound
 from reprieve.engine.diagnosis.model import Change, Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
+from reprieve.engine.plan import Plane
+from reprieve.jobs.paths import Json, first
 from reprieve.units.durations import SECOND
+from reprieve.units.errors import UsageError
 from reprieve.units.instants import InvalidInstant, Nanos, parse_instant
+from reprieve.whatif.asked import requests_of_spec
 from reprieve.whatif.declared_ends import declared_ends, without
+from reprieve.whatif.rest import Undecided
+from reprieve.whatif.similar import Alike, pod_cases, size_class, workload_cases
 from reprieve.whatif.snapshot import Snapshot
 from reprieve.wording.estimates import too_few
 
-__all__ = ["JUST_WAITS", "Starts", "after_victims", "by_run_times", "known", "measured"]
+__all__ = [
+    "Starts",
+    "Waiter",
+    "after_victims",
+    "by_run_times",
+    "estimated",
+    "waiting_pod",
+    "waiting_workload",
+]
 
 #: Whether what is asked about starts on this cluster.
 Starts = Callable[[Snapshot], Awaitable[bool]]
@@ -54,7 +74,111 @@ _STAYS: Final = frozenset(
 )
 
 
-def known(diagnosis: Diagnosis | None) -> Estimate | None:
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """What waits, as far as similar work is looked for.
+
+    Attributes:
+        plane: in which it waits.
+        alike: what similar work has in common with it.
+        waited: for how long it has waited, in nanoseconds.
+        why: why measured waits say nothing of it, in words.
+    """
+
+    plane: Plane
+    alike: Alike
+    waited: int = JUST_WAITS
+    why: str = ""
+
+
+def waiting_pod(
+    pod: Json, group: Mapping[str, int], uids: frozenset[str] = frozenset(), at: Nanos | None = None
+) -> Waiter:
+    """Return what is known of a pod that waits for a node.
+
+    Args:
+        pod: the pod.
+        group: what all pods of its PodGroup request, which start together.
+        uids: of all that is asked about, itself and its members.
+        at: the instant until which it has waited; None: it is only submitted.
+    """
+    spec = pod["spec"]
+    grouped = first(pod, "spec.schedulingGroup.podGroupName")
+    total = group if grouped else requests_of_spec(spec)
+    place, priority = str(spec.get("schedulerName") or ""), int(spec.get("priority") or 0)
+    alike = Alike(place, priority, size_class(total), uids)
+    return Waiter(Plane.SCHEDULING, alike, _waited(pod, at))
+
+
+def waiting_workload(
+    workload: Json, queue: str, uids: frozenset[str] = frozenset(), at: Nanos | None = None
+) -> Waiter:
+    """Return what is known of a Workload that waits for quota of a ClusterQueue.
+
+    `uids` and `at` are those of `waiting_pod`.
+    """
+    spec = workload["spec"]
+    total: Counter[str] = Counter()
+    for each in spec.get("podSets") or ():
+        count = int(each.get("count", 1))
+        for name, amount in requests_of_spec(each["template"].get("spec") or {}).items():
+            total[name] += count * amount
+    types = {each.get("type") for each in first(workload, "status.conditions") or ()}
+    why = "it has made way before, and first waits alone are measured" if "Evicted" in types else ""
+    alike = Alike(queue, int(spec.get("priority") or 0), size_class(total), uids)
+    return Waiter(Plane.QUOTA, alike, _waited(workload, at), why)
+
+
+def _waited(obj: Json, at: Nanos | None) -> int:
+    created = _instant(str(obj["metadata"].get("creationTimestamp") or ""))
+    return JUST_WAITS if at is None or created is None else max(JUST_WAITS, at - created)
+
+
+async def estimated(
+    snapshot: Snapshot,
+    diagnosis: Diagnosis | None,
+    waiter: Waiter | None,
+    starts: Starts,
+    over: Callable[[], bool],
+) -> Estimate:
+    """Return when what waits starts at the latest, or why there is no estimate.
+
+    Args:
+        snapshot: the cluster.
+        diagnosis: why it waits.
+        waiter: what waits; None where its pods are not there.
+        starts: decides about it once more, on another cluster; it may refuse to.
+        over: whether there is no time for that any more.
+    """
+    found = _known(diagnosis)
+    if found is not None:
+        return found
+
+    async def starts_there(other: Snapshot) -> bool:
+        try:
+            return await starts(other)
+        except (UsageError, Undecided):
+            return False  # with that room others would make more pods than there may be, say
+
+    own = frozenset[str]() if waiter is None else waiter.alike.but
+    found = await by_run_times(snapshot, starts_there, over, own)
+    return found or _as_others(snapshot, waiter)
+
+
+def _as_others(snapshot: Snapshot, waiter: Waiter | None) -> Estimate:
+    """Return what the waits of similar work say."""
+    if waiter is None:
+        return Estimate(why="its pods are not there")
+    if waiter.why:
+        return Estimate(why=waiter.why)
+    alike = waiter.alike
+    if waiter.plane is Plane.QUOTA:
+        cases = workload_cases(snapshot, alike)
+        return _measured(cases, f"in ClusterQueue {alike.place}", waiter.waited)
+    return _measured(pod_cases(snapshot, alike), f"among pods of {alike.place}", waiter.waited)
+
+
+def _known(diagnosis: Diagnosis | None) -> Estimate | None:
     """Return what the diagnosis says of the start; None where it says nothing."""
     if diagnosis is None:
         return Estimate(why="it is not known why it waits")
@@ -93,7 +217,7 @@ async def by_run_times(
     return Estimate(Basis.RUN_TIME, end.at, end.holder, end.field)
 
 
-def measured(cases: Iterable[Case], where: str, waited: int = JUST_WAITS) -> Estimate:
+def _measured(cases: Iterable[Case], where: str, waited: int) -> Estimate:
     """Return what measured waits say of something that has waited for so many nanoseconds."""
     found = bound(cases, waited)
     if found.wait is None:

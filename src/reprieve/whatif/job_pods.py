@@ -24,9 +24,10 @@ from reprieve.kube.resource import PODS, Resource
 from reprieve.units.clock import Clock
 from reprieve.units.instants import format_instant
 from reprieve.whatif.made_pods import MadePods
-from reprieve.whatif.overlay import Overlay, Refused
+from reprieve.whatif.overlay import Overlay
 from reprieve.whatif.owned_pods import COMPLETION_INDEX, OwnedPods, Tally, facts_of
 from reprieve.whatif.pod_templates import pod_of
+from reprieve.whatif.writes import Refused
 
 __all__ = ["JobPods"]
 

@@ -4,7 +4,8 @@ It answers as an API server does, as far as the planes go: lists, watches, objec
 replacement, patches (merge, strategic, apply), the status and scale subresources, bindings,
 evictions and deletion with preconditions, grace periods and finalizers. Nothing leaves it: every
 write stays here and is told to the watches. A plane reaches it through `OverlayWire`, what stands
-in for other controllers through `create`, `change` and `delete`.
+in for other controllers through `create`, `change` and `delete`. What becomes of an object by a
+write is told by `whatif.writes`.
 
     overlay = Overlay(snapshot, clock)
     client = Client(Transport(OverlayWire(overlay), clock))
@@ -36,12 +37,20 @@ from reprieve.kube.resource import (
     Resource,
 )
 from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, format_instant
-from reprieve.whatif.patches import merged, strategically_merged
 from reprieve.whatif.snapshot import KindKey, Listed, Snapshot
+from reprieve.whatif.writes import (
+    Refused,
+    bound,
+    check,
+    generation_of,
+    grace,
+    leaving,
+    patched,
+    replaced,
+)
 
-__all__ = ["Change", "Overlay", "Refused"]
+__all__ = ["Change", "Overlay"]
 
 #: Kinds that planes write and that need not be installed for an answer.
 _OWN: Final = (
@@ -53,16 +62,7 @@ _OWN: Final = (
     EVENTS,
     Resource("events.k8s.io", "v1", "events", "Event"),
 )
-_DEFAULT_GRACE: Final = 30
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
-
-
-class Refused(Exception):
-    """A request that an API server refuses, with its code, reason and message."""
-
-    def __init__(self, code: int, reason: str, message: str = "") -> None:
-        super().__init__(message or reason)
-        self.code, self.reason, self.message = code, reason, message or reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,13 +263,7 @@ class Overlay:
         """Replace an object, or its status."""
         table = self._table(kind)
         old = self._existing(table, key)
-        _check(old, sent.get("metadata") or {})
-        if part == "status":
-            new = {**old, "status": sent.get("status") or {}}
-        else:
-            new = {**sent, "metadata": _kept(old, sent.get("metadata") or {})}
-            if table.with_status and "status" in old:
-                new["status"] = old["status"]
+        new = replaced(old, sent, part, with_status=table.with_status)
         return self._settle(table, key, old, new)
 
     def patch(
@@ -278,17 +272,7 @@ class Overlay:
         """Patch an object, its status or its scale."""
         table = self._table(kind)
         old = self._existing(table, key)
-        _check(old, sent.get("metadata") or {})
-        if part == "scale":
-            replicas = (sent.get("spec") or {}).get("replicas")
-            new = {**old, "spec": {**(old.get("spec") or {}), "replicas": replicas}}
-            return self._settle(table, key, old, new)
-        if part == "status":
-            sent = {"status": sent.get("status")}
-        elif table.with_status and "status" in sent:
-            sent = {name: value for name, value in sent.items() if name != "status"}
-        new = strategically_merged(old, sent) if strategic else merged(old, sent)
-        new["metadata"] = _kept(old, new.get("metadata") or {})
+        new = patched(old, sent, part, strategic=strategic, with_status=table.with_status)
         return self._settle(table, key, old, new)
 
     def delete(self, kind: KindKey, key: tuple[str, str], options: Json | None = None) -> Json:
@@ -296,23 +280,13 @@ class Overlay:
         table = self._table(kind)
         old = self._existing(table, key)
         options = options or {}
-        _check(old, options.get("preconditions") or {})
-        metadata = old["metadata"]
-        grace = self._grace(kind, old, options)
-        if not grace and not metadata.get("finalizers"):
+        check(old, options.get("preconditions") or {})
+        seconds = grace(kind, old, options)
+        if not seconds and not old["metadata"].get("finalizers"):
             self._remove(table, key, old)
             return old
-        if metadata.get("deletionTimestamp") and grace >= metadata.get(
-            "deletionGracePeriodSeconds", 0
-        ):
-            return old
-        due = Nanos(self.clock.wall() + grace * SECOND)
-        leaving = {
-            **metadata,
-            "deletionTimestamp": format_instant(due),
-            "deletionGracePeriodSeconds": grace,
-        }
-        return self._store(table, key, old, {**old, "metadata": leaving})
+        new = leaving(old, seconds, self.clock.wall())
+        return old if new is None else self._store(table, key, old, new)
 
     def drop(self, kind: KindKey, key: tuple[str, str]) -> None:
         """Let an object go at once, as if it had ended long ago: no subscriber is told."""
@@ -328,23 +302,7 @@ class Overlay:
         """Bind a pod to a node."""
         table = self._table((PODS.group, PODS.plural))
         old = self._existing(table, key)
-        metadata = sent.get("metadata") or {}
-        _check(old, {"uid": metadata.get("uid")})
-        if old["spec"].get("nodeName") or old["metadata"].get("deletionTimestamp"):
-            raise Refused(409, "Conflict", f"pod {key[1]} is bound or leaves")
-        new = copy.deepcopy(old)
-        new["spec"]["nodeName"] = sent["target"]["name"]
-        annotations = {**(new["metadata"].get("annotations") or {})}
-        new["metadata"]["annotations"] = annotations | (metadata.get("annotations") or {})
-        conditions = (new.get("status") or {}).get("conditions") or []
-        others = [each for each in conditions if each["type"] != "PodScheduled"]
-        scheduled = {
-            "type": "PodScheduled",
-            "status": "True",
-            "lastTransitionTime": format_instant(self.clock.wall()),
-        }
-        new["status"] = {**(new.get("status") or {}), "conditions": [*others, scheduled]}
-        return self._settle(table, key, old, new)
+        return self._settle(table, key, old, bound(old, sent, self.clock.wall()))
 
     def suffix(self, resource: Resource, namespace: str, stem: str) -> str:
         """Return five letters for a generated name that is free, other ones at each call."""
@@ -363,10 +321,8 @@ class Overlay:
         """Store a changed object, or let it go when nothing holds it any more."""
         if new == old:
             return old
+        new = generation_of(old, new)
         metadata = new["metadata"]
-        if new.get("spec") != old.get("spec"):
-            generation = old["metadata"].get("generation", 0) + 1
-            new = {**new, "metadata": {**metadata, "generation": generation}}
         over = metadata.get("deletionTimestamp") and not metadata.get("finalizers")
         if over and not metadata.get("deletionGracePeriodSeconds"):
             self._remove(table, key, new)
@@ -400,16 +356,6 @@ class Overlay:
         self.history.append(change)
         for subscriber in self.subscribers:
             subscriber(change)
-
-    def _grace(self, kind: KindKey, obj: Json, options: Json) -> int:
-        """Return the seconds that a pod on a node has to end; nothing else has any."""
-        if kind != (PODS.group, PODS.plural) or not (obj.get("spec") or {}).get("nodeName"):
-            return 0
-        if (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
-            return 0
-        given = options.get("gracePeriodSeconds")
-        own = obj["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE)
-        return int(own if given is None else given)
 
     def _table(self, kind: KindKey) -> _Table:
         found = self._tables.get(kind)
@@ -448,30 +394,3 @@ def _typed(resource: Resource, obj: Json) -> Json:
 def _key(obj: Json) -> tuple[str, str]:
     metadata: Mapping[str, Any] = obj["metadata"]
     return metadata.get("namespace", ""), metadata["name"]
-
-
-def _check(old: Json, wanted: Mapping[str, Any]) -> None:
-    """Refuse a write that is about another object, or about an older version."""
-    for name in ("uid", "resourceVersion"):
-        given = wanted.get(name)
-        if given and given != old["metadata"].get(name):
-            text = f"{name} is {old['metadata'].get(name)}, not {given}"
-            raise Refused(409, "Conflict", text)
-
-
-def _kept(old: Json, metadata: Json) -> Json:
-    """Return metadata with what nobody can write."""
-    kept = {name: old["metadata"][name] for name in _FIXED if name in old["metadata"]}
-    return {**{name: value for name, value in metadata.items() if name not in _FIXED}, **kept}
-
-
-_FIXED: Final = (
-    "name",
-    "namespace",
-    "uid",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "generation",
-    "resourceVersion",
-)

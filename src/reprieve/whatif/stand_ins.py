@@ -35,11 +35,12 @@ from reprieve.units.instants import format_instant
 from reprieve.whatif.job_pods import JobPods
 from reprieve.whatif.made_pods import MadePods
 from reprieve.whatif.namespace_index import NamespaceIndex
-from reprieve.whatif.overlay import Change, Overlay, Refused
+from reprieve.whatif.overlay import Change, Overlay
 from reprieve.whatif.owned_pods import OwnedPods
 from reprieve.whatif.pod_claims import CLAIM_TEMPLATES, PodClaims
 from reprieve.whatif.pod_templates import LIMIT_RANGES, PRIORITIES, RUNTIME_CLASSES
 from reprieve.whatif.replica_pods import ReplicaPods
+from reprieve.whatif.writes import Refused
 
 __all__ = ["StandIns"]
 

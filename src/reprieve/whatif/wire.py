@@ -18,8 +18,9 @@ from reprieve.kube.bodies import PatchType
 from reprieve.kube.transport import Answer, Request, Wire
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MILLISECOND
-from reprieve.whatif.overlay import Overlay, Refused
+from reprieve.whatif.overlay import Overlay
 from reprieve.whatif.snapshot import KindKey
+from reprieve.whatif.writes import Refused
 
 __all__ = ["Body", "OverlayWire", "ReadingWire", "WouldWrite"]
 

@@ -1,0 +1,234 @@
+"""Planes and stand-ins at work over an overlay: made, brought to rest, asked, and ended.
+
+The planes are made by the operator's own table; the lease is always held, and decisions are made in
+the loop itself. First the cluster as it is comes to rest, then what is submitted is created
+(`Run.submitted_at` parts the history), and it comes to rest again.
+
+Source: the design's "Processes and time"; specification 2, and of the quota plane, section 9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import importlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from reprieve.execution.fence import Fence
+from reprieve.kube.bodies import Json
+from reprieve.kube.client import Client
+from reprieve.kube.events import EventRecorder
+from reprieve.kube.resource import PODS
+from reprieve.kube.transport import Transport
+from reprieve.operator.process import PLANES
+from reprieve.planes.common.assembly import Assembled, Plane, Surroundings
+from reprieve.planes.common.mirror import Mirror
+from reprieve.planes.common.process_settings import IDLE, QUOTA
+from reprieve.planes.common.solve import DecisionLimit
+from reprieve.planes.quota.plane import QuotaPlane
+from reprieve.telemetry.metrics import Metrics
+from reprieve.units.durations import HOUR, MINUTE, SECOND
+from reprieve.units.instants import Nanos
+from reprieve.whatif.admission import admit_by
+from reprieve.whatif.deciders import Deciders
+from reprieve.whatif.differences import Changes, changed
+from reprieve.whatif.measured import LastMeasured
+from reprieve.whatif.overlay import Change, Overlay
+from reprieve.whatif.pod_templates import admitted_group, admitted_pod
+from reprieve.whatif.rest import Rest
+from reprieve.whatif.sparing import preempting_nobody, stop_preempting
+from reprieve.whatif.stand_ins import StandIns
+from reprieve.whatif.submission import Submitted
+from reprieve.whatif.virtual_loop import LoopClock
+from reprieve.whatif.wire import OverlayWire
+
+__all__ = ["Question", "Run", "Stage"]
+
+_PACE: Final = SECOND // 100  # between two objects that are submitted
+_STAND_INS: Final = "stand-ins"
+_EPOCH: Final = 2**31
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Run:
+    """What happened.
+
+    Attributes:
+        overlay: as it was at the end.
+        submitted: the objects as they were created, in the order given.
+        history: what changed since they were.
+        submitted_at: when that was, and `ended_at` when it was over, in virtual wall time.
+        rest: whether it came to rest; else the limit was reached first.
+        log: warnings of the planes.
+        troubles: why a plane decided nothing.
+        planes: as they were at the end; ask them, they do nothing any more.
+        scheduler_names: whose pods are placed.
+    """
+
+    overlay: Overlay
+    submitted: tuple[Json, ...]
+    history: tuple[Change, ...]
+    submitted_at: Nanos
+    ended_at: Nanos
+    rest: bool
+    log: tuple[str, ...] = ()
+    troubles: tuple[str, ...] = ()
+    planes: tuple[Plane, ...] = ()
+    scheduler_names: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of a cluster that has come to rest.
+
+    Attributes:
+        submitted: what is created.
+        victims: whether it may take anybody.
+        idle: whether the idle plane decides, too, where it has until then.
+        changes: what the cluster holds otherwise before it is created: an object before and after,
+            by kind, namespace and name; None after: it is gone.
+    """
+
+    submitted: tuple[Submitted, ...] = ()
+    victims: bool = True
+    idle: bool = True
+    changes: Changes = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Stage:
+    """Planes and stand-ins over an overlay, at work."""
+
+    deciders: Deciders
+    overlay: Overlay
+    clock: LoopClock
+    stand_ins: StandIns
+    planes: dict[str, Plane]
+    rest: Rest
+
+    @classmethod
+    async def over(cls, overlay: Overlay, clock: LoopClock, deciders: Deciders) -> Stage:
+        """Set them to work."""
+        assembled = await _assembled(overlay, clock, deciders)
+        stand_ins = StandIns(overlay, clock)
+        planes = {name: each.plane for name, each in assembled.items()}
+        tasks = {_STAND_INS: asyncio.create_task(stand_ins.run())}
+        tasks |= {name: asyncio.create_task(plane.run()) for name, plane in planes.items()}
+        rest = Rest(overlay, clock, stand_ins, tasks)
+        return cls(deciders, overlay, clock, stand_ins, planes, rest)
+
+    async def come_to_rest(self) -> None:
+        """Wait until the cluster as it is has come to rest.
+
+        Raises:
+            Undecided: the planes did not get ready.
+        """
+        await self.rest.ready(list(self.planes.values()))
+        await self.rest.come()
+
+    async def asked(self, question: Question) -> Run:
+        """Submit what is asked about, and return what happened once nothing moves any more."""
+        if not question.idle:
+            await self._without(IDLE)
+        if question.changes:
+            changed(self.overlay, question.changes)
+            await self.rest.come()
+        if not question.victims:
+            stop_preempting(self.overlay)
+            await self.rest.come()
+        quota = self.planes.get(QUOTA)
+        if isinstance(quota, QuotaPlane) and self.deciders.settings.quota is not None:
+            await admit_by(self.overlay, quota, self.deciders.settings.quota, question.submitted)
+        start, at = len(self.overlay.history), self.clock.wall()
+        created = [await self._create(each, question) for each in question.submitted]
+        came = await self.rest.come()
+        return Run(
+            self.overlay,
+            tuple(created),
+            tuple(self.overlay.history[start:]),
+            at,
+            self.clock.wall(),
+            came,
+            troubles=tuple(t for plane in self.planes.values() for t in plane.troubles()),
+            planes=tuple(self.planes.values()),
+            scheduler_names=self.deciders.scheduler_names,
+        )
+
+    async def end(self) -> None:
+        """Let nobody work any more."""
+        await _ended(self.rest.tasks.values())
+
+    async def _create(self, submitted: Submitted, question: Question) -> Json:
+        obj = submitted.object
+        if submitted.resource == PODS:
+            obj = admitted_pod(self.overlay, copy.deepcopy(obj))
+        elif submitted.resource.kind == "PodGroup":
+            obj = admitted_group(self.overlay, copy.deepcopy(obj))
+        if not question.victims:
+            obj = preempting_nobody(obj)
+        created = self.overlay.create(submitted.resource, obj)
+        # Before what stands in for controllers has its turn.
+        self.stand_ins.made_pods.submitted(created, submitted.place)
+        # As a client sends one after the other; a gang may be decided about before it is whole.
+        await self.clock.sleep(_PACE)
+        return created
+
+    async def _without(self, name: str) -> None:
+        """Have one plane, if it is there, decide no more."""
+        self.planes.pop(name, None)
+        task = self.rest.tasks.pop(name, None)
+        if task is not None:
+            await _ended([task])
+
+
+@dataclass(frozen=True, slots=True)
+class _AlwaysHeld:
+    """A lease that is always held, under an epoch that no record has."""
+
+    clock: LoopClock
+    identity: str = "what-if"
+    epoch: int = _EPOCH
+
+    @property
+    def held_until(self) -> Nanos | None:
+        return Nanos(self.clock.monotonic() + HOUR)
+
+
+async def _ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    found = list(tasks)
+    for task in found:
+        task.cancel()
+    await asyncio.gather(*found, return_exceptions=True)
+
+
+async def _assembled(
+    overlay: Overlay, clock: LoopClock, deciders: Deciders
+) -> dict[str, Assembled]:
+    """Return the planes as the operator makes them, over the overlay."""
+    held = _AlwaysHeld(clock)
+    client = Client(Transport(OverlayWire(overlay), clock))
+    given = Surroundings(
+        options=deciders.options,
+        settings=deciders.settings,
+        client=client,
+        mirror=Mirror(client, clock),
+        clock=clock,
+        metrics=Metrics(),
+        # It never runs: what would be told stays unsaid.
+        events=EventRecorder(client, clock, instance=held.identity),
+        fence=Fence(held, clock, MINUTE),
+        identity=held.identity,
+        decision_limit=DecisionLimit(inline=True),
+        lagging=lambda: False,
+        stop=asyncio.Event(),
+        wait_leading=None,
+        measured=LastMeasured(overlay.snapshot, deciders.settings.start.policy),
+    )
+    made: dict[str, Assembled] = {}
+    for name, module in PLANES.items():
+        if name in deciders.options.controllers:
+            made[name] = await importlib.import_module(module).assemble(given)
+            given = replace(given, view=made[name].view or given.view)
+    return made
