@@ -1,10 +1,11 @@
-"""`python -m bench.whatif [--quick]`: what a plan and an explanation take on a large cluster.
+"""`python -m bench.whatif [--quick] [CASE...]`: a plan and an explanation of a large cluster.
 
-5,000 nodes of eight GPUs and 50,000 running pods of 2 kB of JSON, ten to a node, five priorities. A
-wire in this process answers the lists in pages of 500 from bytes that were made before, so that
-reading costs what taking them apart costs. Cases, best of five by CPU time, with the CPU time of
-the processes in which the cluster is asked again; `raised_mib` is by how much one of the five
-raised the resident size of this process at its largest:
+5,000 nodes of eight GPUs and 50,000 running pods of 2 kB of JSON, ten to a node, five priorities;
+and, as `mixed`, as many of 200 templates, with other requests, labels, tolerations, node selectors
+and init containers, on nodes of four shapes. A wire in this process answers the lists in pages of
+500 from bytes that were made before, so that reading costs what taking them apart costs. Cases,
+best of five by CPU time, with the CPU time of the processes in which the cluster is asked again;
+`raised_mib` is by how much one of the five raised the resident size of this process at its largest:
 
 * `lists`: until there is a snapshot
 * `plan`: a pod that fits nowhere without victims; the whole answer, with who starts with nobody
@@ -13,6 +14,8 @@ raised the resident size of this process at its largest:
 * `plan-waits`: a pod of the lowest priority; with what was tried, and the run on the cluster
   without work. Checked: it waits
 * `explain`: `reprieve explain` of such a pod that is in the cluster. Checked: it waits for room
+
+Words name the cases to run, such as `plan` or `mixed-explain`; without any, all of them.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any, Final, TypeVar
@@ -59,6 +62,10 @@ from reprieve.whatif.wire import Body
 _PAGE = 500
 _PODS_PER_NODE = 10
 _NAME = "wanted"
+_CASES: Final = ("lists", "plan", "plan-waits", "explain")
+_TEMPLATES: Final = 200
+#: Milli cpus and GPUs of the nodes of a mixed cluster.
+_SHAPES: Final = ((64_000, 8), (96_000, 4), (128_000, 8), (48_000, 0))
 _WHOSE: Final = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
 
 T = TypeVar("T")
@@ -67,7 +74,7 @@ T = TypeVar("T")
 class _Lists:
     """A wire that answers discovery and lists."""
 
-    def __init__(self, deciders: Deciders, nodes: int) -> None:
+    def __init__(self, deciders: Deciders, held: _Held) -> None:
         self._answers: dict[str, list[bytes]] = {}
         groups: dict[str, dict[str, str]] = {}
         for each in deciders.kinds():
@@ -80,9 +87,8 @@ class _Lists:
         versions = [path.removeprefix("/apis/") for path in groups if path != "/api/v1"]
         named = [{"name": v, "versions": [{"groupVersion": v}]} for v in versions]
         self._answers["/apis"] = [msgspec.json.encode({"groups": named})]
-        self._answers["/api/v1/nodes"] = _pages(nodes, _node)
-        pods = nodes * _PODS_PER_NODE
-        self._answers["/api/v1/pods"] = _pages(pods, lambda number: _pod(number, nodes))
+        self._answers["/api/v1/nodes"] = _pages(held.nodes, held.node)
+        self._answers["/api/v1/pods"] = _pages(held.nodes * _PODS_PER_NODE, held.pod)
 
     async def send(self, request: Request, stream: bool, rejected: bool) -> Body:
         page = int(request.query.get("continue", "0"))
@@ -104,52 +110,90 @@ def _pages(count: int = 0, made: Callable[[int], Any] = str) -> list[bytes]:
     return found
 
 
-def _node(number: int) -> dict[str, Any]:
-    name = f"node-{number}"
-    amounts = {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "8", "pods": "110"}
-    labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": f"z-{number % 3}"}
-    metadata = {"name": name, "uid": name, "resourceVersion": "1", "labels": labels}
-    return {
-        "metadata": metadata,
-        "spec": {},
-        "status": {"allocatable": amounts, "capacity": amounts},
-    }
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What a cluster holds: all of one template and shape, or mixed."""
 
+    nodes: int
+    mixed: bool = False
 
-def _pod(number: int, nodes: int) -> dict[str, Any]:
-    name, job = f"pod-{number}", f"job-{number // 8}"
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": job, "controller": True}
-    amounts = {"cpu": "6", "memory": "32Gi"}
-    environment = [{"name": f"VARIABLE_{i}", "value": "x" * 40} for i in range(16)]
-    container = {
-        "name": "main",
-        "image": "registry.example/app:1",
-        "env": environment,
-        "resources": {"requests": amounts, "limits": amounts},
-    }
-    said = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
-    return {
-        "metadata": {
-            "name": name,
-            "namespace": f"team-{number % 40}",
-            "uid": name,
-            "resourceVersion": "1",
-            "creationTimestamp": "2026-01-01T00:00:00Z",
-            "labels": {"job-name": job},
-            "ownerReferences": [owner],
-        },
-        "spec": {
-            "nodeName": f"node-{number % nodes}",
+    def node_milli(self, node: int) -> int:
+        """Return the cpu of a node."""
+        return _SHAPES[node % len(_SHAPES)][0] if self.mixed else 64_000
+
+    def pod_milli(self, pod: int) -> int:
+        """Return what a pod requests of it: ten of them leave no room for forty cpus."""
+        share = 80 + pod % _TEMPLATES % 17 if self.mixed else 93.75
+        return int(self.node_milli(pod % self.nodes) * share) // 1_000
+
+    def node(self, number: int) -> dict[str, Any]:
+        """Return a node as the API server lists it."""
+        name, (_, gpus) = f"node-{number}", _SHAPES[number % len(_SHAPES)]
+        amounts = {
+            "cpu": f"{self.node_milli(number)}m",
+            "memory": "512Gi",
+            "nvidia.com/gpu": str(gpus if self.mixed else 8),
+            "pods": "110",
+        }
+        labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": f"z-{number % 3}"}
+        metadata = {"name": name, "uid": name, "resourceVersion": "1", "labels": labels}
+        status = {"allocatable": amounts, "capacity": amounts}
+        return {"metadata": metadata, "spec": {}, "status": status}
+
+    def pod(self, number: int) -> dict[str, Any]:
+        """Return a pod as the API server lists it."""
+        name, job = f"pod-{number}", f"job-{number // 8}"
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": job}
+        spec = {
+            "nodeName": f"node-{number % self.nodes}",
             "schedulerName": "reprieve-scheduler",
             "priority": number % 5 * 100,
-            "containers": [container],
-        },
-        "status": {
-            "phase": "Running",
-            "startTime": "2026-01-01T00:00:00Z",
-            "conditions": [{"type": type, "status": "True"} for type in said],
-        },
-    }
+            "containers": [self._container(number)],
+        }
+        labels = {"job-name": job}
+        if self.mixed:
+            labels |= _made_of_template(spec, number % _TEMPLATES)
+        said = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
+        return {
+            "metadata": {
+                "name": name,
+                "namespace": f"team-{number % 40}",
+                "uid": name,
+                "resourceVersion": "1",
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+                "labels": labels,
+                "ownerReferences": [{**owner, "controller": True}],
+            },
+            "spec": spec,
+            "status": {
+                "phase": "Running",
+                "startTime": "2026-01-01T00:00:00Z",
+                "conditions": [{"type": type, "status": "True"} for type in said],
+            },
+        }
+
+    def _container(self, pod: int) -> dict[str, Any]:
+        amounts = {"cpu": f"{self.pod_milli(pod)}m", "memory": "32Gi"}
+        environment = [{"name": f"VARIABLE_{i}", "value": "x" * 40} for i in range(16)]
+        return {
+            "name": "main",
+            "image": f"registry.example/app:{pod % _TEMPLATES if self.mixed else 1}",
+            "env": environment,
+            "resources": {"requests": amounts, "limits": amounts},
+        }
+
+
+def _made_of_template(spec: dict[str, Any], template: int) -> dict[str, str]:
+    """Give a pod's spec what its template says, and return the labels of that."""
+    if template % 2:
+        spec["tolerations"] = [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    if template % 3 == 0:
+        spec["nodeSelector"] = {"topology.kubernetes.io/zone": f"z-{template % 3}"}
+    if template % 5 == 0:
+        spec["initContainers"] = [{"name": "first", "image": "registry.example/first:1"}]
+    if template % 7 == 0:
+        spec["terminationGracePeriodSeconds"] = 30 + template
+    return {"app": f"app-{template}", "tier": f"tier-{template % 4}"}
 
 
 def _wanted(priority: int) -> Submitted:
@@ -164,14 +208,17 @@ def _wanted(priority: int) -> Submitted:
     return Submitted(PODS, body)
 
 
-def _check(answer: Answer, nodes: int) -> None:
+def _check(answer: Answer, held: _Held) -> None:
     assert answer.verdict is Verdict.STARTS_WITH_VICTIMS, answer.message
     (placed,) = answer.placement
     where = int(placed.node.removeprefix("node-"))
     numbers = [int(each.name.removeprefix("pod-")) for each in answer.victims]
-    assert numbers and all(number % nodes == where for number in numbers), numbers
-    # Four cpus are free there, and each gives six back.
-    assert 4 + 6 * len(numbers) >= 40 > 4 + 6 * (len(numbers) - 1), numbers
+    assert numbers and all(number % held.nodes == where for number in numbers), numbers
+    there = range(where, held.nodes * _PODS_PER_NODE, held.nodes)
+    free = held.node_milli(where) - sum(map(held.pod_milli, there))
+    given = [held.pod_milli(number) for number in numbers]
+    # All of them are needed.
+    assert free + sum(given) >= 40_000 > free + sum(given) - min(given), numbers
 
 
 def _processor_time() -> float:
@@ -267,11 +314,21 @@ def _with_waiting(snapshot: Snapshot) -> Snapshot:
 
 def main() -> None:
     relax_collector()
-    quick = "--quick" in sys.argv[1:]
-    nodes, runs = (50, 1) if quick else (5_000, 5)
-    case = f"{nodes}-nodes-{nodes * _PODS_PER_NODE}-pods"
+    words = sys.argv[1:]
+    nodes, runs = (50, 1) if "--quick" in words else (5_000, 5)
+    wanted = [word for word in words if not word.startswith("-")]
+    for held in (_Held(nodes), _Held(nodes, mixed=True)):
+        _measure(held, runs, lambda case: not wanted or case in wanted)
+
+
+def _measure(held: _Held, runs: int, asked: Callable[[str], bool]) -> None:
+    """Print the figures of the cases of one cluster that are asked for."""
+    size = f"{held.nodes}-nodes-{held.nodes * _PODS_PER_NODE}-pods-"
+    kind = "mixed-" if held.mixed else ""
+    if not any(asked(kind + case) for case in _CASES):
+        return
     deciders = deciders_of("scheduling", (), {})
-    client = Client(Transport(_Lists(deciders, nodes), SystemClock()))
+    client = Client(Transport(_Lists(deciders, held), SystemClock()))
 
     def lists() -> Snapshot:
         return asyncio.run(gather(client, deciders.kinds(), SystemClock()))
@@ -279,12 +336,22 @@ def main() -> None:
     def plan(priority: int) -> Answer:
         return asyncio.run(planned(None, snapshot, deciders, [_wanted(priority)]))
 
-    snapshot = _best(f"{case}-lists", runs, lists, lambda found: None)
-    wanted = Random().randint(1000, 10_000)
-    _best(f"{case}-plan", runs, lambda: plan(wanted), lambda found: _check(found, nodes))
-    _best(f"{case}-plan-waits", runs, lambda: plan(0), _check_waits)
+    snapshot = lists()
     waiting = _with_waiting(snapshot)
-    _best(f"{case}-explain", runs, lambda: _explained(waiting, deciders), _check_explained)
+    high = Random().randint(1000, 10_000)
+    if asked(f"{kind}lists"):
+        _best(f"{size}{kind}lists", runs, lists, lambda found: None)
+    if asked(f"{kind}plan"):
+        _best(f"{size}{kind}plan", runs, lambda: plan(high), lambda found: _check(found, held))
+    if asked(f"{kind}plan-waits"):
+        _best(f"{size}{kind}plan-waits", runs, lambda: plan(0), _check_waits)
+    if asked(f"{kind}explain"):
+        _best(
+            f"{size}{kind}explain",
+            runs,
+            lambda: _explained(waiting, deciders),
+            _check_explained,
+        )
 
 
 if __name__ == "__main__":
