@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from bench.measuring import print_line
-from bench.whatif import _node, _pod
+from bench.whatif import Held
 from reprieve.kube.resource import NODES, PODS, Resource
 from reprieve.units.instants import Nanos, format_instant
 from reprieve.whatif.snapshot import Listed, Snapshot
@@ -30,8 +30,8 @@ def _uid(random: Random) -> str:
     return str(uuid.UUID(int=random.getrandbits(128), version=4))
 
 
-def _lifelike(random: Random, number: int, nodes: int, jobs: list[str]) -> dict[str, Any]:
-    pod = _pod(number, nodes)
+def _lifelike(random: Random, number: int, held: Held, jobs: list[str]) -> dict[str, Any]:
+    pod = held.pod(number)
     metadata = pod["metadata"]
     owner = metadata["ownerReferences"][0]
     # The pods of a job come within some seconds.
@@ -77,12 +77,13 @@ def main() -> None:
     nodes, random = 50 if quick else 5_000, Random(1)
     pods = nodes * 10
     jobs = [_uid(random) for _ in range(pods // 8 + 1)]
-    machines = [_node(number) for number in range(nodes)]
+    held = Held(nodes)
+    machines = [held.node(number) for number in range(nodes)]
     for each in machines:
         each["metadata"]["uid"] = _uid(random)
     kinds = (
         _listed(NODES, machines),
-        _listed(PODS, [_lifelike(random, number, nodes, jobs) for number in range(pods)]),
+        _listed(PODS, [_lifelike(random, number, held, jobs) for number in range(pods)]),
     )
     taken = Snapshot(
         Nanos(_START * 10**9),

@@ -74,7 +74,7 @@ T = TypeVar("T")
 class _Lists:
     """A wire that answers discovery and lists."""
 
-    def __init__(self, deciders: Deciders, held: _Held) -> None:
+    def __init__(self, deciders: Deciders, held: Held) -> None:
         self._answers: dict[str, list[bytes]] = {}
         groups: dict[str, dict[str, str]] = {}
         for each in deciders.kinds():
@@ -111,7 +111,7 @@ def _pages(count: int = 0, made: Callable[[int], Any] = str) -> list[bytes]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class Held:
     """What a cluster holds: all of one template and shape, or mixed."""
 
     nodes: int
@@ -208,7 +208,7 @@ def _wanted(priority: int) -> Submitted:
     return Submitted(PODS, body)
 
 
-def _check(answer: Answer, held: _Held) -> None:
+def _check(answer: Answer, held: Held) -> None:
     assert answer.verdict is Verdict.STARTS_WITH_VICTIMS, answer.message
     (placed,) = answer.placement
     where = int(placed.node.removeprefix("node-"))
@@ -317,11 +317,11 @@ def main() -> None:
     words = sys.argv[1:]
     nodes, runs = (50, 1) if "--quick" in words else (5_000, 5)
     wanted = [word for word in words if not word.startswith("-")]
-    for held in (_Held(nodes), _Held(nodes, mixed=True)):
+    for held in (Held(nodes), Held(nodes, mixed=True)):
         _measure(held, runs, lambda case: not wanted or case in wanted)
 
 
-def _measure(held: _Held, runs: int, asked: Callable[[str], bool]) -> None:
+def _measure(held: Held, runs: int, asked: Callable[[str], bool]) -> None:
     """Print the figures of the cases of one cluster that are asked for."""
     size = f"{held.nodes}-nodes-{held.nodes * _PODS_PER_NODE}-pods-"
     kind = "mixed-" if held.mixed else ""
