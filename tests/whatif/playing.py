@@ -40,6 +40,7 @@ _PACE_S = 0.01  # between two objects that are submitted
 _PACE_OF_JOBS_S = 1.0
 _LOOK_S = 3.0
 _QUIET_LOOKS = 15
+_MOST_LOOKS = 200
 _GIVEN_WAY_S = 0.002
 _BUSY = 90.0
 _DEVICES = "sim.reprieve.dev/devices"
@@ -103,6 +104,10 @@ class Drawing:
     work: Callable[[Random, str, str], Sequence[Object]]
     config: Callable[[Random, str], Object] = lambda random, planes: {}
     idle_at_once: bool = False
+
+
+class NeverAtRest(Exception):
+    """Something on a cluster moves on for ever."""
 
 
 @dataclass
@@ -169,13 +174,17 @@ class Playground:
         threads that a busy machine is late with come before time moves on.
         """
         seen, quiet = await self._state(), 0
-        while quiet < _QUIET_LOOKS:
+        for _ in range(_MOST_LOOKS):
+            if quiet >= _QUIET_LOOKS:
+                return
             await asyncio.sleep(_LOOK_S)
             time.sleep(_GIVEN_WAY_S)  # noqa: ASYNC251 - time of the wall
             found = await self._state()
-            seen, quiet = found, quiet + 1 if found == seen else 0
+            moved = set(found) ^ set(seen)
+            seen, quiet = found, 0 if moved else quiet + 1
+        raise NeverAtRest(sorted(moved))
 
-    async def _state(self) -> list[tuple[str, str]]:
+    async def _state(self) -> list[tuple[str, str, str]]:
         """Return what there is with its versions, of the kinds that a decision changes."""
         found = []
         for resource in _MOVING:
@@ -183,8 +192,7 @@ class Playground:
                 page = await self.client.list(resource, dict)
             except NotFound:
                 continue  # without the quota plane there are no Workloads
-            metadata = [each["metadata"] for each in page.items]
-            found += [(each["uid"], each["resourceVersion"]) for each in metadata]
+            found += [(resource.kind, e["metadata"]["name"], _version(e)) for e in page.items]
         return found
 
     async def thin_out(self) -> None:
@@ -232,6 +240,18 @@ async def playground(
         )
         yield Playground(random, planes, drawing, cluster, nodes, config)
         await operator.stop()
+
+
+def _version(obj: Object) -> str:
+    """Return the version of an object; of one that waits in a queue, without its reasons for it.
+
+    The head of a StrictFIFO queue is refused in turn for what each of its flavors lacks.
+    """
+    metadata, status = obj["metadata"], obj.get("status") or {}
+    if obj.get("kind") != "Workload" and "podSets" not in (obj.get("spec") or {}):
+        return str(metadata["uid"] + metadata["resourceVersion"])
+    said = sorted((each["type"], each["status"]) for each in status.get("conditions") or ())
+    return f"{metadata['uid']} {obj['spec']} {status.get('admission')} {said}"
 
 
 def _one_by_one(cluster: Site) -> None:

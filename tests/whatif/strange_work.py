@@ -139,9 +139,10 @@ class _Drawn:
         spec = {
             "entrypoint": "python main.py",
             "shutdownAfterJobFinishes": True,
-            "submissionMode": "HTTPMode",
             "rayClusterSpec": self._ray(),
         }
+        if self.random.random() < 0.5:
+            spec["submissionMode"] = self.random.choice(("HTTPMode", "K8sJobMode"))
         return [self._object("ray.io/v1", "RayJob", spec)]
 
     def ray_service(self) -> Sequence[Object]:

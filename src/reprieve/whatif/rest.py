@@ -1,7 +1,9 @@
 """Until nothing moves any more: how a run waits for the planes to get ready and to come to rest.
 
-A quarter of a minute in which nothing changes counts as rest. Source: the design's "Processes and
-time".
+A quarter of a minute in which nothing changes counts as rest, and so does one in which what waits
+only says so in other words: of a StrictFIFO queue the head is tried without end, each time from the
+flavor behind the last one, and is refused for another reason each time. Source: the design's
+"Processes and time"; specification of the quota plane, sections 5.1 and 8.4.
 """
 
 from __future__ import annotations
@@ -12,10 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from reprieve.kube.bodies import Json
 from reprieve.planes.common.assembly import Plane
 from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.errors import ReprieveError
-from reprieve.whatif.overlay import Overlay
+from reprieve.whatif.overlay import Change, Overlay
 from reprieve.whatif.stand_ins import StandIns
 from reprieve.whatif.virtual_loop import LoopClock
 
@@ -56,12 +59,15 @@ class Rest:
     async def come(self) -> bool:
         """Let time pass until nothing has changed for a while; False where the limit came first."""
         limit = self.clock.monotonic() + _LONGEST
-        seen, since = self.overlay.version, self.clock.monotonic()
+        history = self.overlay.history
+        seen, since = len(history), self.clock.monotonic()
         while self.clock.monotonic() < limit:
             await self.clock.sleep(_LOOK)
             self._check()
-            if self.overlay.version != seen or self.stand_ins.busy:
-                seen, since = self.overlay.version, self.clock.monotonic()
+            moved = any(map(_moves, history[seen:]))
+            seen = len(history)
+            if moved or self.stand_ins.busy:
+                since = self.clock.monotonic()
             elif self.clock.monotonic() - since >= _QUIET:
                 return True
         return False
@@ -72,6 +78,21 @@ class Rest:
             if task.done():
                 task.result()
                 raise Undecided("a plane ended by itself")
+
+
+def _moves(change: Change) -> bool:
+    """Tell whether more has changed than the words in which something says that it waits."""
+    old, new = change.old, change.new
+    if old is None or new is None or new["kind"] != "Workload":
+        return True
+    return _said(old) != _said(new)
+
+
+def _said(workload: Json) -> tuple[Any, Any, Any]:
+    status = dict(workload.get("status") or {})
+    conditions = status.pop("conditions", None) or ()
+    told = {(each["type"], each["status"]) for each in conditions}
+    return workload.get("spec"), status, told
 
 
 class Quiet(logging.Handler):

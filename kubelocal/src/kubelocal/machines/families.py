@@ -3,7 +3,7 @@
 | kind | makes | from |
 |---|---|---|
 | RayCluster | pods, per group | `headGroupSpec.template`, `workerGroupSpecs[].template` |
-| RayJob | RayCluster | `rayClusterSpec` |
+| RayJob | RayCluster, Job of the submitter | `rayClusterSpec`, `submitterPodTemplate` |
 | RayService | RayCluster | `rayClusterConfig` |
 | KaiwoJob | Job or RayJob | `job`, `rayJob`, else `image` and `gpus` |
 | KaiwoService | Deployment or RayService | `deployment`, `rayService`, else `image` and `gpus` |
@@ -126,6 +126,20 @@ def _ray_cluster_of(path: str, middle: str) -> _Maker:
         return [Child("ray.io/v1", "RayCluster", f"{name}{middle}-{unique}", body)]
 
     return make
+
+
+def _ray_job(name: str, spec: _Spec) -> list[Child | Pods]:
+    """Return the cluster, and unless another mode is named the Job that submits to it."""
+    made = _ray_cluster_of("rayClusterSpec", "")(name, spec)
+    if not made or spec.get("submissionMode") not in (None, "", "K8sJobMode"):
+        return made
+    template = spec.get("submitterPodTemplate")
+    if not _is_pod_template(template):
+        # It runs for as long as the head does.
+        head = (spec["rayClusterSpec"].get("headGroupSpec") or {}).get("template") or {}
+        notes = (head.get("metadata") or {}).get("annotations") or {}
+        template = {"metadata": {"annotations": notes}, "spec": {"containers": [_SUBMITTER]}}
+    return [*made, _job(name, copy.deepcopy(template), 1)]
 
 
 def _kaiwo(
@@ -325,15 +339,19 @@ def _count(value: object, default: int) -> int:
     return value if isinstance(value, int) and value >= 0 else default
 
 
+#: What submits a RayJob that says nothing of it.
+_SUBMITTER: Final = {
+    "name": "ray-job-submitter",
+    "image": "rayproject/ray",
+    "resources": {"requests": {"cpu": "500m", "memory": "200Mi"}},
+}
 _SUSPEND: Final = ("suspend",)
 _RUN_POLICY: Final = ("runPolicy", "suspend")
 _KUBERAY: Final = "ray.io/kuberay-operator"
 
 FAMILIES: Final[Mapping[str, Family]] = {
     "rayclusters.ray.io": Family(_ray_cluster, suspends=_SUSPEND, controller=_KUBERAY),
-    "rayjobs.ray.io": Family(
-        _ray_cluster_of("rayClusterSpec", ""), suspends=_SUSPEND, controller=_KUBERAY
-    ),
+    "rayjobs.ray.io": Family(_ray_job, suspends=_SUSPEND, controller=_KUBERAY),
     "rayservices.ray.io": Family(
         _ray_cluster_of("rayClusterConfig", "-raycluster"),
         suspends=_SUSPEND,

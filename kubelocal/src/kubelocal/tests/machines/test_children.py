@@ -28,6 +28,10 @@ def ray_cluster(workers: int = 1) -> Object:
     }
 
 
+def ray_job(mode: str = "HTTPMode") -> Object:
+    return {"rayClusterSpec": ray_cluster(), "submissionMode": mode}
+
+
 def chains(cluster: Cluster) -> set[str]:
     """Return the kinds from each pod up to its root."""
     by_uid = {obj["metadata"]["uid"]: obj for obj in cluster.store.held.values()}
@@ -48,7 +52,7 @@ KAIWO, RAY = "kaiwo.silogen.ai/v1alpha1", "ray.io/v1"
 
 CHAINS = [
     (custom(RAY, "RayCluster", **ray_cluster(2)), "Pod -> RayCluster", 3),
-    (custom(RAY, "RayJob", rayClusterSpec=ray_cluster()), "Pod -> RayCluster -> RayJob", 2),
+    (custom(RAY, "RayJob", **ray_job()), "Pod -> RayCluster -> RayJob", 2),
     (
         custom(RAY, "RayService", rayClusterConfig=ray_cluster()),
         "Pod -> RayCluster -> RayService",
@@ -60,7 +64,7 @@ CHAINS = [
         1,
     ),
     (
-        custom(KAIWO, "KaiwoJob", rayJob={"spec": {"rayClusterSpec": ray_cluster()}}),
+        custom(KAIWO, "KaiwoJob", rayJob={"spec": ray_job()}),
         "Pod -> RayCluster -> RayJob -> KaiwoJob",
         2,
     ),
@@ -228,7 +232,7 @@ async def test_an_object_without_a_template_has_no_children(
 
 async def test_a_suspended_ray_job_gives_its_pods_back_and_gets_new_ones() -> None:
     async with running() as cluster:
-        await cluster.create(custom(RAY, "RayJob", rayClusterSpec=ray_cluster()))
+        await cluster.create(custom(RAY, "RayJob", **ray_job()))
         await cluster.wait(2)
         await cluster.change("rayjobs.ray.io", "work", suspend=True)
         await cluster.wait(5)
@@ -276,7 +280,7 @@ async def test_a_component_of_an_unknown_kind_is_named_in_an_event() -> None:
 async def test_a_child_of_another_owner_is_not_touched() -> None:
     async with running() as cluster:
         other = await cluster.create({**custom(KAIWO, "KaiwoJob"), "metadata": {"name": "other"}})
-        mine = custom(RAY, "RayJob", rayClusterSpec=ray_cluster())
+        mine = custom(RAY, "RayJob", **ray_job())
         taken = custom(RAY, "RayCluster")
         await cluster.create(mine)
         await cluster.wait(1)
@@ -352,6 +356,23 @@ async def test_numbered_pods_keep_their_names_and_failed_ones_are_made_anew() ->
         assert cluster.phases() == dict.fromkeys(names, "Running")
         conditions = cluster.conditions("pytorchjobs.kubeflow.org", "work")
         assert {t for t, c in conditions.items() if c[0] == "True"} == {"Running"}
+
+
+@pytest.mark.parametrize("given", [None, template(0)], ids=["its own", "a default one"])
+@pytest.mark.parametrize("mode", ["", "K8sJobMode"])
+async def test_a_ray_job_has_a_job_that_submits_beside_its_cluster(
+    mode: str, given: Object | None
+) -> None:
+    async with running() as cluster:
+        said = {"submitterPodTemplate": given} if given else {}
+        await cluster.create(custom(RAY, "RayJob", **ray_job(mode), **said))
+        await cluster.wait(2)
+        assert chains(cluster) == {"Pod -> RayCluster -> RayJob", "Pod -> Job -> RayJob"}
+        assert cluster.names("jobs.batch") == ["work"]
+        assert len(cluster.all("pods")) == 3
+        await cluster.change("rayjobs.ray.io", "work", suspend=True)
+        await cluster.wait(5)
+        assert (cluster.names("jobs.batch"), cluster.names("pods")) == ([], [])
 
 
 async def test_an_mpi_job_has_a_launcher_job_beside_its_workers() -> None:
