@@ -111,7 +111,7 @@ async def test_an_owner_of_another_kind_is_not_looked_for_among_the_jobs() -> No
         ]
         return {"metadata": {"namespace": "team", "ownerReferences": references}}
 
-    lost.note("team/one")
+    lost.record("team/one")
     set_alone = workload(("example.com/v1", "Job", "large"), ("apps/v1", "StatefulSet", "large"))
     assert await lost.in_vain(kind, "team/one", set_alone)
     assert asked == []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reprieve.engine.plan_faults import PlanFault
-from reprieve.engine.quota import cycle
+from reprieve.engine.quota import evictions
 from reprieve.engine.quota.nominations import Nominations
 from reprieve.engine.quota.proof import Fault
 from reprieve.kube.resource import PREEMPTIONS
@@ -80,7 +80,7 @@ async def test_a_preemption_whose_proof_fails_evicts_nobody_and_is_told_and_coun
             await cluster.create(job("low", pods=2, priority="low"))
             await cluster.until_admitted("low")
             with monkeypatch.context() as patched:
-                patched.setattr(cycle, "faults_of", lambda *_: refused)
+                patched.setattr(evictions, "faults_of", lambda *_: refused)
                 await cluster.create(job("high", pods=2, priority="high"))
 
                 async def told() -> bool:
