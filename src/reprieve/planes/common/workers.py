@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from reprieve.execution.fence import Deposed
 from reprieve.kube.errors import ApiError
@@ -64,31 +64,17 @@ async def look_at_each(
     Raises:
         BaseExceptionGroup: with `Deposed` alone, when a look came upon the closed fence.
     """
-    # Keys that are due and wait for a worker, in order of arrival; each stands here once.
-    waiting: dict[Key, None] = {}
-    running: set[Key] = set()
-    again: set[Key] = set()  # of those that are running
+    turns: _Turns[Key] = _Turns()
     faults: dict[Key, int] = {}  # in a row
-    arrived = asyncio.Semaphore(0)  # as many as there are waiting, so that one wakes one worker
-
-    def put(key: Key) -> None:
-        if key in running:
-            again.add(key)
-        elif key not in waiting:
-            waiting[key] = None
-            arrived.release()
 
     async def feed() -> None:
         while True:
             for key in await due.next():
-                put(key)
+                turns.add(key)
 
     async def work() -> None:
         while True:
-            await arrived.acquire()
-            key = next(iter(waiting))
-            del waiting[key]
-            running.add(key)
+            key = await turns.take()
             try:
                 await look(key)
                 faults.pop(key, None)
@@ -103,12 +89,43 @@ async def look_at_each(
                 faults[key] = faults.get(key, 0) + 1
                 due.add_at(key, Nanos(clock.wall() + pause))
             finally:
-                running.discard(key)
-                if key in again:
-                    again.discard(key)
-                    put(key)
+                turns.give_back(key)
 
     async with asyncio.TaskGroup() as group:
         group.create_task(feed())
         for _ in range(at_once):
             group.create_task(work())
+
+
+class _Turns(Generic[Key]):
+    """Keys that wait for a worker, in order of arrival, and those that have one."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Key, None] = {}  # each stands here once
+        self._running: set[Key] = set()
+        self._again: set[Key] = set()  # of those that are running
+        # As many as there are waiting, so that one wakes one worker.
+        self._arrived = asyncio.Semaphore(0)
+
+    def add(self, key: Key) -> None:
+        """Let a key wait for a worker, or for the end of the look at it."""
+        if key in self._running:
+            self._again.add(key)
+        elif key not in self._waiting:
+            self._waiting[key] = None
+            self._arrived.release()
+
+    async def take(self) -> Key:
+        """Return the key that waits first, once there is one."""
+        await self._arrived.acquire()
+        key = next(iter(self._waiting))
+        del self._waiting[key]
+        self._running.add(key)
+        return key
+
+    def give_back(self, key: Key) -> None:
+        """A look at a key is over; it waits again where it became due meanwhile."""
+        self._running.discard(key)
+        if key in self._again:
+            self._again.discard(key)
+            self.add(key)
