@@ -52,10 +52,10 @@ async def test_an_event_that_is_older_than_our_own_write_changes_nothing() -> No
         return len(sent)
 
     before = msgspec.convert(group(5), PodGroup)
-    statuses.put(KOORDINATOR, before)
+    statuses.observe(KOORDINATOR, before)
     written = await quiet()
     assert written > 0
-    statuses.put(KOORDINATOR, before)
+    statuses.observe(KOORDINATOR, before)
     assert await quiet() == written
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

@@ -113,14 +113,14 @@ async def test_who_ended_an_earlier_process_is_left_out_for_that_long() -> None:
     aside, now = SetAside(), NOW
     hung = workload("endless-0")
     ended = Ended(hung.key, 600)
-    aside.put(hung, Nanos(now + 600 * SECOND), ended)
+    aside.hold(hung, Nanos(now + 600 * SECOND), ended)
     found = await aside.evaluate(at_once, snapshot(workload("idle-0"), hung), now)
     assert [row.ref.name for row in found.snapshot.workloads] == ["idle-0"]
     claims = {Uid("endless-0-uid"): GpuWorkloadKey("ml-team/demand")}
     with pytest.raises(Ended):
         await aside.evaluate(at_once, snapshot(workload("idle-0"), hung, claims=claims), now)
     odd = workload("odd-0")
-    aside.put(odd, Nanos(now + 600 * SECOND), Ended(odd.key, 600))
+    aside.hold(odd, Nanos(now + 600 * SECOND), Ended(odd.key, 600))
     later = Nanos(now + 601 * SECOND)
     assert (await aside.evaluate(at_once, snapshot(odd), later)).odd == (odd,), "tried again"
 
@@ -128,7 +128,7 @@ async def test_who_ended_an_earlier_process_is_left_out_for_that_long() -> None:
 async def test_who_ended_an_earlier_process_holds_up_no_preemption_that_is_not_about_it() -> None:
     """Another one that is left out is claimed: that one is evaluated again, and nobody else."""
     aside, hung, was_odd = SetAside(), workload("endless-0"), workload("idle-0")
-    aside.put(hung, Nanos(NOW + 600 * SECOND), Ended(hung.key, 600))
+    aside.hold(hung, Nanos(NOW + 600 * SECOND), Ended(hung.key, 600))
 
     async def breaks(part: IdleSnapshot) -> Evaluation:
         if was_odd in part.workloads:

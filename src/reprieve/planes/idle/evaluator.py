@@ -217,7 +217,7 @@ class Evaluator:
             if until is not None:
                 ended = Ended(each.key, (until - self._context.clock.monotonic()) // SECOND + 1)
                 log.error("%s; it is tried again when it changes, too", ended)
-                self._aside.put(each, Nanos(now + ended.pause * SECOND), ended)
+                self._aside.hold(each, Nanos(now + ended.pause * SECOND), ended)
                 self._context.announce(each.ref, decision_stopped(str(ended)))
 
     async def _recorded(self, snapshot: IdleSnapshot, now: Nanos, plans: int) -> dict[str, Any]:

@@ -274,7 +274,7 @@ class Marks:
         )
         change = StatusChange.over(GPU_WORKLOADS, found.metadata, found.status, wanted)
         if change is not None:
-            self._workloads.put(await write_status(self._fenced(), change, GpuWorkload))
+            self._workloads.observe(await write_status(self._fenced(), change, GpuWorkload))
 
     def _fenced(self) -> Client:
         fence = self._context.fence

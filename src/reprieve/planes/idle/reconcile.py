@@ -164,7 +164,7 @@ class Reconciler:
             self._again(held.key, Nanos(now + SECOND))
             return
         before = workload.status.phase
-        self._workloads.put(answer)
+        self._workloads.observe(answer)
         if outcome.phase_updated:
             log.info(
                 "%s: %s -> %s (%s)",

@@ -46,7 +46,7 @@ class SetAside:
         # Of them those whose evaluation ended an earlier process.
         self._ended: dict[GpuWorkloadKey, Ended] = {}
 
-    def put(self, row: Workload, until: Nanos, ended: Ended) -> None:
+    def hold(self, row: Workload, until: Nanos, ended: Ended) -> None:
         """Set aside whose evaluation ended an earlier process."""
         self._faults.hold(row.key, until)
         self._seen[row.key] = _facts(row)

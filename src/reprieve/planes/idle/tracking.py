@@ -121,7 +121,7 @@ class Tracking:
         if not stored.status.phase:
             stored = await self._first_status(stored, root)
         log.info("tracking %s as %s/%s", root.ref, root.ref.namespace, name)
-        self._workloads.put(stored)
+        self._workloads.observe(stored)
         self._changed(key_of(root.ref.namespace, name))
 
     async def _first_status(self, stored: GpuWorkload, root: Root) -> GpuWorkload:
@@ -173,7 +173,7 @@ class Tracking:
             self._changed(workload.key)
             self._overtaken(workload.root.uid)
             return
-        self._workloads.put(stored)
+        self._workloads.observe(stored)
         self._changed(workload.key)
 
     async def _end(self, workload: TrackedWorkload) -> None:

@@ -122,7 +122,7 @@ class TrackedWorkloads:
         """Return the workloads whose root has this uid."""
         return list(self._by_root.get(uid, {}).values())
 
-    def put(self, workload: GpuWorkload) -> TrackedWorkload:
+    def observe(self, workload: GpuWorkload) -> TrackedWorkload:
         """Hold this version unless a newer one of the same object is held."""
         key = key_of(workload.metadata.namespace, workload.metadata.name)
         held = self._held.get(key)
@@ -146,7 +146,7 @@ class TrackedWorkloads:
     def put_record(self, record: WorkloadRecord) -> TrackedWorkload:
         """Hold what the watch shows."""
         watched: WatchedGpuWorkload = record.object
-        held = self.put(watched)
+        held = self.observe(watched)
         held.writes = status_writes(watched.metadata.managed_fields)
         return held
 

@@ -55,7 +55,7 @@ class Admissions:
         self._room = asyncio.Event()
         self._room.set()
 
-    def put(self, entry: Entry) -> None:
+    def admit(self, entry: Entry) -> None:
         """Write one admission when its turn comes; until then its Workload is not settled."""
         self._state.deciding.add(entry.workload.key)
         self._waiting.put_nowait((entry, self._context.clock.wall()))

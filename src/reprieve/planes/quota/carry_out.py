@@ -102,7 +102,7 @@ class CarryOut:
             case TakeBack(entry, fault):
                 self._take_back(entry, fault)
             case Admit(entry):
-                self._admissions.put(entry)
+                self._admissions.admit(entry)
                 self._waiting.admitted(entry.workload.key)
             case DecideAgain():
                 self._ask()

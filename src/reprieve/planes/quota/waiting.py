@@ -114,7 +114,7 @@ class Waiting:
         )
         self._said[key] = _Said(said, reason)
         if reason is not None:
-            self._put(key, entry.workload.queue, reason)
+            self._count(key, entry.workload.queue, reason)
 
     def is_sampled(self) -> bool:
         """Count a refusal; tell whether what it was decided on is to be written to the log."""
@@ -164,11 +164,11 @@ class Waiting:
     def _pending(self, key: str, found: Workload, row: model.Workload) -> None:
         now = self._context.clock.wall()
         if not row.active:
-            self._put(key, row.queue, Reason.STOPPED)
+            self._count(key, row.queue, Reason.STOPPED)
         elif row.admission_gated:
-            self._put(key, row.queue, Reason.CHECKS_OPEN)
+            self._count(key, row.queue, Reason.CHECKS_OPEN)
         elif not row.requeued or (row.requeue_at is not None and row.requeue_at > now):
-            self._put(key, row.queue, Reason.BACKOFF)
+            self._count(key, row.queue, Reason.BACKOFF)
         else:
             self._repeat(key, found, row)
 
@@ -180,14 +180,14 @@ class Waiting:
             if known is not None and known.reason is not None:
                 self._told.setdefault(key, known.reason)
         if known is not None and known.reason is not None:
-            self._put(key, row.queue, known.reason)
+            self._count(key, row.queue, known.reason)
             return
         self._counts.forget(key)
         # Whoever is looked at soon needs no word of being behind another one.
         self._tell_later(key, Reason.BEHIND_HEAD)
 
-    def _put(self, key: str, local_queue: str, reason: Reason) -> None:
-        self._counts.put(key, local_queue, reason)
+    def _count(self, key: str, local_queue: str, reason: Reason) -> None:
+        self._counts.count(key, local_queue, reason)
         closed = closed_reason(self._state.queues, local_queue)
         self._tell_later(key, closed or reason)
 

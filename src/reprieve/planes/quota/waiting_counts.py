@@ -25,7 +25,7 @@ class WaitingCounts:
         # Of those that have their quota and are not admitted.
         self._reserved: dict[str, Reason] = {}
 
-    def put(self, key: str, local_queue: str, reason: Reason) -> None:
+    def count(self, key: str, local_queue: str, reason: Reason) -> None:
         """Count a Workload that waits for its quota, in place of what was known of it."""
         known = self._reasons.get(key)
         if known == (local_queue, reason):

@@ -274,7 +274,7 @@ class Decisions:
         if slow is None:
             return False
         self._left = [*(unit for unit in units if unit is not slow), *self._left]
-        self._aside.put(slow, failure)
+        self._aside.hold(slow, failure)
         self._state.queue.give_up(slow, self._context.clock.monotonic())
         return True
 

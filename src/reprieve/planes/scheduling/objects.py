@@ -26,7 +26,7 @@ class Objects:
     def __init__(self) -> None:
         self._held: dict[Kind, dict[_Key, ObjectRow]] = {}
 
-    def put(self, row: ObjectRow) -> ObjectRow | None:
+    def observe(self, row: ObjectRow) -> ObjectRow | None:
         """Hold this version; return the one before."""
         held = self._held.setdefault(_kind(row), {})
         former = held.get((row.namespace, row.name))

@@ -78,9 +78,9 @@ class SetAside:
         if self._rows.pop(unit.name, None) is not None:
             self._faults.forget(unit.name)
 
-    def put(self, unit: Unit, stopped: TookTooLong) -> None:
+    def hold(self, unit: Unit, stopped: TookTooLong) -> None:
         """Set a unit aside, and tell it."""
-        pause, _ = self._put(unit, _LONGEST_PAUSE if stopped.left else 1)
+        pause, _ = self._hold(unit, _LONGEST_PAUSE if stopped.left else 1)
         log.error("%s; it is tried again after %d s, or when it changes", stopped, pause)
         outcome = "left" if stopped.left else "stopped"
         self._context.metrics.decisions_stopped.labels(Plane.SCHEDULING.value, outcome).inc()
@@ -104,14 +104,14 @@ class SetAside:
 
         The instant is in monotonic nanoseconds.
         """
-        pause, until = self._put(unit, 1)
+        pause, until = self._hold(unit, 1)
         log.error("the plan for %s cannot be recorded: %s", unit.name, failure)
         self._context.metrics.unrecorded.labels(Plane.SCHEDULING.value).inc()
         message = not_recorded(str(failure), pause)
         self._announce(unit, message, wording.preemption_not_recorded(message))
         return until
 
-    def _put(self, unit: Unit, times: int) -> tuple[int, int]:
+    def _hold(self, unit: Unit, times: int) -> tuple[int, int]:
         """Set a unit aside as after so many failures more; return for how many seconds, until."""
         now, key = self._context.clock.monotonic(), unit.name
         until = max(self._faults.add(key, now) for _ in range(times))

@@ -369,7 +369,7 @@ class ClusterState:
             self.queue.group_changed(key, self.clock.monotonic(), lowered=lowered)
 
     def _after_other(self, row: ObjectRow) -> None:
-        former = self.objects.put(row)
+        former = self.objects.observe(row)
         self.disturbed += 1
         if not isinstance(row, Entry):
             return

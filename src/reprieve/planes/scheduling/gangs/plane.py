@@ -225,7 +225,7 @@ class GangPlane:
         gang = self.book.gangs.get(id)
         if new and gang is not None:
             self.audit.record(gang.group_id, Happened.CREATE, self._context.clock.wall())
-        self.statuses.put(door, group)
+        self.statuses.observe(door, group)
         self._state.changed()
 
     def _put_quotas(self, door: Door, quotas: list[ElasticQuota]) -> None:

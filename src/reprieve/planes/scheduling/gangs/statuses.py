@@ -80,7 +80,7 @@ class GroupStatuses:
             writes=lambda: not dry_run,
         )
 
-    def put(self, door: Door, group: PodGroup) -> None:
+    def observe(self, door: Door, group: PodGroup) -> None:
         """Look at a PodGroup that came or changed."""
         id = f"{group.metadata.namespace}/{group.metadata.name}"
         status = _status(group)
