@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from reprieve.api.core import ObjectMeta
 from reprieve.execution.fence import Deposed
 from reprieve.execution.statuses import StatusChange
-from reprieve.kube.objects import Metadata
 from reprieve.kube.resource import PODS
 from reprieve.kube.transport import Request
 from reprieve.planes.common.status_writer import StatusWriter
@@ -20,7 +20,7 @@ from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import SECOND
 from tests.kube.fakes import FakeAnswer, FakeWire, Handler, client_over, refusal
 
-OVER = Metadata("one", "work", "uid-1", "7")
+OVER = ObjectMeta("one", "work", "uid-1", "7")
 
 
 class Shown(msgspec.Struct, omit_defaults=True):

@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from reprieve.api.core import ObjectMeta
 from reprieve.kube.bodies import PatchType, Propagation
 from reprieve.kube.errors import AlreadyExists, Conflict, Expired, NotFound, Undecodable
-from reprieve.kube.objects import Metadata, PartialObject, identity_of
+from reprieve.kube.objects import PartialObject, identity_of
 from reprieve.kube.outline import Part, part, parts
 from reprieve.kube.resource import GPU_WORKLOADS, NODES, PODS, Resource
 from reprieve.kube.writes import Priority, WriteGate
@@ -37,7 +38,7 @@ class Spec(msgspec.Struct):
 
 
 class Thing(msgspec.Struct):
-    metadata: Metadata
+    metadata: ObjectMeta
     spec: Spec = msgspec.field(default_factory=Spec)
 
 

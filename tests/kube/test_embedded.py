@@ -16,6 +16,7 @@ import pytest
 from kubelocal.cluster import EmbeddedCluster
 from kubelocal.server.errors import StatusError
 from kubelocal.server.options import DeleteOptions, WriteOptions
+from reprieve.api.core import ObjectMeta
 from reprieve.kube.bodies import Json, PatchType
 from reprieve.kube.cache import Cache
 from reprieve.kube.client import Client, connect
@@ -31,7 +32,7 @@ from reprieve.kube.errors import (
 )
 from reprieve.kube.events import EventRecorder
 from reprieve.kube.lease import LeaderElector, LeaseTimes
-from reprieve.kube.objects import Metadata, version_number
+from reprieve.kube.objects import version_number
 from reprieve.kube.reflector import Health, Reflector
 from reprieve.kube.resource import EVENTS, LEASES, NAMESPACES, PODS, Resource
 from reprieve.kube.transport import Transport
@@ -45,7 +46,7 @@ DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 
 
 class ConfigMap(msgspec.Struct, gc=False):
-    metadata: Metadata
+    metadata: ObjectMeta
     data: dict[str, str] | None = None
 
 

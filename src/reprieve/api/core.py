@@ -20,6 +20,7 @@ __all__ = [
     "KueuePodTemplate",
     "KueueWorkload",
     "KueueWorkloadSpec",
+    "MetaWithFinalizers",
     "Namespace",
     "Node",
     "NodeAffinity",
@@ -75,6 +76,12 @@ class ObjectMeta(_Struct, frozen=True):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
+
+
+class MetaWithFinalizers(ObjectMeta, frozen=True):
+    """Metadata of the few objects whose finalizers are read."""
+
+    finalizers: list[str] | None = None
 
 
 class OwnedObject(_Struct, frozen=True):

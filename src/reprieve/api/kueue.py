@@ -12,7 +12,13 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from reprieve.api.core import Affinity, ContainerResources, ObjectMeta, Toleration
+from reprieve.api.core import (
+    Affinity,
+    ContainerResources,
+    MetaWithFinalizers,
+    ObjectMeta,
+    Toleration,
+)
 
 __all__ = [
     "API_VERSION",
@@ -84,12 +90,6 @@ class Condition(_Struct, frozen=True):
     message: str
     last_transition_time: str
     observed_generation: int | None = None
-
-
-class MetaWithFinalizers(ObjectMeta, frozen=True):
-    """Metadata of the few objects whose finalizers are read."""
-
-    finalizers: list[str] | None = None
 
 
 class ResourceQuota(_Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 The wire structs of a kind name only the fields in use; unknown fields are skipped while decoding.
 A struct needs a `metadata` attribute with `uid`, `namespace`, `name` and `resource_version`, such
-as `Metadata`; a plain dict is read under the API's own keys.
+as `ObjectMeta`; a plain dict is read under the API's own keys.
 """
 
 from __future__ import annotations
@@ -11,37 +11,20 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from reprieve.api.core import OwnerReference
+from reprieve.api.core import MetaWithFinalizers
 
 __all__ = [
     "Identity",
-    "Metadata",
     "PartialObject",
     "identity_of",
     "version_number",
 ]
 
 
-class Metadata(msgspec.Struct, gc=False, rename="camel"):
-    """The parts of `metadata` that more than one kind needs."""
-
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    generation: int = 0
-    creation_timestamp: str | None = None
-    deletion_timestamp: str | None = None
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    owner_references: list[OwnerReference] | None = None
-    finalizers: list[str] | None = None
-
-
 class PartialObject(msgspec.Struct, gc=False, rename="camel"):
     """An object of any kind, of which only the metadata is wanted."""
 
-    metadata: Metadata
+    metadata: MetaWithFinalizers
     api_version: str = ""
     kind: str = ""
 

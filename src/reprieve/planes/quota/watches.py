@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 import msgspec
 
 from reprieve.api import kueue
-from reprieve.api.core import Namespace, ObjectMeta, Pod
+from reprieve.api.core import MetaWithFinalizers, Namespace, ObjectMeta, Pod
 from reprieve.api.scheduling import PriorityClass
 from reprieve.execution.jobs import resource_of
 from reprieve.intake.quota_limits import LimitRange
@@ -79,7 +79,7 @@ class RuntimeClass(msgspec.Struct, frozen=True, rename="camel"):
     overhead: Overhead | None = None
 
 
-class _WrittenMeta(kueue.MetaWithFinalizers, frozen=True, rename="camel"):
+class _WrittenMeta(MetaWithFinalizers, frozen=True, rename="camel"):
     managed_fields: list[dict[str, Any]] | None = None
 
 

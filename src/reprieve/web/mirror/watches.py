@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from reprieve.answers.kinds import LOCAL_QUEUES, WORKLOADS
 from reprieve.api import kueue
-from reprieve.api.core import Node, Pod
+from reprieve.api.core import MetaWithFinalizers, Node, Pod
 from reprieve.api.disruption import Disruption
 from reprieve.api.kaiwo import GpuWorkload
 from reprieve.api.reprieve import Preemption
 from reprieve.kube.cache import Cache
 from reprieve.kube.errors import ApiError, Forbidden, NotFound
-from reprieve.kube.objects import Metadata, PartialObject
+from reprieve.kube.objects import PartialObject
 from reprieve.kube.reader import Reader
 from reprieve.kube.reflector import Health, Reflector
 from reprieve.kube.resource import (
@@ -109,7 +109,7 @@ class _Share:
         listed = {obj.metadata.uid for obj in objects}
         for record in list(self._cache):
             if record.namespace == self._namespace and record.uid not in listed:
-                self._cache.deleted(PartialObject(metadata=Metadata(uid=record.uid)))
+                self._cache.deleted(PartialObject(metadata=MetaWithFinalizers(uid=record.uid)))
         for obj in objects:
             self._cache.applied(obj)
 
