@@ -50,12 +50,13 @@ class Cycles:
         self._verdicts.clear()
         self._holds.clear()
 
-    def taken_in(self, at: Nanos, preemptor: int, victim: int) -> None:
+    def taken_in(self, row: int, preemptor: int, victim: int) -> None:
         """Look for loops that a row has closed, taken in of these families, if it counts."""
         # One that this row closes goes on from its victim, and comes this way for the nth time.
         if preemptor < 0 or not self._history.displaces(victim):
             return
-        history, since = self._history, Nanos(at - self._window)
+        history, at = self._history, self._history.at(row)
+        since = Nanos(at - self._window)
         if history.times(preemptor, victim, since) < self._limit:
             return
         both = {preemptor, victim}

@@ -374,7 +374,7 @@ class Governor:
     def _take_in(self, row: int) -> None:
         families = self._history.take_in(row)
         if self._loops:
-            self._cycles.taken_in(self._history.at(row), *families)
+            self._cycles.taken_in(row, *families)
 
 
 def _hold(question: Question, rule: Rule, until: Nanos, began: Nanos) -> Hold:

@@ -64,8 +64,12 @@ class Parties:
         """Take a party in; return its number, which is that of the last of its line if alike."""
         line = self.lines.number(party.lineage)
         merged = self.lines.number(party.merged) if party.merged else -1
-        weak = self.weaks.number(party.weak) if party.weak else -1
-        tenant, created = self._tenants.number(party.tenant), party.created
+        weak, tenant = self.weaks.lately.get(party.weak), self._tenants.lately.get(party.tenant)
+        if weak is None:
+            weak = self.weaks.number(party.weak) if party.weak else -1
+        if tenant is None:
+            tenant = self._tenants.number(party.tenant)
+        created = party.created
         if not -_MOST <= created <= _MOST:
             created = Nanos(_bounded(created))
         last = self._last[line] if line < len(self._last) else -1

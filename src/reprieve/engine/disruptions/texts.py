@@ -13,6 +13,8 @@ from __future__ import annotations
 from array import array
 from typing import Final
 
+import numpy as np
+
 __all__ = ["Names", "Texts"]
 
 _UID: Final = 36  # characters
@@ -59,24 +61,25 @@ class Names:
         self._hashes = array("I")
         self._slots = _empty(_LEAST_SLOTS)  # numbers, each one more
         self._mask = _LEAST_SLOTS - 1
-        self._numbers: dict[str, int] = {}  # of some that were asked for lately
+        #: Numbers of some that were asked for lately: to be looked at where calls are too dear.
+        self.lately: dict[str, int] = {}
         self._recent: dict[int, str] = {}
 
     def number(self, name: str) -> int:
         """Return the number of a name, which is taken in if it is new."""
-        found = self._numbers.get(name)
+        found = self.lately.get(name)
         if found is None:
             hashed = hash(name) & _HASH
             place = self._place(name, hashed)
             found = self._slots[place] - 1
             if found < 0:
-                self._texts.append(name)
+                self._texts.append_packed(packed(name))
                 return self._take(hashed, place)
         return found
 
     def find(self, name: str) -> int:
         """Return the number of a name, -1 where there is none."""
-        found = self._numbers.get(name)
+        found = self.lately.get(name)
         if found is None:
             found = self._slots[self._place(name, hash(name) & _HASH)] - 1
         return found
@@ -87,9 +90,9 @@ class Names:
         place = hashed & mask
         while number := slots[place]:
             if hashes[number - 1] == hashed and self._texts[number - 1] == name:
-                if len(self._numbers) >= _RECENT:
-                    self._numbers.clear()
-                self._numbers[name] = number - 1
+                if len(self.lately) >= _RECENT:
+                    self.lately.clear()
+                self.lately[name] = number - 1
                 break
             place = (place + 1) & mask
         return place
@@ -139,15 +142,11 @@ def packed(text: str) -> bytes:
         else:
             # In lower case without spaces, and with the dashes where they belong.
             if uid.hex() == digits and len(uid) == 16 and _dashed(digits) == tail:
-                return _WITH_UID + _encoded(text[:-_UID]) + uid
-    return _PLAIN + _encoded(text)
-
-
-def _encoded(text: str) -> bytes:
+                return _WITH_UID + text[:-_UID].encode("utf-8", "surrogatepass") + uid
     try:
-        return text.encode()
+        return _PLAIN + text.encode()
     except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass")
+        return _PLAIN + text.encode("utf-8", "surrogatepass")
 
 
 def _unpacked(found: bytes | bytearray) -> str:
@@ -161,13 +160,19 @@ def _dashed(digits: str) -> str:
 
 
 def _placed(hashes: array[int], size: int) -> array[int]:
-    slots, mask = _empty(size), size - 1
-    for number, hashed in enumerate(hashes, 1):
-        place = hashed & mask
-        while slots[place]:
-            place = (place + 1) & mask
-        slots[place] = number
-    return slots
+    """Return slots with the numbers of all texts, each at its place or the next that is free."""
+    slots, mask = np.zeros(size, np.uint32), size - 1
+    places = np.frombuffer(hashes, np.uint32).astype(np.int64) & mask
+    numbers = np.arange(1, len(hashes) + 1, dtype=np.uint32)
+    # All at once: who finds its place taken goes on to the next, and no place becomes free again.
+    while len(numbers):
+        free = slots[places] == 0
+        slots[places[free]] = numbers[free]
+        late = slots[places] != numbers
+        places, numbers = (places[late] + 1) & mask, numbers[late]
+    found = array("I")
+    found.frombytes(slots.tobytes())
+    return found
 
 
 def _empty(slots: int) -> array[int]:
