@@ -32,6 +32,7 @@ from reprieve.simulation.runs import (
     Failed,
     Outcome,
     Run,
+    Underway,
     carried_out,
     decisions_file,
     planned,
@@ -203,7 +204,9 @@ class _Line:
         self._jobs, self._days = 0, 0.0
         self._changes = sys.stderr.isatty()
 
-    def progress(self, over: int, of: int, ended: Outcome | Failed | None) -> None:
+    def progress(
+        self, over: int, of: int, ended: Outcome | Failed | None, underway: Underway
+    ) -> None:
         """Take note of what ended, and tell."""
         if isinstance(ended, Outcome):
             self._jobs += ended.measures.jobs
@@ -212,8 +215,10 @@ class _Line:
         if now - self._told < (0.2 if self._changes else 30):
             return
         self._told, took = now, now - self._started
-        left = f"{took / over * (of - over):,.0f} s left" if over else "?"
-        said = f"{over} of {of} runs, {self._jobs:,} jobs, {self._days:,.0f} simulated days, {left}"
+        done = over + underway.runs
+        left = f"{took / done * (of - done):,.0f} s left" if done else "?"
+        jobs, days = self._jobs + underway.jobs, self._days + underway.days
+        said = f"{over} of {of} runs, {jobs:,} jobs, {days:,.0f} simulated days, {left}"
         click.echo(f"\r\x1b[K{said}" if self._changes else said, nl=not self._changes, err=True)
 
     def clear(self) -> None:

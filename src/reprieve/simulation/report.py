@@ -213,7 +213,7 @@ def _configuration(results: Results) -> Iterator[str]:
 def _policy_text(policy: PolicySpec) -> str:
     said = [f"{policy.name}\n"]
     for field in fields(policy):
-        if field.name != "name":
+        if field.name not in ("name", "place"):  # the same study is the same in any folder
             said.append(f"  {field.name}: {getattr(policy, field.name)}\n")
     return "".join(said)
 

@@ -13,7 +13,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -30,14 +30,34 @@ from reprieve.simulation.replay import replay
 from reprieve.simulation.stories import decision_lines, packed_stories
 from reprieve.simulation.study import Study
 from reprieve.simulation.trace import Malformed, Trace
+from reprieve.units.durations import HOUR
 from reprieve.units.errors import ReprieveError, UsageError
 
-__all__ = ["Failed", "Outcome", "Run", "Submitted", "carried_out", "decisions_file", "planned"]
+__all__ = [
+    "Failed",
+    "Outcome",
+    "Run",
+    "Submitted",
+    "Underway",
+    "carried_out",
+    "decisions_file",
+    "planned",
+]
 
+DAY: Final = 24 * HOUR
 _LOOK: Final = 0.5  # seconds between two looks at what the processes did
 
-#: Told the runs that are over, of how many, and the last of them.
-Progress = Callable[[int, int, "Outcome | Failed | None"], None]
+#: Told the runs that are over, of how many, the last of them, and how far others are.
+Progress = Callable[[int, int, "Outcome | Failed | None", "Underway"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Underway:
+    """How far runs are that are not over: finished jobs, simulated days, parts of whole runs."""
+
+    jobs: int = 0
+    days: float = 0.0
+    runs: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +133,13 @@ def carried_out(
     """
     if workers == 1:
         for over, run in enumerate(runs):
-            progress(over, len(runs), None)
-            outcome = carry_out(study, run, folder)
-            progress(over + 1, len(runs), outcome)
+            progress(over, len(runs), None, Underway())
+
+            def told(found: Underway, over: int = over) -> None:
+                progress(over, len(runs), None, found)
+
+            outcome = carry_out(study, run, folder, told)
+            progress(over + 1, len(runs), outcome, Underway())
             yield outcome
         return
     context = multiprocessing.get_context("spawn")
@@ -131,10 +155,10 @@ def carried_out(
             try:
                 future = done.get(timeout=_LOOK)
             except Empty:
-                progress(len(runs) - len(left), len(runs), None)
+                progress(len(runs) - len(left), len(runs), None, _underway(folder, left.values()))
                 continue
             outcome = _result(future, left.pop(future))
-            progress(len(runs) - len(left), len(runs), outcome)
+            progress(len(runs) - len(left), len(runs), outcome, _underway(folder, left.values()))
             yield outcome
     finally:
         executor.shutdown(wait=False, cancel_futures=True)
@@ -142,14 +166,60 @@ def carried_out(
             process.terminate()
 
 
-def carry_out(study: Study, run: Run, folder: Path) -> Outcome | Failed:
-    """Replay one run."""
+def carry_out(
+    study: Study, run: Run, folder: Path, told: Callable[[Underway], None] | None = None
+) -> Outcome | Failed:
+    """Replay one run; how far it is goes to `told`, or to a file that other processes read."""
+    noted = _underway_file(folder, run)
+
+    def note(jobs: int, of: int, now: int) -> None:
+        found = Underway(jobs, now / DAY, jobs / of)
+        if told is not None:
+            told(found)
+        else:
+            written = noted.with_suffix(".new")
+            written.write_text(f"{found.jobs} {found.days} {found.runs}", encoding="ascii")
+            written.replace(noted)
+
+    try:
+        return _carry_out(study, run, folder, note)
+    finally:
+        noted.unlink(missing_ok=True)
+
+
+def _underway(folder: Path, runs: Iterable[Run]) -> Underway:
+    """Return how far runs are together, by what their processes noted."""
+    jobs, days, parts = 0, 0.0, 0.0
+    for run in runs:
+        try:
+            said = _underway_file(folder, run).read_text(encoding="ascii").split()
+        except OSError:  # it has not noted anything yet, or is over by now
+            continue
+        jobs, days, parts = jobs + int(said[0]), days + float(said[1]), parts + float(said[2])
+    return Underway(jobs, days, parts)
+
+
+def _underway_file(folder: Path, run: Run) -> Path:
+    return folder / f"underway-{run.number:06}"
+
+
+def _carry_out(
+    study: Study, run: Run, folder: Path, note: Callable[[int, int, int], None]
+) -> Outcome | Failed:
     try:
         trace = study.workload.read(run.file, run.trace)
         given = _demanded(study, run, trace)
         started = time.process_time()
         nodes = (study.cluster.nodes, study.cluster.devices)
-        done = replay(given.jobs, run.policy, study.work, study.tenants.names, nodes)
+        count = len(given.jobs)
+        done = replay(
+            given.jobs,
+            run.policy,
+            study.work,
+            study.tenants.names,
+            nodes,
+            lambda jobs, now: note(jobs, count, now),
+        )
         cpu = time.process_time() - started
     except ReprieveError as error:
         return Failed(run, str(error))
