@@ -323,11 +323,13 @@ def _usable(
             if every:
                 return None
             continue
+        if not every and not wanted.admin:
+            found += use.takeable(devices, wanted.capacity)
+            continue
         for device in devices:
             if every and not selected.holds(device):
                 continue
-            free = every or wanted.admin or use.free(device, wanted.capacity)
-            if free and use.sufficient(device, wanted.capacity):
+            if use.sufficient(device, wanted.capacity):
                 found.append(device)
     return found
 

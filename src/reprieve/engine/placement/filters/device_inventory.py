@@ -7,7 +7,7 @@ giving back are exact opposites. Source: specification 21.9.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -259,6 +259,21 @@ class DeviceUse:
         if not self.sufficient(device, asked):
             return False
         return holders > 0 or not device.row.consumes or self._partition_fits(device)
+
+    def takeable(self, devices: Iterable[PoolDevice], asked: Amounts) -> list[PoolDevice]:
+        """Return those of these devices that one more allocation may take, in order."""
+        # Every device of a cluster is asked for here, and of most it only matters who holds them.
+        held = self._holders
+        before = {} if self._before is None else self._before._holders
+        found: list[PoolDevice] = []
+        for device in devices:
+            row = device.row
+            if asked or row.shareable or row.consumes:
+                if self.free(device, asked):
+                    found.append(device)
+            elif not held.get(device.id, before.get(device.id, 0)):
+                found.append(device)
+        return found
 
     def sufficient(self, device: PoolDevice, asked: Amounts) -> bool:
         """Return whether the capacities of a device leave what is asked for."""

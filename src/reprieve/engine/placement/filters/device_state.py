@@ -97,6 +97,7 @@ class DeviceState:
         self.claims: dict[ClaimKey, tuple[str, ClaimAllocation]] = {}  # group or uid: allocation
         self.consumers: dict[ClaimKey, dict[Uid, int]] = {}  # reserved by placed pods
         self.revision = 0  # of `claims` and `consumers`
+        self.forgotten = 0  # how often answers were forgotten
         self._snapshot: Snapshot = snapshot
         published = self.inventory.published
         self._use = DeviceUse(published, _held_in(snapshot, published))
@@ -212,6 +213,7 @@ class DeviceState:
     def _forget(self, device: DeviceId) -> None:
         found = self.inventory.device(device)
         nodes: I64 | None = _NOTHING if found is None else self.inventory.nodes_of(found)
+        self.forgotten += 1
         for answers in self._answers.values():
             answers.codes[slice(None) if nodes is None else nodes] = Answer.UNKNOWN
 

@@ -84,12 +84,17 @@ class DynamicResources:
         self._blocked: Reason | None = None
         self._here: Mask = eligible
         self._wanted: tuple[Wanted, ...] = ()
+        self._codes: tuple[int, U8] | None = None  # with how often answers were forgotten before
 
     def codes(self) -> U8:
         self._refresh()
-        count = len(self._snapshot.nodes)
+        if self._codes is None or self._codes[0] != self._state.forgotten:
+            self._codes = self._state.forgotten, self._everywhere()
+        return self._codes[1]
+
+    def _everywhere(self) -> U8:
         if self._blocked is not None:
-            return np.full(count, self._blocked.rejection, np.uint8)
+            return np.full(len(self._snapshot.nodes), self._blocked.rejection, np.uint8)
         codes = np.where(self._here, np.uint8(0), np.uint8(Rejection.DEVICES_NOT_HERE))
         for case in self._cases:
             wanted = self._wanted + case.claim
@@ -135,9 +140,9 @@ class DynamicResources:
             if wanted:
                 asked = case.nodes & self._eligible
                 found = self._state.answers(wanted, asked)
-                failed = np.flatnonzero((found.codes == Answer.ERROR) & asked)
-                if len(failed):
-                    return self._text(found, int(failed[0]))
+                # A node that has failed once stays among these.
+                if found.errors and (failed := (found.codes == Answer.ERROR) & asked).any():
+                    return self._text(found, int(np.argmax(failed)))
         return ""
 
     def add(self, pod: Placed) -> Reach:
@@ -208,6 +213,7 @@ class DynamicResources:
         if self._seen == state.revision:
             return
         self._seen = state.revision
+        self._codes = None
         self._blocked = None
         self._here = np.ones(len(self._snapshot.nodes), np.bool_)
         self._open: list[ResourceClaimRow] = []
