@@ -26,7 +26,6 @@ import numpy as np
 
 from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import I32, I64, Flag, Nomination, Pending, Snapshot
-from reprieve.engine.cluster.texts import texts_at
 from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.gangs.job import VictimGangs
 from reprieve.engine.placement.profile import Policy
@@ -43,7 +42,8 @@ from reprieve.engine.scheduling.hierarchy import (
 from reprieve.engine.scheduling.irreducible import Going, could_stay
 from reprieve.engine.scheduling.min_runtime import protected_until
 from reprieve.engine.scheduling.nominations import kept_for_others, nominations_of
-from reprieve.engine.scheduling.outcome import Attempt, pods_of
+from reprieve.engine.scheduling.outcome import Attempt
+from reprieve.engine.scheduling.planned_victims import slots_of_plan, units_of_plan
 from reprieve.units.ids import Uid
 
 __all__ = ["Fault", "faults_of", "feasibility_faults_of"]
@@ -118,7 +118,7 @@ def _faults(
     pods = [snapshot.pending.get(uid) for uid, _ in placed]
     faults = [*_unknown(snapshot, placed, pods)]
     group = _group(snapshot, policy, attempt)
-    slots = _slots(snapshot, attempt)
+    slots = slots_of_plan(snapshot, attempt)
     # Older gangs know pods and no groups of the API.
     grouped = attempt.plan is not None and attempt.gang is None and policy.gates.generic_workload
     together = _together(snapshot, policy) if grouped else None
@@ -151,7 +151,7 @@ def _faults(
     unplaceable = _unplaceable(simulation, members)
     if unplaceable or victim_gangs is None or not len(slots):
         return unplaceable
-    going = Going(slots, _units(snapshot, policy, attempt, slots, together, victim_gangs))
+    going = Going(slots, units_of_plan(snapshot, policy, attempt, slots, together, victim_gangs))
     tried_again = policy.second_reprieve_pass and (group is not None or attempt.gang is not None)
     return tuple(
         PlanFault(Fault.REDUCIBLE, snapshot.pod_keys[int(pods[0])], f"{len(pods)}")
@@ -197,28 +197,6 @@ def _group(snapshot: Snapshot, policy: Policy, attempt: Attempt) -> GroupRow | N
         return None
     waiting = [snapshot.pending[uid] for uid in attempt.unit.pods if uid in snapshot.pending]
     return as_preemptor(snapshot, policy, row, waiting)
-
-
-def _slots(snapshot: Snapshot, attempt: Attempt) -> I64:
-    """Return the victims' slots in this snapshot, -1 for one that is not there."""
-    if attempt.plan is None or attempt.preemption is None:
-        return np.zeros(0, np.int64)
-    victims = attempt.plan.victims
-    known = pods_of(attempt.preemption.victims)
-    held = snapshot.pod_uids
-    # Texts lie in memory in the order of slots.
-    order = np.argsort(known)
-    if (
-        len(known) != len(victims)
-        or known.max(initial=-1) >= len(held)
-        or texts_at(held, known[order].tolist())
-        != [victims[place].root.uid for place in order.tolist()]
-    ):
-        uids = [victim.root.uid for victim in victims]
-        wanted = set(uids)
-        where = {uid: slot for slot, uid in enumerate(held) if uid in wanted}
-        known = np.array([where.get(uid, -1) for uid in uids], np.int64)
-    return known
 
 
 def _priority(snapshot: Snapshot, attempt: Attempt, group: GroupRow | None) -> int:
@@ -288,7 +266,7 @@ def _held(
 ) -> list[PlanFault]:
     if attempt.plan is None or not holds:
         return []
-    slots = _slots(snapshot, attempt)
+    slots = slots_of_plan(snapshot, attempt)
     until = held_until(snapshot, policy, holds, _older_gangs(attempt, slots))
     return [] if until is None else _not_yet(snapshot, slots, until, Fault.HELD)
 
@@ -383,42 +361,3 @@ def _unplaceable(
             )
         waiting = later
     return ()
-
-
-def _units(
-    snapshot: Snapshot,
-    policy: Policy,
-    attempt: Attempt,
-    slots: I64,
-    together: I32 | None,
-    victim_gangs: VictimGangs,
-) -> I64:
-    """Return with whom each victim goes, as `Going` has it: (victims,)."""
-    assert attempt.plan is not None
-    units = np.arange(len(slots))
-    if attempt.gang is not None and victim_gangs is VictimGangs.POD:
-        return units
-    told = attempt.gang is not None or policy.non_uniform_groups
-    named = [victim.unit for victim in attempt.plan.victims] if told else []
-    if attempt.gang is not None:
-        first: dict[str, int] = {}
-        return np.array(
-            [first.setdefault(unit, at) if unit else at for at, unit in enumerate(named)], np.int64
-        )
-    if together is None:
-        return units
-    whole = together[slots]
-    if named:
-        leads = (snapshot.pod_flags & Flag.WITH_GROUP) > 0
-        led = set(snapshot.pod_group[leads].tolist())
-        groups = snapshot.pod_group[slots].tolist()
-        for at, (unit, index) in enumerate(zip(named, groups, strict=True)):
-            row = snapshot.group_rows[index] if index >= 0 else None
-            if unit and whole[at] < 0 and row is not None and (row.floor > 0 or index in led):
-                whole[at] = index
-    grouped = np.flatnonzero(whole >= 0)
-    if len(grouped):
-        lead = np.zeros(len(snapshot.group_rows), np.int64)
-        lead[whole[grouped]] = grouped
-        units[grouped] = lead[whole[grouped]]
-    return units
