@@ -67,6 +67,7 @@ REVIEWED: Final = {
     "whatif/job_pods.py": "numbers of the API's schema",
     "whatif/lists.py": "answers of the API server to the person who asks",
     "whatif/measured.py": "GpuWorkloads by their schema, as the person asked gets them",
+    "whatif/overlay.py": "bodies that the copy's own planes wrote",
     "whatif/writes.py": "bodies that the copy's own planes wrote",
     "whatif/namespace_index.py": "objects that were read already",
     "whatif/planning.py": "objects that were read already",
