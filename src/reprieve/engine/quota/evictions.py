@@ -6,7 +6,7 @@
 3. Of the victims those that do not leave already count as evicted from now on, and the ledger is
    told of each.
 
-Source: specification of the quota plane, section 8; the design's "Proof".
+Source: specification of the quota plane, section 8; the design's "Promises".
 """
 
 from __future__ import annotations
