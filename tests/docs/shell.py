@@ -15,10 +15,14 @@ PATIENCE_S = 120.0
 
 @dataclass(frozen=True)
 class Shell:
-    """A folder with a `kubeconfig` and a `bin`, and where the operator's telemetry is."""
+    """A folder with a `kubeconfig` and a `bin`, and where the operator's telemetry is.
+
+    `squeezed`: columns of answers are one space apart.
+    """
 
     folder: Path
     port: int
+    squeezed: bool = False
 
     async def run(self, command: str) -> str:
         """Return the output of a command that has to succeed without a complaint."""
@@ -39,13 +43,12 @@ class Shell:
         return stdout.decode()
 
     async def answers(self, command: str, expected: str) -> str:
-        """Return the output of a command once it holds the text, or what it said last.
-
-        Columns are told apart by one space each.
-        """
+        """Return the output of a command once it holds the text, or what it said last."""
         answer = ""
         for _ in range(int(PATIENCE_S / 0.25)):
-            answer = re.sub(" +", " ", await self.run(command))
+            answer = await self.run(command)
+            if self.squeezed:
+                answer = re.sub(" +", " ", answer)
             if expected in answer:
                 break
             await asyncio.sleep(0.25)

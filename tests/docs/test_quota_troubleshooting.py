@@ -126,7 +126,7 @@ async def shell(tmp_path: Path, kubectl: Path) -> AsyncIterator[Shell]:
             )
             assert told, operators[0].tail()
             (started,) = [line for line in operators[0].tail(400) if "telemetry on port" in line]
-            yield Shell(tmp_path, int(started.rpartition(" ")[2]))
+            yield Shell(tmp_path, int(started.rpartition(" ")[2]), squeezed=True)
         finally:
             for operator in operators:
                 await operator.stop()
