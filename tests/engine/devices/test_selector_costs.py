@@ -7,6 +7,7 @@ import random
 import re
 import sys
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,7 @@ from reprieve.engine.placement.filters.device_selectors import (
 from reprieve.engine.placement.filters.device_values import DeviceFacts, facts_of
 from tests.engine.builders import node, pod, snapshot_of
 from tests.engine.devices.drivers import (
+    DRIVER,
     asks,
     claims,
     device,
@@ -277,3 +279,58 @@ def test_a_selector_without_a_value_for_a_device_is_not_asked_about_it_again() -
             selected.holds(one)
         assert not failed.value.of_claim
     assert asked == ["gpu.example.com"]
+
+
+@pytest.mark.parametrize(
+    ("cost", "asked_about"), [(200, ["a", "b"]), (201, ["a", "a", "a", "b"])], ids=str
+)
+def test_what_reads_the_driver_alone_is_asked_about_one_device_of_it_unless_it_is_costly(
+    cost: int, asked_about: list[str]
+) -> None:
+    asked: list[str] = []
+
+    def evaluate(facts: DeviceFacts, budget: Budget | None = None) -> bool:
+        assert budget is not None
+        budget.spend(cost)
+        asked.append(facts.driver)
+        return facts.driver == "a"
+
+    selected = Selected([(0, evaluate, None)], by_driver=True)
+    devices = [
+        PoolDevice((driver, f"n{n}", "gpu-0"), device("gpu-0"), Pool(driver, f"n{n}"), Reach())
+        for n, driver in enumerate("aaab")
+    ]
+    assert [selected.holds(each) for each in [*devices, *devices]] == [True, True, True, False] * 2
+    assert asked == asked_about
+    assert [selected.known[each.id] for each in devices] == [True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("selector", "asked"),
+    [
+        (f"device.driver == '{DRIVER}'", 1),
+        (f"!has(device.attributes['{DRIVER}'].kind)", 3),
+        ("!device.allowMultipleAllocations", 3),
+        (f"!('memory' in device.capacity['{DRIVER}'])", 3),
+    ],
+)
+def test_what_reads_more_than_the_driver_is_asked_about_each_device(
+    selector: str, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 0
+    ask = Selected._ask
+
+    def counted(self: Selected, one: PoolDevice) -> bool:
+        nonlocal count
+        count += 1
+        return ask(self, one)
+
+    monkeypatch.setattr(Selected, "_ask", counted)
+    rows: list[Any] = [
+        device_class("gpu", selector),
+        resource_claim("c", asks()),
+        pod(claims=claims("c")),
+    ]
+    rows += [row for n in range(3) for row in (node(f"n{n}"), published(f"n{n}", gpus(1)))]
+    assert refusals(simulation_of(snapshot_of(*rows))) == [""] * 3
+    assert count == asked

@@ -50,6 +50,7 @@ __all__ = [
 Amounts: TypeAlias = tuple[tuple[str, int], ...]
 
 _ORDINARY_COST: Final = 200  # of all selectors of a request for one device
+_OTHER_MEMBERS: Final = ("attributes", "capacity", "allowMultipleAllocations")  # of a device
 _EXTRA_COST: Final = 10 * MAX_COST  # of a request's selectors over all devices, beyond that
 
 
@@ -69,12 +70,20 @@ class Selected:
 
     A selector that was too costly for one device is asked about no other, and what all devices
     together may cost beyond the ordinary is bounded, since devices are many, whether the selectors
-    have a value for them or not.
+    have a value for them or not. Selectors that read nothing but the driver are asked about one
+    device of each, as long as that costs no more than the ordinary.
     """
 
-    def __init__(self, tests: Sequence[tuple[int, Evaluate, str | None]]) -> None:
-        """`tests`: number of the selector, its function, name of its class if it is a class's."""
+    def __init__(
+        self, tests: Sequence[tuple[int, Evaluate, str | None]], by_driver: bool = False
+    ) -> None:
+        """`tests`: number of the selector, its function, name of its class if it is a class's.
+
+        `by_driver`: they read nothing of a device but its driver.
+        """
         self._tests = tests
+        self._by_driver = by_driver
+        self._drivers: dict[str, bool] = {}
         self._extra = _EXTRA_COST
         self._too_costly: tuple[str, bool] | None = None
         self.known: dict[DeviceId, bool] = {}
@@ -92,8 +101,14 @@ class Selected:
         failed = self._failed.get(device.id, self._too_costly)
         if failed is not None:
             raise SelectionFailed(*failed)
+        driver, extra = device.id[0], self._extra
+        if driver in self._drivers:
+            found = self.known[device.id] = self._drivers[driver]
+            return found
         try:
             found = self.known[device.id] = self._ask(device)
+            if self._by_driver and self._extra == extra:
+                self._drivers[driver] = found
         except SelectionFailed as error:
             self._failed[device.id] = str(error), error.of_claim
             raise
@@ -181,7 +196,9 @@ class Inventory:
                 *((n, self.compiled(each), row.name) for n, each in enumerate(row.selectors)),
                 *((n, self.compiled(each), None) for n, each in enumerate(request.selectors)),
             ]
-            found = self._selected[key] = Selected(tests)
+            texts = (*row.selectors, *request.selectors)
+            by_driver = not any(member in text for text in texts for member in _OTHER_MEMBERS)
+            found = self._selected[key] = Selected(tests, by_driver)
         return found
 
     def compiled(self, expression: str) -> Evaluate:
