@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 from reprieve.answers.layout import MOST_LINES, Style
+from reprieve.cli.deciding import deciders_of
 from reprieve.cli.plan_text import plan_text
 from reprieve.kube.resource import Resource
 from reprieve.units.durations import HOUR, SECOND
 from reprieve.units.instants import Nanos
 from reprieve.whatif.answer import Answer, Displaced, Outcome, Placed, Verdict
 from reprieve.whatif.asked import Asks
+from reprieve.whatif.planning import planned
+from reprieve.whatif.run import settled
 from reprieve.whatif.snapshot import Snapshot, Unseen
+from tests.whatif.plan_stories import NODES_OF_TWO, job, pod, submitted
+from tests.whatif.test_kinds import snapshot
 
 
 def victim(name: str, rule: str, plane: str = "quota", **devices: int) -> Displaced:
@@ -116,3 +122,17 @@ def test_a_victim_that_was_saved_is_told_with_when() -> None:
 def test_nothing_of_the_cluster_steers_the_terminal() -> None:
     found = answer(victim("\x1b[2J", "\x1b[31m", amd=1), warnings=("\x1b]0;title\x07",))
     assert all(line.isprintable() for line in plan_text(found, ["quota"]))
+
+
+def test_what_is_free_is_not_told_of_pods_that_are_placed_one_by_one() -> None:
+    """What the first of them lacks says nothing of the others: here nothing is free for any."""
+    deciders = deciders_of("scheduling", ("default-scheduler",), {})
+    holders = submitted([pod(f"holds-{number}", 8, "low") for number in range(2)])
+    there = settled(snapshot(deciders, *NODES_OF_TWO), deciders, holders).overlay.frozen()
+    wanted = job("mine", 2, 8)
+    wanted["spec"]["template"]["spec"]["priorityClassName"] = "high"
+    found = asyncio.run(planned(None, there, deciders, submitted([wanted])))
+    assert found.verdict is Verdict.STARTS_WITH_VICTIMS, found.message
+    lines = plan_text(found, ["scheduling"])
+    assert not [line for line in lines if "free in reach" in line]
+    assert "  without anybody making way: 0 pods now" in lines

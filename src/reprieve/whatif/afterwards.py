@@ -36,7 +36,7 @@ def with_undisturbed(answer: Answer, spared: Answer) -> Answer:
     known = {(each.kind, each.namespace, each.name): each for each in spared.outcomes}
     return answer.judged_again(
         tuple(
-            replace(each, pods_without_victims=_pods(each, other), short=_short(other))
+            replace(each, pods_without_victims=_pods(each, other), short=_short(each, other))
             if each.verdict is Verdict.STARTS_WITH_VICTIMS
             and (other := known.get((each.kind, each.namespace, each.name))) is not None
             else each
@@ -128,9 +128,13 @@ def _root(queue: Json, parents: Mapping[str, str]) -> str:
     return name
 
 
-def _short(spared: Outcome) -> dict[str, int]:
-    """Return what is missing with nobody making way, at the place where that is least."""
-    if spared.diagnosis is None:
+def _short(wanted: Outcome, spared: Outcome) -> dict[str, int]:
+    """Return what is missing with nobody making way, at the place where that is least.
+
+    Nothing of several pods that are placed one by one: it is known of the first of them alone.
+    """
+    one_by_one = spared.waiting[0] == "Pod" and wanted.pods - spared.placed > 1
+    if spared.diagnosis is None or one_by_one:
         return {}
     deficit = spared.diagnosis.deficit
     place = next(iter(deficit), ("", ""))[0]

@@ -72,6 +72,12 @@ def test_no_node_of_its_kind() -> None:
     assert set(found.deficit.values()) == {1_000}
 
 
+def test_nobody_is_in_the_way_of_what_no_node_accepts_however_empty() -> None:
+    found = why(node("a", gpus=8), pod("x", node="a", gpus=8), pod("p", gpus=9))
+    assert (found.reason, found.deficit) == (Reason.NO_NODE_MATCHES, {("a", GPU): 9})
+    assert (found.blockers, found.refused) == ((), {})
+
+
 def test_full_names_what_is_missing_and_who_has_it() -> None:
     rows = [pod("x", node="a", gpus=5), pod("y", node="b", gpus=3), pod("z", node="b", cpu=1)]
     found = why(node("a", gpus=8), node("b", gpus=8), rows, pod("p", gpus=6))

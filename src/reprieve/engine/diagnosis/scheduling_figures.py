@@ -84,6 +84,9 @@ def with_figures(
         lack = _of_group(simulation, group, queued)
     if not lack.amounts:
         return found
+    deficit = {(lack.where, name): amount for name, amount in lack.amounts.items()}
+    if found.reason is Reason.NO_NODE_MATCHES:
+        return replace(found, deficit=deficit)  # however empty: nobody there is in its way
     priority = queued[0].row.priority if group is None else group.priority
     rules = _rules(snapshot, policy, priority, now)  # (slots,)
     columns = [snapshot.resources.index(name) for name in lack.amounts]
@@ -94,7 +97,7 @@ def with_figures(
     refused = {word: n for word, n in zip(_RULES, counts, strict=True) if word and n}
     return replace(
         found,
-        deficit={(lack.where, name): amount for name, amount in lack.amounts.items()},
+        deficit=deficit,
         blockers=tuple(_blockers(snapshot, slots, list(lack.amounts), columns, rules)),
         refused={**found.refused, **refused},
     )
