@@ -210,8 +210,7 @@ class Overlay:
             if (not namespace or key[0] == namespace) and (not name or key[1] == name)
         ]
         head = f'{{"metadata":{{"resourceVersion":"{self._last}"}},"items":['.encode()
-        # Of fifty thousand pods each further copy is a hundred megabytes: all is joined at once.
-        if parts:
+        if parts:  # each further copy of fifty thousand pods is a hundred megabytes
             parts[0] = head + parts[0]
             parts[-1] += b"]}"
             return b",".join(parts)

@@ -60,9 +60,10 @@ _QUOTA: Final[Mapping[Reason, Words]] = {
         ("stopped is {queue}",),
     ),
     Reason.INACTIVE: Words(
-        "Its ClusterQueue cannot admit anything as it is configured",
-        "Read the condition `Active` of the ClusterQueue, which names what is missing.",
-        ("ClusterQueue {cluster_queue}: {why}",),
+        "Its queue does not exist, or cannot admit anything as it is configured",
+        "Correct the queue that it names, or see what the condition `Active` of the ClusterQueue "
+        "says is missing.",
+        ("there is no LocalQueue {missing}", "ClusterQueue {cluster_queue}: {why}"),
     ),
     Reason.NAMESPACE_NOT_ALLOWED: Words(
         "Its ClusterQueue does not take work of its namespace",

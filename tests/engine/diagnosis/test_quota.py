@@ -144,7 +144,7 @@ def test_a_workload_of_a_queue_that_is_not_there_is_told_so() -> None:
     site = Site(queue("q", 8)).submit(work("w", "nobody", 1)).decide()
     assert told(site.why("w")) == (
         Reason.INACTIVE,
-        {"cluster_queue": "none", "why": "no LocalQueue nobody exists"},
+        {"missing": "nobody"},
     )
 
 

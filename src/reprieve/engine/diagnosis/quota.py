@@ -172,7 +172,7 @@ def _of_queue(
     local = configuration.local_queues.get(workload.queue)
     door = workload.queue.partition("/")[2]
     if local is None:
-        found[Reason.INACTIVE] = {"cluster_queue": "none", "why": f"no LocalQueue {door} exists"}
+        found[Reason.INACTIVE] = {"missing": door}
         return ""
     if local.stop_policy is not StopPolicy.NONE:
         found[Reason.STOPPED] = {"queue": f"LocalQueue {door}"}
