@@ -22,7 +22,7 @@ from tests.idle.site import PREFIX
 from tests.quota_plane.site import cluster_queue, flavor, job, local_queue
 from tests.quota_plane.site import priority_class as workload_class
 from tests.scheduling.site import group, node, pod, priority_class
-from tests.whatif.observing import WAITS, Happened, happened, planned, seen
+from tests.whatif.observing import STARTS, Happened, happened, planned, seen
 from tests.whatif.playing import Drawing, Object, Playground, playground
 
 __all__ = ["GPU", "PLAIN", "PRIORITIES", "Case", "Tally", "gpu_job", "proven", "with_gpus"]
@@ -112,7 +112,7 @@ def _case(
     """
     plan = planned(answer, submitted)
     if isinstance(answer, ReprieveError):
-        plan = real if any(what == WAITS for _, _, what in real.starts) else plan
+        plan = real if any(what != STARTS for _, _, what in real.starts) else plan
         return Case(where, submitted, "Refused", [("", "", str(answer))], plan, real)
     told = [(each.name, str(each.verdict), each.message) for each in answer.outcomes]
     named = {(kind, name) for kind, name, _ in plan.starts}

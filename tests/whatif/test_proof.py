@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.whatif.proof import Case, proven
+from tests.whatif.strange_work import STRANGE
 
 PLANES = ("scheduling", "quota", "scheduling,quota", "idle,scheduling,quota")
 
@@ -45,3 +46,29 @@ async def test_hundreds_of_plans_are_what_then_happens(tmp_path: Path, planes: s
         differences += tally.differences
     assert len(differences) <= verdicts.total() // 100, differences
     assert min(verdicts[each] for each in ("Starts", "StartsWithVictims", "Waits")) >= 3, verdicts
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("planes", "seed"), [("scheduling,quota", 1), ("idle,scheduling,quota", 100)]
+)
+async def test_a_plan_for_strangers_is_what_then_happens(
+    tmp_path: Path, planes: str, seed: int
+) -> None:
+    tally = await proven(tmp_path, seed, planes, cases=8, drawing=STRANGE)
+    assert not tally.differences
+    assert tally.verdicts["Starts"] >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("planes", PLANES)
+async def test_plans_of_every_kind_in_every_sort_of_cluster_are_what_then_happens(
+    tmp_path: Path, planes: str
+) -> None:
+    differences: list[Case] = []
+    for seed in range(10):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        tally = await proven(folder, seed, planes, cases=10, drawing=STRANGE)
+        differences += tally.differences
+    assert len(differences) <= 1, differences

@@ -6,9 +6,10 @@ import asyncio
 from typing import Any
 
 import msgspec
+import pytest
 
 from reprieve.kube.resource import PODS, Resource
-from reprieve.units.durations import MINUTE
+from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.instants import Nanos
 from reprieve.whatif.overlay import Overlay
 from reprieve.whatif.snapshot import Listed, Snapshot
@@ -105,3 +106,53 @@ def test_a_launcher_comes_when_its_workers_are_made() -> None:
     _, pods = _made(MPI_JOBS, {"mpiReplicaSpecs": roles})
     names = [each["metadata"]["name"] for each in pods]
     assert names == ["work-worker-0", "work-worker-1", "work-launcher-0"]
+
+
+RAY_CLUSTERS = Resource("ray.io", "v1", "rayclusters", "RayCluster")
+
+
+def _left_by(name: str, *, listed: bool, suspended: bool = False) -> tuple[list[str], list[str]]:
+    """Return the pods of a cluster while one of them goes, and a minute later."""
+    owner = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "ray", "uid": "ray"}
+    above = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "job", "uid": "job"}
+    job = {"metadata": {"name": "job", "namespace": "team", "uid": "job"}, "spec": {}}
+    job["spec"] = {"suspend": suspended}
+    ray = {"metadata": {**job["metadata"], "name": "ray", "uid": "ray"}, "spec": {}}
+    ray["metadata"]["ownerReferences"] = [above]
+    metadata = {"name": name, "namespace": "team", "uid": name, "ownerReferences": [owner]}
+    spec = {"containers": [{"name": "c"}], "nodeName": "node-0"}
+    pod = {"metadata": metadata, "spec": spec, "status": {"phase": "Running"}}
+    kinds = {("", "pods"): Listed(PODS, {("team", name): msgspec.json.encode(pod)}, 1)}
+    if listed:
+        jobs = Resource("ray.io", "v1", "rayjobs", "RayJob")
+        for resource, obj in ((jobs, job), (RAY_CLUSTERS, ray)):
+            key = ("team", obj["metadata"]["name"])
+            kinds["ray.io", resource.plural] = Listed(resource, {key: msgspec.json.encode(obj)}, 1)
+
+    async def main() -> tuple[list[str], list[str]]:
+        clock = LoopClock(asyncio.get_running_loop(), Nanos(0))
+        overlay = Overlay(Snapshot(Nanos(0), kinds), clock)
+        running = asyncio.create_task(StandIns(overlay, clock).run())
+        overlay.delete(("", "pods"), ("team", name))
+        await clock.sleep(SECOND // 2)
+        while_it_goes = sorted(each["metadata"]["name"] for each in overlay.all(PODS))
+        await clock.sleep(MINUTE)
+        running.cancel()
+        left = [each for each in overlay.all(PODS) if not each["spec"].get("nodeName")]
+        assert all(each["metadata"]["ownerReferences"] == [owner] for each in left)
+        return while_it_goes, sorted(each["metadata"]["name"] for each in left)
+
+    return run_virtually(main)
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_lost_pod_is_made_anew_at_once_and_a_numbered_one_under_its_name(listed: bool) -> None:
+    first, then = _left_by("ray-head-abcde", listed=listed)
+    assert len(first) == 2 and len(then) == 1
+    assert then[0].startswith("ray-head-") and then[0] != "ray-head-abcde"
+    first, then = _left_by("ray-worker-0", listed=listed)
+    assert (first, then) == (["ray-worker-0"], ["ray-worker-0"])
+
+
+def test_a_pod_below_what_is_suspended_is_not_made_anew() -> None:
+    assert _left_by("ray-head-abcde", listed=True, suspended=True)[1] == []

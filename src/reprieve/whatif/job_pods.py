@@ -2,7 +2,8 @@
 
 A Job has as many pods as it may run at a time, and replaces those that go. Of every other kind the
 pods are made once, from its row of the table of jobs, as its own controller would make them in the
-end; how they are owned in between does not matter to a decision. A kind that is stopped says that
+end, and one that is lost is made anew as it was; how they are owned in between does not matter to a
+decision. What is suspended holds all that stands under it. A kind that is stopped says that
 nothing of it runs any more when its last pod is gone, as its row asks.
 
 Source: the Job controller of Kubernetes 1.37; specification of the quota plane, section 10.2.
@@ -19,6 +20,7 @@ from reprieve.jobs.evaluation import holds
 from reprieve.jobs.model import JobKind, Test
 from reprieve.jobs.paths import Json, first, put
 from reprieve.jobs.pod_sets import found_pod_sets
+from reprieve.jobs.table import job_kinds
 from reprieve.jobs.training import RUNTIME
 from reprieve.kube.resource import PODS, Resource
 from reprieve.units.clock import Clock
@@ -29,8 +31,11 @@ from reprieve.whatif.owned_pods import COMPLETION_INDEX, OwnedPods, Tally, facts
 from reprieve.whatif.pod_templates import pod_of
 from reprieve.whatif.writes import Refused
 
-__all__ = ["JobPods"]
+__all__ = ["JobPods", "is_numbered"]
 
+_SUSPENDS: Final = {(kind.group, kind.kind): kind.suspend for kind in job_kinds() if kind.suspend}
+#: What a pod that is made anew has of the one before.
+_KEPT: Final = ("namespace", "labels", "annotations", "ownerReferences")
 #: Pods that their controllers make when all the others are made.
 _LAST: Final = ("launcher", "submitter")
 
@@ -56,7 +61,7 @@ class JobPods:
         tally = self._owned.of(job["metadata"]["uid"])
         if any(holds(test, job) for test in (*kind.succeeded, *kind.failed)):
             return
-        if first(job, kind.suspend):
+        if first(job, kind.suspend) or self._is_held_above(job):
             if tally.active:
                 self._end(job["metadata"]["uid"])
         elif kind.kind == "Job":
@@ -64,6 +69,46 @@ class JobPods:
         elif started and not tally.pods:
             self._make(kind, job)
         self._tell(kind, job["metadata"])
+
+    def replace(self, kind: JobKind, job: Json | None, pod: Json) -> None:
+        """Make a pod anew that its job has lost; of a Job that is listed its number tells.
+
+        Without a `job` its kind is not listed, and it is taken to be there.
+        """
+        if facts_of(pod).over or (job is not None and not self._replaces(kind, job)):
+            return
+        if not self._made.allowed(job or pod, 1, 1):
+            return
+        old = pod["metadata"]
+        namespace, name = old.get("namespace", ""), old["name"]
+        if not is_numbered(pod):
+            stem = name.rpartition("-")[0] + "-"
+            name = stem + self._overlay.suffix(PODS, namespace, stem)
+        kept = {key: old[key] for key in _KEPT if key in old}
+        spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
+        body = {"metadata": {**kept, "name": name}, "spec": copy.deepcopy(spec)}
+        self._overlay.create(PODS, {**body, "status": {"phase": "Pending"}})
+
+    def _replaces(self, kind: JobKind, job: Json) -> bool:
+        over = any(holds(test, job) for test in (*kind.succeeded, *kind.failed))
+        leaving = job["metadata"].get("deletionTimestamp")
+        held = first(job, kind.suspend) or self._is_held_above(job)
+        return kind.kind != "Job" and not over and not leaving and not held
+
+    def _is_held_above(self, obj: Json) -> bool:
+        """Tell whether something that stands above an object is suspended, which holds it, too."""
+        for owner in obj["metadata"].get("ownerReferences") or ():
+            group = str(owner["apiVersion"]).rpartition("/")[0]
+            resource = self._overlay.resource_of(owner["apiVersion"], owner["kind"])
+            if resource is None:
+                continue
+            above = self._overlay.get(resource, obj["metadata"].get("namespace", ""), owner["name"])
+            if above is None:
+                continue
+            path = _SUSPENDS.get((group, owner["kind"]))
+            if (path and first(above, path)) or self._is_held_above(above):
+                return True
+        return False
 
     def _resolved(self, kind: JobKind, job: Json) -> Json:
         """Return a job with the runtime that describes its pods, where its kind has one."""
@@ -183,6 +228,11 @@ class JobPods:
         except Refused as refusal:
             if refusal.code != 404:
                 raise
+
+
+def is_numbered(pod: Json) -> bool:
+    """Tell whether a pod is made anew under its own name, when that is free."""
+    return str(pod["metadata"]["name"]).rpartition("-")[2].isdigit()
 
 
 def _inactive(kind: JobKind, job: Json) -> Json:

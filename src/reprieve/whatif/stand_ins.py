@@ -1,7 +1,7 @@
 """Stand-ins: what other controllers would do, as far as a decision depends on it.
 
 1. Jobs, and every kind of the table of jobs with a suspend field: once it is let go its pods are
-   made of its templates, and when it is stopped or deleted they go. A Job replaces pods that go.
+   made of its templates, and when it is stopped or deleted they go. Pods that go are replaced.
    So do ReplicaSets, StatefulSets and LeaderWorkerSets, with or without a queue; a Deployment gets
    its ReplicaSet.
 2. The kubelet: a pod that gets a node runs and is ready; one that is deleted is gone after a
@@ -26,13 +26,13 @@ import msgspec
 
 from reprieve.execution.jobs import resource_of
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.paths import first
+from reprieve.jobs.paths import Json, first
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.resource import PODS, Resource
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import format_instant
-from reprieve.whatif.job_pods import JobPods
+from reprieve.whatif.job_pods import JobPods, is_numbered
 from reprieve.whatif.made_pods import MadePods
 from reprieve.whatif.namespace_index import NamespaceIndex
 from reprieve.whatif.overlay import Change, Overlay
@@ -189,10 +189,26 @@ class StandIns:
             for (of, _), kind in self._kinds.items():
                 if of == group and kind.kind == owner.get("kind"):
                     self._look_at_job(kind, namespace, owner["name"], started=False)
+                    self._replace(kind, owner, change)
             if self._replicas.makes(group, str(owner.get("kind"))):
                 resource = self._overlay.resource_of(owner["apiVersion"], owner["kind"])
                 if resource is not None:
                     self._look_at_set(resource, namespace, owner["name"])
+
+    def _replace(self, kind: JobKind, owner: Json, change: Change) -> None:
+        """Have a lost pod made anew: at once, or when its name is free."""
+        pod = change.object
+        numbered = is_numbered(pod)
+        goes = change.new is not None and change.new["metadata"].get("deletionTimestamp")
+        went = change.old is not None and change.old["metadata"].get("deletionTimestamp")
+        lost = change.new is None and (numbered or not went)
+        if lost or (goes and not went and not numbered):
+            namespace = pod["metadata"].get("namespace", "")
+            job = self._overlay.get(resource_of(kind), namespace, owner["name"])
+            if job is not None and job["metadata"]["uid"] == owner["uid"]:
+                self._jobs.replace(kind, job, pod)
+            elif self._overlay.table(kind.group, kind.plural) is None:
+                self._jobs.replace(kind, None, pod)
 
     def _leaves(self, namespace: str, name: str, grace: int = _ENDS_WITHIN) -> None:
         pause = min(grace, _ENDS_WITHIN) * SECOND
