@@ -30,7 +30,7 @@ def test_who_is_refused_for_another_flavor_each_time_is_at_rest(tmp_path: Path) 
     amounts = [{"name": "cpu", "nominalQuota": "4"}]
     flavors = [{"name": each, "resources": amounts} for each in ("slow", "fast")]
     groups = [{"coveredResources": ["cpu"], "flavors": flavors}]
-    strict = {"resourceGroups": groups, "queueingStrategy": "StrictFIFO"}
+    strict: Object = {"resourceGroups": groups, "queueingStrategy": "StrictFIFO"}
     deciders = deciding("quota", tmp_path)
     cluster = snapshot(
         deciders,

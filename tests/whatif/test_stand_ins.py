@@ -115,18 +115,20 @@ def _left_by(name: str, *, listed: bool, suspended: bool = False) -> tuple[list[
     """Return the pods of a cluster while one of them goes, and a minute later."""
     owner = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "ray", "uid": "ray"}
     above = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "job", "uid": "job"}
-    job = {"metadata": {"name": "job", "namespace": "team", "uid": "job"}, "spec": {}}
-    job["spec"] = {"suspend": suspended}
-    ray = {"metadata": {**job["metadata"], "name": "ray", "uid": "ray"}, "spec": {}}
-    ray["metadata"]["ownerReferences"] = [above]
+    in_team = {"namespace": "team"}
+    job = {"metadata": {**in_team, "name": "job", "uid": "job"}, "spec": {"suspend": suspended}}
+    ray = {
+        "metadata": {**in_team, "name": "ray", "uid": "ray", "ownerReferences": [above]},
+        "spec": {},
+    }
     metadata = {"name": name, "namespace": "team", "uid": name, "ownerReferences": [owner]}
     spec = {"containers": [{"name": "c"}], "nodeName": "node-0"}
     pod = {"metadata": metadata, "spec": spec, "status": {"phase": "Running"}}
     kinds = {("", "pods"): Listed(PODS, {("team", name): msgspec.json.encode(pod)}, 1)}
     if listed:
         jobs = Resource("ray.io", "v1", "rayjobs", "RayJob")
-        for resource, obj in ((jobs, job), (RAY_CLUSTERS, ray)):
-            key = ("team", obj["metadata"]["name"])
+        for resource, title, obj in ((jobs, "job", job), (RAY_CLUSTERS, "ray", ray)):
+            key = ("team", title)
             kinds["ray.io", resource.plural] = Listed(resource, {key: msgspec.json.encode(obj)}, 1)
 
     async def main() -> tuple[list[str], list[str]]:
