@@ -13,8 +13,6 @@ from __future__ import annotations
 from array import array
 from typing import Final
 
-import numpy as np
-
 __all__ = ["Names", "Texts"]
 
 _UID: Final = 36  # characters
@@ -161,18 +159,13 @@ def _dashed(digits: str) -> str:
 
 def _placed(hashes: array[int], size: int) -> array[int]:
     """Return slots with the numbers of all texts, each at its place or the next that is free."""
-    slots, mask = np.zeros(size, np.uint32), size - 1
-    places = np.frombuffer(hashes, np.uint32).astype(np.int64) & mask
-    numbers = np.arange(1, len(hashes) + 1, dtype=np.uint32)
-    # All at once: who finds its place taken goes on to the next, and no place becomes free again.
-    while len(numbers):
-        free = slots[places] == 0
-        slots[places[free]] = numbers[free]
-        late = slots[places] != numbers
-        places, numbers = (places[late] + 1) & mask, numbers[late]
-    found = array("I")
-    found.frombytes(slots.tobytes())
-    return found
+    slots, mask = _empty(size), size - 1
+    for number, hashed in enumerate(hashes, 1):
+        place = hashed & mask
+        while slots[place]:
+            place = (place + 1) & mask
+        slots[place] = number
+    return slots
 
 
 def _empty(slots: int) -> array[int]:
