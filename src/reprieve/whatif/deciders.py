@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from reprieve.api.gangs import SCHEDULER_PLUGINS
 from reprieve.execution.jobs import resource_of
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.reader import Reader
@@ -83,11 +84,14 @@ class Deciders:
         """Return the kinds that an answer depends on, as the planes and the stand-ins read them."""
         found: dict[Resource, None] = dict.fromkeys((PREEMPTIONS, PREEMPTION_PARTS))
         if SCHEDULING in self.options.controllers and self.settings.scheduling is not None:
+            from reprieve.planes.scheduling.gangs.watches import RESOURCES
             from reprieve.planes.scheduling.kinds import kinds
             from reprieve.planes.scheduling.served import GROUP_VERSIONS
 
             watched = kinds(self.settings.scheduling.policy)
             found |= dict.fromkeys(each.resource for each in watched)
+            # Koordinator's are not read yet (docs/limits.md).
+            found[RESOURCES[SCHEDULER_PLUGINS.api_version]] = None
             for version in GROUP_VERSIONS:
                 group, _, number = version.partition("/")
                 found[Resource(group, number, "podgroups", "PodGroup")] = None

@@ -1,0 +1,38 @@
+"""Gangs of scheduler-plugins in a what-if: their groups are read with the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reprieve.cli.deciding import deciders_of
+from reprieve.kube.resource import PODS
+from reprieve.units.durations import SECOND
+from reprieve.whatif.answer import Verdict
+from reprieve.whatif.judging import answer_of
+from reprieve.whatif.run import settled
+from reprieve.whatif.submission import Submitted
+from tests.whatif.test_kinds import snapshot
+from tests.whatif.test_making_way import node, pod, spec
+
+Object = dict[str, Any]
+LABEL = "scheduling.x-k8s.io/pod-group"
+
+
+def test_members_of_a_group_that_the_cluster_holds_start_at_once() -> None:
+    deciders = deciders_of("scheduling", ("default-scheduler",), {})
+    head = {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": "gang", "namespace": "team"},
+        "spec": {"minMember": 2},
+    }
+    cluster = snapshot(deciders, node("node-0"), node("node-1"), head)
+    members = [pod(f"m-{i}", spec("low"), labels={LABEL: "gang"}) for i in range(2)]
+    run = settled(cluster, deciders, [Submitted(PODS, each) for each in members])
+    assert answer_of(run).verdict is Verdict.STARTS
+    bound = [
+        each.at - run.submitted_at
+        for each in run.history
+        if each.new is not None and (each.new.get("spec") or {}).get("nodeName")
+    ]
+    assert min(bound) < SECOND
