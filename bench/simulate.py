@@ -1,10 +1,10 @@
-"""`python -m bench.simulate [--quick] [--jobs N ...] [--policy NAME ...]`: how fast it replays.
+"""`python -m bench.simulate [--quick] [--jobs N ...] [--policy NAME ...] [--load X]`: how fast?
 
-Jobs come as a Poisson stream at load 1.1 of 16 nodes of 8 devices, from 8 tenants with three
-priorities, and are replayed under one policy in a process of their own. Printed are jobs, events
-and decisions per second of CPU time, the peak of memory, and what each job costs beside the
-fewest jobs of the same policy (`growth`). The drawing of jobs is `setup_cpu_ms`. `--quick` has few
-jobs and asserts what came out, never times.
+Jobs come as a Poisson stream at load 1.1 of 16 nodes of 8 devices (`--load 0`: as they are drawn),
+from 8 tenants with three priorities, and are replayed under one policy in a process of their own.
+Printed are jobs, events and decisions per second of CPU time, the peak of memory, and what each job
+costs beside the fewest jobs of the same policy (`growth`). The drawing of jobs is `setup_cpu_ms`.
+`--quick` has few jobs and asserts what came out, never times.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ EXAMPLES: Final = Path(__file__).parents[1] / "examples" / "policies"
 POLICIES: Final[Mapping[str, PolicySpec]] = {
     "none": PolicySpec("none", Preemption()),
     "classical": PolicySpec("classical"),
+    "harm": PolicySpec("harm", settings=Settings(harm_order=True)),
     "fair": PolicySpec("fair", settings=Settings(fair_sharing=())),
     "least-lost": PolicySpec("least-lost", own=("least_lost.py:LeastLost", EXAMPLES)),
 }
@@ -45,18 +46,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="300 jobs")
     parser.add_argument("--jobs", type=int, nargs="+", default=[1_000, 10_000], metavar="N")
     parser.add_argument("--policy", nargs="+", choices=POLICIES, default=list(POLICIES))
+    parser.add_argument("--load", type=float, default=1.1, metavar="X")
     parser.add_argument("--base", type=float, default=0.0, help=argparse.SUPPRESS)
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     sizes = [300] if chosen.quick else sorted(chosen.jobs)
     if chosen.here:
-        _measure(POLICIES[chosen.policy[0]], sizes[0], chosen.base, EXAMPLES)
+        _measure(POLICIES[chosen.policy[0]], sizes[0], chosen.load or None, chosen.base)
         return 0
     for name in chosen.policy:
         base = 0.0
         for size in sizes:
             command = [sys.executable, "-m", "bench.simulate", "--here", "--policy", name]
-            command += ["--jobs", str(size), "--base", str(base)]
+            command += ["--jobs", str(size), "--load", str(chosen.load), "--base", str(base)]
             ended = subprocess.run(command, stdout=subprocess.PIPE, text=True)
             print(ended.stdout, end="", flush=True)
             if ended.returncode:
@@ -71,11 +73,11 @@ def _cost(line: str) -> float:
     return float(json.loads(line)["cpu_us_per_job"])
 
 
-def _measure(policy: PolicySpec, count: int, base: float, folder: Path) -> None:
+def _measure(policy: PolicySpec, count: int, load: float | None, base: float) -> None:
     started = time.process_time()
     tenants = Tenants(8, 1.1, {0: 0.6, 100: 0.3, 1000: 0.1})
     capacity = NODES[0] * NODES[1]
-    given = demand(Trace("poisson", _jobs(count)), tenants, capacity, 1.1, 0)
+    given = demand(Trace("poisson", _jobs(count)), tenants, capacity, load, 0)
     setup = time.process_time() - started
     model = Checkpointing(30 * MINUTE, 90 * SECOND, 3 * MINUTE, 30 * SECOND)
     wall, cpu = time.perf_counter(), time.process_time()
