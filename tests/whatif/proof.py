@@ -100,6 +100,8 @@ async def _played(played: Playground, where: str, submitted: Sequence[Object]) -
     real = await happened(played, submitted, before)
     if not at_once:
         played.some_are_idle(submitted)
+        # Whoever waited for them makes them go, which is not for what comes next.
+        await played.at_rest()
     return _case(where, submitted, answer, real)
 
 
