@@ -194,10 +194,13 @@ class _Late:
 LARGE: Final = """
 import ctypes, os, sys
 from pathlib import Path
-from reprieve.operator.returned_memory import few_heaps
+from reprieve.operator import returned_memory
 
-if sys.argv[1] == "apart":
-    few_heaps()
+if sys.argv[1] != "together":
+    returned_memory.few_heaps()
+if sys.argv[1] == "grown":
+    more = b"x" * (200 * 2**20)
+    returned_memory._give_back()
 library = ctypes.CDLL(None)
 library.malloc.restype = library.memset.restype = ctypes.c_void_p
 library.malloc.argtypes = [ctypes.c_size_t]
@@ -220,8 +223,10 @@ print(held - resident())
 
 
 @glibc
-@pytest.mark.parametrize(("word", "apart"), [("apart", True), ("together", False)])
-def test_large_pieces_go_back_at_once(word: str, apart: bool) -> None:
+@pytest.mark.parametrize(
+    ("word", "apart"), [("apart", True), ("together", False), ("grown", False)]
+)
+def test_large_pieces_go_back_at_once_while_the_process_is_small(word: str, apart: bool) -> None:
     done = subprocess.run(
         [sys.executable, "-c", LARGE, word], check=True, capture_output=True, text=True
     )
