@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from reprieve.engine.cluster.columns import LIMIT
 from reprieve.engine.cluster.overlay import Overlay
-from reprieve.engine.cluster.rows import PODS, Kind, NodeRow, PodRow
+from reprieve.engine.cluster.rows import PODS, GroupRow, Kind, NodeRow, PodRow
 from reprieve.engine.cluster.snapshot import NO_START, Flag, Snapshot
 from reprieve.units.ids import Uid
 
@@ -114,58 +114,16 @@ def rebuilt(
     names = [node.name for node in nodes]
     kinds = (Kind.GROUP, Kind.COMPOSITE)
     groups = {row.key: row for kind in kinds for row in tables.get(kind, {}).values()}
-    used: dict[str, dict[str, int]] = {name: {} for name in names}
-    scored: dict[str, list[int]] = {name: [0, 0] for name in names}
-    placed: dict[str, Any] = {}
-    pending: dict[Uid, Any] = {}
-    nominations = []
     alive = [row for row in pods if not row.finished]
-    for row in alive:
-        assumed, expected = overlay.assumed.get(row.uid), overlay.nominated.get(row.uid)
-        node = row.node or (assumed.node if assumed else "")
-        group = f"{row.namespace}/{row.group}" if row.group else ""
-        entry, labels = row.pod_class, (row.namespace, row.labels)
-        if not node:
-            wanted = expected.node if expected else row.nominated
-            pending[row.uid] = (replace(row, nominated=wanted), entry, labels)
-            owner = groups.get(group)
-            priority = owner.priority if owner else row.priority
-            if expected:
-                priority = expected.priority
-            if wanted in used:
-                nominations.append(
-                    (row.namespace, row.name, row.uid, wanted, priority, group, entry, labels)
-                )
-            continue
-        amounts = {PODS: 1}
-        for name, amount in entry.requests:
-            if resources is None or name in resources:
-                amounts[name] = min(amount, LIMIT)
-        flags = 0 if row.node else int(Flag.ASSUMED)
-        if row.deleting:
-            flags |= Flag.DELETING | (Flag.PREEMPTED if row.preempted else 0)
-        if row.disruption == "with-group":
-            flags |= Flag.WITH_GROUP
-        placed[row.uid] = (
-            f"{row.namespace}/{row.name}",
-            node if node in used else None,
-            row.priority,
-            group,
-            entry,
-            labels,
-            _positive(amounts),
-            NO_START if row.start is None else row.start,
-            row.checkpoint,
-            row.protection,
-            row.min_runtime,
-            flags,
-        )
-        if node in used:
-            for name, amount in amounts.items():
-                used[node][name] = used[node].get(name, 0) + amount
-            scored[node][0] += min(entry.scored_cpu, LIMIT)
-            scored[node][1] += min(entry.scored_memory, LIMIT)
-    keys = {*groups, *(f"{row.namespace}/{row.group}" for row in alive if row.group)}
+    places = {row.uid: _place(row, overlay) for row in alive}
+    waiting = [row for row in alive if not places[row.uid]]
+    standing = [row for row in alive if places[row.uid]]
+    amounts = {row.uid: _counted(row, resources) for row in standing}
+    used, scored = _sums(names, standing, places, amounts)
+    nominations = [
+        _nomination(row, overlay, groups) for row in waiting if _wanted(row, overlay) in used
+    ]
+    keys = {*groups, *(_group_of(row) for row in alive if row.group)}
     others = frozenset(Kind) - {Kind.POD, Kind.NODE, *kinds}
     return {
         "nodes": [_unversioned(node) for node in nodes],
@@ -176,8 +134,20 @@ def rebuilt(
         ],
         "used": [_positive(_cut(used[name])) for name in names],
         "scored": [[min(LIMIT, amount) for amount in scored[name]] for name in names],
-        "pods": placed,
-        "pending": pending,
+        "pods": {
+            row.uid: _standing(
+                row, places[row.uid] if places[row.uid] in used else None, amounts[row.uid]
+            )
+            for row in standing
+        },
+        "pending": {
+            row.uid: (
+                replace(row, nominated=_wanted(row, overlay)),
+                row.pod_class,
+                (row.namespace, row.labels),
+            )
+            for row in waiting
+        },
         "groups": {key: groups.get(key) for key in keys},
         "group_keys": sorted(keys),
         "classes": {row.pod_class for row in alive},
@@ -186,6 +156,91 @@ def rebuilt(
         "budgets": tuple(row for _, row in sorted(tables[Kind.BUDGET].items())),
         "tables": {kind: dict(tables[kind]) for kind in others if tables.get(kind)},
     }
+
+
+def _sums(
+    names: Iterable[str],
+    standing: Iterable[PodRow],
+    places: Mapping[Uid, str],
+    amounts: Mapping[Uid, Mapping[str, int]],
+) -> tuple[dict[str, dict[str, int]], dict[str, list[int]]]:
+    """Return what is used on each node, and what counts there for scores."""
+    used: dict[str, dict[str, int]] = {name: {} for name in names}
+    scored: dict[str, list[int]] = {name: [0, 0] for name in names}
+    for row in standing:
+        node = places[row.uid]
+        if node in used:
+            for name, amount in amounts[row.uid].items():
+                used[node][name] = used[node].get(name, 0) + amount
+            scored[node][0] += min(row.pod_class.scored_cpu, LIMIT)
+            scored[node][1] += min(row.pod_class.scored_memory, LIMIT)
+    return used, scored
+
+
+def _place(row: PodRow, overlay: Overlay) -> str:
+    """Return the node that a pod is on, or is assumed to be on; empty for one that waits."""
+    assumed = overlay.assumed.get(row.uid)
+    return row.node or (assumed.node if assumed else "")
+
+
+def _group_of(row: PodRow) -> str:
+    return f"{row.namespace}/{row.group}" if row.group else ""
+
+
+def _counted(row: PodRow, resources: Container[str] | None) -> dict[str, int]:
+    """Return what a pod with a node takes there of the resources that are counted."""
+    amounts = {PODS: 1}
+    for name, amount in row.pod_class.requests:
+        if resources is None or name in resources:
+            amounts[name] = min(amount, LIMIT)
+    return amounts
+
+
+def _standing(row: PodRow, node: str | None, amounts: Mapping[str, int]) -> tuple[Any, ...]:
+    """Return what a snapshot says of a pod with a node, which is None where it is not known."""
+    flags = 0 if row.node else int(Flag.ASSUMED)
+    if row.deleting:
+        flags |= Flag.DELETING | (Flag.PREEMPTED if row.preempted else 0)
+    if row.disruption == "with-group":
+        flags |= Flag.WITH_GROUP
+    return (
+        f"{row.namespace}/{row.name}",
+        node,
+        row.priority,
+        _group_of(row),
+        row.pod_class,
+        (row.namespace, row.labels),
+        _positive(amounts),
+        NO_START if row.start is None else row.start,
+        row.checkpoint,
+        row.protection,
+        row.min_runtime,
+        flags,
+    )
+
+
+def _wanted(row: PodRow, overlay: Overlay) -> str:
+    """Return the node that a pod that waits is nominated to."""
+    expected = overlay.nominated.get(row.uid)
+    return expected.node if expected else row.nominated
+
+
+def _nomination(row: PodRow, overlay: Overlay, groups: Mapping[str, GroupRow]) -> tuple[Any, ...]:
+    """Return what a snapshot says of a nomination."""
+    expected, owner = overlay.nominated.get(row.uid), groups.get(_group_of(row))
+    priority = owner.priority if owner else row.priority
+    if expected:
+        priority = expected.priority
+    return (
+        row.namespace,
+        row.name,
+        row.uid,
+        _wanted(row, overlay),
+        priority,
+        _group_of(row),
+        row.pod_class,
+        (row.namespace, row.labels),
+    )
 
 
 def _unversioned(node: NodeRow) -> NodeRow:
