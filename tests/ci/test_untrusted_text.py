@@ -87,6 +87,7 @@ REVIEWED: Final = {
     "planes/idle/evaluation_lease.py": "seconds of a Lease, by its schema",
     "operator/lease_keeper.py": "what the operator says to a process of its own",
     "operator/lease_process.py": "what the operator says to a process of its own",
+    "operator/returned_memory.py": "what the kernel says of this process",
     "planes/idle/measures/metric_sources.py": "ports in URLs of the administrator",
     "planes/idle/measures/prometheus_answer.py": "answers of Prometheus, of bounded size",
     "planes/quota/composing.py": "structures of the operator's own Workloads",
