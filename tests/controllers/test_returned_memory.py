@@ -21,15 +21,10 @@ glibc = pytest.mark.skipif(
     not hasattr(LIBRARY, "malloc_trim"), reason="another C library than glibc"
 )
 
-# A process of its own: what other tests of a process use and free meanwhile would be counted, too.
-# Pieces are below what the C library takes from the machine by itself; each has one in use behind
-# it. Printed is what is resident once they are free, 59 s later, and after the minute.
-FREED: Final = """
-import asyncio, ctypes, os
+# What the scripts below take, free and see of the C library.
+HEAP: Final = """
+import ctypes, os, sys
 from pathlib import Path
-from reprieve.operator.returned_memory import ReturnedMemory
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import MINUTE, SECOND
 
 library = ctypes.CDLL(None)
 library.malloc.restype = library.memset.restype = ctypes.c_void_p
@@ -40,6 +35,18 @@ library.free.argtypes = [ctypes.c_void_p]
 def resident():
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
+"""
+
+# A process of its own: what other tests of a process use and free meanwhile would be counted, too.
+# Pieces are below what the C library takes from the machine by itself; each has one in use behind
+# it. Printed is what is resident once they are free, 59 s later, and after the minute.
+FREED: Final = (
+    HEAP
+    + """
+import asyncio
+from reprieve.operator.returned_memory import ReturnedMemory
+from reprieve.units.clock import VirtualClock
+from reprieve.units.durations import MINUTE, SECOND
 
 async def main():
     clock, size = VirtualClock(), 100 * 1024
@@ -61,6 +68,7 @@ async def main():
 
 asyncio.run(main())
 """
+)
 
 
 @glibc
@@ -191,9 +199,9 @@ class _Late:
 
 # A large piece is freed first, after which the C library has others in its heap by itself. Each has
 # a small one in use behind it. Printed is by how much less is resident once they are free.
-LARGE: Final = """
-import ctypes, os, sys
-from pathlib import Path
+LARGE: Final = (
+    HEAP
+    + """
 from reprieve.operator import returned_memory
 
 if sys.argv[1] != "together":
@@ -201,16 +209,6 @@ if sys.argv[1] != "together":
 if sys.argv[1] == "grown":
     more = b"x" * (200 * 2**20)
     returned_memory._give_back()
-library = ctypes.CDLL(None)
-library.malloc.restype = library.memset.restype = ctypes.c_void_p
-library.malloc.argtypes = [ctypes.c_size_t]
-library.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
-library.free.argtypes = [ctypes.c_void_p]
-
-def resident():
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
-
 library.free(library.malloc(8 * 2**20))
 pairs = [(library.malloc(256 * 1024), library.malloc(2_000)) for _ in range(100)]
 for piece, _ in pairs:
@@ -220,6 +218,7 @@ for piece, _ in pairs:
     library.free(piece)
 print(held - resident())
 """
+)
 
 
 @glibc

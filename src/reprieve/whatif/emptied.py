@@ -87,13 +87,22 @@ def emptied(snapshot: Snapshot) -> Snapshot:
 
 
 def _unused(claim: bytes, namespace: str, stays: Collection[tuple[str, str]]) -> bytes:
-    """Return a claim that has devices no more, unless a pod that stays uses them."""
-    status = _CLAIM.decode(claim).status
+    """Return a claim that has devices no more, unless a pod that stays uses them.
+
+    One that cannot be read is left as it is: the planes tell of it.
+    """
+    try:
+        status = _CLAIM.decode(claim).status
+    except msgspec.MsgspecError:
+        return claim
     if status is None or any((namespace, each.name) in stays for each in status.reserved_for or ()):
         return claim
     return msgspec.json.encode({**msgspec.json.decode(claim), "status": {}})
 
 
 def _of_every_node(pod: bytes) -> bool:
-    owners = _OWNED.decode(pod).metadata.owner_references or ()
+    try:
+        owners = _OWNED.decode(pod).metadata.owner_references or ()
+    except msgspec.MsgspecError:
+        return False
     return any(owner.kind in ("DaemonSet", "Node") for owner in owners)

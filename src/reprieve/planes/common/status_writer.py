@@ -125,21 +125,21 @@ class StatusWriter(Generic[Key, Wish, Wire]):
     async def _look(self, key: Key) -> None:
         wish = self._wishes.pop(key, None)
         self._put_off.pop(key, None)
-        newer = False
+        put_off = False
         try:
             if wish is not None and self._writes():
                 await self._write(key, wish)
-            newer = key in self._wishes
         except (Deposed, ApiError):
             raise
         except Exception:
             self._fault()
-            newer = key in self._wishes
-            if wish is not None and not newer:
+            if wish is not None and key not in self._wishes:
                 self._keep(key, wish)
+                put_off = True
             raise
         finally:
-            if not newer and (over := self._over.pop(key, None)) is not None:
+            done = put_off or key not in self._wishes
+            if done and (over := self._over.pop(key, None)) is not None:
                 over.set()
 
     def _keep(self, key: Key, wish: Wish) -> None:
