@@ -198,7 +198,8 @@ class _Late:
 
 
 # A large piece is freed first, after which the C library has others in its heap by itself. Each has
-# a small one in use behind it. Printed is by how much less is resident once they are free.
+# one of its own size in use behind it, never touched: a smaller one could lie in a gap of the heap,
+# and the end of a heap goes back too. Printed is by how much less is resident once they are free.
 LARGE: Final = (
     HEAP
     + """
@@ -210,7 +211,7 @@ if sys.argv[1] == "grown":
     more = b"x" * (200 * 2**20)
     returned_memory._give_back()
 library.free(library.malloc(8 * 2**20))
-pairs = [(library.malloc(256 * 1024), library.malloc(2_000)) for _ in range(100)]
+pairs = [(library.malloc(256 * 1024), library.malloc(256 * 1024)) for _ in range(100)]
 for piece, _ in pairs:
     library.memset(piece, 1, 256 * 1024)
 held = resident()

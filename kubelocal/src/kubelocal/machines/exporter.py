@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Final
 
 from aiohttp import web
@@ -21,7 +22,11 @@ _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Exporter:
-    """Serves the devices on one port, which stays the same when it is stopped and started again."""
+    """Serves the devices on one port, which stays its own from the first start until it is closed.
+
+    While it is stopped a socket that does not listen is bound to the port: connections are refused,
+    and the system gives it to no other server and to no connection in between.
+    """
 
     def __init__(self, gpus: Gpus, host: str = "127.0.0.1", port: int = 0) -> None:
         self._gpus = gpus
@@ -31,6 +36,7 @@ class Exporter:
         self.scrapes = 0
         """How often it has been asked."""
         self._runner: web.AppRunner | None = None
+        self._reserved: socket.socket | None = None
 
     @property
     def url(self) -> str:
@@ -70,18 +76,38 @@ class Exporter:
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         try:
+            self._reserve_port()
             await web.TCPSite(runner, self.host, self.port, reuse_address=True).start()
         except OSError:
             await runner.cleanup()
             raise
         self._runner = runner
-        self.port = runner.addresses[0][1]
+
+    def _reserve_port(self) -> None:
+        if self._reserved is not None:
+            return
+        reserved = socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET)
+        try:
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            reserved.bind((self.host, self.port))
+        except OSError:
+            reserved.close()
+            raise
+        self._reserved = reserved
+        self.port = reserved.getsockname()[1]
 
     async def stop(self) -> None:
-        """Refuse connections, and close those that are open."""
+        """Refuse connections, and close those that are open; the port stays reserved."""
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
+
+    async def close(self) -> None:
+        """Stop for good: the port is anybody's."""
+        await self.stop()
+        if self._reserved is not None:
+            self._reserved.close()
+            self._reserved = None
 
     async def _all(self, request: web.Request) -> web.Response:
         self.scrapes += 1

@@ -177,7 +177,7 @@ class Machines:
         if running is not None:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
-        await self.exporter.stop()
+        await self.exporter.close()
 
     async def _started(self) -> None:
         await self._synced.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import socket
 from typing import Any
 
 import aiohttp
@@ -176,6 +177,15 @@ async def test_a_stopped_exporter_refuses_and_comes_back_on_its_port() -> None:
         await cluster.exporter.start()
         assert cluster.exporter.url == url
         assert "gpu_gfx_activity" in await fetch(url)
+
+
+async def test_nobody_else_is_given_the_port_of_a_stopped_exporter() -> None:
+    async with running() as cluster:
+        await cluster.exporter.stop()
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", cluster.exporter.port))
+        await cluster.exporter.start()
+        assert "gpu_gfx_activity" in await fetch(cluster.exporter.url)
 
 
 async def test_freed_gpus_are_given_to_the_next_pod() -> None:
