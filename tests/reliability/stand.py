@@ -34,6 +34,7 @@ from reprieve.units.clock import SystemClock
 from reprieve.units.instants import format_instant
 from tests.chart.helm import CHART, run_helm
 from tests.integration.control_plane import ADMINISTRATOR, Binaries, ControlPlane
+from tests.integration.group_plane import group_flags
 from tests.ports import free_ports
 from tests.reliability.audit import audit_flags
 from tests.reliability.operators import Operators
@@ -55,12 +56,7 @@ FLOW_SCHEMAS: Final = Resource(
     "flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", False
 )
 PRIORITIES: Final = {"low": 1_000, "middle": 10_000, "high": 100_000}
-#: Group scheduling is off by default in 1.37, and its kinds are not served.
-GROUPS: Final = (
-    "--feature-gates=GenericWorkload=true",
-    "--runtime-config=scheduling.k8s.io/v1beta1=true",
-)
-#: Without it no PodGroup that is deleted ever goes.
+#: Without it no PodGroup of 1.37 that is deleted ever goes.
 GROUP_CONTROLLERS: Final = (
     "--feature-gates=GenericWorkload=true",
     "--controllers=podgroup-protection-controller",
@@ -242,9 +238,14 @@ async def stand(
     `leases_first`: with the chart's FlowSchema.
     """
     given = dict(flags or {})
-    given["kube-apiserver"] = (*audit_flags(folder), *GROUPS, *given.get("kube-apiserver", ()))
+    given["kube-apiserver"] = (
+        *audit_flags(folder),
+        *group_flags(binaries.release),
+        *given.get("kube-apiserver", ()),
+    )
     manager = "kube-controller-manager"
-    given[manager] = (*GROUP_CONTROLLERS, *given.get(manager, ()))
+    if binaries.release >= (1, 37):
+        given[manager] = (*GROUP_CONTROLLERS, *given.get(manager, ()))
     accounts = f"system:serviceaccounts,system:serviceaccounts:{OPERATOR_NAMESPACE}"
     users = {ADMINISTRATOR: "system:masters", OPERATOR: accounts}
     plane = ControlPlane(binaries, folder, users, given)
@@ -307,7 +308,8 @@ def _flow_schema() -> Object:
         *("template", "reprieve", str(CHART), "--namespace", OPERATOR_NAMESPACE),
         *("--set", "flowSchema.enabled=true"),
     )
-    found = [each for each in yaml.safe_load_all(text) if each and each["kind"] == "FlowSchema"]
+    schemas = (each for each in yaml.safe_load_all(text) if each and each["kind"] == "FlowSchema")
+    found: list[Object] = list(schemas)
     (schema,) = found
     schema["metadata"].pop("namespace", None)
     return schema
