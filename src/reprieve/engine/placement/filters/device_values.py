@@ -26,6 +26,7 @@ __all__ = [
     "RELATIONS",
     "DeviceFacts",
     "Domains",
+    "Method",
     "Quantity",
     "Relation",
     "Scalar",
