@@ -1,8 +1,10 @@
 """Children from templates: keeps below an object what `families` says belongs there.
 
 Children with a fixed name are made when they are missing and follow the number of replicas and the
-suspension in their template; one changed otherwise is not carried down. Pods of a group are made
-and taken away by count; one that has succeeded still counts. A suspended object has no children.
+suspension in their template. A Job that goes on after a suspension gets what its template says by
+then of where pods may run, as from the JobSet controller; nothing else is carried down. Pods of a
+group are made and taken away by count; one that has succeeded still counts. A suspended object has
+no children.
 The status of an object with a template follows its pods (`progress`).
 """
 
@@ -111,6 +113,8 @@ class ChildrenController:
             return
         said, found = wanted.body.get("spec") or {}, present.get("spec") or {}
         changed = {f: said[f] for f in _FOLLOWED if f in said and said[f] != found.get(f)}
+        if wanted.kind == "Job" and changed.get("suspend") is False:
+            changed["template"] = _directed(found["template"], said["template"])
         if changed:
             await self._informer.update(resource, {**present, "spec": {**found, **changed}})
 
@@ -150,6 +154,23 @@ class ChildrenController:
 def _is_below(obj: Object, owner: Object) -> bool:
     reference = controller_of(obj)
     return reference is not None and reference["uid"] == owner["metadata"]["uid"]
+
+
+def _directed(template: Object, wanted: Object) -> Object:
+    """Return a pod template with what another one says of where its pods may run."""
+    directed = copy.deepcopy(template)
+    metadata, asked = directed.setdefault("metadata", {}), wanted.get("metadata") or {}
+    for field in ("labels", "annotations"):
+        if asked.get(field):
+            metadata[field] = {**(metadata.get(field) or {}), **asked[field]}
+    spec, said = directed["spec"], wanted["spec"]
+    if said.get("nodeSelector"):
+        spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **said["nodeSelector"]}
+    for field in ("tolerations", "schedulingGates"):
+        known = spec.get(field) or []
+        if new := [each for each in said.get(field) or () if each not in known]:
+            spec[field] = [*known, *new]
+    return directed
 
 
 def _leaves(obj: Object) -> bool:

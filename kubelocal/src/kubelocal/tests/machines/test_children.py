@@ -414,6 +414,32 @@ async def test_a_job_set_suspends_its_jobs_and_follows_the_number_of_replicas() 
         assert cluster.one(resource, "work")["status"]["terminalState"] == "Completed"
 
 
+async def test_the_jobs_of_a_job_set_go_on_where_it_says_by_then() -> None:
+    async with running() as cluster:
+        spec = {"template": template(1, restartPolicy="Never")}
+        replicated: Object = {"name": "train", "template": {"spec": spec}}
+        resource = "jobsets.jobset.x-k8s.io"
+        await cluster.create(
+            custom("jobset.x-k8s.io/v1alpha2", "JobSet", replicatedJobs=[replicated], suspend=True)
+        )
+        await cluster.wait(2)
+        toleration = {"key": "team", "operator": "Exists"}
+        pods = template(
+            1,
+            labels={"queue": "a"},
+            nodeSelector={"disk": "fast"},
+            tolerations=[toleration],
+            restartPolicy="Never",
+        )
+        moved = {**replicated, "template": {"spec": {"template": pods}}}
+        await cluster.change(resource, "work", suspend=False, replicatedJobs=[moved])
+        await cluster.wait(3)
+        (made,) = cluster.all("pods")
+        assert made["metadata"]["labels"]["queue"] == "a"
+        assert made["spec"]["nodeSelector"] == {"disk": "fast"}
+        assert toleration in made["spec"]["tolerations"]
+
+
 async def test_the_groups_of_a_leader_worker_set_come_and_go() -> None:
     async with running() as cluster:
         resource = "leaderworkersets.leaderworkerset.x-k8s.io"
