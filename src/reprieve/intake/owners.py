@@ -10,6 +10,7 @@ Source: specification of the idle plane, section 7; the controllers' adoption of
 
 from __future__ import annotations
 
+from sys import intern
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -52,8 +53,15 @@ def found(thing: Pod | OwnedObject) -> Found:
     ref = Reference(
         thing.api_version, thing.kind, metadata.namespace, metadata.name, Uid(metadata.uid)
     )
+    # Interned, since many pods of a cluster have one owner.
     owners = tuple(
-        Owner(r.api_version, r.kind, r.name, Uid(r.uid), r.controller is True)
+        Owner(
+            intern(r.api_version),
+            intern(r.kind),
+            intern(r.name),
+            Uid(intern(r.uid)),
+            r.controller is True,
+        )
         for r in metadata.owner_references or ()
     )
     selector, children = (None, None) if isinstance(thing, Pod) else _asked(thing)

@@ -16,6 +16,7 @@ meet".
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -113,9 +114,9 @@ def pod_row(
     return PodRow(
         uid=Uid(pod.metadata.uid),
         name=pod.metadata.name,
-        phase=pod.status.phase,
+        phase=sys.intern(pod.status.phase),
         gpus=gpus,
-        node=pod.spec.node_name or None,
+        node=sys.intern(pod.spec.node_name or "") or None,
         demand=is_demand(pod, tracked, kueue, of_root),
         terminating=pod.metadata.deletion_timestamp is not None,
         started=_instant(pod.status.start_time),
@@ -123,7 +124,7 @@ def pod_row(
         created=_instant(pod.metadata.creation_timestamp),
         # The API sets it to the time of the request plus the grace period.
         ends=_instant(pod.metadata.deletion_timestamp),
-        group=_group(pod),
+        group=sys.intern(_group(pod)),
         asks=asks,
         gated=_is_gated(pod),
     )
@@ -136,10 +137,10 @@ def counted_pod_row(
     return PodRow(
         uid=Uid(pod.metadata.uid),
         name=pod.metadata.name,
-        phase=pod.status.phase,
+        phase=sys.intern(pod.status.phase),
         gpus=gpus,
         asks=asks,
-        node=pod.spec.node_name or None,
+        node=sys.intern(pod.spec.node_name or "") or None,
         terminating=pod.metadata.deletion_timestamp is not None,
     )
 

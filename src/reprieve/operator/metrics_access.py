@@ -22,7 +22,6 @@ from typing import Any, Final
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import Resource
-from reprieve.planes.quota.webhooks.certificates import load_chain, new_certificates
 from reprieve.telemetry.http import Access, Protection
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
@@ -51,6 +50,9 @@ _LIFE: Final = {
 
 def metrics_protection(client: Client, clock: Clock) -> Protection:
     """Return what protects the telemetry of this process, with a certificate of its own making."""
+    # Here, since what makes certificates takes 8 MiB, and most operators have none made.
+    from reprieve.planes.quota.webhooks.certificates import load_chain, new_certificates
+
     names = (socket.gethostname()[:63] or "reprieve", "localhost", "127.0.0.1")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     load_chain(context, new_certificates(names, clock.wall()))

@@ -51,7 +51,6 @@ from reprieve.planes.common.assembly import (
 )
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.common.mirror import Mirror
-from reprieve.planes.common.other_actors import OtherActors
 from reprieve.planes.common.process_settings import (
     IDLE,
     QUOTA,
@@ -170,6 +169,9 @@ async def _run(
     mirror = Mirror(client, clock)
     others = None
     if options.watch_others:
+        # Here, since it brings what is known of Kueue, which most operators do not ask for.
+        from reprieve.planes.common.other_actors import OtherActors
+
         others = OtherActors(client, mirror, clock, governor, disruptions.note)
     given = Surroundings(
         options=options,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from reprieve.engine.cluster.cluster import Cluster, NotSynced
-from reprieve.engine.cluster.columns import LIMIT
 from reprieve.engine.cluster.invariants import contents
+from reprieve.engine.cluster.limits import LIMIT
 from reprieve.engine.cluster.rows import Gone, Kind, PodRow
 from reprieve.engine.cluster.snapshot import NO_START, Flag, Snapshot
 from reprieve.units.ids import Uid

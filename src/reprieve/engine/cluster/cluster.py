@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
 
-from reprieve.engine.cluster.columns import LIMIT
 from reprieve.engine.cluster.copies import SELECTORS, Copies
 from reprieve.engine.cluster.devices import EXTENDED_PREFIX, DeviceClassRow, extended_classes
 from reprieve.engine.cluster.invariants import check, rebuilt
+from reprieve.engine.cluster.limits import LIMIT
 from reprieve.engine.cluster.overlay import Expected, Overlay
 from reprieve.engine.cluster.pods import assume_pod, end_pod, put_pod, show, unassume
 from reprieve.engine.cluster.rows import (

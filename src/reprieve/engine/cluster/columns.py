@@ -8,32 +8,24 @@ read. Source: the design's "State that can be trusted".
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from reprieve.engine.cluster.limits import HUGE, LIMIT
 from reprieve.engine.cluster.rows import PODS, PodClass
 from reprieve.engine.cluster.snapshot import I32, I64, U8
 from reprieve.engine.cluster.texts import CHUNK, TextColumn
 from reprieve.units.ids import Uid
 
 __all__ = [
-    "HUGE",
-    "LIMIT",
-    "MOST_REQUESTED",
     "ClassColumns",
     "Numbers",
     "PodColumns",
     "grown",
     "sum_of",
 ]
-
-LIMIT: Final = 2**62 - 1  # what amounts and sums saturate at; two of them still fit into 64 bits
-#: What counts of one pod: a thousand of these on a node add up without saturating, so that what
-#: is left without some of them is exact. In base units: 4 PiB, or some 10^12 cpus.
-MOST_REQUESTED: Final = 2**52
-HUGE: Final = 2**46  # 131,071 amounts up to this one add up without saturating
 
 V = TypeVar("V", bound=Hashable)
 A = TypeVar("A", I64, I32, U8)

@@ -13,9 +13,10 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from reprieve.engine.cluster.columns import LIMIT, PodColumns
+from reprieve.engine.cluster.columns import PodColumns
 from reprieve.engine.cluster.derived import Derived
 from reprieve.engine.cluster.facts import LabelFacts, NodeFacts
+from reprieve.engine.cluster.limits import LIMIT
 from reprieve.engine.cluster.rows import BudgetRow, GroupRow, Kind, NodeRow, PodClass
 from reprieve.engine.cluster.snapshot import Nomination, Pending, PodLabels, Snapshot
 from reprieve.engine.cluster.state import State

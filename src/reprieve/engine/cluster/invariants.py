@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from reprieve.engine.cluster.columns import LIMIT
+from reprieve.engine.cluster.limits import LIMIT
 from reprieve.engine.cluster.overlay import Overlay
 from reprieve.engine.cluster.rows import PODS, GroupRow, Kind, NodeRow, PodRow
 from reprieve.engine.cluster.snapshot import NO_START, Flag, Snapshot

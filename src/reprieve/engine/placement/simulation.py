@@ -16,7 +16,7 @@ from typing import Final, TypeGuard
 
 import numpy as np
 
-from reprieve.engine.cluster.columns import LIMIT
+from reprieve.engine.cluster.limits import LIMIT
 from reprieve.engine.cluster.snapshot import I32, I64, U8, Flag, Mask, Pending, Snapshot
 from reprieve.engine.placement.filtering import (
     Filter,

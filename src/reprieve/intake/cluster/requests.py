@@ -17,7 +17,7 @@ from typing import Final
 
 from reprieve.api.core import ContainerResources, PodSpec
 from reprieve.api.scheduling import Amounts, Container, ContainerStatus, PodObject
-from reprieve.engine.cluster.columns import LIMIT, MOST_REQUESTED
+from reprieve.engine.cluster.limits import LIMIT, MOST_REQUESTED
 from reprieve.engine.cluster.rows import CPU, MEMORY, STORAGE
 from reprieve.intake.pod_sum import ALWAYS, add, pod_level, pod_sum, raise_to
 from reprieve.units.quantities import InvalidQuantity, parse_milli

@@ -23,7 +23,7 @@ from reprieve.api.storage import (
     TopologySelectorTerm,
     VolumeAttachment,
 )
-from reprieve.engine.cluster.columns import LIMIT
+from reprieve.engine.cluster.limits import LIMIT
 from reprieve.engine.cluster.rows import Entry, Kind, NodeTerm, Operator, Requirement
 from reprieve.engine.cluster.storage import (
     MIGRATED,

@@ -20,7 +20,6 @@ from reprieve.kube.client import Client
 from reprieve.kube.events import EventRecorder
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.common.mirror import Mirror
-from reprieve.planes.common.other_actors import OtherActors
 from reprieve.planes.common.process_settings import OperatorOptions, OperatorSettings
 from reprieve.planes.common.solve import DecisionLimit
 from reprieve.planes.common.until_answered import until_answered
@@ -33,6 +32,9 @@ from reprieve.units.clock import Clock
 if TYPE_CHECKING:
     # It brings numpy, whose threads a process must not have before it forks.
     from reprieve.planes.common.cluster_view import ClusterView
+
+    # Only with `--watch-others`.
+    from reprieve.planes.common.other_actors import OtherActors
 
 __all__ = [
     "Assembled",

@@ -2,16 +2,16 @@
 
 A running cluster has tens of thousands of pods and only their GPUs, owners and phase matter here,
 so the wire structs are dropped as soon as they are read; what is kept of a pod beyond its row are
-the scheduler's words while it is Pending. Strings that repeat are interned.
+the scheduler's words while it is Pending. Strings that repeat are interned, and pods of one
+template share what they ask for, which is worked out once for all of them.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import msgspec
 
@@ -55,6 +55,11 @@ __all__ = [
     "pod_converter",
 ]
 
+_NO_LABELS: Final[Mapping[str, str]] = {}
+# What is shared is kept for pods to come, so that it has bounds, whatever tenants write.
+_TEMPLATES: Final = 4_096
+_LONGEST_TEMPLATE: Final = 4_096  # bytes of JSON
+
 
 @dataclass(frozen=True, slots=True)
 class PodRecord:
@@ -87,28 +92,17 @@ def pod_converter(
 
     `on_nodes`: with what they request beside GPUs; pods that request the same share it.
     """
-
-    @lru_cache(maxsize=4096)
-    def shared(requests: tuple[tuple[str, int], ...]) -> Mapping[str, int]:
-        return {sys.intern(name): amount for name, amount in requests}
+    asked = _asked_by(vendors, on_nodes)
 
     def convert(pod: Pod) -> PodRecord:
         metadata = pod.metadata
-        gpus = gpus_of(pod, vendors)
-        asks = shared(other_requests(pod, vendors) if on_nodes else ())
-        named = {sys.intern(name): count for name, count in gpus.items()}
+        gpus, asks = asked(pod)
         try:
-            row = pod_row(pod, named, (), asks=asks)
+            row = pod_row(pod, gpus, (), asks=asks)
         except Exception:
             # What it holds counts all the same, or it would be hidden by what cannot be read.
             log.exception("pod %s/%s cannot be read", metadata.namespace, metadata.name)
-            row = counted_pod_row(pod, named, asks)
-        row = replace(
-            row,
-            phase=sys.intern(row.phase),
-            node=row.node and sys.intern(row.node),
-            group=sys.intern(row.group),
-        )
+            row = counted_pod_row(pod, gpus, asks)
         return PodRecord(
             uid=metadata.uid,
             namespace=sys.intern(metadata.namespace),
@@ -118,10 +112,41 @@ def pod_converter(
             owners=found(pod).owners,
             pending=pod if gpus and row.phase == "Pending" else None,
             checkpoint=checkpoint_of(metadata),
-            labels=(metadata.labels or {}) if gpus else {},
+            labels=_interned(metadata.labels) if gpus else _NO_LABELS,
         )
 
     return convert
+
+
+def _interned(labels: Mapping[str, str] | None) -> Mapping[str, str]:
+    return {sys.intern(key): sys.intern(value) for key, value in (labels or {}).items()}
+
+
+def _asked_by(
+    vendors: Sequence[Vendor], on_nodes: bool
+) -> Callable[[Pod], tuple[Mapping[str, int], Mapping[str, int]]]:
+    """Return what tells the GPUs of a pod, and with `on_nodes` what it requests beside them."""
+    known: dict[bytes, tuple[Mapping[str, int], Mapping[str, int]]] = {}
+    encode = msgspec.json.Encoder().encode
+
+    def asked(pod: Pod) -> tuple[Mapping[str, int], Mapping[str, int]]:
+        spec = pod.spec
+        # All that `gpus_of` and `other_requests` read.
+        key = encode((spec.containers, spec.init_containers, spec.resources, spec.overhead))
+        found = known.get(key)
+        if found is None:
+            beside = other_requests(pod, vendors) if on_nodes else ()
+            found = (
+                {sys.intern(name): count for name, count in gpus_of(pod, vendors).items()},
+                {sys.intern(name): amount for name, amount in beside},
+            )
+            if len(key) <= _LONGEST_TEMPLATE:
+                known[key] = found
+                if len(known) > _TEMPLATES:
+                    del known[next(iter(known))]
+        return found
+
+    return asked
 
 
 @dataclass(frozen=True, slots=True)
