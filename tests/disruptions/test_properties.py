@@ -64,6 +64,9 @@ def test_over_random_histories_a_naive_reading_holds_the_same() -> None:
             # Each got what it displaced for.
             assert row.preemptor is not None
             governor.admitted(row.preemptor, row.at)
+            # Who is found to hold nobody may do so by the next rows.
+            for each in (row.preemptor, row.victim):
+                assert governor.known_by(each, row.at) is not None
         told = [plain(row) for row in rows]
         expected = oracle.holds(told, limit, WINDOW)
         names = sorted({name for row in rows for name in plain(row)[1:3]})

@@ -50,19 +50,24 @@ class Cycles:
         self._verdicts.clear()
         self._holds.clear()
 
-    def taken_in(self, row: int, preemptor: int, victim: int) -> None:
-        """Look for loops that a row has closed, taken in of these families, if it counts."""
+    def taken_in(self, row: int, preemptor: int, victim: int) -> bool:
+        """Look for loops that a row has closed, taken in of these families, if it counts.
+
+        Return whether there are any, by which somebody may be held now.
+        """
         # One that this row closes goes on from its victim, and comes this way for the nth time.
         if preemptor < 0 or not self._history.displaces(victim):
-            return
+            return False
         history, at = self._history, self._history.at(row)
         since = Nanos(at - self._window)
         if history.times(preemptor, victim, since) < self._limit:
-            return
-        both = {preemptor, victim}
+            return False
+        both, found = {preemptor, victim}, False
         for loop in find_loops(history.edges(since), self._limit):
             if loop.held and both <= set(map(history.numbered, loop.members)):
                 self._judge(loop, at)
+                found = True
+        return found
 
     def held(self, preemptor: int, victim: int, now: Nanos) -> tuple[Nanos, Nanos] | None:
         """Return when a family is held from another until, and when that was found."""

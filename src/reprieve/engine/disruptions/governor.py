@@ -94,6 +94,8 @@ class Governor:
         self._admitted: dict[Lineage, Nanos] = {}
         self._most_admitted = _FORGET_AFTER
         self._crashes = CrashLoops(self._history)
+        # Families that held nobody at an instant, which time alone does not change.
+        self._free: dict[int, Nanos] = {}
         self._stale = False
 
     @_guarded
@@ -124,6 +126,7 @@ class Governor:
         late = last is not None and row.identity < last
         if not self._stale and late and self._history.take_in_late(number):
             self._crashes.changed()
+            self._free.clear()
         elif self._stale or late:
             self._stale = True
         else:
@@ -186,18 +189,24 @@ class Governor:
 
         Lineages, labels and weak links: who has none of them in common with these is not held at
         this instant, so that of many candidates few have to be asked about. `below`: whether any
-        of them may have a higher priority. Costs what the line of work did within the window.
+        of them may have a higher priority. Costs what the line of work did within the window, and
+        a look-up where nobody was held before and it had no part in a displacement since.
         """
         if self.policy.enforcement is not Enforcement.TOLD:
-            return None
+            return None if len(self._history.ledger) else frozenset()
         self._settle()
         if self._crashes and len(self._crashes.of(preemptor)) >= self.policy.crashes:
             return None
-        if not self._loops:
-            return frozenset()
         family = self._history.family(preemptor)
+        if not self._loops or not self._history.concerns(family):
+            return frozenset()
+        free = self._free.get(family)
+        if free is not None and free <= now:
+            return frozenset()
         held = self._cycles.held_from(family, now)
         held |= self._in_vain_with(family, now, below=below)
+        if not held and below:
+            self._free[family] = now
         return self._history.known_by(held)
 
     def _in_vain_with(self, family: int, now: Nanos, *, below: bool) -> set[int]:
@@ -366,6 +375,7 @@ class Governor:
         if self._stale:
             self._stale = False
             self._crashes.changed()
+            self._free.clear()
             self._history.clear()
             self._cycles.clear()
             for row in self._history.ledger.order:
@@ -373,8 +383,10 @@ class Governor:
 
     def _take_in(self, row: int) -> None:
         families = self._history.take_in(row)
-        if self._loops:
-            self._cycles.taken_in(row, *families)
+        if self._loops and self._cycles.taken_in(row, *families) or self._history.labelled(row):
+            self._free.clear()
+        for family in families:
+            self._free.pop(family, None)
 
 
 def _hold(question: Question, rule: Rule, until: Nanos, began: Nanos) -> Hold:

@@ -90,6 +90,11 @@ class History:
         self._took += 1
         return one, other
 
+    def labelled(self, row: int) -> bool:
+        """Tell whether a row may have made two families with rows of their own one, by a label."""
+        merged, preemptor = self._parties.merged, self._rows.preemptor[row]
+        return merged[self._rows.victim[row]] >= 0 or (preemptor >= 0 and merged[preemptor] >= 0)
+
     def _reach(self) -> None:
         """Have room for all rows and lines that there are, and some more."""
         lines, rows = (n + n // _MORE + _MORE for n in (len(self._parties.lines), len(self._rows)))

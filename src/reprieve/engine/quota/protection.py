@@ -212,14 +212,12 @@ def protected(
         ledger: of who displaced whom, None where nobody is held for it.
         causes: what lets workloads preempt each other now; None where the ledger says who is held.
     """
-    paired = ledger if ledger is not None and ledger.concerns(who.workload) else None
-    if not runtimes and paired is None:
-        return None
-    known_by = paired.known_by(who.workload, now) if paired is not None else None
+    paired = ledger
+    known_by = None if ledger is None else ledger.known_by(who.workload, now)
     if known_by is not None and not known_by:
         paired = None
-        if not runtimes:
-            return None
+    if not runtimes and paired is None:
+        return None
     return Spared(who, now, paired, causes, known_by=known_by, runtimes=runtimes)
 
 
