@@ -19,6 +19,7 @@ from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
 from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.model import Eviction
+from reprieve.engine.quota.nominated import Nominated
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.refusals import Refusals
 from reprieve.engine.quota.state import Holdings
@@ -99,7 +100,7 @@ class EngineDecider:
         self._holdings, self._queues = Holdings(setup), Queues(setup)
         self._ledger = Displacements(governor=Governor(policy.governor))
         # Nobody reads what is told of a refusal here.
-        self._refusals = Refusals()
+        self._refusals, self._nominated = Refusals(), Nominated()
         self._cycles = 0
         self._at = Nanos(-1)
 
@@ -173,6 +174,7 @@ class EngineDecider:
             self._cycles,
             self._ledger,
             refusals=self._refusals,
+            nominated=self._nominated,
         ):
             self._cycles += 1
             yield result

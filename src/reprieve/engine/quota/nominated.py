@@ -10,7 +10,8 @@ nominated with follows from
 
 and from nothing else, so that where all three are as before it is as before. Heads that leave
 somebody alone for a time, or take the place of a slice, are looked at anew each time, and so are
-all where admission fair sharing orders candidates, as what that goes by changes with time.
+all where admission fair sharing orders candidates, as what that goes by changes with time. What
+fits as it is is known by its shape besides (`fitting`).
 
 Source: specification of the quota plane, sections 5, 6 and 7, which name nothing else.
 """
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from reprieve.engine.quota.assignment import Assignment, Bookmark
 from reprieve.engine.quota.candidates import Target, by_local_queue
 from reprieve.engine.quota.entries import Entry
+from reprieve.engine.quota.fitting import Fitting
 from reprieve.engine.quota.model import Workload
 from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.tree import Tree
@@ -43,6 +45,7 @@ class Nominated:
 
     def __init__(self) -> None:
         self.saved = 0
+        self.fitting = Fitting()
         self._known: dict[str, _Nomination] = {}
         self._tree: Tree | None = None  # made anew with each configuration
 

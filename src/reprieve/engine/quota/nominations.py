@@ -135,6 +135,8 @@ class Nominations:
         if self.nominated is not None and self.nominated.again(self.snapshot, entry):
             self._note_scan(entry)
             return
+        if self._fits_again(entry):
+            return
         snapshot, only = self.snapshot, None
         entry.replaced = self.holdings.holders.get(workload.replaces)
         if entry.replaced is not None:
@@ -173,7 +175,22 @@ class Nominations:
             self.refusals.record(self.holdings, entry.cluster_queue, who, shape, full)
         if self.nominated is not None:
             self.nominated.record(self.snapshot, entry)
+            if full.mode is Mode.FIT:
+                shape = self.queues.shape_of(workload)
+                self.nominated.fitting.record(self.snapshot, entry, shape, full)
         self._note_scan(entry)
+
+    def _fits_again(self, entry: Entry) -> bool:
+        """Give the entry what others of its shape got, if it fits as they did."""
+        if self.nominated is None:
+            return False
+        shape = self.queues.shape_of(entry.workload)
+        known = self.nominated.fitting.again(self.snapshot, entry, shape)
+        if known is None:
+            return False
+        entry.assignment, entry.targets = known, ()
+        self._note_scan(entry)
+        return True
 
     def _is_refused_again(self, entry: Entry, who: Preemptor) -> bool:
         """Give the entry the assignment that it would come to, if that is known."""
