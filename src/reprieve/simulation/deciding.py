@@ -156,7 +156,7 @@ class EngineDecider:
 
     def has_heads(self) -> bool:
         """Tell whether anybody is queued."""
-        return any(self._queues.counts(name)[0] for name in self._tenants)
+        return self._queues.anybody()
 
     def decide(self, now: Nanos) -> Iterator[CycleResult]:
         """Run cycles until they change nothing.

@@ -24,6 +24,9 @@ class Faults:
     def __init__(self) -> None:
         self._found: dict[str, tuple[int, Nanos]] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
     def __contains__(self, key: str) -> bool:
         return key in self._found
 

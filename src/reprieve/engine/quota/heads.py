@@ -21,7 +21,7 @@ from typing import Final
 from reprieve.engine.quota.assignment import Bookmark
 from reprieve.engine.quota.model import Workload
 
-__all__ = ["ALIKE", "LastScan", "RequeueReason", "goes_back", "shape"]
+__all__ = ["ALIKE", "LastScan", "RequeueReason", "Shape", "goes_back", "shape"]
 
 
 class RequeueReason(StrEnum):
@@ -76,21 +76,43 @@ def goes_back(
     return reason in _AT_ONCE or (scan is not None and scan.pending) or flushed
 
 
-def shape(workload: Workload, priority: int) -> object:
-    """Return what two workloads have in common when they fit or do not fit alike."""
-    return (
-        priority,
-        tuple(
-            (
-                each.count,
-                each.min_count,
-                tuple(sorted(each.requests.items())),
-                tuple(sorted(each.node_selector.items())),
-                each.affinity,
-                each.tolerations,
-                each.group,
-            )
-            for each in workload.pod_sets
-        ),
-        tuple(sorted(workload.reclaimable.items())),
+class Shape:
+    """What workloads have in common when they fit or do not fit alike; hashed once."""
+
+    __slots__ = ("_hash", "_parts")
+
+    def __init__(self, parts: tuple[object, ...]) -> None:
+        self._parts, self._hash = parts, hash(parts)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Shape) and self._parts == other._parts
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"Shape({self._parts!r})"
+
+
+def shape(workload: Workload, priority: int) -> Shape:
+    """Return the shape of a workload with an effective priority."""
+    return Shape(
+        (
+            priority,
+            tuple(
+                (
+                    each.count,
+                    each.min_count,
+                    tuple(sorted(each.requests.items())),
+                    tuple(sorted(each.node_selector.items())),
+                    each.affinity,
+                    each.tolerations,
+                    each.group,
+                )
+                for each in workload.pod_sets
+            ),
+            tuple(sorted(workload.reclaimable.items())),
+        )
     )

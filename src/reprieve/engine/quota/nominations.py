@@ -172,7 +172,7 @@ class Nominations:
                 entry.assignment, entry.targets = smaller
         if not good and self.refusals and entry.spared is None and not workload.replaces:
             shape = self.queues.shape_of(workload)
-            self.refusals.record(self.holdings, entry.cluster_queue, who, shape, full)
+            self.refusals.record(self.holdings, who, shape, full)
         if self.nominated is not None:
             self.nominated.record(self.snapshot, entry)
             if full.mode is Mode.FIT:
@@ -197,10 +197,10 @@ class Nominations:
         if self.refusals is None or entry.spared is not None or entry.workload.replaces:
             return False
         shape = self.queues.shape_of(entry.workload)
-        known = self.refusals.again(self.holdings, entry.cluster_queue, who, shape)
+        known = self.refusals.again(self.holdings, who, shape)
         if known is None:
             return False
-        entry.assignment, entry.targets = known, ()
+        entry.assignment, entry.targets = known.assignment, ()
         self._note_scan(entry)
         return True
 

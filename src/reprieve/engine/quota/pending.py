@@ -122,6 +122,11 @@ class Pending:
             elif not alike.queued:
                 del self._shapes[shape]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is queued for sure; what is set aside does not count."""
+        return not self._fronts
+
     def first(self) -> Row | None:
         """Return the first of all that are queued."""
         fronts = self._fronts

@@ -21,9 +21,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from reprieve.engine.quota.faults import Faults
-from reprieve.engine.quota.heads import ALIKE, LastScan, RequeueReason, goes_back, shape
+from reprieve.engine.quota.heads import ALIKE, LastScan, RequeueReason, Shape, goes_back, shape
 from reprieve.engine.quota.holders import effective_priority
 from reprieve.engine.quota.inactive import inactive_queues
 from reprieve.engine.quota.model import Configuration, Workload
@@ -40,6 +41,9 @@ from reprieve.units.instants import Nanos
 
 __all__ = ["Queues"]
 
+#: So many more shapes than twice the workloads are known at most.
+_FEW_SHAPES: Final = 1_000
+
 
 class Queues:
     """Pending workloads by ClusterQueue; belongs to whoever feeds it events."""
@@ -52,10 +56,13 @@ class Queues:
         self._waiting: dict[str, Workload] = {}
         self._backing: dict[str, Workload] = {}
         self._taken: set[str] = set()
+        self._best_effort: frozenset[str] = frozenset()
         # Since when a workload has waited for saves; until it gets its quota or is gone.
         self._save_waits: dict[str, Nanos] = {}
-        # Shapes that were asked for, each with the version of the workload that it is of.
-        self._shapes: dict[str, tuple[Workload, object]] = {}
+        # Shapes and places, each with the version of the workload that they are of; and each shape
+        # once, so that alike ones are mostly the same.
+        self._places: dict[str, tuple[Workload, Shape, Row]] = {}
+        self._shapes: dict[Shape, Shape] = {}
         self._doors: Counter[str] = Counter()
         # Workloads that could not be decided about, and ClusterQueues that gave no head.
         self._faults = Faults()
@@ -78,13 +85,17 @@ class Queues:
         scans = self._scans
         self.configuration = configuration
         self.inactive = inactive_queues(configuration)
+        self._best_effort = frozenset(
+            name for name in configuration.cluster_queues if is_best_effort(configuration, name)
+        )
         before = self._queues
         self._queues = {
             name: Pending(preemptor=before[name].preemptor if name in before else "")
             for name in sorted(configuration.cluster_queues)
         }
         self._workloads, self._home, self._waiting, self._backing = {}, {}, {}, {}
-        self._taken, self._shapes, self._doors = set(), {}, Counter()
+        self._taken, self._places, self._shapes = set(), {}, {}
+        self._doors = Counter()
         for workload in known.values():
             self.push(workload)
         self._scans = {key: scan for key, scan in scans.items() if key in known}
@@ -157,7 +168,7 @@ class Queues:
                 queue.backing.discard(key)
             elif key not in self._taken:
                 queue.remove(self._row(workload), self._shape(workload))
-        self._shapes.pop(key, None)
+        self._places.pop(key, None)
         self._taken.discard(key)
 
     def heads(self, now: Nanos) -> list[tuple[str, Workload]]:
@@ -167,7 +178,7 @@ class Queues:
         self._due()
         taken = []
         for name, queue in self._queues.items():
-            if name in self.inactive or name in self.uncounted:
+            if queue.is_empty or name in self.inactive or name in self.uncounted:
                 continue
             if self._queue_faults.waits(name, now):
                 continue
@@ -231,7 +242,7 @@ class Queues:
         if scan is not None:
             self._scans[key] = scan
         queue = self._queues[name]
-        best_effort = is_best_effort(self.configuration, name)
+        best_effort = name in self._best_effort
         if reason in (RequeueReason.PENDING_PREEMPTION, RequeueReason.PENDING_MIGRATION):
             queue.preemptor = key
         elif queue.preemptor == key:
@@ -321,10 +332,14 @@ class Queues:
 
     def shape_of(self, workload: Workload) -> object:
         """Return the shape of a workload, known or not."""
-        known = self._shapes.get(workload.key)
+        known = self._places.get(workload.key)
         if known is not None and known[0] is workload:
             return known[1]
         return shape(workload, effective_priority(workload, self.configuration.settings))
+
+    def anybody(self) -> bool:
+        """Tell whether anybody is queued."""
+        return any(queue.first() is not None for queue in self._queues.values())
 
     def counts(self, cluster_queue: str) -> tuple[int, int]:
         """Return how many are queued in a ClusterQueue, and how many are set aside."""
@@ -363,8 +378,10 @@ class Queues:
         until = workload.requeue_at
         if not workload.requeued or (until is not None and until > self._now):
             return True
-        faults = (self._faults, self.unrecorded)
-        return any(each.waits(workload.key, self._now) for each in faults)
+        if not (self._faults or self.unrecorded):
+            return False
+        key, now = workload.key, self._now
+        return self._faults.waits(key, now) or self.unrecorded.waits(key, now)
 
     def _due(self) -> None:
         """Queue what has waited for its backoff."""
@@ -390,25 +407,35 @@ class Queues:
 
     def _first(self, name: str, queue: Pending) -> Row | None:
         settings = self.configuration.settings
-        sticky = queue.preemptor if is_best_effort(self.configuration, name) else ""
-        if self.configuration.cluster_queues[name].usage_based and settings.admission_fair_sharing:
+        sticky = queue.preemptor if name in self._best_effort else ""
+        if settings.admission_fair_sharing and self.configuration.cluster_queues[name].usage_based:
             usage, known = self.local_queue_usage, self._workloads
             return min(
                 queue.queued(),
                 key=lambda row: (usage.get(known[row[3]].queue, 0.0), row[3] != sticky, row),
                 default=None,
             )
-        found = self._workloads.get(sticky)
+        found = self._workloads.get(sticky) if sticky else None
         if found is not None:
             row = self._row(found)
             if queue.is_queued(row, self._shape(found)):
                 return row
         return queue.first()
 
-    def _shape(self, workload: Workload) -> object:
-        found = self.shape_of(workload)
-        self._shapes[workload.key] = (workload, found)
-        return found
+    def _place(self, workload: Workload) -> tuple[Workload, Shape, Row]:
+        known = self._places.get(workload.key)
+        if known is None or known[0] is not workload:
+            settings = self.configuration.settings
+            found = shape(workload, effective_priority(workload, settings))
+            if len(self._shapes) > 2 * len(self._workloads) + _FEW_SHAPES:
+                self._shapes.clear()
+            found = self._shapes.setdefault(found, found)
+            known = (workload, found, place_of(workload, settings))
+            self._places[workload.key] = known
+        return known
+
+    def _shape(self, workload: Workload) -> Shape:
+        return self._place(workload)[1]
 
     def _row(self, workload: Workload) -> Row:
-        return place_of(workload, self.configuration.settings)
+        return self._place(workload)[2]

@@ -12,28 +12,32 @@ once for each ClusterQueue, priority and state of the holdings, and are good for
 3. with `borrowWithinCohort`, or where age decides who is reclaimed, nothing can be told
 
 Another ClusterQueue gives up what it borrows, its candidates going in their order until it borrows
-nothing any more. Amounts are bounds from above: nobody is refused who would get its quota. What
-is told of the refusal is the assignment of the first one, whose texts say what was missing then; so
-it is for those who decide and do not tell.
+nothing any more. With fair sharing it gives up what it borrows beyond what the preemptor would
+borrow itself once its own have gone, in any order, so that the last to go may be the largest; so
+that is worked out for each head, where all of a tree borrow of one flavor-resource with one weight.
 
-It looks at heads that ask for one resource of one flavor, in a cohort without others below, and not
-at all at fair sharing; about all else it knows nothing. Source: specification of the quota plane,
-sections 5 and 6.
+Amounts are bounds from above: nobody is refused who would get its quota. What is told of the
+refusal is the assignment of the first one, whose texts say what was missing then; so it is for
+those who decide and do not tell.
+
+It looks at heads that ask for one resource of one flavor, in a cohort without others below; about
+all else it knows nothing. Source: specification of the quota plane, sections 5, 6 and 7.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from reprieve.engine.quota.assignment import Assignment, Mode
+from reprieve.engine.quota.assignment import Assignment, Bookmark, Mode
 from reprieve.engine.quota.candidates import Preemptor
 from reprieve.engine.quota.holders import Row
-from reprieve.engine.quota.model import Policy
+from reprieve.engine.quota.model import Configuration, Policy, Workload
 from reprieve.engine.quota.state import Holdings
-from reprieve.engine.quota.tree import available, borrowing_level, remove
+from reprieve.engine.quota.tree import available, remove
 
-__all__ = ["Refusals"]
+__all__ = ["Refusal", "Refusals"]
 
 # What a ClusterQueue may use once all candidates, or its own ones, have gone, and how much of its
 # own quota is left then.
@@ -41,14 +45,24 @@ _Reach = tuple[int, int, int]
 _NOBODY = frozenset((Policy.NEVER, Policy.UNSET))
 
 
+#: Shares of smaller amounts differ wherever these differ.
+_EXACT: Final = 2**43
+
+
 @dataclass(frozen=True, slots=True)
-class _Refusal:
-    """What a head was refused with: an assignment of `amount` of one flavor-resource."""
+class Refusal:
+    """What a head was refused with: an assignment of `amount` of one flavor-resource.
+
+    `names` are those of the pod sets; `bookmark` and `is_pending` say where the scan ended.
+    """
 
     assignment: Assignment
+    names: tuple[str, ...]
     level: int
     column: int
     amount: int
+    bookmark: Bookmark
+    is_pending: bool
 
 
 class Refusals:
@@ -56,71 +70,128 @@ class Refusals:
 
     def __init__(self) -> None:
         self.saved = 0
-        self._known: dict[object, _Refusal] = {}
+        self._known: dict[tuple[int, object], Refusal] = {}
         self._reach: dict[tuple[int, int, int], _Reach | None] = {}
         # What candidates of a ClusterQueue hold, and the version of its holders it is of.
         self._held: dict[tuple[int, int, Policy, int, bool], tuple[int, int]] = {}
-        self._configuration: object = None
+        self._all_held: dict[tuple[int, int, Policy, int], tuple[int, int, int]] = {}
+        self._alike: dict[tuple[int, int], bool] = {}  # by root and flavor-resource
+        self._configuration: Configuration | None = None
         self._version = -1
 
-    def again(
-        self, holdings: Holdings, cluster_queue: str, who: Preemptor, shape: object
-    ) -> Assignment | None:
-        """Return the assignment of a head that is refused once more, None if that is not known."""
-        known = self._known.get(self._key(holdings, cluster_queue, who, shape))
-        if known is None:
+    def again(self, holdings: Holdings, who: Preemptor, shape: object) -> Refusal | None:
+        """Return how a head is refused once more, None if that is not known."""
+        if holdings.configuration is not self._configuration:
             return None
-        column, amount, queue = known.column, known.amount, who.queue
-        usage = holdings.usage[column]
-        if known.level != borrowing_level(holdings.tree, column, usage, queue, amount)[0]:
+        queue = who.queue
+        known = self._known.get((queue, shape))
+        if known is None or known.names != _names(who.workload):
             return None
-        if not self._has_no_chance(holdings, who, column, amount):
+        tree, column, amount = holdings.tree, known.column, known.amount
+        within = tree.subtree[column][queue] - holdings.usage[column][queue] >= amount
+        if known.level != (0 if within else tree.height[tree.path[queue][-1]]):
+            return None
+        if holdings.configuration.settings.fair_sharing is not None:
+            if not self._has_no_fair_chance(holdings, who, column, amount):
+                return None
+        elif not self._has_no_chance(holdings, who, column, amount, within):
             return None
         self.saved += 1
-        return known.assignment
+        return known
 
-    def record(
-        self,
-        holdings: Holdings,
-        cluster_queue: str,
-        who: Preemptor,
-        shape: object,
-        found: Assignment,
-    ) -> None:
+    def record(self, holdings: Holdings, who: Preemptor, shape: object, found: Assignment) -> None:
         """Keep the assignment of a head that nobody could make way for."""
         if (
             found.mode is not Mode.PREEMPT
             or len(found.usage) != 1
-            or not _applies(holdings, who.queue)
+            or not _is_flat(holdings, who.queue)
         ):
             return
         if any(each.min_count is not None for each in who.workload.pod_sets):
             return
-        config = holdings.configuration.cluster_queues[cluster_queue]
+        config = holdings.configuration.cluster_queues[holdings.tree.names[who.queue]]
         if any(len(group.flavors) != 1 for group in config.groups):
             return
-        ((column, amount),) = found.usage.items()
-        key = self._key(holdings, cluster_queue, who, shape)
-        self._known[key] = _Refusal(found, found.level, column, amount)
-
-    def _key(self, holdings: Holdings, cluster_queue: str, who: Preemptor, shape: object) -> object:
-        """Return what assignments have in common; those of another configuration are forgotten."""
         if holdings.configuration is not self._configuration:
             self._configuration = holdings.configuration
-            self._known.clear()
-            self._held.clear()
-        names = tuple([each.name for each in who.workload.pod_sets])
-        return cluster_queue, shape, names
+            for each in (self._known, self._held, self._all_held, self._alike):
+                each.clear()
+        ((column, amount),) = found.usage.items()
+        self._known[who.queue, shape] = Refusal(
+            found,
+            _names(who.workload),
+            found.level,
+            column,
+            amount,
+            found.bookmark,
+            found.has_pending_flavors,
+        )
 
-    def _has_no_chance(self, holdings: Holdings, who: Preemptor, column: int, amount: int) -> bool:
+    def _has_no_chance(
+        self, holdings: Holdings, who: Preemptor, column: int, amount: int, within: bool
+    ) -> bool:
         reach = self._reach_of(holdings, who, column)
         if reach is None:
             return False
         all_gone, own_gone, nominal_left = reach
-        queue = who.queue
-        if holdings.tree.subtree[column][queue] - holdings.usage[column][queue] >= amount:
+        if within:
             return amount > all_gone
         return amount > own_gone and (amount > nominal_left or amount > all_gone)
+
+    def _has_no_fair_chance(
+        self, holdings: Holdings, who: Preemptor, column: int, amount: int
+    ) -> bool:
+        tree, queue = holdings.tree, who.queue
+        root, subtree = tree.path[queue][-1], tree.subtree[column]
+        usage, local = holdings.usage[column][:], tree.local[column]
+        if not self._are_alike(holdings, root, column) or max(usage) + amount >= _EXACT:
+            return False
+        rules = holdings.configuration.cluster_queues[tree.names[queue]].preemption
+        own, _ = self._held_in(holdings, queue, column, rules.within_cluster_queue, who.priority)
+        # What the preemptor borrows at least while somebody else makes way for it.
+        borrows = max(0, usage[queue] - own + amount - subtree[queue])
+        gates = holdings.configuration.settings.gates
+        if gates.fair_sharing_preempt_within_nominal and usage[queue] + amount <= subtree[queue]:
+            borrows = 0
+        remove(local, usage, tree.path[queue], own)
+        policy = rules.reclaim_within_cohort
+        for node in tree.child_queues[root] if policy not in _NOBODY else ():
+            beyond = usage[node] - subtree[node] - borrows
+            if node != queue and beyond > 0:
+                held, largest = self._held_in(holdings, node, column, policy, who.priority)
+                remove(local, usage, tree.path[node], min(held, beyond - 1 + largest))
+        return amount > available(tree, column, usage, tree.path[queue])
+
+    def _are_alike(self, holdings: Holdings, root: int, column: int) -> bool:
+        """Tell whether shares of a tree's ClusterQueues compare as what they borrow does."""
+        key = (root, column)
+        known = self._alike.get(key)
+        if known is None:
+            tree = holdings.tree
+            resource = tree.flavor_resources[column].resource
+            queues = tree.child_queues[root]
+            known = self._alike[key] = (
+                len({tree.weight[node] for node in queues}) == 1
+                and tree.weight[queues[0]] > 0
+                and all(tree.defined[node] == (column,) for node in queues)
+                and 0 < tree.lendable[root].get(resource, 0) < _EXACT
+            )
+        return known
+
+    def _held_in(
+        self, holdings: Holdings, node: int, column: int, policy: Policy, priority: int
+    ) -> tuple[int, int]:
+        """Return what all candidates of a ClusterQueue hold, and the largest of them."""
+        if policy in _NOBODY:
+            return 0, 0
+        key = (node, column, policy, 0 if policy is Policy.ANY else priority)
+        version = holdings.version_of(node)
+        known = self._all_held.get(key)
+        if known is None or known[0] != version:
+            rows = _candidates(holdings, node, policy, priority, column)
+            held = [_held(row, column) for row in rows]
+            known = self._all_held[key] = version, sum(held), max(held, default=0)
+        return known[1:]
 
     def _reach_of(self, holdings: Holdings, who: Preemptor, column: int) -> _Reach | None:
         if holdings.version != self._version:
@@ -177,12 +248,15 @@ class Refusals:
         return found
 
 
-def _applies(holdings: Holdings, queue: int) -> bool:
-    """Tell whether its cohort and the settings are such that the bounds hold."""
+def _names(workload: Workload) -> tuple[str, ...]:
+    return tuple([each.name for each in workload.pod_sets])
+
+
+def _is_flat(holdings: Holdings, queue: int) -> bool:
+    """Tell whether its cohort is a root without others below."""
     tree = holdings.tree
     path = tree.path[queue]
-    flat = len(path) == 2 and not tree.child_cohorts[path[1]]
-    return flat and holdings.configuration.settings.fair_sharing is None
+    return len(path) == 2 and not tree.child_cohorts[path[1]]
 
 
 def _candidates(

@@ -58,8 +58,8 @@ def set_aside_together(
             return False
         who = preemptor(workload, holdings.tree.queues[name], holdings.configuration.settings)
         shape = queues.shape_of(workload)
-        known = refusals.again(holdings, name, who, shape)
-        if known is None or known.has_pending_flavors:
+        known = refusals.again(holdings, who, shape)
+        if known is None or known.is_pending:
             return False
         if protected(who, now, holdings.protects, ledger) is not None:
             return False
