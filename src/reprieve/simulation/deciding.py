@@ -176,7 +176,7 @@ class EngineDecider:
             refusals=self._refusals,
             nominated=self._nominated,
         ):
-            self._cycles += 1
+            self._cycles += result.count
             yield result
             for entry in result.of(Outcome.ADMITTED) if self._runs_at_once else ():
                 self.started(entry.workload.key, now)

@@ -383,7 +383,8 @@ class Governor:
 
     def _take_in(self, row: int) -> None:
         families = self._history.take_in(row)
-        if self._loops and self._cycles.taken_in(row, *families) or self._history.labelled(row):
+        closed = self._loops and self._cycles.taken_in(row, *families)
+        if closed or self._history.labelled(row):
             self._free.clear()
         for family in families:
             self._free.pop(family, None)

@@ -32,7 +32,7 @@ from reprieve.engine.quota.nominated import Nominated
 from reprieve.engine.quota.nominations import Nominations
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.refusals import Refusals
-from reprieve.engine.quota.refused_heads import set_aside_together
+from reprieve.engine.quota.refused_heads import set_aside_refused
 from reprieve.engine.quota.room import Room, reserved_amounts
 from reprieve.engine.quota.state import Holdings
 from reprieve.engine.quota.tournament import classical_order, fair_order
@@ -53,7 +53,7 @@ def cycle(
     refusals: Refusals | None = None,
     nominated: Nominated | None = None,
 ) -> CycleResult:
-    """Run one cycle.
+    """Run one cycle, or as many as follow one another in which all heads are refused once more.
 
     Args:
         holdings: who holds quota; changed.
@@ -70,14 +70,14 @@ def cycle(
     """
     result = CycleResult()
     try:
+        if refusals is not None:
+            spared = set_aside_refused(holdings, queues, now, number, ledger, refusals)
+            if spared:
+                result.count, result.progress = spared, True
+                return result
         heads = queues.heads(now)
         result.queue_faults = queues.failures
         if not heads:
-            return result
-        if refusals is not None and set_aside_together(
-            holdings, queues, heads, now, number, ledger, refusals
-        ):
-            result.progress = True
             return result
         run = _Cycle(
             holdings, queues, now, number, ledger, proof, pace, refusals, nominated, result
@@ -107,9 +107,10 @@ def cycles(
     where it began before is none.
     """
     seen: set[str] = set()
-    nominated = nominated or Nominated()
-    for number in range(first, first + limit):
+    nominated, number = nominated or Nominated(), first
+    while number < first + limit:
         result = cycle(holdings, queues, now, number, ledger, proof, pace, refusals, nominated)
+        number += result.count
         yield result
         if result.fault is not None:
             return

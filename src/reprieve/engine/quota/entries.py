@@ -129,11 +129,11 @@ class NodeCheck(Protocol):
 class CycleResult:
     """Everything that a cycle decided; entries in the order in which they were processed.
 
-    `progress` says that somebody was admitted, preempted or set aside; `scanned` that a scan of
-    flavors stopped elsewhere than before. `retries`: by ClusterQueue, when candidates that were
-    spared for a time may be preempted, and what is set aside is to be tried again. `queue_faults`:
-    ClusterQueues whose head could not be taken, and why; `fault`: what ended the cycle early, where
-    that is nobody's own.
+    `count` is how many cycles it stands for. `progress` says that somebody was admitted, preempted
+    or set aside; `scanned` that a scan of flavors stopped elsewhere than before. `retries`: by
+    ClusterQueue, when candidates that were spared for a time may be preempted, and what is set
+    aside is to be tried again. `queue_faults`: ClusterQueues whose head could not be taken, and
+    why; `fault`: what ended the cycle early, where that is nobody's own.
     """
 
     entries: list[Entry] = field(default_factory=list)
@@ -142,6 +142,7 @@ class CycleResult:
     retries: dict[str, Nanos] = field(default_factory=dict)
     queue_faults: dict[str, Exception] = field(default_factory=dict)
     fault: Exception | None = None
+    count: int = 1
     progress: bool = False
     scanned: bool = False
 

@@ -104,6 +104,4 @@ def _names(workload: Workload) -> tuple[str, ...]:
 
 def _begins(resumed: Bookmark | None) -> bool:
     """Tell whether a scan begins with the first flavor."""
-    return not resumed or all(
-        tried == -1 for scans in resumed.values() for tried in scans.values()
-    )
+    return not resumed or all(tried == -1 for scans in resumed.values() for tried in scans.values())

@@ -198,6 +198,39 @@ class Queues:
             self._taken.add(row[3])
         return taken
 
+    def next_heads(self, now: Nanos) -> list[tuple[str, Workload]]:
+        """Return what `heads` would take; nobody where it may find faults, or whose backoff lasts.
+
+        Who is returned is not taken: `set_aside_next` says what becomes of it.
+        """
+        self._now = now
+        if self._faults or self._queue_faults or self.unrecorded:
+            return []
+        self._due()
+        found = []
+        for name, queue in self._queues.items():
+            if queue.is_empty or name in self.inactive or name in self.uncounted:
+                continue
+            row = self._first(name, queue)
+            if row is not None:
+                workload = self._workloads[row[3]]
+                if self._backs_off(workload):
+                    return []
+                found.append((name, workload))
+        return found
+
+    def set_aside_next(self, name: str, workload: Workload, scan: LastScan) -> None:
+        """Set aside what `next_heads` returned of a BestEffortFIFO queue, with its shape.
+
+        As `heads` and `requeue` do together with a head that finds no candidates.
+        """
+        queue, key = self._queues[name], workload.key
+        queue.popped += 1
+        self._scans[key] = scan
+        if queue.preemptor == key:
+            queue.preemptor = ""
+        queue.set_aside_alike(self._shape(workload))
+
     def fail(self, workload: Workload) -> Nanos:
         """Set a head aside after a fault in deciding about it; return until when."""
         key = workload.key

@@ -20,8 +20,9 @@ Amounts are bounds from above: nobody is refused who would get its quota. What i
 refusal is the assignment of the first one, whose texts say what was missing then; so it is for
 those who decide and do not tell.
 
-It looks at heads that ask for one resource of one flavor, in a cohort without others below; about
-all else it knows nothing. Source: specification of the quota plane, sections 5, 6 and 7.
+It looks at heads that ask for one resource of one flavor, in a cohort without others below and
+without lending limits; about all else it knows nothing. Source: specification of the quota plane,
+sections 5, 6 and 7.
 """
 
 from __future__ import annotations
@@ -35,7 +36,6 @@ from reprieve.engine.quota.candidates import Preemptor
 from reprieve.engine.quota.holders import Row
 from reprieve.engine.quota.model import Configuration, Policy, Workload
 from reprieve.engine.quota.state import Holdings
-from reprieve.engine.quota.tree import available, remove
 
 __all__ = ["Refusal", "Refusals"]
 
@@ -72,9 +72,14 @@ class Refusals:
         self.saved = 0
         self._known: dict[tuple[int, object], Refusal] = {}
         self._reach: dict[tuple[int, int, int], _Reach | None] = {}
-        # What candidates of a ClusterQueue hold, and the version of its holders it is of.
-        self._held: dict[tuple[int, int, Policy, int, bool], tuple[int, int]] = {}
+        # What each ClusterQueue of a tree gives up, by root, flavor-resource, policy and priority.
+        self._given: dict[tuple[int, int, Policy, int], dict[int, int]] = {}
+        # What candidates of a ClusterQueue hold, and the version of its holders it is of: until
+        # it borrows nothing; all, and the largest.
+        self._held: dict[tuple[int, int, Policy, int], tuple[int, int]] = {}
         self._all_held: dict[tuple[int, int, Policy, int], tuple[int, int, int]] = {}
+        #: By ClusterQueue and namespace, what `refused_heads` found out of this configuration.
+        self.places: dict[tuple[str, str], bool] = {}
         self._alike: dict[tuple[int, int], bool] = {}  # by root and flavor-resource
         self._configuration: Configuration | None = None
         self._version = -1
@@ -101,11 +106,7 @@ class Refusals:
 
     def record(self, holdings: Holdings, who: Preemptor, shape: object, found: Assignment) -> None:
         """Keep the assignment of a head that nobody could make way for."""
-        if (
-            found.mode is not Mode.PREEMPT
-            or len(found.usage) != 1
-            or not _is_flat(holdings, who.queue)
-        ):
+        if found.mode is not Mode.PREEMPT or len(found.usage) != 1:
             return
         if any(each.min_count is not None for each in who.workload.pod_sets):
             return
@@ -114,9 +115,12 @@ class Refusals:
             return
         if holdings.configuration is not self._configuration:
             self._configuration = holdings.configuration
-            for each in (self._known, self._held, self._all_held, self._alike):
+            for each in (self._known, self._held, self._all_held, self._alike, self.places):
                 each.clear()
+            self._version = -1
         ((column, amount),) = found.usage.items()
+        if not _is_flat(holdings, who.queue, column):
+            return
         self._known[who.queue, shape] = Refusal(
             found,
             _names(who.workload),
@@ -143,24 +147,23 @@ class Refusals:
     ) -> bool:
         tree, queue = holdings.tree, who.queue
         root, subtree = tree.path[queue][-1], tree.subtree[column]
-        usage, local = holdings.usage[column][:], tree.local[column]
+        usage = holdings.usage[column]
         if not self._are_alike(holdings, root, column) or max(usage) + amount >= _EXACT:
             return False
         rules = holdings.configuration.cluster_queues[tree.names[queue]].preemption
-        own, _ = self._held_in(holdings, queue, column, rules.within_cluster_queue, who.priority)
+        own, _ = self._all_of(holdings, queue, column, rules.within_cluster_queue, who.priority)
         # What the preemptor borrows at least while somebody else makes way for it.
         borrows = max(0, usage[queue] - own + amount - subtree[queue])
         gates = holdings.configuration.settings.gates
         if gates.fair_sharing_preempt_within_nominal and usage[queue] + amount <= subtree[queue]:
             borrows = 0
-        remove(local, usage, tree.path[queue], own)
-        policy = rules.reclaim_within_cohort
+        policy, given = rules.reclaim_within_cohort, 0
         for node in tree.child_queues[root] if policy not in _NOBODY else ():
             beyond = usage[node] - subtree[node] - borrows
             if node != queue and beyond > 0:
-                held, largest = self._held_in(holdings, node, column, policy, who.priority)
-                remove(local, usage, tree.path[node], min(held, beyond - 1 + largest))
-        return amount > available(tree, column, usage, tree.path[queue])
+                held, largest = self._all_of(holdings, node, column, policy, who.priority)
+                given += min(held, beyond - 1 + largest)
+        return amount > _free(holdings, queue, column, own, given)
 
     def _are_alike(self, holdings: Holdings, root: int, column: int) -> bool:
         """Tell whether shares of a tree's ClusterQueues compare as what they borrow does."""
@@ -178,10 +181,13 @@ class Refusals:
             )
         return known
 
-    def _held_in(
+    def _all_of(
         self, holdings: Holdings, node: int, column: int, policy: Policy, priority: int
     ) -> tuple[int, int]:
-        """Return what all candidates of a ClusterQueue hold, and the largest of them."""
+        """Return what all candidates of a ClusterQueue hold, and the largest of them.
+
+        Worked out anew where holders came to it or left it.
+        """
         if policy in _NOBODY:
             return 0, 0
         key = (node, column, policy, 0 if policy is Policy.ANY else priority)
@@ -197,6 +203,7 @@ class Refusals:
         if holdings.version != self._version:
             self._version = holdings.version
             self._reach.clear()
+            self._given.clear()
         key = (who.queue, who.priority, column)
         if key not in self._reach:
             self._reach[key] = self._reach_now(holdings, who, column)
@@ -204,47 +211,50 @@ class Refusals:
 
     def _reach_now(self, holdings: Holdings, who: Preemptor, column: int) -> _Reach | None:
         """Return what is free once candidates have gone, None where that cannot be told."""
-        tree, queue = holdings.tree, who.queue
-        path, root = tree.path[queue], tree.root(queue)
+        tree, queue, priority = holdings.tree, who.queue, who.priority
         rules = holdings.configuration.cluster_queues[tree.names[queue]].preemption
-        local, subtree = tree.local[column], tree.subtree[column]
-        usage = holdings.usage[column][:]
-        own = self._held_by(holdings, queue, column, rules.within_cluster_queue, who.priority, True)
-        remove(local, usage, path, own)
-        own_gone = available(tree, column, usage, path)
         policy = rules.reclaim_within_cohort
         if policy is Policy.LOWER_OR_NEWER_EQUAL_PRIORITY or rules.borrows:
             # Who is passed over, for its age or for a priority beyond that of who borrows, lets a
             # later and larger one go in its place.
             return None
+        own, _ = self._all_of(holdings, queue, column, rules.within_cluster_queue, priority)
+        given = 0
         if policy not in _NOBODY:
-            for node in tree.child_queues[root]:
-                if node != queue and usage[node] > subtree[node]:
-                    held = self._held_by(holdings, node, column, policy, who.priority, False)
-                    remove(local, usage, tree.path[node], held)
-        return available(tree, column, usage, path), own_gone, subtree[queue] - usage[queue]
+            key = (tree.root(queue), column, policy, 0 if policy is Policy.ANY else priority)
+            by_queue = self._given.get(key)
+            if by_queue is None:
+                by_queue = self._given[key] = self._given_by(holdings, *key)
+            given = sum(by_queue.values()) - by_queue.get(queue, 0)
+        return (
+            _free(holdings, queue, column, own, given),
+            _free(holdings, queue, column, own, 0),
+            tree.subtree[column][queue] - holdings.usage[column][queue] + own,
+        )
 
-    def _held_by(
-        self, holdings: Holdings, node: int, column: int, policy: Policy, priority: int, own: bool
-    ) -> int:
-        """Return what candidates of a ClusterQueue hold; of another one until it borrows nothing.
+    def _given_by(
+        self, holdings: Holdings, root: int, column: int, policy: Policy, priority: int
+    ) -> dict[int, int]:
+        """Return what candidates of each ClusterQueue hold that borrows, until it does not.
 
         Worked out anew where holders came to it or left it.
         """
-        if policy in _NOBODY:
-            return 0
-        key = (node, column, policy, 0 if policy is Policy.ANY else priority, own)
-        version = holdings.version_of(node)
-        known = self._held.get(key)
-        if known is not None and known[0] == version:
-            return known[1]
-        over = holdings.usage[column][node] - holdings.tree.subtree[column][node]
-        found = 0
-        for row in _candidates(holdings, node, policy, priority, column):
-            if not own and found >= over:
-                break
-            found += _held(row, column)
-        self._held[key] = version, found
+        usage, subtree = holdings.usage[column], holdings.tree.subtree[column]
+        found = {}
+        for node in holdings.tree.child_queues[root]:
+            over = usage[node] - subtree[node]
+            if over <= 0:
+                continue
+            key, version = (node, column, policy, priority), holdings.version_of(node)
+            known = self._held.get(key)
+            if known is None or known[0] != version:
+                given = 0
+                for row in _candidates(holdings, node, policy, priority, column):
+                    if given >= over:
+                        break
+                    given += _held(row, column)
+                known = self._held[key] = version, given
+            found[node] = known[1]
         return found
 
 
@@ -252,11 +262,19 @@ def _names(workload: Workload) -> tuple[str, ...]:
     return tuple([each.name for each in workload.pod_sets])
 
 
-def _is_flat(holdings: Holdings, queue: int) -> bool:
-    """Tell whether its cohort is a root without others below."""
+def _is_flat(holdings: Holdings, queue: int, column: int) -> bool:
+    """Tell whether its cohort is a root without others below, and nobody keeps its own from it."""
     tree = holdings.tree
     path = tree.path[queue]
-    return len(path) == 2 and not tree.child_cohorts[path[1]]
+    return len(path) == 2 and not tree.child_cohorts[path[1]] and not any(tree.local[column])
+
+
+def _free(holdings: Holdings, queue: int, column: int, own: int, given: int) -> int:
+    """Return what a ClusterQueue may use once it and others hold so much less."""
+    tree, usage = holdings.tree, holdings.usage[column]
+    root = tree.path[queue][1]
+    left = tree.subtree[column][root] - usage[root] + own + given
+    return min(left, tree.cap[column][queue] - (usage[queue] - own))
 
 
 def _candidates(

@@ -1,7 +1,8 @@
-"""A cycle in which every head is refused once more: they are set aside, and nothing else follows.
+"""Cycles in which every head is refused once more: they are set aside, and nothing else follows.
 
 Where work waits, most cycles are such: something came free, and the first of each shape is looked
-at in vain. A cycle with all that belongs to one (a snapshot, entries, their order) is spared where
+at in vain. A cycle with all that belongs to one (heads taken, a snapshot, entries, their order) is
+spared where
 
 1. each head is refused again by what `refusals` knows, so that none is given anything and nobody
    makes way
@@ -9,19 +10,19 @@ at in vain. A cycle with all that belongs to one (a snapshot, entries, their ord
    of flavors is left unfinished
 3. nobody is left alone for a time, of which it would have to be told
 
-and what the queues know afterwards is what they would know after that cycle. Heads that cannot be
-considered at all are left to it.
+and what the queues know afterwards is what they would know after that cycle. As many as follow one
+another are spared together. Heads that cannot be considered at all are left to a cycle.
 
 Source: specification of the quota plane, sections 4, 8.3 and 8.4.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from itertools import count
 
 from reprieve.engine.quota.candidates import preemptor
 from reprieve.engine.quota.displacements import Displacements
-from reprieve.engine.quota.heads import LastScan, RequeueReason
+from reprieve.engine.quota.heads import LastScan
 from reprieve.engine.quota.model import QueueingStrategy, Workload
 from reprieve.engine.quota.protection import protected
 from reprieve.engine.quota.queues import Queues
@@ -29,48 +30,65 @@ from reprieve.engine.quota.refusals import Refusals
 from reprieve.engine.quota.state import Holdings
 from reprieve.units.instants import Nanos
 
-__all__ = ["set_aside_together"]
+__all__ = ["set_aside_refused"]
 
 
-def set_aside_together(
+def set_aside_refused(
     holdings: Holdings,
     queues: Queues,
-    heads: Sequence[tuple[str, Workload]],
     now: Nanos,
     number: int,
     ledger: Displacements | None,
     refusals: Refusals,
-) -> bool:
-    """Set all heads aside if each is refused again; else change nothing and return False.
+) -> int:
+    """Set heads aside as long as each of them is refused again; return how many cycles that were.
 
     Args:
         holdings: who holds quota.
-        queues: that the heads were taken from; changed.
-        heads: with the names of their ClusterQueues.
-        now: the instant of the cycle.
-        number: of the cycle.
+        queues: who waits; changed.
+        now: the instant of the cycles.
+        number: of the first cycle.
         ledger: of who displaced whom, where the governor is asked.
         refusals: of earlier cycles.
     """
-    scans = []
-    for name, workload in heads:
-        if not _is_plain(holdings, name, workload):
-            return False
-        who = preemptor(workload, holdings.tree.queues[name], holdings.configuration.settings)
-        shape = queues.shape_of(workload)
-        known = refusals.again(holdings, who, shape)
-        if known is None or known.is_pending:
-            return False
-        if protected(who, now, holdings.protects, ledger) is not None:
-            return False
-        scans.append(LastScan(known.bookmark, False, holdings.generations[name], number, shape))
-    for (_, workload), scan in zip(heads, scans, strict=True):
-        queues.requeue(workload.key, RequeueReason.PREEMPTION_NO_CANDIDATES, scan)
-    return bool(heads)
+    for spared in count():
+        refused = []
+        for name, workload in queues.next_heads(now):
+            who = preemptor(workload, holdings.tree.queues[name], holdings.configuration.settings)
+            shape = queues.shape_of(workload)
+            known = refusals.again(holdings, who, shape)
+            if (
+                known is None
+                or known.is_pending
+                or not _is_plain(holdings, refusals, name, workload)
+                or protected(who, now, holdings.protects, ledger) is not None
+            ):
+                return spared
+            generation = holdings.generations[name]
+            scan = LastScan(known.bookmark, False, generation, number + spared, shape)
+            refused.append((name, workload, scan))
+        if not refused:
+            return spared
+        for name, workload, scan in refused:
+            queues.set_aside_next(name, workload, scan)
+    raise AssertionError("a cycle without heads ends it")
 
 
-def _is_plain(holdings: Holdings, name: str, workload: Workload) -> bool:
+def _is_plain(holdings: Holdings, refusals: Refusals, name: str, workload: Workload) -> bool:
     """Tell whether a head may be considered, and is set aside when it is refused."""
+    known = refusals.places.get((name, workload.namespace))
+    if known is None:
+        known = _is_plain_in(holdings, name, workload.namespace)
+        refusals.places[name, workload.namespace] = known
+    return (
+        known
+        and not (workload.checks or workload.invalid or workload.replaces)
+        and workload.key not in holdings.holders
+    )
+
+
+def _is_plain_in(holdings: Holdings, name: str, namespace: str) -> bool:
+    """Tell the same of all of one ClusterQueue and namespace, as far as it depends on these."""
     configuration = holdings.configuration
     queue = configuration.cluster_queues.get(name)
     return (
@@ -79,7 +97,5 @@ def _is_plain(holdings: Holdings, name: str, workload: Workload) -> bool:
         and configuration.settings.gates.scheduling_equivalence_hashing
         and name not in holdings.tree.inactive
         and queue.selector is not None
-        and queue.selector.matches(configuration.namespaces.get(workload.namespace, {}))
-        and not (workload.checks or workload.invalid or workload.replaces)
-        and workload.key not in holdings.holders
+        and queue.selector.matches(configuration.namespaces.get(namespace, {}))
     )
