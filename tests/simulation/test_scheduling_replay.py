@@ -177,7 +177,7 @@ def test_a_study_on_nodes_gives_the_same_bytes_twice_and_says_what_was_stranded(
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("planes: [idle]", "accepted: [quota], [scheduling] or [quota, scheduling]"),
+        ("planes: [idle, quota]", "[idle, scheduling] or [idle, quota, scheduling]"),
         ("planes: [scheduling], minRuntime: {preempt: 1m}", "minRuntime: changes nothing where"),
         ("planes: [scheduling], preemption: Always", "accepted: Never"),
         ("planes: [scheduling], podPreemption: Never", "podPreemption: changes nothing where"),

@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 from typing import Final, Protocol
 
 from reprieve.engine.disruptions.governor import Governor
+from reprieve.engine.plan import Proof
 from reprieve.engine.quota.cycle import cycles
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
@@ -29,9 +30,28 @@ from reprieve.simulation.trace import Job
 from reprieve.simulation.work import Saved
 from reprieve.units.instants import Nanos
 
-__all__ = ["Decider", "EngineDecider", "Placements"]
+__all__ = ["Decider", "EngineDecider", "Placements", "Reclaim", "Reclaims"]
 
 _CYCLES: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaim:
+    """Idle jobs that make way for one that waits, or for nobody: then the preemptor is empty.
+
+    `victims`: each with the rule by which it goes, and what the engine says of it.
+    """
+
+    preemptor: str
+    victims: tuple[tuple[str, str, str], ...]
+    proof: Proof
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaims:
+    """What one evaluation of the idle engine decided."""
+
+    plans: tuple[Reclaim, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +89,7 @@ class Decider(Protocol):
         """Tell whether there is anything to decide."""
         ...
 
-    def decide(self, now: Nanos) -> Iterator[CycleResult | Placements]:
+    def decide(self, now: Nanos) -> Iterator[CycleResult | Placements | Reclaims]:
         """Yield what is decided, until that is nothing."""
         ...
 

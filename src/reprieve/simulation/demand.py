@@ -17,6 +17,7 @@ from fractions import Fraction
 from itertools import accumulate
 from random import Random
 
+from reprieve.simulation.idleness import NEVER_IDLE, Idleness
 from reprieve.simulation.trace import Job, Trace, device_time, window
 from reprieve.units.durations import HOUR
 from reprieve.units.errors import UsageError
@@ -62,7 +63,14 @@ def load_of(jobs: Sequence[Job], capacity: int, within: int) -> Fraction:
     return Fraction(device_time(jobs), capacity * within) if within and capacity else Fraction(0)
 
 
-def demand(trace: Trace, tenants: Tenants, capacity: int, load: float | None, seed: int) -> Demand:
+def demand(
+    trace: Trace,
+    tenants: Tenants,
+    capacity: int,
+    load: float | None,
+    seed: int,
+    idleness: Idleness = NEVER_IDLE,
+) -> Demand:
     """Return what is submitted; a load of None is the trace as it is.
 
     Raises:
@@ -96,6 +104,8 @@ def demand(trace: Trace, tenants: Tenants, capacity: int, load: float | None, se
     first = jobs[0].arrival
     jobs = [replace(job, arrival=job.arrival - first) for job in jobs]
     jobs = _assigned(jobs, tenants, Random(f"{seed}/{trace.name}/tenants"))
+    random = Random(f"{seed}/{trace.name}/idleness")
+    jobs = [idleness.drawn(job, random) for job in jobs]
     reached = load_of(jobs, capacity, within)
     too_wide = len(trace.jobs) - len(fitting)
     return Demand(tuple(jobs), float(own), float(reached), too_wide)

@@ -1,6 +1,7 @@
-"""The four charts of a load, for the report and for files of their own.
+"""The charts of a load, for the report and for files of their own.
 
-Waiting times, devices in use, lost work with its interval, and how often jobs made way. As files
+Waiting times, devices in use, lost work with its interval, and how often jobs made way; where jobs
+are idle, also what they held unused, and what of that they gave back early. As files
 (`plots`) they are SVG with a legend and colours for paper.
 """
 
@@ -26,6 +27,10 @@ _PAPER: Final = (
     ".whisker{stroke:#000;fill:none}.line.p1{stroke:#0b62c4;stroke-width:2}.bar.p1{fill:#0b62c4}"
 )
 _VIEW: Final = re.compile(r'viewBox="0 0 (\d++) (\d++)"')
+_IDLE: Final = (
+    ("unused GPU h", "unused", "GPU hours of a run that were held without being used"),
+    ("reclaimed GPU h", "reclaimed", "GPU hours of a run that idle work gave back early"),
+)
 _LEGEND: Final = 22  # height of a row
 _ENTRY: Final = 140  # width of an entry
 
@@ -62,6 +67,13 @@ def figures(results: Results, summary: LoadSummary) -> Iterator[Figure]:
     ]
     title = "Jobs of a run that made way so often"
     yield Figure("often", title, charts.stacked(often, _TIMES[1:], title))
+    for column, name, title in _IDLE if summary.idle else ():
+        bars = [
+            charts.Bar(policy.policy, number, found.value, f"{found.value.mean:,.0f}")
+            for number, policy in enumerate(summary.policies)
+            for found in (policy.columns[column],)
+        ]
+        yield Figure(name, title, charts.bars(bars, title))
 
 
 def plots(results: Results) -> Iterator[tuple[str, str]]:

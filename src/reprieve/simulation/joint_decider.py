@@ -84,6 +84,11 @@ class JointDecider:
         self._quota.left(job)
         self._unready[key_of(job)] = Eviction(_NOT_READY, now)
 
+    def evicted(self, job: Job) -> None:
+        """Take note that a job is told to go and gives its quota back when it has left."""
+        self._quota.stopped(key_of(job))
+        self.placing.stopped(job)
+
     def retry(self, tenant: str) -> None:
         """Try a tenant's jobs for quota again."""
         self._quota.retry(tenant)

@@ -9,20 +9,48 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from reprieve.engine.plan import Proof
 from reprieve.simulation.trace import Job
 from reprieve.simulation.work import Run
 
-__all__ = ["Admitted", "Decision", "Life", "Preempted", "Replay", "Reserved", "Unready", "Victim"]
+__all__ = [
+    "Admitted",
+    "Decision",
+    "IdleVictim",
+    "Life",
+    "Preempted",
+    "Replay",
+    "Reserved",
+    "Unready",
+    "Victim",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A job that made way, why, and the device-nanoseconds of progress that are undone by it."""
+    """A job that made way, why, and the device-nanoseconds of progress that are undone by it.
+
+    `idle`: where it was taken for being idle, what became of it.
+    """
 
     job: str
     rule: str
     lost: int
     leaves: int
+    idle: IdleVictim | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IdleVictim:
+    """Since when it was idle, until when it would have been, and what the engine says of it.
+
+    `ends`: it had nothing left to do; else it comes back at `until`.
+    """
+
+    since: int
+    until: int
+    ends: bool
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +90,8 @@ class Unready:
 class Preempted:
     """Jobs make way for another one; `why` is what the engine says about that one.
 
-    `plane` is whose decision it is where several decide, else empty.
+    `plane` is whose decision it is where several decide, else empty. For nobody in particular, by
+    the idle plane, the preemptor is empty. `proof` is why that one fits, where that is no text.
     """
 
     at: int
@@ -70,6 +99,7 @@ class Preempted:
     victims: tuple[Victim, ...]
     why: str
     plane: str = ""
+    proof: Proof | None = None
 
 
 Decision = Reserved | Admitted | Preempted | Unready
@@ -94,6 +124,14 @@ class Life:
         leaves: when it leaves, if it makes way.
         unready: how often it got no nodes in time.
         spell: counts its changes between waiting for quota, for nodes, and running.
+        rest: the job as it goes on, without idle time that was cut short; None: as it came.
+        worked: when its last work was done, None while that is not.
+        unused: device-nanoseconds that it held without using them.
+        reclaimed: device-nanoseconds for which it would have gone on so, had it stayed.
+        undone_idle: of `lost`, what the idle plane has cost it.
+        ends: it had nothing left to do when it was told to go.
+        away: when it comes back after it made way for being idle, None while it is not away.
+        served: idle jobs made way for it.
     """
 
     job: Job
@@ -110,6 +148,19 @@ class Life:
     leaves: int | None = None
     unready: int = 0
     spell: int = 0
+    rest: Job | None = None
+    worked: int | None = None
+    unused: int = 0
+    reclaimed: int = 0
+    undone_idle: int = 0
+    ends: bool = False
+    away: int | None = None
+    served: bool = False
+
+    @property
+    def doing(self) -> Job:
+        """Return the job as it goes on."""
+        return self.rest or self.job
 
 
 @dataclass(slots=True)
@@ -122,12 +173,14 @@ class Replay:
         use: instants, each with the devices that are held from then on.
         done_at_end: device-nanoseconds that were of use until the last arrival.
         lost_at_end: those undone or idle until then.
+        unused_at_end: those until then that were held without being used.
         stranded_at_end: device-nanoseconds that were free until then while a job waited for nodes
             that asked for no more than was free; 0 where nothing is placed on nodes.
         unplaced_at_end: device-nanoseconds of quota that jobs held until then without devices.
         for_nodes: how often a job made way by a decision of the scheduling plane.
         returned: how often a job lost its quota to others while it waited for nodes.
         unready: how often a job gave it back since it got no nodes in time.
+        for_idle: how often a job made way by a decision of the idle plane.
         cycles: how many the engine ran.
         ended: the instant of the last event.
     """
@@ -137,10 +190,12 @@ class Replay:
     use: list[tuple[int, int]] = field(default_factory=list)
     done_at_end: int = 0
     lost_at_end: int = 0
+    unused_at_end: int = 0
     stranded_at_end: int = 0
     unplaced_at_end: int = 0
     for_nodes: int = 0
     returned: int = 0
     unready: int = 0
+    for_idle: int = 0
     cycles: int = 0
     ended: int = 0

@@ -4,19 +4,22 @@ All times count from the first arrival; *the window* is from there to the last o
 demand; jobs go on until all have finished.
 
 * admitted: jobs that got devices within the window
-* done: device-hours within the window that were of use, that is held and not undone later than
-  that; `useful share` is their share of the capacity
+* done: device-hours within the window that were of use, that is held, used, and not undone later
+  than that; `useful share` is their share of the capacity
 * wait: of one job all the time in which it held no devices, before its first start and after each
   displacement; `first wait` is the former alone
-* completion: from the arrival to the end
+* completion: from the arrival until the last work is done; idle time after that does not count
 * lost: device-hours of progress that were undone, and those held without doing anything (restarts,
   last saves); over the whole replay
 * stranded: device-hours within the window that were free while a job waited that asked for no more
   than was free: what fragmentation costs; with quotas, too, a job that has its quota; 0 where
   nothing is placed on nodes
 * preemptions: displacements; `most` of one job, `repeated` are jobs with more than one
-* finish ratio: a job's completion time by its duration; of each tenant the mean, `largest` of them,
-  and Jain's index over them, 1 where all are alike
+* unused: device-hours that jobs held without using them, over the whole replay; reclaimed: those
+  for which jobs that made way for being idle would have gone on so, had they stayed
+* served: jobs for which idle ones made way, and half of whom waited no longer than `served wait`
+* finish ratio: a job's completion time by the time that its work needs; of each tenant the mean,
+  `largest` of them, and Jain's index over them, 1 where all are alike
 
 Percentiles are those of the nearest rank.
 """
@@ -29,6 +32,7 @@ from itertools import pairwise
 from math import ceil, log10
 from typing import Final
 
+from reprieve.simulation.idleness import work_of
 from reprieve.simulation.lives import Life, Replay
 from reprieve.units.durations import HOUR, SECOND
 
@@ -93,6 +97,13 @@ class Measures:
     for_nodes: int = 0
     returned: int = 0
     unready: int = 0
+    unused_h: float = 0.0
+    reclaimed_h: float = 0.0
+    for_idle: int = 0
+    idle_ended: int = 0
+    idle_undone_h: float = 0.0
+    served: int = 0
+    served_wait_p50_s: float = 0.0
 
 
 def measured(replay: Replay, capacity: int) -> Measures:
@@ -104,6 +115,7 @@ def measured(replay: Replay, capacity: int) -> Measures:
     undone, idle = sum(life.lost for life in lives), sum(life.idle for life in lives)
     ratios = _ratios(lives)
     displaced = [life.displaced for life in lives]
+    served = sorted(life.waited for life in lives if life.served)
     return Measures(
         jobs=len(lives),
         admitted=sum(life.started is not None and life.started <= within for life in lives),
@@ -138,6 +150,13 @@ def measured(replay: Replay, capacity: int) -> Measures:
         for_nodes=replay.for_nodes,
         returned=replay.returned,
         unready=replay.unready,
+        unused_h=sum(life.unused for life in lives) / HOUR,
+        reclaimed_h=sum(life.reclaimed for life in lives) / HOUR,
+        for_idle=replay.for_idle,
+        idle_ended=sum(life.ends for life in lives),
+        idle_undone_h=sum(life.undone_idle for life in lives) / HOUR,
+        served=len(served),
+        served_wait_p50_s=percentile(served, 50) / SECOND,
     )
 
 
@@ -147,15 +166,17 @@ def percentile(ordered: Sequence[int], share: int) -> int:
 
 
 def _completion(life: Life) -> int:
-    assert life.finished is not None, "a replay ends when all jobs have finished"
-    return life.finished - life.job.arrival
+    assert life.worked is not None, "a replay ends when all jobs have finished"
+    return life.worked - life.job.arrival
 
 
 def _ratios(lives: Sequence[Life]) -> list[float]:
     of: dict[str, list[float]] = {}
     for life in lives:
-        of.setdefault(life.job.tenant, []).append(_completion(life) / life.job.duration)
-    return [sum(ratios) / len(ratios) for _, ratios in sorted(of.items())]
+        needed = work_of(life.job)
+        if needed:  # who never uses its devices waits for nothing
+            of.setdefault(life.job.tenant, []).append(_completion(life) / needed)
+    return [sum(ratios) / len(ratios) for _, ratios in sorted(of.items())] or [1.0]
 
 
 def _by_size(lives: Sequence[Life]) -> tuple[SizeWaits, ...]:

@@ -2,7 +2,8 @@
 
     NAME:
       planes: [quota]                # who decides: the quota plane, or [scheduling], on nodes, or
-                                     # [quota, scheduling]: quota first, then nodes
+                                     # [quota, scheduling]: quota first, then nodes; idle beside
+                                     # nodes: [idle], [idle, scheduling], or all three
       podPreemption: Never           # with both: pods preempt nobody, whatever quota does
       preemption: Never              # or, as in a ClusterQueue: withinClusterQueue,
                                      # reclaimWithinCohort, borrowWithinCohort
@@ -10,6 +11,7 @@
       minRuntime: {preempt: 10m, reclaim: 10m}
       quota: {preemptionPolicy: FairSharing, ...}    # the section `quota` of a --config file
       scheduling: {harmOrder: true}                  # the section `scheduling` of such a file
+      gpuPreemption: {defaultPolicy: Always, ...}    # that of the idle plane, see `idle_policy`
       governor: {enforce: true, ...}                 # the section `governor` of such a file
       own: FILE.py:CLASS             # in place of all others: a policy of one's own, see `own`
 
@@ -42,12 +44,15 @@ from reprieve.settings.quota import QuotaSettings, quota_settings
 from reprieve.settings.quota_configuration_parts import PodsReady
 from reprieve.settings.scheduling import scheduling_settings
 from reprieve.simulation.document import Part
+from reprieve.simulation.idle_policy import SECTION as GPU_PREEMPTION
+from reprieve.simulation.idle_policy import IdlePolicy, read_idle_policy
 from reprieve.simulation.own import load_own
 from reprieve.units.durations import SECOND
 from reprieve.units.errors import UsageError
 
 __all__ = [
     "DEFAULT_PREEMPTION",
+    "IDLE",
     "QUOTA",
     "SCHEDULING",
     "PolicySpec",
@@ -63,15 +68,26 @@ KEYS: Final = (
     "minRuntime",
     "quota",
     "scheduling",
+    GPU_PREEMPTION,
     "governor",
     "own",
 )
 #: Keys of the section `quota` that only a running operator has a use for.
 _OPERATOR_ONLY: Final = ("webhooks", "jobKinds", "configurationMap", "proveNodes")
+IDLE: Final = str(Plane.IDLE)
 QUOTA: Final = str(Plane.QUOTA)
 SCHEDULING: Final = str(Plane.SCHEDULING)
 #: Keys of a policy that the scheduling plane has a use for where it decides alone.
 _OF_SCHEDULING: Final = ("planes", "preemption", "scheduling")
+#: In which order planes are told, and which of them can decide together.
+_TOGETHER: Final = (
+    (QUOTA,),
+    (SCHEDULING,),
+    (QUOTA, SCHEDULING),
+    (IDLE,),
+    (IDLE, SCHEDULING),
+    (IDLE, QUOTA, SCHEDULING),
+)
 _PREEMPTION: Final = ("withinClusterQueue", "reclaimWithinCohort", "borrowWithinCohort")
 _WITHIN: Final = ("Never", "LowerPriority", "LowerOrNewerEqualPriority")
 _RECLAIM: Final = ("Never", "LowerPriority", "Any")
@@ -84,8 +100,9 @@ class PolicySpec:
 
     `planes` are those that decide. `places` says that it sets up the scheduling plane, which
     decides by `placing` and displaces nobody without `preempts`. `pods_ready` says how long a job
-    with quota may wait for nodes, None for ever. `own` names a policy of one's own and the folder
-    that its file is in, None without. `place` is where the study says it: file, line and key.
+    with quota may wait for nodes, None for ever. `idle` sets up the idle plane. `own` names a
+    policy of one's own and the folder that its file is in, None without. `place` is where the study
+    says it: file, line and key.
     """
 
     name: str
@@ -101,6 +118,7 @@ class PolicySpec:
     placing: PlacingPolicy = field(default_factory=PlacingPolicy)
     preempts: bool = True
     pods_ready: PodsReady | None = None
+    idle: IdlePolicy = field(default_factory=IdlePolicy)
     place: str = field(default="", compare=False)
 
 
@@ -118,8 +136,13 @@ def read_policy(name: str, given: Part, beside: Path) -> PolicySpec:
         load_own(text(own, given.where("own")), beside, given.where("own"))
         return PolicySpec(name, own=(own, beside), place=given.where())
     planes = _planes(given)
-    if planes == (SCHEDULING,):
-        return _placing(name, given)
+    if IDLE not in planes and given.get(GPU_PREEMPTION) is not None:
+        raise UsageError(
+            f"{given.where(GPU_PREEMPTION)}: changes nothing where the idle plane does not decide; "
+            f"leave it out"
+        )
+    if QUOTA not in planes:
+        return _placing(name, given, planes)
     section = given.part("quota")
     for key in _OPERATOR_ONLY:
         if key in section.value:
@@ -160,6 +183,7 @@ def read_policy(name: str, given: Part, beside: Path) -> PolicySpec:
         placing=placing,
         preempts=preempts,
         pods_ready=_pods_ready(section, settings) if joint else None,
+        idle=read_idle_policy(given),
         place=given.where(),
     )
 
@@ -179,11 +203,12 @@ def _pods_ready(section: Part, settings: QuotaSettings) -> PodsReady | None:
 def _planes(given: Part) -> tuple[str, ...]:
     """Return which planes decide."""
     place, said = given.where("planes"), given.get("planes", [QUOTA])
-    if said == [SCHEDULING, QUOTA]:
-        said = [QUOTA, SCHEDULING]
-    if said not in ([QUOTA], [SCHEDULING], [QUOTA, SCHEDULING]):
-        refuse(place, said, f"[{QUOTA}], [{SCHEDULING}] or [{QUOTA}, {SCHEDULING}]")
-    return tuple(said)
+    wanted = sorted(said) if isinstance(said, list) and set(map(type, said)) == {str} else []
+    found = next((planes for planes in _TOGETHER if sorted(planes) == wanted), None)
+    if found is None:
+        *others, last = (f"[{', '.join(planes)}]" for planes in _TOGETHER)
+        refuse(place, said, f"{', '.join(others)} or {last}")
+    return found
 
 
 def _on_nodes(given: Part) -> tuple[PlacingPolicy, bool]:
@@ -198,23 +223,23 @@ def _on_nodes(given: Part) -> tuple[PlacingPolicy, bool]:
     return settings.policy, said is None and given.get("preemption") != "Never"
 
 
-def _placing(name: str, given: Part) -> PolicySpec:
-    """Return a policy by which the scheduling plane decides alone."""
+def _placing(name: str, given: Part, planes: tuple[str, ...]) -> PolicySpec:
+    """Return a policy by which the scheduling plane decides without quotas, or the idle plane."""
+    alone = "the scheduling plane decides alone" if IDLE not in planes else "there are no quotas"
     for key in given.value:
-        if key not in _OF_SCHEDULING:
-            raise UsageError(
-                f"{given.where(key)}: changes nothing where the scheduling plane decides alone; "
-                f"leave it out"
-            )
+        if key not in (*_OF_SCHEDULING, *(GPU_PREEMPTION,) * (IDLE in planes)):
+            raise UsageError(f"{given.where(key)}: changes nothing where {alone}; leave it out")
     said = given.get("preemption")
     if said is not None:
         choice(said, given.where("preemption"), ("Never",))
     placing, preempts = _on_nodes(given)
     return PolicySpec(
         name,
-        planes=(SCHEDULING,),
+        planes=planes,
         placing=placing,
-        preempts=preempts,
+        # Without the scheduling plane pods get nodes, and preempt nobody for them.
+        preempts=preempts and SCHEDULING in planes,
+        idle=read_idle_policy(given),
         places=True,
         place=given.where(),
     )

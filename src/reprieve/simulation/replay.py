@@ -1,7 +1,8 @@
 """The replay of jobs under one policy: events on a virtual clock, and decisions.
 
 What happens is an event: a job arrives, finishes, leaves its devices after it was displaced, may be
-taken again because somebody is not spared any more, or has waited for nodes for too long. Events of
+taken again because somebody is not spared any more, has waited for nodes for too long, uses its
+devices no more or again, or has been idle for its grace period. Events of
 one instant are applied together, in that order of kinds and then in the order in which they were
 made; then the `deciding.Decider` decides until that changes nothing: the quota engine's cycles,
 exactly as the operator runs them on
@@ -28,15 +29,26 @@ from typing import Final
 
 from reprieve.engine.quota.entries import CycleResult, Outcome
 from reprieve.engine.quota.requeuing import backoff_end
-from reprieve.simulation.deciding import Decider, EngineDecider, Placements
+from reprieve.simulation.deciding import Decider, EngineDecider, Placements, Reclaim, Reclaims
+from reprieve.simulation.idle_decider import IdleDecider
+from reprieve.simulation.idle_lives import (
+    changes_of,
+    comes_back,
+    end_of_run,
+    idle_victim,
+    is_idle,
+    undone,
+    unused_now,
+)
+from reprieve.simulation.idle_rows import proof_text
 from reprieve.simulation.joint_decider import JointDecider
 from reprieve.simulation.lives import Admitted, Life, Preempted, Replay, Reserved, Unready, Victim
 from reprieve.simulation.own_decider import OwnDecider, Standing
-from reprieve.simulation.policy import QUOTA, SCHEDULING, PolicySpec
+from reprieve.simulation.policy import IDLE, QUOTA, SCHEDULING, PolicySpec
 from reprieve.simulation.quota_cluster import key_of
 from reprieve.simulation.scheduling_decider import SchedulingDecider
 from reprieve.simulation.trace import Job
-from reprieve.simulation.work import Run, Saved, WorkModel
+from reprieve.simulation.work import Displaced, Run, Saved, WorkModel
 from reprieve.units.durations import SECOND
 from reprieve.units.errors import ReprieveError
 from reprieve.units.instants import Nanos
@@ -62,6 +74,8 @@ class Kind(IntEnum):
     ARRIVE = 2
     RETRY = 3
     UNREADY = 4
+    USE = 5
+    GRACE = 6
 
 
 def replay(
@@ -71,6 +85,7 @@ def replay(
     tenants: Sequence[str],
     nodes: tuple[int, int],
     progress: Callable[[int, int], None] | None = None,
+    idle_utilization: float = 0.0,
 ) -> Replay:
     """Replay jobs until all have finished.
 
@@ -81,11 +96,12 @@ def replay(
         tenants: who has quota, beside those that the trace names.
         nodes: how many there are, and the devices of each.
         progress: called now and then with the jobs that have finished, and the virtual instant.
+        idle_utilization: what the devices of an idle job show, in percent.
 
     Raises:
         ReplayFault: the engine failed to decide, or jobs can never run.
     """
-    run = _Replay(jobs, policy, model, tenants, nodes)
+    run = _Replay(jobs, policy, model, tenants, nodes, idle_utilization)
     return run.run(progress)
 
 
@@ -97,6 +113,7 @@ class _Replay:
         model: WorkModel,
         tenants: Sequence[str],
         nodes: tuple[int, int],
+        idle_utilization: float,
     ) -> None:
         submitting = {job.tenant for job in jobs}
         # Where the trace says all tenants, those of the study have no jobs and no quota.
@@ -106,7 +123,13 @@ class _Replay:
         self.decider: Decider
         self.placing: SchedulingDecider | None = None
         self.joint: JointDecider | None = None
-        if {QUOTA, SCHEDULING} <= set(policy.planes):
+        self.idle: IdleDecider | None = None
+        if IDLE in policy.planes:
+            self.decider = self.idle = IdleDecider(
+                policy, names, nodes, self._saved, idle_utilization
+            )
+            self.placing, self.joint = self.idle.placing, self.idle.joint
+        elif {QUOTA, SCHEDULING} <= set(policy.planes):
             self.decider = self.joint = JointDecider(policy, names, nodes, self._saved)
             self.placing = self.joint.placing
         elif SCHEDULING in policy.planes:
@@ -179,6 +202,9 @@ class _Replay:
             self.decider.retry(queue)
             return
         life = self.lives[number]
+        if kind in (Kind.USE, Kind.GRACE):
+            self._look_at_use(now, kind, number, runs)
+            return
         if kind in (Kind.ARRIVE, Kind.FINISH) and self.turns:
             self.turns.clear()
             self.turns_for.clear()
@@ -192,8 +218,9 @@ class _Replay:
             if runs == life.spell and self.joint is not None:
                 self._give_up(now, number, self.joint)
         elif runs == life.displaced and life.run is not None:  # else it was displaced meanwhile
-            life.idle += self.model.idle(life.job, life.run, now) * life.job.devices
-            life.run, life.finished, life.kept = None, now, life.job.duration
+            life.idle += self.model.idle(life.doing, life.run, now) * life.job.devices
+            end_of_run(self.model, life, life.run, now, life.doing.duration)
+            life.run, life.finished, life.kept = None, now, life.doing.duration
             self.left -= 1
             self._release(life)
 
@@ -201,12 +228,13 @@ class _Replay:
         life = self.lives[self.numbers[key]]
         lost = 0
         if life.run is not None:
-            lost = self.model.displaced(life.job, life.run, now).lost * life.job.devices
+            cost = self.model.displaced(life.doing, life.run, now)
+            lost = undone(life, cost) * life.job.devices
         return Standing(life.displaced, lost)
 
     def _saved(self, key: str, now: Nanos) -> Saved:
         life = self.lives[self.numbers[key]]
-        return Saved() if life.run is None else self.model.saved(life.job, life.run, now)
+        return Saved() if life.run is None else self.model.saved(life.doing, life.run, now)
 
     def _release(self, life: Life) -> None:
         if life.holds:
@@ -220,6 +248,13 @@ class _Replay:
         if life.holds:  # else it waits since before
             life.queued_since = now
         self._release(life)
+        if life.ends:
+            life.finished, self.left = now, self.left - 1
+            return
+        if life.away is not None:
+            life.queued_since, life.away = max(now, life.away), None
+            self._add(life.queued_since, Kind.ARRIVE, number)
+            return
         if self.joint is not None and self.joint.has_quota(life.job):
             self._wait_for_nodes(now, number, lost=True)
         self.decider.waits(life.job, number, now)
@@ -248,6 +283,18 @@ class _Replay:
         self._add(again, Kind.ARRIVE, number)
         self.result.decisions.append(Unready(now, key_of(life.job), again))
 
+    def _look_at_use(self, now: Nanos, kind: Kind, number: int, runs: int) -> None:
+        """Tell the idle plane that a job uses its devices no more or again, or was idle so long."""
+        life = self.lives[number]
+        if self.idle is None or runs != life.displaced or life.run is None:
+            return
+        if kind is Kind.GRACE:
+            self.idle.look()
+            return
+        due = self.idle.shows(life.job, is_idle(self.model, life, now), now)
+        if due is not None:
+            self._add(max(now, due), Kind.GRACE, number, life.displaced)
+
     def _note_use(self, now: int) -> None:
         use = self.result.use
         if use and use[-1][0] == now:
@@ -271,8 +318,12 @@ class _Replay:
                 self.result.cycles += 1 if isinstance(result, Placements) else result.count
                 self._carry_out(now, result)
 
-    def _carry_out(self, now: Nanos, result: CycleResult | Placements) -> None:
+    def _carry_out(self, now: Nanos, result: CycleResult | Placements | Reclaims) -> None:
         """Do what a cycle decided."""
+        if isinstance(result, Reclaims):
+            for plan in result.plans:
+                self._reclaim(now, plan)
+            return
         if isinstance(result, Placements):
             for key, on in result.started:
                 self._start(now, key, nodes=on)
@@ -315,7 +366,9 @@ class _Replay:
         life.spell += 1
         life.holds = True
         self.used += life.job.devices
-        self._add(self.model.finishes(life.job, life.run), Kind.FINISH, number, life.displaced)
+        self._add(self.model.finishes(life.doing, life.run), Kind.FINISH, number, life.displaced)
+        for at in changes_of(self.model, life) if self.idle is not None else ():
+            self._add(at, Kind.USE, number, life.displaced)
         self.result.decisions.append(Admitted(now, key, again, borrows, nodes))
 
     def _displace(
@@ -333,8 +386,30 @@ class _Replay:
                 self._add(max(now, life.leaves), Kind.LEAVE, number)
             victims.append(Victim(key, rule, lost, life.leaves))
             self._note_turn(now, preemptor, key)
-        said = plane if self.joint is not None else ""
+        said = plane if len(self.policy.planes) > 1 else ""
         self.result.decisions.append(Preempted(now, preemptor, tuple(victims), why, said))
+
+    def _reclaim(self, now: Nanos, plan: Reclaim) -> None:
+        """Let idle jobs go: those that have nothing left to do end, the others come back later."""
+        victims = []
+        for key, rule, why in plan.victims:
+            number = self.numbers[key]
+            life = self.lives[number]
+            found = idle_victim(self.model, life, now, why)
+            lost, life.leaves = self._makes_way(now, life, ends=found.ends)
+            life.reclaimed += max(0, found.until - life.leaves) * life.job.devices
+            if not found.ends:
+                life.undone_idle += lost
+                comes_back(life, found.until)
+            self._add(max(now, life.leaves), Kind.LEAVE, number)
+            victims.append(Victim(key, rule, lost, life.leaves, found))
+        self.result.for_idle += len(victims)
+        if plan.preemptor:
+            self.lives[self.numbers[plan.preemptor]].served = True
+        said = proof_text(plan.proof)
+        self.result.decisions.append(
+            Preempted(now, plan.preemptor, tuple(victims), said, IDLE, plan.proof)
+        )
 
     def _note_turn(self, now: Nanos, preemptor: str, victim: str) -> None:
         """Count who makes way for whom; one that goes on and on ends the replay."""
@@ -360,20 +435,27 @@ class _Replay:
             )
         return ReplayFault(said)
 
-    def _makes_way(self, now: Nanos, life: Life) -> tuple[int, int]:
-        """Stop a job; return the device time that is undone by it, and when it leaves."""
+    def _makes_way(self, now: Nanos, life: Life, *, ends: bool = False) -> tuple[int, int]:
+        """Stop a job; return the device time that is undone by it, and when it leaves.
+
+        `ends`: its work is done, so that nothing is undone and nothing is to be saved.
+        """
         if life.run is None:
             assert self.joint is not None, "who makes way holds devices, unless it has quota alone"
             self.result.returned += 1
             life.spell += 1
             return 0, now
-        cost = self.model.displaced(life.job, life.run, now)
-        devices = life.job.devices
+        cost = self.model.displaced(life.doing, life.run, now)
+        if ends:
+            idle = self.model.idle(life.doing, life.run, now)
+            cost, life.ends = Displaced(now, life.doing.duration, 0, idle), True
+        devices, lost = life.job.devices, undone(life, cost)
+        end_of_run(self.model, life, life.run, now, cost.kept)
         life.displaced += 1
         life.kept, life.run = cost.kept, None
-        life.lost += cost.lost * devices
+        life.lost += lost * devices
         life.idle += cost.idle * devices
-        return cost.lost * devices, cost.leaves
+        return lost * devices, cost.leaves
 
     def _measure(self) -> None:
         """Note what was of use until the last arrival."""
@@ -381,10 +463,12 @@ class _Replay:
         for (since, devices), (until, _) in pairwise([*self.result.use, (end, 0)]):
             held += devices * (until - since)
         idle = sum(
-            self.model.idle(life.job, life.run, end) * life.job.devices
+            self.model.idle(life.doing, life.run, end) * life.job.devices
             for life in self.lives
             if life.run is not None
         )
         wasted = sum(life.lost + life.idle for life in self.lives) + idle
         self.result.lost_at_end = wasted
-        self.result.done_at_end = held - wasted
+        spare = sum(life.unused + unused_now(self.model, life, end) for life in self.lives)
+        self.result.unused_at_end = spare
+        self.result.done_at_end = held - wasted - spare

@@ -18,10 +18,11 @@ import reprieve
 from reprieve.simulation import charts
 from reprieve.simulation.figures import figures
 from reprieve.simulation.intervals import Estimate
-from reprieve.simulation.policy import SCHEDULING, PolicySpec
+from reprieve.simulation.policy import IDLE, QUOTA, SCHEDULING, PolicySpec
 from reprieve.simulation.report_page import SCRIPT, STYLE
 from reprieve.simulation.summary import (
     COLUMNS,
+    IDLE_COLUMNS,
     Column,
     Found,
     LoadSummary,
@@ -58,10 +59,14 @@ def _parts(results: Results, validation: Validation | None) -> Iterator[str]:
     yield f"</ul><h1>{escape(title)}</h1>\n"
     cluster, tenants = study.cluster, study.tenants
     placed = [policy.name for policy in study.policies if policy.planes == (SCHEDULING,)]
+    both = [p.name for p in study.policies if {QUOTA, SCHEDULING} <= set(p.planes)]
+    placed += [p.name for p in study.policies if QUOTA not in p.planes and IDLE in p.planes]
     others = f"; {' and '.join(placed)} by the scheduling engine, on nodes" if placed else ""
-    both = [policy.name for policy in study.policies if len(policy.planes) > 1]
     if both:
         others += f"; {' and '.join(both)} by both, first for quota and then on nodes"
+    idle = [policy.name for policy in study.policies if IDLE in policy.planes]
+    if idle:
+        others += f"; {' and '.join(idle)} also by the idle engine, that lets idle work make way"
     own = [policy.name for policy in study.policies if policy.own]
     within = f", {' and '.join(own)} by a policy of one's own within its rules" if own else ""
     yield (
@@ -117,12 +122,12 @@ def _load(results: Results, summary: LoadSummary) -> Iterator[str]:
 
 def _table(summary: LoadSummary) -> Iterator[str]:
     yield '<div class="wide"><table><thead><tr><th>policy</th>'
-    for column in COLUMNS:
+    for column in summary.columns:
         yield f'<th title="{escape(column.meaning)}">{escape(column.title)}</th>'
     yield "</tr></thead><tbody>"
     for number, policy in enumerate(summary.policies):
         yield f'<tr data-policy="{number}"><td>{escape(policy.policy)}</td>'
-        for column in COLUMNS:
+        for column in summary.columns:
             yield f"<td>{_cell(column, policy.columns[column.title])}</td>"
         yield "</tr>"
     yield "</tbody></table></div>"
@@ -197,7 +202,8 @@ def _configuration(results: Results) -> Iterator[str]:
     yield "\n<h2>Configuration</h2>"
     yield f"<pre>{escape(study.text.rstrip())}</pre>"
     yield "<h3>What the columns are</h3><table class=meanings><tbody>"
-    for column in COLUMNS:
+    idle = any(summary.idle for summary in results.loads)
+    for column in (*COLUMNS, *IDLE_COLUMNS) if idle else COLUMNS:
         yield f"<tr><td>{escape(column.title)}</td><td>{escape(column.meaning)}</td></tr>"
     yield "</tbody></table><p class='soft'>* the interval of the difference has no 0 in it.</p>"
     yield "<details><summary>Policies as they were understood</summary><pre>"

@@ -219,6 +219,7 @@ def _carry_out(
             study.tenants.names,
             nodes,
             lambda jobs, now: note(jobs, count, now),
+            study.idleness.utilization,
         )
         cpu = time.process_time() - started
     except ReprieveError as error:
@@ -241,7 +242,8 @@ def _carry_out(
 
 def _demanded(study: Study, run: Run, trace: Trace) -> Demand:
     try:
-        return demand(trace, study.tenants, study.cluster.capacity, run.load, run.seed)
+        capacity = study.cluster.capacity
+        return demand(trace, study.tenants, capacity, run.load, run.seed, study.idleness)
     except UsageError as error:
         raise UsageError(f"{run.file}: {error}") from error
 

@@ -122,6 +122,20 @@ class SchedulingDecider:
             gang.pods = [replace(pod, version=self._next(), deleting=True) for pod in gang.pods]
             self._cluster.apply(gang.pods)
 
+    def waiting(self) -> Iterator[tuple[Job, int, list[PodRow]]]:
+        """Yield who waits for nodes: the job, its place in the order of arrivals, its pods."""
+        for gang in self._waiting.values():
+            yield gang.job, gang.number, gang.pods
+
+    def placed(self) -> Iterator[tuple[Job, int, list[PodRow]]]:
+        """Yield who is on nodes, also while it leaves them, likewise."""
+        for gang in self._running.values():
+            yield gang.job, gang.number, gang.pods
+
+    def pods_of(self, key: str) -> list[PodRow]:
+        """Return the pods of a job that is on nodes."""
+        return self._running[key].pods
+
     def is_placed(self, key: str) -> bool:
         """Tell whether a job is on nodes, also while it leaves them."""
         return key in self._running

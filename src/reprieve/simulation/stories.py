@@ -12,7 +12,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reprieve.simulation.lives import Admitted, Replay, Reserved, Unready
+from reprieve.engine.plan import Proof
+from reprieve.simulation.lives import Admitted, Replay, Reserved, Unready, Victim
 from reprieve.simulation.quota_cluster import key_of
 from reprieve.units.durations import HOUR, SECOND
 
@@ -34,20 +35,40 @@ def decision_lines(replay: Replay, run: Mapping[str, Any]) -> Iterator[str]:
             said |= {"decision": "unready", "job": decision.job}
             said["queued_again_s"] = decision.queued_again / SECOND
         else:
-            said |= {"decision": "preempted", "preemptor": decision.preemptor}
+            said |= {"decision": "preempted", "preemptor": decision.preemptor or None}
             if decision.plane:
                 said["plane"] = decision.plane
-            said["victims"] = [
-                {
-                    "job": victim.job,
-                    "rule": victim.rule,
-                    "lost_device_s": victim.lost / SECOND,
-                    "leaves_s": victim.leaves / SECOND,
-                }
-                for victim in decision.victims
-            ]
+            said["victims"] = [_victim(victim) for victim in decision.victims]
             said["why"] = decision.why
+            if decision.proof is not None:
+                said["proof"] = _proof(decision.proof)
         yield json.dumps(said, separators=(",", ":"))
+
+
+def _victim(victim: Victim) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "job": victim.job,
+        "rule": victim.rule,
+        "lost_device_s": victim.lost / SECOND,
+        "leaves_s": victim.leaves / SECOND,
+    }
+    if victim.idle is not None:
+        said["idle_since_s"] = victim.idle.since / SECOND
+        said["ends"] = victim.idle.ends
+        said["idle_until_s"] = victim.idle.until / SECOND
+        said["why"] = victim.idle.why
+    return said
+
+
+def _proof(proof: Proof) -> dict[str, Any]:
+    amounts = {
+        "need": proof.need,
+        "free": proof.free,
+        "in_flight": proof.in_flight,
+        "freed": proof.freed,
+    }
+    said = {name: sum(found.values()) for name, found in amounts.items()}
+    return {"level": str(proof.level), **said}
 
 
 def packed_stories(replay: Replay) -> str:
@@ -56,8 +77,10 @@ def packed_stories(replay: Replay) -> str:
     `jobs` are [id, tenant, priority, devices, arrival, duration, finish, events] in seconds; events
     are [0, at, again, borrows] for an admission, [1, at, preemptor, rule, device-hours lost, why]
     for a displacement, [2, at, victims, why] for displacing others, [3, at, borrows] for quota with
-    which it waits for nodes, and [4, at] for quota given back for want of nodes. Jobs are named by
-    their row, rules and reasons by their place in `texts`.
+    which it waits for nodes, [4, at] for quota given back for want of nodes, and [5, at, preemptor,
+    rule, device-hours lost, why, idle since, comes back at] for making way while it was idle: for
+    nobody in particular the preemptor is null, and so is the last where its work is done. Jobs are
+    named by their row, rules and reasons by their place in `texts`.
     """
     rows = {key_of(life.job): row for row, life in enumerate(replay.lives)}
     events: list[list[Any]] = [[] for _ in rows]
@@ -74,12 +97,21 @@ def packed_stories(replay: Replay) -> str:
             events[rows[decision.job]].append([4, at])
             continue
         why = texts.setdefault(decision.why, len(texts))
-        preemptor = rows[decision.preemptor]
-        events[preemptor].append([2, at, [rows[victim.job] for victim in decision.victims], why])
+        preemptor = rows.get(decision.preemptor)
+        if preemptor is not None:
+            taken = [rows[victim.job] for victim in decision.victims]
+            events[preemptor].append([2, at, taken, why])
         for victim in decision.victims:
             rule = texts.setdefault(victim.rule, len(texts))
             hours = round(victim.lost / HOUR, 2)
-            events[rows[victim.job]].append([1, at, preemptor, rule, hours, why])
+            if victim.idle is None:
+                events[rows[victim.job]].append([1, at, preemptor, rule, hours, why])
+                continue
+            since, until = round(victim.idle.since / SECOND), round(victim.idle.until / SECOND)
+            text = texts.setdefault(victim.idle.why, len(texts))
+            back = None if victim.idle.ends else until
+            told = [5, at, preemptor, rule, hours, text, since, back]
+            events[rows[victim.job]].append(told)
     jobs = [
         [
             life.job.id,

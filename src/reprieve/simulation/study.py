@@ -5,6 +5,7 @@
     workload: {trace: csv, path: traces/, load: [0.8, 1.0], seeds: [0, 1], only: [NAME]}
     tenants: {count: 8, zipf: 1.1, priorities: {0: 0.6, 100: 0.3, 1000: 0.1}}
     work: {checkpoint: 30m, save: 90s, restart: 180s, grace: 30s}
+    idleness: {share: 0.3, after: [0.2, 0.9], again: 0.25, utilization: 0}    # see `idleness`
     policies: {NAME: {...}}                   # see `policy`; the others are compared to the first
 
 `path` is a file, or a folder that has `seedN/NAME.csv` (or `.csv.gz`) for each seed N; relative
@@ -22,8 +23,9 @@ from typing import Any, Final
 from reprieve.settings.fields import choice, duration, entries, integer, refuse, text
 from reprieve.simulation.demand import Tenants
 from reprieve.simulation.document import Part, read_document
+from reprieve.simulation.idleness import Idleness
 from reprieve.simulation.node_lists import DevicesOfNodes, alike, read_node_list
-from reprieve.simulation.policy import KEYS, SCHEDULING, PolicySpec, read_policy
+from reprieve.simulation.policy import IDLE, KEYS, SCHEDULING, PolicySpec, read_policy
 from reprieve.simulation.readers import READERS, Reader
 from reprieve.simulation.readers.lines import MOST_DEVICES
 from reprieve.simulation.work import Checkpointing
@@ -75,6 +77,7 @@ class Study:
     policies: tuple[PolicySpec, ...]
     tenants: Tenants = field(default_factory=Tenants)
     work: Checkpointing = field(default_factory=Checkpointing)
+    idleness: Idleness = field(default_factory=Idleness)
     text: str = ""
     notices: tuple[str, ...] = ()
 
@@ -94,7 +97,7 @@ def read_study(
     Raises:
         UsageError: what is wrong, in which line, and what is accepted.
     """
-    root = read_document(path, ("cluster", "workload", "tenants", "work", "policies"))
+    root = read_document(path, ("cluster", "workload", "tenants", "work", "idleness", "policies"))
     for key in ("cluster", "workload", "policies"):
         root.given(key)
     given = root.part("cluster", ("nodes", "devices", "domains", "from"))
@@ -109,7 +112,7 @@ def read_study(
     unplaced = [
         f"policies.{each.name}.scheduling"
         for each in read
-        if each.places and SCHEDULING not in each.planes
+        if each.places and SCHEDULING not in each.planes and IDLE not in each.planes
     ]
     if _domains(given):
         unplaced.append("cluster.domains")
@@ -122,6 +125,7 @@ def read_study(
         read,
         _tenants(root.part("tenants", ("count", "zipf", "priorities"))),
         _work(root.part("work", ("checkpoint", "save", "restart", "grace"))),
+        _idleness(root.part("idleness", ("share", "after", "again", "utilization"))),
         path.read_text(encoding="utf-8"),
         (
             *told,
@@ -237,6 +241,22 @@ def _work(given: Part) -> Checkpointing:
 
     return Checkpointing(
         read("checkpoint", "0s"), read("save", "0s"), read("restart", "0s"), read("grace", "30s")
+    )
+
+
+def _idleness(given: Part) -> Idleness:
+    after = given.get("after", [0, 1])
+    place = given.where("after")
+    if not isinstance(after, list) or len(after) != 2:
+        refuse(place, after, "two shares of a job's duration, such as [0.2, 0.9]")
+    low, high = (_number(each, given.where("after", n), 0.0, 1.0) for n, each in enumerate(after))
+    if low > high:
+        refuse(place, after, "the smaller share first")
+    return Idleness(
+        _number(given.get("share", 0), given.where("share"), 0.0, 1.0),
+        (low, high),
+        _number(given.get("again", 0), given.where("again"), 0.0, 1.0),
+        _number(given.get("utilization", 0), given.where("utilization"), 0.0, 100.0),
     )
 
 

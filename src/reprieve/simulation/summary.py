@@ -13,10 +13,20 @@ from typing import Final
 
 from reprieve.simulation.intervals import Estimate, difference, estimate
 from reprieve.simulation.measures import Measures
+from reprieve.simulation.policy import IDLE
 from reprieve.simulation.runs import Failed, Outcome, Run, Submitted
 from reprieve.simulation.study import Study
 
-__all__ = ["COLUMNS", "Column", "Found", "LoadSummary", "PolicySummary", "Results", "summarised"]
+__all__ = [
+    "COLUMNS",
+    "IDLE_COLUMNS",
+    "Column",
+    "Found",
+    "LoadSummary",
+    "PolicySummary",
+    "Results",
+    "summarised",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +63,17 @@ class PolicySummary:
 
 @dataclass(frozen=True, slots=True)
 class LoadSummary:
-    """One load: what was submitted, by trace and seed, and each policy."""
+    """One load: what was submitted, by trace and seed, and each policy; which columns are shown."""
 
     load: float | None
     submitted: Mapping[tuple[str, int], Submitted]
     policies: tuple[PolicySummary, ...]
+    columns: tuple[Column, ...]
+
+    @property
+    def idle(self) -> bool:
+        """Tell whether columns about idle work are among them."""
+        return len(self.columns) > len(COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +134,22 @@ COLUMNS: Final = (
 )
 
 
+#: Of studies in which jobs are idle, or the idle plane decides.
+IDLE_COLUMNS: Final = (
+    Column("unused GPU h", "held without being used", lambda m: m.unused_h, _count),
+    Column(
+        "reclaimed GPU h",
+        "for which idle work that made way would have held them unused",
+        lambda m: m.reclaimed_h,
+        _count,
+    ),
+    Column("idle gone", "displacements for being idle", lambda m: m.for_idle, _count),
+    Column("of it over", "those that had no work left", lambda m: m.idle_ended, _count),
+    Column("served", "jobs for which idle ones made way", lambda m: m.served, _count),
+    Column("their wait p50", "of these", lambda m: m.served_wait_p50_s, duration_text),
+)
+
+
 def summarised(study: Study, runs: Sequence[Run], ended: Sequence[Outcome | Failed]) -> Results:
     """Return the results of the runs that have ended, in the order of the study."""
     outcomes = sorted((each for each in ended if isinstance(each, Outcome)), key=_number)
@@ -150,16 +182,20 @@ def _of_load(
         return None
     rows = {name: [of[name] for of in whole.values()] for name in names}
     base = rows[names[0]]
+    idle = any(IDLE in each.planes for each in study.policies) or any(
+        each.measures.unused_h for row in rows.values() for each in row
+    )
     return LoadSummary(
         load,
         {key: of[names[0]].submitted for key, of in whole.items()},
         tuple(_of_policy(name, rows[name], None if name == names[0] else base) for name in names),
+        (*COLUMNS, *IDLE_COLUMNS) if idle else COLUMNS,
     )
 
 
 def _of_policy(name: str, outcomes: list[Outcome], base: list[Outcome] | None) -> PolicySummary:
     columns = {}
-    for column in COLUMNS:
+    for column in (*COLUMNS, *IDLE_COLUMNS):
         values = [column.value(each.measures) for each in outcomes]
         change = None
         if base is not None:

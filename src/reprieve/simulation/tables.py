@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from io import StringIO
 
 from reprieve.simulation.runs import Outcome
-from reprieve.simulation.summary import COLUMNS, LoadSummary, Results
+from reprieve.simulation.summary import LoadSummary, Results
 
 __all__ = ["load_title", "own_load_lines", "results_csv", "terminal_tables"]
 
@@ -22,6 +22,13 @@ _LAST = (
     "preemptions_for_nodes",
     "quota_lost_unplaced",
     "quota_timeouts",
+    "unused_device_hours",
+    "reclaimed_device_hours",
+    "preemptions_for_idle",
+    "idle_jobs_ended",
+    "idle_undone_device_hours",
+    "served_by_idle",
+    "served_wait_p50_s",
 )
 _LOW = 0.05  # an own load at which hardly anything ever waits
 
@@ -77,10 +84,11 @@ def terminal_tables(results: Results) -> Iterator[str]:
     for summary in results.loads:
         yield ""
         yield load_title(summary)
-        rows = [["policy", *(column.title for column in COLUMNS)]]
+        columns = summary.columns
+        rows = [["policy", *(column.title for column in columns)]]
         for policy in summary.policies:
-            means = [policy.columns[column.title].value.mean for column in COLUMNS]
-            texts = [column.text(mean) for column, mean in zip(COLUMNS, means, strict=True)]
+            means = [policy.columns[column.title].value.mean for column in columns]
+            texts = [column.text(mean) for column, mean in zip(columns, means, strict=True)]
             rows.append([policy.policy, *texts])
         yield from aligned(rows)
 
@@ -108,6 +116,13 @@ def results_csv(results: Results) -> str:
             found.for_nodes,
             found.returned,
             found.unready,
+            f"{found.unused_h:.3f}",
+            f"{found.reclaimed_h:.3f}",
+            found.for_idle,
+            found.idle_ended,
+            f"{found.idle_undone_h:.3f}",
+            found.served,
+            f"{found.served_wait_p50_s:.3f}",
         )
         rows.writerow([*(cell for _, cell in _cells(outcome)), *last])
     return content.getvalue()

@@ -16,7 +16,11 @@ __all__ = ["Job", "Malformed", "Trace", "device_time", "widest", "window"]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job; `id` is unique in its trace. Times in nanoseconds."""
+    """One job; `id` is unique in its trace. Times in nanoseconds.
+
+    `idle_from` is the progress after which it stays on its devices without using them, None if it
+    never does; `idle_for` for how long, None to its end.
+    """
 
     id: str
     arrival: int
@@ -28,6 +32,8 @@ class Job:
     checkpoint: int | None = None
     save: int | None = None
     restart: int | None = None
+    idle_from: int | None = None
+    idle_for: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

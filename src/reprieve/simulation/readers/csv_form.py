@@ -1,8 +1,10 @@
 """Our own form: comma-separated values with a header line.
 
 `arrival_s`, `gpus` and `duration_s` have to be there, in any order; `job`, `model`, `tenant`,
-`priority`, `checkpoint_s`, `save_s` and `restart_s` may be. Empty cells of the latter say nothing.
-A job without an id of its own has the number of its line.
+`priority`, `checkpoint_s`, `save_s`, `restart_s`, `busy_s` and `idle_s` may be. Empty cells of the
+latter say nothing. A job without an id of its own has the number of its line. `busy_s` is for how
+long it uses its devices before it only holds them, `idle_s` after how long it uses them again,
+without which it never does.
 """
 
 from __future__ import annotations
@@ -13,12 +15,22 @@ from typing import Final
 from reprieve.simulation.readers.columns import Row, read_rows
 from reprieve.simulation.readers.lines import devices, seconds
 from reprieve.simulation.trace import Job, Trace
-from reprieve.units.untrusted import LONGEST_NAME, Unreadable, bounded, read_integer
+from reprieve.units.untrusted import LONGEST_NAME, Unreadable, bounded, read_integer, shown
 
 __all__ = ["read_csv"]
 
 _NEEDED: Final = ("arrival_s", "gpus", "duration_s")
-_OPTIONAL: Final = ("job", "model", "tenant", "priority", "checkpoint_s", "save_s", "restart_s")
+_OPTIONAL: Final = (
+    "job",
+    "model",
+    "tenant",
+    "priority",
+    "checkpoint_s",
+    "save_s",
+    "restart_s",
+    "busy_s",
+    "idle_s",
+)
 
 
 def read_csv(path: Path, name: str) -> Trace:
@@ -39,6 +51,13 @@ def _job(cells: Row, number: int) -> Job:
     duration = seconds(cells["duration_s"], "duration_s")
     if not duration:
         raise Unreadable("duration_s '0'; accepted: more than 0 seconds")
+    busy, idle = optional_seconds("busy_s"), optional_seconds("idle_s")
+    if busy is not None and busy > duration:
+        said = f"busy_s {shown(cells['busy_s'])} of {shown(cells['duration_s'])} seconds"
+        raise Unreadable(f"{said}; accepted: at most duration_s")
+    if idle is not None and (busy is None or not idle):
+        said = f"idle_s {shown(cells['idle_s'])}"
+        raise Unreadable(f"{said}; accepted: more than 0 seconds, beside busy_s")
     return Job(
         id=bounded(cells.get("job") or f"L{number}", LONGEST_NAME),
         arrival=seconds(cells["arrival_s"], "arrival_s"),
@@ -50,4 +69,6 @@ def _job(cells: Row, number: int) -> Job:
         checkpoint=optional_seconds("checkpoint_s"),
         save=optional_seconds("save_s"),
         restart=optional_seconds("restart_s"),
+        idle_from=busy,
+        idle_for=idle,
     )

@@ -1,0 +1,214 @@
+"""A naive judge of jobs that hold devices without using them, and make way for that.
+
+Lives each run second by second, looks for room by trying all of it, and adds up on its own what was
+held unused, what was undone, and for how long a job would have gone on so. Times are whole seconds.
+Nothing here comes from the engine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, product
+
+from tests.oracle.gang_replay import Asked, Board, has_room, pods
+from tests.oracle.replay import progress_by_seconds
+
+
+@dataclass
+class Person:
+    """A job, when it is idle (`busy` seconds of its time, then for `idle`), and how it went on.
+
+    `unused`, `undone` and `given_back` are of each device.
+    """
+
+    devices: int
+    priority: int
+    length: int
+    busy: int | None
+    idle: int | None = None
+    kept: int = 0
+    runs: int = 0
+    started: int = 0
+    away: int | None = None
+    over: bool = False
+    unused: int = 0
+    undone: int = 0
+    given_back: int = 0
+
+    def is_idle_at(self, progress: int) -> bool:
+        """Whether it does nothing in the second after that one of its time."""
+        if self.busy is None:
+            return False
+        end = self.length if self.idle is None else min(self.length, self.busy + self.idle)
+        return self.busy <= progress < end
+
+
+@dataclass
+class Rules:
+    """What holds for all jobs, in seconds."""
+
+    grace: int
+    always: bool
+    checkpoint: int = 0
+    save: int = 0
+    restart: int = 0
+
+
+@dataclass
+class Judge:
+    """Who is where, and who is idle since when; `told` counts what was judged."""
+
+    nodes: int
+    of_a_node: int
+    jobs: Mapping[str, Person]
+    rules: Rules
+    told: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        asked = {name: Asked(job.devices, job.priority) for name, job in self.jobs.items()}
+        self.board = Board(self.nodes, self.of_a_node, asked)
+
+    def lived(self, name: str, now: int) -> tuple[int, int | None, int]:
+        """Return the progress of a run, since when it is idle (None: it is not), and for how long.
+
+        The last is all that the run held unused.
+        """
+        job = self.jobs[name]
+        progress, since, unused = job.kept, None, 0
+        restart = self.rules.restart if job.runs > 1 else 0
+        for second in range(job.started, now):
+            if second - job.started < restart:
+                continue
+            if job.is_idle_at(progress):
+                since = second if since is None else since
+                unused += 1
+            else:
+                since = None
+            progress += 1
+        if not job.is_idle_at(progress) or now - job.started < restart:
+            since = None
+        elif since is None:
+            since = now
+        return progress, since, unused
+
+    def starts(self, name: str, places: tuple[str, ...], now: int) -> None:
+        """A job gets nodes; it was neither over nor away."""
+        job = self.jobs[name]
+        assert not job.over, f"{name} had nothing left to do"
+        assert job.away is None or job.away <= now, f"{name} comes back too early"
+        self.told["came back"] += job.away is not None
+        job.away = None
+        job.started, job.runs = now, job.runs + 1
+        self.board.starts(name, places)
+
+    def finishes(self, name: str, now: int) -> None:
+        """A run is over by itself: it is as long as the job."""
+        job = self.jobs[name]
+        progress, _, unused = self.lived(name, now)
+        assert progress == job.length, (name, progress)
+        job.unused += unused
+        self.board.leaves(name)
+
+    def displaced(self, name: str, now: int) -> None:
+        """A run is stopped for a job of higher priority: it falls back to its last save."""
+        job = self.jobs[name]
+        progress, _, unused = self.lived(name, now)
+        job.kept = self._saved(job, now)
+        job.undone += sum(not job.is_idle_at(second) for second in range(job.kept, progress))
+        job.unused += unused
+
+    def reclaimed(self, name: str, now: int) -> None:
+        """An idle run is stopped: its job is over, or comes back when it would have been used."""
+        job = self.jobs[name]
+        progress, since, unused = self.lived(name, now)
+        assert since is not None, f"{name} is busy"
+        assert now - since >= self.rules.grace, f"{name} is idle since {since} only"
+        assert now - since == self.rules.grace or not self.rules.always, f"{name} was late"
+        rest = 0
+        while job.is_idle_at(progress + rest):
+            rest += 1
+        job.unused, job.given_back = job.unused + unused, rest
+        if progress + rest == job.length:
+            job.over = True
+            self.told["over"] += 1
+            return
+        self.told["to come back"] += 1
+        saved = self._saved(job, now)
+        assert job.busy is not None
+        job.undone += max(0, job.busy - saved)
+        self.told["undone"] += saved < job.busy
+        # The rest of its idle time is not waited out again.
+        job.kept, job.length = min(saved, job.busy), job.length - (progress + rest - job.busy)
+        job.busy, job.away = None, now + rest
+
+    def makes_way(self, groups: Sequence[tuple[str, Sequence[str]]], now: int) -> None:
+        """Judge the plans of one evaluation: each a demand (empty: nobody) with its victims.
+
+        All victims are idle for long enough. Of one demand alone: it waits, does not fit without,
+        fits with, nobody goes in vain, and none of those that are longer idle would do instead of
+        the last one. Several demands have room together afterwards.
+        """
+        gone = [victim for _, victims in groups for victim in victims]
+        assert len(set(gone)) == len(gone)
+        long = self.idle_long(now)
+        assert set(gone) <= set(long), (gone, long)
+        if self.rules.always:
+            assert all(not demand and len(victims) == 1 for demand, victims in groups)
+            self.told["always"] += len(groups)
+            return
+        widths = [pods(self.jobs[demand].devices, self.of_a_node) for demand, _ in groups]
+        together = sorted((width for each in widths for width in each), reverse=True)
+        assert has_room(self.board.free(gone), together)
+        if len(groups) > 1:
+            self.told["several"] += 1
+            return
+        ((demand, victims),) = groups
+        assert demand not in self.board.where
+        assert not has_room(self.board.free(), widths[0]), "there was room without"
+        fewer = list(combinations(victims, len(victims) - 1))
+        assert any(
+            self._takes(nodes, widths[0], victims)
+            and not any(self._takes(nodes, widths[0], some) for some in fewer)
+            for nodes in product(range(self.nodes), repeat=len(widths[0]))
+        ), "somebody goes in vain"
+        last = max(long.index(victim) for victim in victims)
+        assert not has_room(self.board.free(long[:last]), widths[0]), "others were idle for longer"
+        self.told["passed over"] += last + 1 > len(victims)
+        self.told["for a demand"] += 1
+        self.told["several victims"] += len(victims) > 1
+
+    def idle_long(self, now: int) -> list[str]:
+        """Return who is idle for its grace period, the longest first."""
+        since = {name: self.lived(name, now)[1] for name in self.board.where}
+        long = [
+            (at, name)
+            for name, at in since.items()
+            if at is not None and now - at >= self.rules.grace
+        ]
+        return [name for _, name in sorted(long)]
+
+    def waits_rightly(self, waiting: Sequence[str], now: int) -> None:
+        """Nobody waits who fits, nor beside idle ones with which it would."""
+        long = self.idle_long(now)
+        assert not (long and self.rules.always), f"{long} are still there"
+        for name in waiting:
+            widths = pods(self.jobs[name].devices, self.of_a_node)
+            assert not has_room(self.board.free(), widths), f"{name} waits, and there is room"
+            assert not has_room(self.board.free(long), widths), f"{name} waits beside {long}"
+            self.told["refused"] += 1
+            self.told["refused beside idle"] += bool(long)
+
+    def _saved(self, job: Person, now: int) -> int:
+        rules = self.rules
+        restart = rules.restart if job.runs > 1 else 0
+        return progress_by_seconds(
+            now - job.started, rules.checkpoint, rules.save, restart, job.kept
+        )[0]
+
+    def _takes(self, nodes: Sequence[int], widths: Sequence[int], gone: Sequence[str]) -> bool:
+        free = self.board.free(gone)
+        for node, width in zip(nodes, widths, strict=True):
+            free[node] -= width
+        return min(free) >= 0

@@ -1,0 +1,294 @@
+"""Replays of the idle plane: who is idle makes way as its policy says, and what that gains."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from reprieve.engine.idle.model import PreemptionPolicy, Workload
+from reprieve.settings.idle import FALLBACK
+from reprieve.simulation.idle_decider import IdleDecider
+from reprieve.simulation.idle_policy import IdlePolicy
+from reprieve.simulation.lives import Admitted, Preempted, Replay
+from reprieve.simulation.policy import PolicySpec
+from reprieve.simulation.quota_cluster import key_of
+from reprieve.simulation.replay import replay
+from reprieve.simulation.trace import Job
+from reprieve.units.instants import Nanos
+from tests.oracle.idle_replay import Judge, Person, Rules
+from tests.simulation.building import SECOND, job, life_of, random_jobs, work
+
+GRACE = 60
+
+
+def idling(
+    always: bool = False,
+    planes: tuple[str, ...] = ("idle",),
+    grace: int = GRACE,
+    threshold: float = 5.0,
+) -> PolicySpec:
+    policy = PreemptionPolicy.ALWAYS if always else PreemptionPolicy.ON_PRESSURE
+    settings = replace(FALLBACK, grace_period=grace * SECOND, policy=policy, threshold=threshold)
+    return PolicySpec(
+        "idle",
+        planes=planes,
+        preempts="scheduling" in planes,
+        places=True,
+        idle=IdlePolicy(settings),
+    )
+
+
+def idle_job(each: Job, busy: float, idle: float | None = None) -> Job:
+    lasts = None if idle is None else int(idle * SECOND)
+    return replace(each, idle_from=int(busy * SECOND), idle_for=lasts)
+
+
+def played(
+    jobs: Sequence[Job],
+    policy: PolicySpec,
+    nodes: tuple[int, int] = (2, 4),
+    rules: Rules | None = None,
+    utilization: float = 0.0,
+) -> Replay:
+    rules = rules or Rules(GRACE, False)
+    model = work(rules.checkpoint, rules.save, rules.restart)
+    ordered = sorted(jobs, key=lambda each: each.arrival)
+    return replay(ordered, policy, model, ("a",), nodes, None, utilization)
+
+
+def judged(done: Replay, nodes: tuple[int, int], rules: Rules) -> Counter[str]:
+    """Play a replay's decisions before the naive judge, instant by instant."""
+    lives = {key_of(life.job): life for life in done.lives}
+    judge = Judge(*nodes, {key: _person(life.job) for key, life in lives.items()}, rules)
+    instants = {each.at for each in done.decisions} | {life.job.arrival for life in done.lives}
+    instants |= {life.finished or 0 for life in done.lives}
+    decisions = list(done.decisions)
+    while instants:
+        now = min(instants)
+        instants.remove(now)
+        at, leaving = now // SECOND, list[str]()
+        for key, life in lives.items():
+            if life.finished == now and not life.ends:
+                judge.finishes(key, at)
+        while decisions and decisions[0].at == now:
+            one = decisions.pop(0)
+            if isinstance(one, Admitted):
+                for name in leaving:
+                    judge.board.leaves(name)
+                leaving = []
+                judge.starts(one.job, one.nodes, at)
+                continue
+            assert isinstance(one, Preempted)
+            if one.plane != "idle":
+                names = [victim.job for victim in one.victims]
+                judge.board.makes_way(one.preemptor, names, leaving)
+                for name in names:
+                    judge.displaced(name, at)
+                leaving += names
+                continue
+            plans = [one]
+            while decisions and decisions[0].at == now and _is_idle_plan(decisions[0]):
+                plans.append(decisions.pop(0))  # type: ignore[arg-type]
+            judge.makes_way([(p.preemptor, [v.job for v in p.victims]) for p in plans], at)
+            for name in [victim.job for plan in plans for victim in plan.victims]:
+                judge.reclaimed(name, at)
+                leaving.append(name)
+                back = judge.jobs[name].away
+                if back is not None:
+                    instants.add(back * SECOND)
+        for name in leaving:
+            judge.board.leaves(name)
+        waiting = [
+            key
+            for key, life in lives.items()
+            if life.job.arrival <= now
+            and key not in judge.board.where
+            and (life.finished or 0) > now
+            and (judge.jobs[key].away or 0) <= at
+        ]
+        judge.waits_rightly(waiting, at)
+    for key, life in lives.items():
+        person = judge.jobs[key]
+        found = (life.unused, life.lost, life.reclaimed, life.ends)
+        wide = person.devices * SECOND
+        assert found == (
+            person.unused * wide,
+            person.undone * wide,
+            person.given_back * wide,
+            person.over,
+        ), key
+    return judge.told
+
+
+def _is_idle_plan(one: object) -> bool:
+    return isinstance(one, Preempted) and one.plane == "idle"
+
+
+def _person(each: Job) -> Person:
+    return Person(
+        each.devices,
+        each.priority or 0,
+        each.duration // SECOND,
+        None if each.idle_from is None else each.idle_from // SECOND,
+        None if each.idle_for is None else each.idle_for // SECOND,
+    )
+
+
+def _jobs(random: Random, nodes: tuple[int, int], count: int = 25) -> list[Job]:
+    """Jobs that contend, one at an instant, of which two of three go idle."""
+    found = []
+    for number, each in enumerate(random_jobs(random, count, nodes[0] * nodes[1], "a")):
+        length = each.duration // SECOND
+        made = job(each.id, number * 97 + 1, each.devices, length, "a", each.priority or 0)
+        if random.random() < 2 / 3:
+            busy = random.randint(0, length - 1)
+            lasts = random.choice([None, random.randint(1, 600)])
+            made = idle_job(made, busy, lasts)
+        found.append(made)
+    return found
+
+
+@pytest.mark.parametrize("planes", [("idle",), ("idle", "scheduling")], ids=" and ".join)
+def test_small_replays_stand_before_a_naive_judge(planes: tuple[str, ...]) -> None:
+    random, told, round_ = Random(11), Counter[str](), 0
+    wanted = ("for a demand", "several victims", "passed over", "over", "came back", "undone")
+    while min(told[each] for each in (*wanted, "always", "refused beside idle")) < 5:
+        assert round_ < 80, told
+        nodes = random.choice([(2, 4), (3, 2), (2, 8)])
+        always = round_ % 3 == 2
+        rules = Rules(random.choice([0, 30, 60, 200]), always, random.choice([0, 50]), 5, 7)
+        done = played(_jobs(random, nodes), idling(always, planes, rules.grace), nodes, rules)
+        told += judged(done, nodes, rules)
+        round_ += 1
+    assert told["refused"] > 100
+
+
+_rows = IdleDecider._demand_rows
+
+
+def _all_demands(own: IdleDecider, _: int, now: Nanos) -> Iterator[Workload]:
+    return _rows(own, 10**9, now)
+
+
+def test_nothing_that_could_come_of_an_evaluation_is_spared() -> None:
+    """Evaluated at every instant with every demand, the same is decided."""
+    random, plans = Random(3), 0
+    for round_ in range(6):
+        nodes = random.choice([(2, 4), (3, 2)])
+        jobs = _jobs(random, nodes)
+        policy = idling(round_ % 3 == 2, ("idle", "scheduling"))
+        one = played(jobs, policy, nodes)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(IdleDecider, "_is_due", lambda *_: True)
+            patch.setattr(IdleDecider, "_demand_rows", _all_demands)
+            other = played(jobs, policy, nodes)
+        assert one.decisions == other.decisions
+        plans += sum(_is_idle_plan(each) for each in one.decisions)
+    assert plans > 25
+
+
+def test_who_is_idle_to_its_end_is_over_when_it_makes_way_and_loses_nothing() -> None:
+    jobs = [idle_job(job("left", 0, 4, 1_000), 100), job("waits", 200, 2, 50)]
+    done = played(jobs, idling(), (1, 4))
+    (one,) = [each for each in done.decisions if isinstance(each, Preempted)]
+    (victim,) = one.victims
+    assert (one.at, one.preemptor, victim.job, victim.rule) == (
+        200 * SECOND,
+        "a/waits",
+        "a/left",
+        "OldestIdle",
+    )
+    assert victim.idle is not None
+    assert victim.idle.why == "Preempted to free 4 nvidia.com/gpu for pending workload waits"
+    assert one.why == (
+        "needs 2 nvidia.com/gpu: 0 free, 0 on their way, 4 of idle work; every pod has a node"
+    )
+    left = life_of(done, "left")
+    assert (left.finished, left.worked, left.lost) == (200 * SECOND, 100 * SECOND, 0)
+    assert (left.unused, left.reclaimed) == (4 * 100 * SECOND, 4 * 800 * SECOND)
+    assert life_of(done, "waits").started == 200 * SECOND
+
+
+def test_who_would_be_used_again_comes_back_then_and_loses_what_it_had_not_saved() -> None:
+    jobs = [idle_job(job("gap", 0, 4, 1_000), 100, 500), job("waits", 200, 4, 50)]
+    done = played(jobs, idling(), (1, 4), Rules(GRACE, False, 80, 0, 7))
+    gap = life_of(done, "gap")
+    # Its saves at 80 s and, idle already, at 160 s hold all that it did.
+    assert (gap.lost, gap.reclaimed, gap.unused) == (0, 4 * 400 * SECOND, 4 * 100 * SECOND)
+    starts = [each.at for each in done.decisions if isinstance(each, Admitted)]
+    assert starts == [0, 200 * SECOND, 600 * SECOND]
+    assert gap.finished == (600 + 7 + 400) * SECOND
+    without = played(jobs, idling(), (1, 4), Rules(GRACE, False, 0, 0, 7))
+    assert life_of(without, "gap").lost == 4 * 100 * SECOND
+    assert life_of(without, "gap").finished == (600 + 7 + 500) * SECOND
+
+
+def test_nobody_goes_before_the_grace_period_is_over_nor_for_who_fits_beside() -> None:
+    jobs = [
+        idle_job(job("idle", 0, 4, 1_000), 100),
+        job("fits", 150, 4, 10),
+        job("early", 155, 8, 10),
+    ]
+    done = played(jobs, idling(), (2, 4))
+    (one,) = [each for each in done.decisions if isinstance(each, Preempted)]
+    assert (one.at, one.preemptor) == (160 * SECOND, "a/early")
+    assert life_of(done, "fits").started == 150 * SECOND
+
+
+def test_by_policy_always_idle_work_goes_for_nobody_when_its_grace_is_over() -> None:
+    done = played([idle_job(job("idle", 0, 4, 1_000), 100)], idling(always=True))
+    (one,) = [each for each in done.decisions if isinstance(each, Preempted)]
+    assert (one.at, one.preemptor, one.victims[0].rule) == (160 * SECOND, "", "Always")
+    assert done.for_idle == 1
+
+
+@pytest.mark.parametrize(("shown", "goes"), [(0.0, 1), (4.9, 1), (5.0, 0), (40.0, 0)])
+def test_what_is_below_the_threshold_is_idle(shown: float, goes: int) -> None:
+    jobs = [idle_job(job("idle", 0, 4, 1_000), 100)]
+    assert played(jobs, idling(always=True), utilization=shown).for_idle == goes
+
+
+def test_who_was_used_again_in_time_stays() -> None:
+    jobs = [idle_job(job("short", 0, 4, 1_000), 100, GRACE - 1), job("waits", 110, 8, 10)]
+    done = played(jobs, idling(), (2, 4))
+    assert done.for_idle == 0
+    assert life_of(done, "short").unused == 4 * (GRACE - 1) * SECOND
+
+
+def test_who_is_displaced_while_idle_by_priority_is_idle_again_and_undoes_no_idle_time() -> None:
+    jobs = [idle_job(job("idle", 0, 4, 1_000), 100), job("high", 130, 4, 10, priority=10)]
+    done = played(jobs, idling(planes=("idle", "scheduling"), grace=300), (1, 4))
+    idle = life_of(done, "idle")
+    assert (idle.displaced, done.for_idle) == (1, 0)
+    assert idle.lost == 4 * 100 * SECOND
+    assert idle.unused == 4 * (30 + 900) * SECOND
+    assert idle.worked == (140 + 100) * SECOND
+
+
+def test_without_the_idle_plane_idle_work_stays_and_is_counted() -> None:
+    jobs = [idle_job(job("idle", 0, 4, 1_000), 100), job("waits", 200, 4, 50)]
+    for policy in (PolicySpec("nodes", planes=("scheduling",)), PolicySpec("quota")):
+        done = played(jobs, policy, (1, 4))
+        assert life_of(done, "waits").started == 1_000 * SECOND
+        assert life_of(done, "idle").unused == 4 * 900 * SECOND
+        assert (done.unused_at_end, done.done_at_end) == (4 * 100 * SECOND, 4 * 100 * SECOND)
+
+
+def test_two_demands_are_served_at_once_by_different_idle_jobs() -> None:
+    jobs = [
+        idle_job(job("one", 0, 4, 1_000), 100),
+        idle_job(job("two", 0, 4, 1_000), 100),
+        job("waits", 120, 3, 50),
+        job("too", 130, 3, 50),
+    ]
+    done = played(jobs, idling())
+    found = [each for each in done.decisions if isinstance(each, Preempted)]
+    assert [(each.at, each.preemptor, each.victims[0].job) for each in found] == [
+        (160 * SECOND, "a/waits", "a/one"),
+        (160 * SECOND, "a/too", "a/two"),
+    ]
+    assert judged(done, (2, 4), Rules(GRACE, False))["several"] == 1
