@@ -10,10 +10,11 @@ from random import Random
 import pytest
 
 from reprieve.engine.idle.model import PreemptionPolicy, Workload
+from reprieve.engine.plan import ProofLevel
 from reprieve.settings.idle import FALLBACK
 from reprieve.simulation.idle_decider import IdleDecider
 from reprieve.simulation.idle_policy import IdlePolicy
-from reprieve.simulation.lives import Admitted, Preempted, Replay
+from reprieve.simulation.lives import Admitted, Decision, Preempted, Replay, Reserved
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.quota_cluster import key_of
 from reprieve.simulation.replay import replay
@@ -276,6 +277,87 @@ def test_without_the_idle_plane_idle_work_stays_and_is_counted() -> None:
         assert life_of(done, "waits").started == 1_000 * SECOND
         assert life_of(done, "idle").unused == 4 * 900 * SECOND
         assert (done.unused_at_end, done.done_at_end) == (4 * 100 * SECOND, 4 * 100 * SECOND)
+
+
+def test_with_quota_too_idle_work_makes_way_for_who_waits_for_either() -> None:
+    random, told, round_ = Random(23), Counter[str](), 0
+    while min(told[each] for each in ("quota", "nodes", "over", "came back", "ousted")) < 5:
+        assert round_ < 60, told
+        nodes = random.choice([(2, 4), (3, 2), (2, 8)])
+        rules = Rules(random.choice([0, 30, 60]), round_ % 4 == 3, 50, 5, 7)
+        jobs = [replace(each, tenant=random.choice("ab")) for each in _jobs(random, nodes)]
+        policy = idling(rules.always, ("idle", "quota", "scheduling"), rules.grace)
+        told += _judged_with_quota(played(jobs, policy, nodes, rules), nodes, rules)
+        round_ += 1
+
+
+def _judged_with_quota(done: Replay, nodes: tuple[int, int], rules: Rules) -> Counter[str]:
+    """Judge idle plans alone, whoever else goes; and what everybody held unused and lost."""
+    lives = {key_of(life.job): life for life in done.lives}
+    judge = Judge(*nodes, {key: _person(life.job) for key, life in lives.items()}, rules)
+    capacity, quota = nodes[0] * nodes[1], set[str]()
+    decisions: dict[int, list[Decision]] = {}
+    for each in done.decisions:
+        decisions.setdefault(each.at, []).append(each)
+    finished = {life.finished or 0 for life in done.lives}
+    for now in sorted({*decisions, *finished}):
+        at, leaving = now // SECOND, list[str]()
+        for key, life in lives.items():
+            if life.finished == now and not life.ends:
+                judge.finishes(key, at)
+                quota.discard(key)
+        for one in decisions.get(now, ()):
+            if isinstance(one, Reserved):
+                quota.update({one.job})
+            elif isinstance(one, Admitted):
+                for name in leaving:
+                    judge.board.leaves(name)
+                leaving = []
+                judge.starts(one.job, one.nodes, at)
+            elif isinstance(one, Preempted):
+                gone = [victim.job for victim in one.victims]
+                if one.plane == "quota":
+                    quota.difference_update(gone)
+                if one.plane != "idle":
+                    gone = [name for name in gone if name in judge.board.where]
+                    for name in gone:
+                        judge.displaced(name, at)
+                    leaving += gone
+                    continue
+                if one.preemptor in leaving:  # it has left, and waits again
+                    for name in leaving:
+                        judge.board.leaves(name)
+                    leaving = []
+                for name in gone:
+                    judge.reclaimed(name, at)
+                leaving += gone
+                quota.difference_update(gone)
+                if not rules.always:
+                    _needed(judge, one, quota, capacity)
+        for name in leaving:
+            judge.board.leaves(name)
+        assert not (judge.idle_long(at) and rules.always)
+    for key, life in lives.items():
+        person, wide = judge.jobs[key], life.job.devices * SECOND
+        assert (life.unused, life.lost) == (person.unused * wide, person.undone * wide)
+        judge.told["ousted"] += life.displaced > 1
+    return judge.told
+
+
+def _needed(judge: Judge, plan: Preempted, quota: set[str], capacity: int) -> None:
+    """Judge whether a demand waits, and what it is freed suffices, by sum where it has no quota."""
+    wanted = judge.jobs[plan.preemptor].devices
+    freed = [judge.jobs[victim.job].devices for victim in plan.victims]
+    assert plan.preemptor not in judge.board.where
+    assert plan.proof is not None
+    if plan.preemptor in quota:
+        judge.told["nodes"] += 1
+        assert plan.proof.level is ProofLevel.PLACEMENT
+        return
+    judge.told["quota"] += 1
+    assert plan.proof.level is ProofLevel.SUM
+    assert sum(freed) >= wanted > sum(freed[:-1]), "not the first ones that suffice"
+    assert sum(judge.jobs[key].devices for key in quota) <= capacity
 
 
 def test_two_demands_are_served_at_once_by_different_idle_jobs() -> None:

@@ -2,9 +2,10 @@
 
 1. Nodes are given first, and quota before them where it is needed (`scheduling_decider`,
    `joint_decider`); with `planes: [idle]` nobody is preempted for nodes.
-2. Then the idle engine evaluates: who still waits for nodes, and has none nominated, is a demand;
-   who has been idle for its grace period may make way, for a demand or, by policy `Always`, for
-   nobody. Phases come of the engine's own table (`idle_rows.stepped`), plans of its evaluation.
+2. Then the idle engine evaluates: who still waits for nodes, and has none nominated, is a demand,
+   and so is who waits for quota and preempts nobody for it; who has been idle for its grace period
+   may make way, for a demand or, by policy `Always`, for nobody. Phases come of the engine's own
+   table (`idle_rows.stepped`), plans of its evaluation.
 3. Every plan passes the check that the plane asks before it carries one out.
 4. Room that comes free is kept for nobody, as on a cluster: the scheduling engine gives it to who
    comes first there.
@@ -252,6 +253,11 @@ class IdleDecider:
                 known = self._demands[key_of(job)] = pods, row
             if known[1].status.phase is Phase.PENDING_GPU:
                 yield known[1]
+        for job, number in self.joint.lacking() if self.joint is not None else ():
+            if job.devices <= most:
+                row = idle_workload(job, number, self._settings, Status(Phase.PENDING_OTHER), ())
+                status = stepped(row, self._policy, now, quota_short=True)
+                yield idle_workload(job, number, self._settings, status, ())
 
 
 def _key(of: Reference) -> str:

@@ -76,9 +76,10 @@ def polled(
     return merge(known, readings, now, policy).status
 
 
-def stepped(row: Workload, policy: Policy, now: Nanos) -> Status:
+def stepped(row: Workload, policy: Policy, now: Nanos, *, quota_short: bool = False) -> Status:
     """Return the status after the engine's own step through its table of phases."""
-    return step(row, Facts(Present(row.root.uid)), policy, now).status
+    facts = Facts(Present(row.root.uid), quota_short=quota_short)
+    return step(row, facts, policy, now).status
 
 
 def free_rows(nodes: tuple[int, int], pods: Iterable[PodRow]) -> tuple[NodeRow, ...]:

@@ -52,6 +52,8 @@ class JointDecider:
         self.placing = SchedulingDecider(policy, nodes, saved)
         self._jobs: dict[str, tuple[Job, int]] = {}
         self._displaced: set[str] = set()  # on nodes, with quota that they keep
+        self._for_quota: dict[str, None] = {}  # who waits for it
+        self._preempting: set[str] = set()  # who is to get it when others have left, or saved
         self._unready: dict[str, Eviction] = {}  # who gave its quota back, and when
 
     def waits(self, job: Job, number: int, now: Nanos) -> None:
@@ -59,6 +61,7 @@ class JointDecider:
         key = key_of(job)
         self._jobs[key] = job, number
         if self._quota.holder(key) is None:
+            self._for_quota[key] = None
             self._quota.waits(job, number, now, self._unready.pop(key, None))
         else:
             self.placing.waits(job, number, now)
@@ -73,6 +76,12 @@ class JointDecider:
         self._displaced.discard(key)
         if not keeps:
             self._quota.left(job)
+
+    def lacking(self) -> Iterator[tuple[Job, int]]:
+        """Yield who waits for quota, and preempts nobody for it."""
+        for key in self._for_quota:
+            if key not in self._preempting:
+                yield self._jobs[key]
 
     def has_quota(self, job: Job) -> bool:
         """Tell whether a job holds quota."""
@@ -125,7 +134,12 @@ class JointDecider:
     def _make_pods(self, result: CycleResult, now: Nanos) -> None:
         """Make the pods of who got quota, and delete those of who is to give it back."""
         for entry in result.entries:
+            key = entry.workload.key
+            self._preempting.discard(key)
+            if entry.outcome in (Outcome.PREEMPTING, Outcome.DEFERRED):
+                self._preempting.add(key)
             if entry.outcome is Outcome.ADMITTED:
+                del self._for_quota[key]
                 self.placing.waits(*self._jobs[entry.workload.key], now)
             for target in entry.issued:
                 self.placing.stopped(self._jobs[target.holder.key][0])
