@@ -104,7 +104,6 @@ class IdleDecider:
     def waits(self, job: Job, number: int, now: Nanos) -> None:
         """Queue a job."""
         self._inner.waits(job, number, now)
-        self._changed = True
 
     def left(self, job: Job) -> None:
         """Take note that a job holds its devices no more."""
@@ -115,7 +114,6 @@ class IdleDecider:
         if claim is not None:
             del self._claims[claim]
         self._inner.left(job)
-        self._changed = True
 
     def shows(self, job: Job, idle: bool, now: Nanos) -> Nanos | None:
         """Take note that a job uses its devices no more, or again; return when its grace is over.

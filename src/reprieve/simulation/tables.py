@@ -56,8 +56,8 @@ def own_load_lines(results: Results) -> list[str]:
         if given.malformed:
             example = given.examples[0]
             line += (
-                f"; {given.malformed:,} lines cannot be read and were left out, the first is line "
-                f"{example.line}: {example.why}"
+                f"; {given.malformed:,} lines cannot be read and were left out, the first is "
+                f"{outcome.run.file.name}:{example.line}: {example.why}"
             )
         said.setdefault(key, line)
     if len(said) < 2:
