@@ -143,7 +143,8 @@ class Returns:
             line.roots[uid] = root
         if len(line.runs) > _MOST_RUNS:
             line.stop(next(iter(line.runs)))
-        self._match(line)
+        if line.away:
+            self._match(line)
 
     def displaced(self, unit: Unit, deleted: Iterable[str] = ()) -> Nanos | None:
         """A unit's Disruption is to be written now; return when its work ran again, if it does.
@@ -226,10 +227,13 @@ class Returns:
         )
 
     def _line(self, lineage: str) -> _Line:
-        if lineage not in self._lines and len(self._lines) >= _MOST_LINES:
-            self._forget()
-        line = self._lines.setdefault(lineage, _Line())
-        self._lines.move_to_end(lineage)
+        line = self._lines.get(lineage)
+        if line is None:
+            if len(self._lines) >= _MOST_LINES:
+                self._forget()
+            line = self._lines[lineage] = _Line()
+        else:
+            self._lines.move_to_end(lineage)
         return line
 
     def _forget(self) -> None:

@@ -79,7 +79,7 @@ def pod_party(row: PodRow) -> Party:
 
 def pod_lineage(row: PodRow) -> Lineage:
     """Return `pod_party(row).lineage`, where there is a controller without looking any further."""
-    return owner_lineage(row.controller) if row.controller else pod_party(row).lineage
+    return _owned(row.controller).lineage if row.controller else pod_party(row).lineage
 
 
 def pod_line(row: PodRow) -> Party:
@@ -88,9 +88,18 @@ def pod_line(row: PodRow) -> Party:
     Its template is not read where there is a controller: of a cluster's pods that takes as long as
     all else about them.
     """
-    if not row.controller or any(key == LINEAGE_LABEL for key, _ in row.labels):
+    if not row.controller:
         return pod_party(row)
-    return Party(owner_lineage(row.controller))
+    for key, _ in row.labels:  # no generator: this is asked of every pod of a cluster
+        if key == LINEAGE_LABEL:
+            return pod_party(row)
+    return _owned(row.controller)
+
+
+# Pods of one owner come one after the other.
+@lru_cache(maxsize=4_096)
+def _owned(controller: str) -> Party:
+    return Party(owner_lineage(controller))
 
 
 @lru_cache(maxsize=4_096)

@@ -16,7 +16,7 @@ from enum import Enum, auto
 from typing import Final
 
 from reprieve.execution.fence import Deposed
-from reprieve.operator.collector import await_records, freeze_records
+from reprieve.operator.collector import await_records, collect_start, freeze_records
 from reprieve.operator.lease_keeper import LeaseKeeper
 from reprieve.operator.lease_link import WantedLease
 from reprieve.planes.common.assembly import Plane
@@ -46,6 +46,7 @@ async def lead(
     broken: asyncio.Future[str],
 ) -> End:
     """Return when it is over; `broken` says why decisions cannot be stopped, `serving` may fail."""
+    collect_start()
     aside = [] if serving is None else [serving]
     stopped = asyncio.create_task(stop.wait())
     lost: asyncio.Task[object] = asyncio.create_task(

@@ -75,6 +75,15 @@ def test_the_first_four_columns_are_fixed_and_new_names_add_some() -> None:
     assert snapshot.allocatable[1].tolist()[-1] == 5
 
 
+def test_a_resource_that_a_node_offers_late_is_counted_once_of_pods_that_came_together() -> None:
+    asked = [pod(f"p{n}", node="n1", extended={f"a.b/{n:02}": 2}) for n in range(40)]
+    cluster = Cluster()
+    cluster.apply([*asked, node("n1", extended={"a.b/00": 8, "a.b/39": 8})])
+    snapshot = cluster.snapshot()
+    assert (used(snapshot, "n1", "a.b/00"), used(snapshot, "n1", "a.b/39")) == (2, 2)
+    assert used(snapshot, "n1", "pods") == 40
+
+
 def test_nodes_are_sorted_by_name() -> None:
     snapshot = snapshot_of(node("n10"), pod("p", node="n2"), node("n2"), node("n1"))
     assert [each.name for each in snapshot.nodes] == ["n1", "n10", "n2"]

@@ -8,7 +8,7 @@ import msgspec
 
 from reprieve.api.scheduling import PodObject
 from reprieve.engine.cluster.rows import PodClass, PodRow
-from reprieve.intake.cluster.pod_classes import PodClasses
+from reprieve.intake.cluster.pod_classes import PodClasses, pod_class
 from reprieve.intake.cluster.pods import pod_row
 
 T = TypeVar("T")
@@ -44,9 +44,14 @@ def container(
     return made if restart is None else {**made, "restartPolicy": restart}
 
 
+# Pods of all tests that run in this process, as if one controller had made them.
+_OF_ONE_CONTROLLER = PodClasses()
+
+
 def row_of(manifest: dict[str, Any]) -> PodRow:
-    """The row, which is the same with and without the memory of classes."""
+    """The row, which is the same with and without the memory of classes, whoever came before."""
     found = read(PodObject, manifest)
+    assert _OF_ONE_CONTROLLER.of(found, "one") == pod_class(found)
     classes = PodClasses()
     row = pod_row(found)
     assert pod_row(found, classes) == row == pod_row(found, classes)

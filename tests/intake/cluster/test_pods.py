@@ -438,6 +438,51 @@ def test_pods_of_one_template_share_one_class() -> None:
     assert pod_row(msgspec.convert(same, PodObject), classes).pod_class is first
 
 
+def test_pods_of_one_controller_are_told_apart_by_all_that_their_classes_say() -> None:
+    classes = PodClasses(PodGates(claims=True, policy_label=True))
+    usual = {"containers": [container("a", cpu="1")], "nodeName": "n1"}
+    ready = {"name": "a", "state": {"terminated": {"exitCode": 0}}}
+    given = {**ready, "resources": {"requests": {"cpu": "3"}}}
+    taken = [{"mapping": [{"name": "memory", "quantity": "1"}]}]
+    spread = {"topologyKey": "z", "labelSelector": {}, "matchLabelKeys": ["index"]}
+    labels = {"index": "0"}
+
+    def made(metadata: dict[str, Any], spec: dict[str, Any], status: dict[str, Any]) -> PodObject:
+        manifest = {"metadata": metadata, "spec": {**usual, **spec}, "status": status}
+        return msgspec.convert(manifest, PodObject)
+
+    def of(metadata: dict[str, Any], spec: dict[str, Any], status: dict[str, Any]) -> PodClass:
+        found = made(metadata, spec, status)
+        assert classes.of(found, "job") == pod_class(found, classes.gates)
+        return classes.of(found, "job")
+
+    first = of({}, {}, {})
+    same = [
+        of({"name": "p1"}, {"volumes": [{"name": "token-1", "projected": {}}]}, {}),
+        of({"labels": labels}, {"priority": 3}, {"containerStatuses": [ready]}),
+        of({}, {}, {"containerStatuses": [{**ready, "lastState": {"waiting": {}}}]}),
+    ]
+    assert all(each is first for each in same)
+    different: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+        ({}, {"containers": [container("a", cpu="2")]}, {}),
+        ({}, {"initContainers": [container("b", cpu="2")]}, {}),
+        ({}, {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, {}),
+        ({}, {"tolerations": [{"operator": "Exists"}]}, {}),
+        ({}, {"nodeSelector": {"a": "b"}}, {}),
+        ({}, {"priorityClassName": "high"}, {}),
+        ({"labels": labels}, {"topologySpreadConstraints": [spread]}, {}),
+        ({"labels": {"index": "1"}}, {"topologySpreadConstraints": [spread]}, {}),
+        ({"labels": {"scheduling.koordinator.sh/preemption-policy": "Other"}}, {}, {}),
+        ({}, {}, {"containerStatuses": [given]}),
+        ({}, {}, {"nodeAllocatableResourceClaimStatuses": taken}),
+    ]
+    others = []
+    for each in different:
+        assert of({}, {}, {}) is first
+        others.append(of(*each))
+    assert len({first, *others}) == 1 + len(others)
+
+
 def test_pods_that_are_pinned_to_nodes_differ_in_that_alone() -> None:
     def manifest(node: str, image: str = "i:1") -> PodObject:
         only = {"key": "metadata.name", "operator": "In", "values": [node]}

@@ -8,7 +8,7 @@ read. Source: the design's "State that can be trusted".
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,8 @@ __all__ = [
     "sum_of",
 ]
 
+_AT_ONCE: Final = 4_096  # pods that are counted together at most
+
 V = TypeVar("V", bound=Hashable)
 A = TypeVar("A", I64, I32, U8)
 
@@ -34,8 +36,11 @@ A = TypeVar("A", I64, I32, U8)
 class Numbers(Generic[V]):
     """Small numbers for values in use, with a count of the users; free numbers are given again."""
 
-    def __init__(self, first: int = 0) -> None:
-        """`first`: the lowest number given; those below stand for no value."""
+    def __init__(self, first: int = 0, *, kept: bool = False) -> None:
+        """`first`: the lowest number given; those below stand for no value.
+
+        `kept`: equal values mostly are the same object, and are long to hash.
+        """
         self.values: list[V | None] = [None] * first
         self.numbers: dict[V, int] = {}
         self.changed = True  # since whoever reads it last set it to False
@@ -43,11 +48,11 @@ class Numbers(Generic[V]):
         self._users: list[int] = [0] * first
         self._free: list[int] = []
         self._next = first  # the number that the next new value gets
-        self._identities: dict[int, int] = {}  # of the values kept: equal specs are long to hash
+        self._identities: dict[int, int] | None = {} if kept else None  # by id of the values
 
     def take(self, value: V) -> int:
         """Return the value's number, with one user more."""
-        number = self._identities.get(id(value))
+        number = None if self._identities is None else self._identities.get(id(value))
         if number is None:
             # Looked up once whether it is there or not: most of the work is to hash it.
             number = self.numbers.setdefault(value, self._next)
@@ -65,7 +70,8 @@ class Numbers(Generic[V]):
         value = self.values[number]
         assert value is not None
         del self.numbers[value]
-        del self._identities[id(value)]
+        if self._identities is not None:
+            del self._identities[id(value)]
         self.values[number] = None
         self._free.append(number)
         self._next = number
@@ -87,7 +93,8 @@ class Numbers(Generic[V]):
             self.values.append(value)
             self._users.append(1)
         self._next = self._free[-1] if self._free else len(self.values)
-        self._identities[id(value)] = number
+        if self._identities is not None:
+            self._identities[id(value)] = number
         self.touched.add(number)
         self.changed = True
         return number
@@ -157,6 +164,7 @@ class PodColumns:
         self.scored: I64 = np.zeros((64, 2), np.int64)
         self.huge: dict[int, int] = {}  # node number: pods there with huge amounts
         self._free: list[int] = []
+        self._uncounted: list[int] = []  # slots whose pods are not in `used` and `scored` yet
 
     def __len__(self) -> int:
         return self.size - len(self._free)
@@ -185,11 +193,24 @@ class PodColumns:
         self.pod_class[slot] = pod_class
         self.labels[slot] = labels
         self.group[slot] = group
-        self.used[node] += classes.requests[pod_class]
-        self.scored[node] += classes.scored[pod_class]
         if pod_class in classes.huge:
             self.huge[node] = self.huge.get(node, 0) + 1
+        self._uncounted.append(slot)
+        if len(self._uncounted) >= _AT_ONCE:
+            self.count(classes)
         return slot
+
+    def count(self, classes: ClassColumns) -> None:
+        """Add what pods use that came since the last time: of many at once in a tenth of the time.
+
+        Due before anything is taken away or read, and before a class requests something else.
+        """
+        if self._uncounted:
+            slots = np.array(self._uncounted)
+            node, pod_class = self.node[slots], self.pod_class[slots]
+            np.add.at(self.used, node, classes.requests[pod_class])
+            np.add.at(self.scored, node, classes.scored[pod_class])
+            self._uncounted.clear()
 
     def set_facts(
         self,
@@ -217,6 +238,7 @@ class PodColumns:
 
     def remove(self, slot: int, node: int, pod_class: int, classes: ClassColumns) -> None:
         """Free the slot; `node` and `pod_class` are what it was added with."""
+        self.count(classes)
         self.used[node] -= classes.requests[pod_class]
         self.scored[node] -= classes.scored[pod_class]
         if pod_class in classes.huge:
@@ -245,6 +267,7 @@ class PodColumns:
 
     def usage(self, nodes: NDArray[np.intp], classes: ClassColumns) -> tuple[I64, I64]:
         """Return new arrays `used` and `scored` of the node numbers, saturating."""
+        self.count(classes)
         used, scored = self.used.take(nodes, axis=0), self.scored.take(nodes, axis=0)
         for number in self.huge:
             for place in np.flatnonzero(nodes == number):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
+from reprieve.engine.value import value
 from reprieve.units.ids import Uid
 
 __all__ = [
@@ -210,7 +211,7 @@ class Image:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PodClass:
     """What a pod's spec says to the scheduler; equal for all pods of one template.
 
@@ -246,8 +247,15 @@ class PodClass:
     # and `scored_memory`: with pod-level requests, defaults are filled in differently (17.2).
     scored_incoming: tuple[int, int] | None = None
 
+    def __hash__(self) -> int:
+        # Of what classes differ in: all of it would take longer than all else about a class, and
+        # each node has some that are pinned to it.
+        return hash(
+            (self.requests, self.node_affinity, self.node_selector, self.volumes, self.images)
+        )
 
-@dataclass(frozen=True, slots=True)
+
+@value
 class PodRow:
     """A pod. `start`: Unix seconds of `status.startTime`; None counts as now.
 

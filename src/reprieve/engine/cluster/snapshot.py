@@ -29,6 +29,7 @@ from reprieve.engine.cluster.rows import (
     PodRow,
 )
 from reprieve.engine.cluster.trees import GroupTrees
+from reprieve.engine.value import value
 from reprieve.units.ids import Uid
 
 __all__ = [
@@ -61,7 +62,7 @@ class Flag(IntFlag):
     WITH_GROUP = 8  # goes only with all pods of its group (`PodRow.disruption`)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PodLabels:
     """Namespace and labels of a pod: all that other pods' selectors look at."""
 
@@ -69,7 +70,7 @@ class PodLabels:
     labels: Labels
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Pending:
     """A pod that is to be placed, with the numbers of its class and labels."""
 

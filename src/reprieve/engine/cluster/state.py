@@ -78,7 +78,7 @@ class State:
         default_factory=lambda: {name: column for column, name in enumerate(_FIRST)}
     )
     unoffered: int = 0  # columns that were made for what only pods name
-    classes: Numbers[PodClass] = field(default_factory=lambda: Numbers(1))
+    classes: Numbers[PodClass] = field(default_factory=lambda: Numbers(1, kept=True))
     labels: Numbers[PodLabels] = field(default_factory=lambda: Numbers(1))
     groups: Numbers[str] = field(default_factory=Numbers)  # namespace/name
     group_rows: list[GroupRow | None] = field(default_factory=list)  # by number, as far as known
@@ -139,6 +139,8 @@ class State:
     def _count(self, names: list[str]) -> None:
         """Fill new columns with what the pods ask for."""
         columns = {name: self.resources[name] for name in names}
+        for pods in (self.placed, self.assumed):
+            pods.count(self.class_columns)
         huge = {
             number
             for number, entry in enumerate(self.classes.values)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from reprieve.api.scheduling import ContainerStatus, PodObject
+from reprieve.api.scheduling import ContainerStatus, ContainerTerminated, PodObject
 from reprieve.intake.cluster.metadata import seconds_of
 
 __all__ = ["disrupted_by", "failed_at", "is_stuck"]
@@ -35,16 +35,17 @@ def failed_at(pod: PodObject) -> int:
     """Return when a container ended with an error for the last time, in Unix seconds; 0: none."""
     last = 0
     for each in _statuses(pod):
-        for state in (each.state, each.last_state):
-            if state is not None and (ended := state.terminated) is not None and ended.exit_code:
-                last = max(last, seconds_of(ended.finished_at) or 0)
+        if (state := each.state) is not None and state.terminated is not None:
+            last = max(last, _failed(state.terminated))
+        if (state := each.last_state) is not None and state.terminated is not None:
+            last = max(last, _failed(state.terminated))
     return last
 
 
 def is_stuck(pod: PodObject) -> bool:
     """Tell whether a container waits because it cannot be started."""
     for each in _statuses(pod):
-        waiting = None if each.state is None else each.state.waiting
+        waiting = None if (state := each.state) is None else state.waiting
         if waiting is not None and waiting.reason in _CANNOT_START:
             return True
     return False
@@ -56,6 +57,10 @@ def disrupted_by(pod: PodObject) -> str:
         if condition.type == "DisruptionTarget" and condition.status == "True":
             return condition.reason or "unknown"
     return ""
+
+
+def _failed(ended: ContainerTerminated) -> int:
+    return (seconds_of(ended.finished_at) or 0) if ended.exit_code else 0
 
 
 def _statuses(pod: PodObject) -> Sequence[ContainerStatus]:

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from reprieve.api.scheduling import (
-    Affinity,
     Container,
     ContainerStatus,
     NodeAffinity,
@@ -45,9 +44,11 @@ _NEVER: Final = "Never"
 _POLICY: Final = "scheduling.koordinator.sh/preemption-policy"
 _KEPT: Final = 20_000  # templates; more than that many at once are read again
 _KEPT_TERMS: Final = 100_000  # as many as there are nodes
+_KEPT_ALIKE: Final = 1_000  # controllers whose pods come one after the other
 _FIELDS: Final = tuple(field.name for field in fields(PodClass))
 _NODES: Final = _FIELDS.index("node_affinity")
 _VALUES: Final = attrgetter(*_FIELDS)
+_Said: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +72,22 @@ class PodClasses:
     """
 
     def __init__(self, gates: PodGates | None = None) -> None:
-        self._gates = gates or PodGates()
+        self.gates = gates or PodGates()
         self._encoder = msgspec.msgpack.Encoder(order="deterministic")
         self._found: dict[bytes, PodClass] = {}
         self._unique: dict[PodClass, PodClass] = {}
+        # What one pod of a controller says and its template; most others say the very same, which
+        # is compared in a third of the time that it takes to encode it.
+        self._alike: dict[str, tuple[_Said, PodClass]] = {}
         # Pods of a DaemonSet differ in the node that they are pinned to, and those of a node agree
         # in it. By ids of templates and of terms.
         self._pinned: dict[tuple[int, int], PodClass] = {}
         self._terms: dict[bytes, tuple[NodeTerm, ...]] = {}
         self.labels = SharedLabels()
 
-    def of(self, pod: PodObject) -> PodClass:
-        """Return the pod's class."""
-        template = self._template(pod)
+    def of(self, pod: PodObject, controller: str = "") -> PodClass:
+        """Return the pod's class; `controller`: uid of its controller, if it has one."""
+        template = self._template(pod, controller)
         affinity = pod.spec.affinity
         terms = None if affinity is None else self._required(affinity.node_affinity)
         if terms is None:
@@ -110,19 +114,31 @@ class PodClasses:
             found = self._terms[key] = required_nodes(affinity) or ()
         return found
 
-    def _template(self, pod: PodObject) -> PodClass:
+    def _template(self, pod: PodObject, controller: str) -> PodClass:
         """Return the class without the node affinity that is required."""
-        gates, status = self._gates, pod.status
-        taken = status.node_allocatable_resource_claim_statuses if gates.claims else None
-        said = (pod.metadata.labels or {}).get(_POLICY) if gates.policy_label else None
-        key = self._encoder.encode((_parts(pod), taken, said))
+        said = _said(pod, self.gates)
+        known = self._alike.get(controller) if controller else None
+        if known is not None and known[0] == said:
+            return known[1]
+        found = self._read(pod, said)
+        if controller:
+            if len(self._alike) >= _KEPT_ALIKE:
+                self._alike.clear()
+            self._alike[controller] = said, found
+        return found
+
+    def _read(self, pod: PodObject, said: _Said) -> PodClass:
+        """Return the template, found by what was said in as few bytes as there are."""
+        *spec, statuses, of_init = said
+        key = self._encoder.encode((spec, _given(statuses), _given(of_init)))
         found = self._found.get(key)
         if found is None:
             if len(self._found) >= _KEPT:
                 self._found.clear()
                 self._unique.clear()
+                self._alike.clear()
                 self._pinned.clear()  # ids of templates that may be gone
-            made = replace(pod_class(pod, gates), node_affinity=None)
+            made = replace(pod_class(pod, self.gates), node_affinity=None)
             found = self._found[key] = self._unique.setdefault(made, made)
         return found
 
@@ -183,25 +199,29 @@ def _is_resized(pod: PodObject) -> bool:
     return False
 
 
-def _parts(pod: PodObject) -> tuple[object, ...]:
+def _said(pod: PodObject, gates: PodGates) -> _Said:
     """Return all that `pod_class` reads, but for the nodes that are required.
 
-    What differs between pods of a template is there only if it is read.
+    What differs between pods of a template is there only if it is read; what their containers do is
+    there as well, at the end, in the statuses.
     """
     spec, status = pod.spec, pod.status
     volumes = spec.volumes or ()
-    resized = _is_resized(pod)
+    affinity = spec.affinity
+    nodes = None if affinity is None else affinity.node_affinity
     return (
-        pod.metadata.namespace if spec.affinity is not None else None,
+        None if affinity is None else pod.metadata.namespace,
+        nodes and nodes.preferred_during_scheduling_ignored_during_execution,
+        None if affinity is None else affinity.pod_affinity,
+        None if affinity is None else affinity.pod_anti_affinity,
         _spread_labels(pod) if spec.topology_spread_constraints else None,
+        spec.topology_spread_constraints,
         spec.containers,
         spec.init_containers,
         spec.resources,
         spec.overhead,
         spec.node_selector,
         spec.tolerations,
-        _preferences(spec.affinity),
-        spec.topology_spread_constraints,
         [each for each in volumes if decides(each)],
         [each.image for each in volumes if each.image is not None],
         spec.preemption_policy,
@@ -209,11 +229,13 @@ def _parts(pod: PodObject) -> tuple[object, ...]:
         spec.scheduler_name,
         spec.host_network,
         spec.host_users,
-        _given(status.container_statuses),
-        _given(status.init_container_statuses),
         status.allocated_resources,
         status.resources,
-        status.conditions if resized else None,
+        status.conditions if _is_resized(pod) else None,
+        status.node_allocatable_resource_claim_statuses if gates.claims else None,
+        (pod.metadata.labels or {}).get(_POLICY) if gates.policy_label else None,
+        status.container_statuses,
+        status.init_container_statuses,
     )
 
 
@@ -229,15 +251,6 @@ def _given(statuses: Sequence[ContainerStatus] | None) -> list[object] | None:
     if statuses is None:
         return None
     return [(each.name, each.allocated_resources, each.resources) for each in statuses]
-
-
-def _preferences(affinity: Affinity | None) -> tuple[object, ...] | None:
-    """Return what an affinity says besides the nodes that it requires."""
-    if affinity is None:
-        return None
-    nodes = affinity.node_affinity
-    preferred = nodes and nodes.preferred_during_scheduling_ignored_during_execution
-    return preferred, affinity.pod_affinity, affinity.pod_anti_affinity
 
 
 def _preempts(pod: PodObject, *, policy_label: bool) -> bool:

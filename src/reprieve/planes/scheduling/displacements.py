@@ -183,7 +183,9 @@ class SchedulingDisplacements:
             self._loops.again(pod_party(row), pod_reference(row))
         if not row.node or row.finished:
             self._forget(row.uid)
-        elif row.uid not in self._lineages or (old is not None and old.labels != row.labels):
+        elif row.uid not in self._lineages:
+            self._place(old, row)
+        elif old is not None and old.labels != row.labels:
             self._forget(row.uid)
             self._place(old, row)
         if self._returns is not None:
@@ -208,7 +210,10 @@ class SchedulingDisplacements:
     def _place(self, old: PodRow | None, row: PodRow) -> None:
         lineage = pod_lineage(row)
         self._lineages[row.uid] = lineage
-        self._placed.setdefault(lineage, set()).add(row.uid)
+        uids = self._placed.get(lineage)
+        if uids is None:
+            uids = self._placed[lineage] = set()
+        uids.add(row.uid)
         self._parties[lineage] = row
         if old is not None and not old.node:
             self._governor.admitted(pod_party(row), self._clock.wall())
