@@ -142,8 +142,12 @@ def decode_object(body: bytes | msgspec.Raw, kind: Shape[T], call: Call | None =
             return kind.read(body)
         decoded: T = _decoder(cast("Any", kind)).decode(body)
     except _UNREADABLE as cause:
-        raise Undecodable(f"the answer cannot be read: {cause}", call=call) from cause
+        raise _undecodable(cause, call) from cause
     return decoded
+
+
+def _undecodable(cause: Exception, call: Call | None) -> Undecodable:
+    return Undecodable(f"the answer cannot be read: {cause}", call=call)
 
 
 def decode_page(
@@ -198,13 +202,16 @@ def decode_parts(
 def _one_by_one(
     raws: Iterable[bytes | msgspec.Raw], kind: Shape[T], call: Call | None, skipped: Skipped | None
 ) -> list[T]:
+    read = kind.read if isinstance(kind, Reading) else _decoder(cast("Any", kind)).decode
     items = []
     for raw in raws:
         try:
-            items.append(decode_object(raw, kind, call))
-        except Undecodable as error:
+            items.append(read(raw))
+        except _UNREADABLE as cause:
+            error = _undecodable(cause, call)
             if skipped is None:
-                raise
+                raise error from cause
+            error.__cause__ = cause
             skipped(_named(error, raw, call))
     return items
 

@@ -31,7 +31,8 @@ def put_pod(state: State, row: PodRow) -> None:
             end_pod(state, other)
         state.pod_names[key] = row.uid
         pod = state.pods[row.uid] = HeldPod(row, key)
-        _start(state, pod)
+        # Nobody waits for one that was not there before, and nothing was done to it.
+        _take_in(state, pod)
         return
     old = pod.row
     if row.version < old.version:
@@ -111,13 +112,20 @@ def show(state: State, pod: HeldPod) -> None:
 
 
 def _start(state: State, pod: HeldPod) -> None:
-    """Give the pod its numbers, and its slot or its place among the pending."""
+    """Have the pod begin anew with its row, if that is not pending as before."""
     row = pod.row
-    pod.finished = row.finished
     pod.slot, pod.node = -1, NOWHERE
-    if row.finished:
+    if row.finished or row.node:
         state.overlay.nominated.pop(row.uid, None)
         _hide(state, row.uid)
+    _take_in(state, pod)
+
+
+def _take_in(state: State, pod: HeldPod) -> None:
+    """Give a pod without slot its numbers, and its slot or its place among the pending."""
+    row = pod.row
+    pod.finished = row.finished
+    if row.finished:
         return
     pod.pod_class = state.take_class(row.pod_class)
     pod.labels = state.labels.take(PodLabels(row.namespace, row.labels))
@@ -125,8 +133,6 @@ def _start(state: State, pod: HeldPod) -> None:
     if not row.node:
         show(state, pod)
         return
-    state.overlay.nominated.pop(row.uid, None)
-    _hide(state, row.uid)
     pod.node = state.take_node(row.node)
     pod.slot = _slot(state, state.placed, pod, pod.node, _flags(row))
 

@@ -95,8 +95,8 @@ class State:
         number = self.nodes.take(name)
         if number >= len(self.allocatable):
             self.allocatable = grown(self.allocatable, number + 1)
-        self.placed.cover_nodes(number + 1)
-        self.assumed.cover_nodes(number + 1)
+            for pods in (self.placed, self.assumed):
+                pods.cover_nodes(len(self.allocatable))
         return number
 
     def take_class(self, entry: PodClass) -> int:

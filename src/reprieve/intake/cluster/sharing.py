@@ -21,7 +21,7 @@ _KEPT: Final = 100_000
 
 
 class SharedLabels:
-    """Labels of pods: texts, pairs and whole sets."""
+    """Labels of pods, and their owners: texts, pairs and whole sets."""
 
     def __init__(self) -> None:
         self._pairs: dict[tuple[str, str], tuple[str, str]] = {}
@@ -37,11 +37,12 @@ class SharedLabels:
             if len(self._pairs) + len(self._sets) >= _KEPT:
                 self._pairs.clear()
                 self._sets.clear()
-            known = tuple([self._pair(pair) for pair in found])
+            known = tuple([self.pair(pair) for pair in found])
             self._sets[known] = known
         return known
 
-    def _pair(self, pair: tuple[str, str]) -> tuple[str, str]:
+    def pair(self, pair: tuple[str, str]) -> tuple[str, str]:
+        """Return an equal pair."""
         known = self._pairs.get(pair)
         if known is None:
             known = sys.intern(pair[0]), sys.intern(pair[1])

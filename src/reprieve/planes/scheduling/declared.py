@@ -36,7 +36,8 @@ class Declared:
             self.protection[row.uid] = row
         if row.disruption and (old is None or old.disruption != row.disruption):
             self.disruption[row.uid] = row
-        self.by_runtime(old, row)
+        if row.min_runtime is not None:
+            self.by_runtime(old, row)
 
     def by_group(self, old: GroupRow | None, row: GroupRow) -> None:
         """Note what a version of a group is the first to declare."""

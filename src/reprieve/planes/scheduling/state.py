@@ -252,10 +252,11 @@ class ClusterState:
             if old is not None and old.nominated and old.nominated != row.nominated:
                 self._freed(old, at_most=row.priority)
             return
-        self.written.pop(row.uid, None)
-        self.queue.remove(row.uid)
-        if old is not None and not old.node and old.nominated and not row.node:
-            self._freed(old, at_most=old.priority)
+        if old is not None:
+            self.written.pop(row.uid, None)
+            self.queue.remove(row.uid)
+            if not old.node and old.nominated and not row.node:
+                self._freed(old, at_most=old.priority)
         if row.finished:
             if old is None or not old.finished:
                 self.pod_gone(row)
