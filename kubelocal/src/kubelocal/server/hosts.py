@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from ipaddress import ip_address
+from typing import Final
 from urllib.parse import urlsplit
 
 from kubelocal.server.errors import StatusError
 
 __all__ = ["Hosts"]
+
+_REMEMBERED: Final = 256
 
 
 class Hosts:
@@ -23,6 +26,8 @@ class Hosts:
     def __init__(self, names: Collection[str] = ()) -> None:
         """`names`: allowed beside the loopback names and addresses."""
         self._names = frozenset(_plain(name) for name in names)
+        # What was let in: every request says the same few, and taking one apart takes longest.
+        self._accepted: set[tuple[str, str]] = set()
 
     def check(self, host: str, origin: str) -> None:
         """Refuse what another name or site asks; empty where the request has no such header.
@@ -30,6 +35,8 @@ class Hosts:
         Raises:
             StatusError: 403.
         """
+        if (host, origin) in self._accepted:
+            return
         for header, value, name in (
             ("Host", host, _without_port(host)),
             ("Origin", origin, _of_origin(origin)),
@@ -41,6 +48,8 @@ class Hosts:
                     f"{header} {value[:200]!r} is not a name of this server; accepted: localhost, "
                     "addresses such as 127.0.0.1, and what --allow-host names",
                 )
+        if len(self._accepted) < _REMEMBERED:
+            self._accepted.add((host, origin))
 
     def _ours(self, name: str) -> bool:
         name = _plain(name)

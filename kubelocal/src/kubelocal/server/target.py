@@ -47,10 +47,12 @@ def segments_of(raw_path: str) -> list[str]:
     Raises:
         StatusError: 400, a part that would lead elsewhere.
     """
-    try:
-        segments = [unquote(part, errors="strict") for part in raw_path.strip("/").split("/")]
-    except UnicodeDecodeError:
-        raise bad_request("the path is not UTF-8") from None
+    segments = raw_path.strip("/").split("/")
+    if "%" in raw_path:
+        try:
+            segments = [unquote(part, errors="strict") for part in segments]
+        except UnicodeDecodeError:
+            raise bad_request("the path is not UTF-8") from None
     for part in segments:
         if part in (".", "..") or "/" in part or "\\" in part or "\0" in part:
             raise bad_request(f"the path has a part that names nothing: {part!r}")
