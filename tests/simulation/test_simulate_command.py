@@ -163,7 +163,9 @@ def test_lines_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     with (tmp_path / "trace.csv").open("a") as trace:
         trace.write("soon,1,10,net\n")
     done = run(study)
-    assert "1 lines cannot be read and were left out, the first is trace.csv:62: 'soon'" in done.output
+    assert (
+        "1 lines cannot be read and were left out, the first is trace.csv:62: 'soon'" in done.output
+    )
     assert "1 lines cannot be read" in (tmp_path / "report.html").read_text()
 
 

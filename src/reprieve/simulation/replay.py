@@ -315,7 +315,7 @@ class _Replay:
         """Decide until that changes nothing; who makes way holds its devices meanwhile."""
         if self.decider.has_heads():
             for result in self.decider.decide(now):
-                self.result.cycles += 1 if isinstance(result, Placements) else result.count
+                self.result.cycles += result.count if isinstance(result, CycleResult) else 1
                 self._carry_out(now, result)
 
     def _carry_out(self, now: Nanos, result: CycleResult | Placements | Reclaims) -> None:
