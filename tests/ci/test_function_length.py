@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ def _lengths(text: str) -> Iterator[tuple[str, int]]:
             yield node.name, node.end_lineno - node.lineno + 1
 
 
+@cache
 def _long() -> dict[str, int]:
     found = {}
     for path in sorted(SOURCES.rglob("*.py")):

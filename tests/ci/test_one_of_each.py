@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 SOURCES = Path(__file__).parents[2] / "src" / "reprieve"
@@ -137,18 +138,24 @@ _OWNER_REFERENCES = {
 
 
 def _classes_of(fields: Callable[[set[str]], bool]) -> set[str]:
-    found = set()
+    return {name for name, named in _classes() if fields(set(named))}
+
+
+@cache
+def _classes() -> tuple[tuple[str, frozenset[str]], ...]:
+    """Return all classes of the house with the fields that they declare."""
+    found = []
     for path in sorted(SOURCES.rglob("*.py")):
+        at = path.relative_to(SOURCES).as_posix()
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ClassDef):
-                named = {
+                named = frozenset(
                     each.target.id
                     for each in node.body
                     if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
-                }
-                if fields(named):
-                    found.add(f"{path.relative_to(SOURCES).as_posix()} {node.name}")
-    return found
+                )
+                found.append((f"{at} {node.name}", named))
+    return tuple(found)
 
 
 def test_one_value_names_an_object() -> None:

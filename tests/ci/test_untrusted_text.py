@@ -126,7 +126,7 @@ REVIEWED: Final = {
     "kube/objects.py": "resource versions of the API server",
     "kube/transport.py": "answers of the API server",
     "settings/fields.py": "configuration files of the administrator",
-    "settings/idle.py": "numbers of JSON or YAML that was read already",
+    "settings/idle_values.py": "numbers of JSON or YAML that was read already",
     "settings/queries.py": "queries of the administrator",
     "settings/quota.py": "configuration of the administrator",
     "settings/quota_configuration_parts.py": "configuration of the administrator",

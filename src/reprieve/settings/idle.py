@@ -14,7 +14,6 @@ difference D4. Durations are nanoseconds, thresholds percent.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
@@ -22,8 +21,16 @@ from typing import Any, Final
 from reprieve.api.kaiwo import ANNOTATION_PREFIX, DERIVED_ANNOTATION, SUFFIXES, GpuWorkloadSpec
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.idle.model import Aggregation, PreemptionPolicy, Settings
-from reprieve.units.durations import InvalidDuration, format_duration, parse_duration
-from reprieve.units.untrusted import Unreadable, read_float, read_json
+from reprieve.settings.idle_values import (
+    NotAccepted,
+    read_aggregation,
+    read_duration,
+    read_percent,
+    read_policy,
+    read_threshold,
+)
+from reprieve.units.durations import format_duration, parse_duration
+from reprieve.units.untrusted import Unreadable, read_json
 
 __all__ = [
     "FALLBACK",
@@ -261,86 +268,35 @@ def read_derived(annotations: Mapping[str, str] | None) -> Overrides | None:
     return _read("derived", _SPEC_FIELDS, values, DERIVED_ANNOTATION).overrides
 
 
-class _NotAccepted(ValueError):
-    """The value cannot be used; the message says what is accepted."""
-
-
-def _threshold(value: object) -> float:
-    accepted = "a number of percent such as 5 or 10.5"
-    try:
-        if isinstance(value, str):
-            return read_float(value)
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise _NotAccepted(accepted)
-        number = float(value)
-    except (Unreadable, OverflowError):
-        raise _NotAccepted(accepted) from None
-    if not math.isfinite(number):
-        raise _NotAccepted(accepted)
-    return number
-
-
-def _percent(value: object) -> float:
-    number = _threshold(value)
-    if not 0 <= number <= 100:
-        raise _NotAccepted("a number of percent, 0 to 100")
-    return number
-
-
-def _duration(value: object) -> int:
-    try:
-        # YAML writers leave the quotes off `0`.
-        text = "0" if value == 0 and not isinstance(value, bool) else value
-        if isinstance(text, str):
-            return parse_duration(text)
-    except InvalidDuration:
-        pass
-    raise _NotAccepted("a Go duration such as 90s, 5m or 1h30m")
-
-
-def _policy(value: object) -> PreemptionPolicy:
-    try:
-        return PreemptionPolicy(str(value))
-    except ValueError:
-        raise _NotAccepted("OnPressure or Always") from None
-
-
-def _aggregation(value: object) -> Aggregation:
-    try:
-        return Aggregation(str(value))
-    except ValueError:
-        raise _NotAccepted("Min, Max or Avg") from None
-
-
 _Reader = tuple[str, str, Callable[[object], Any]]  # key, field of Overrides, reader
 
 _ANNOTATIONS: Final[tuple[_Reader, ...]] = (
-    (f"{ANNOTATION_PREFIX}threshold", "threshold", _threshold),
-    (f"{ANNOTATION_PREFIX}grace-period", "grace_period", _duration),
-    (f"{ANNOTATION_PREFIX}policy", "policy", _policy),
-    (f"{ANNOTATION_PREFIX}aggregation", "aggregation", _aggregation),
-    (f"{ANNOTATION_PREFIX}ttl", "ttl", _duration),
+    (f"{ANNOTATION_PREFIX}threshold", "threshold", read_threshold),
+    (f"{ANNOTATION_PREFIX}grace-period", "grace_period", read_duration),
+    (f"{ANNOTATION_PREFIX}policy", "policy", read_policy),
+    (f"{ANNOTATION_PREFIX}aggregation", "aggregation", read_aggregation),
+    (f"{ANNOTATION_PREFIX}ttl", "ttl", read_duration),
 )
 _SPEC_FIELDS: Final[tuple[_Reader, ...]] = (
-    ("utilizationThreshold", "threshold", _threshold),
-    ("gracePeriod", "grace_period", _duration),
-    ("preemptionPolicy", "policy", _policy),
-    ("aggregationPolicy", "aggregation", _aggregation),
-    ("ttlAfterFinished", "ttl", _duration),
+    ("utilizationThreshold", "threshold", read_threshold),
+    ("gracePeriod", "grace_period", read_duration),
+    ("preemptionPolicy", "policy", read_policy),
+    ("aggregationPolicy", "aggregation", read_aggregation),
+    ("ttlAfterFinished", "ttl", read_duration),
 )
 _CONFIG_FIELDS: Final[tuple[_Reader, ...]] = (
-    ("defaultThreshold", "threshold", _percent),
-    ("defaultGracePeriod", "grace_period", _duration),
-    ("defaultPolicy", "policy", _policy),
-    ("defaultAggregation", "aggregation", _aggregation),
-    ("defaultTTL", "ttl", _duration),
+    ("defaultThreshold", "threshold", read_percent),
+    ("defaultGracePeriod", "grace_period", read_duration),
+    ("defaultPolicy", "policy", read_policy),
+    ("defaultAggregation", "aggregation", read_aggregation),
+    ("defaultTTL", "ttl", read_duration),
 )
 _VARIABLES: Final[tuple[_Reader, ...]] = (
-    ("GPU_PREEMPTION_DEFAULT_THRESHOLD", "threshold", _threshold),
-    ("GPU_PREEMPTION_DEFAULT_GRACE_PERIOD", "grace_period", _duration),
-    ("GPU_PREEMPTION_DEFAULT_POLICY", "policy", _policy),
-    ("GPU_PREEMPTION_DEFAULT_AGGREGATION", "aggregation", _aggregation),
-    ("GPU_PREEMPTION_DEFAULT_TTL", "ttl", _duration),
+    ("GPU_PREEMPTION_DEFAULT_THRESHOLD", "threshold", read_threshold),
+    ("GPU_PREEMPTION_DEFAULT_GRACE_PERIOD", "grace_period", read_duration),
+    ("GPU_PREEMPTION_DEFAULT_POLICY", "policy", read_policy),
+    ("GPU_PREEMPTION_DEFAULT_AGGREGATION", "aggregation", read_aggregation),
+    ("GPU_PREEMPTION_DEFAULT_TTL", "ttl", read_duration),
 )
 
 
@@ -353,7 +309,7 @@ def _read(name: str, readers: tuple[_Reader, ...], values: Mapping[str, Any], wh
             continue
         try:
             found[setting] = reader(value)
-        except _NotAccepted as error:
+        except NotAccepted as error:
             rejected.append(Rejected(f"{where}{key}", setting, str(value), str(error)))
     return Tier(name, Overrides(**found), tuple(rejected))
 

@@ -6,6 +6,9 @@ has to be one that the oracle's filters allow.
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
+
 import pytest
 
 from tests.conformance import workload_aware_oracle, workload_aware_vectors
@@ -33,12 +36,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             absent = pytest.param(None, id="absent", marks=pytest.mark.skip(reason=reason))
             metafunc.parametrize(name, [absent])
             continue
-        every = workload_aware_vectors.vectors_in(where, *workload_aware_oracle.FOUND)
-        checked = [v for v in every if not v.skip and "mockReservePlugin" not in v.case]
+        checked = [v for v in _found(where) if not v.skip and "mockReservePlugin" not in v.case]
         if name == "placed_vector":
             checked = [v for v in checked if v.imposed is not None and v.kind == "executed"]
             checked = [v for v in checked if v.id not in DEVIATIONS]
         metafunc.parametrize(name, checked, ids=lambda v: v.id)
+
+
+@cache
+def _found(where: Path) -> tuple[Vector, ...]:
+    return tuple(workload_aware_vectors.vectors_in(where, *workload_aware_oracle.FOUND))
 
 
 def test_its_own_placement_comes_to_the_same_result(placed_vector: Vector) -> None:
