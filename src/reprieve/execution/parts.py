@@ -3,8 +3,7 @@
 The head is the `Preemption`. As long as it is small it holds everything, each victim in full. What
 is larger stands in `PreemptionPart` objects that the head names: the input of the decision in parts
 of its own, so that it can be left out without a victim, and victims, placement and guards in
-others. In a part a victim is a line with its name and uid; what victims have in common, be it the
-reason or what is guarded, is said once in each part, so that each can be read by itself.
+others. How these are packed is in `packed_parts`.
 
 A part's name is made of its content and the time of the decision: writing it twice is harmless, and
 no later decision uses a part of an earlier one. Pure: specs go in and come out. Source: the
@@ -16,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -33,9 +32,9 @@ from reprieve.api.reprieve import (
     PreemptionSpec,
     SubjectClass,
     Victim,
-    VictimClass,
     VictimGuard,
 )
+from reprieve.execution.packed_parts import packed, subject_name
 from reprieve.units.errors import ReprieveError
 
 __all__ = [
@@ -54,10 +53,6 @@ T = TypeVar("T")
 _DIGITS: Final = 12
 _LONGEST_LABEL: Final = 63
 _DATA: Final = "data"
-_NAME: Final = "*"  # neither this nor the next stands in the name of an object
-_UID: Final = "#"
-_LETTERS: Final = 8  # of a uid
-_BEFORE_LINEAGE: Final = 7  # fields of a `PartVictim`
 
 
 class PartsMissing(ReprieveError):
@@ -93,8 +88,7 @@ def split(name: str, namespace: str, spec: PreemptionSpec, sizes: Sizes = SIZES)
     head, inputs = _input_apart(identity, spec, sizes)
     if not _too_large(head, sizes):
         return Split(head, (), inputs)
-    packed = _packed(_Content(head, name, sizes.part).items())
-    parts = tuple(_part(identity, part) for part in packed)
+    parts = tuple(_part(identity, part) for part in packed(head, name, sizes.part))
     head = msgspec.structs.replace(
         head,
         victims=[],
@@ -201,180 +195,6 @@ def _part(identity: Metadata, spec: PartSpec) -> PreemptionPart:
     return PreemptionPart(Metadata(f"{name}-{digest}", identity.namespace, labels=labels), spec)
 
 
-@dataclass(slots=True)
-class _Room:
-    """One part while it is filled; `left` in bytes."""
-
-    left: int
-    classes: dict[bytes, int] = field(default_factory=dict)
-    rows: list[VictimClass] = field(default_factory=list)
-    units: dict[str, int] = field(default_factory=dict)
-    victims: list[str] = field(default_factory=list)  # lines, as are those of placement
-    placement: list[str] = field(default_factory=list)
-    guards: list[str] = field(default_factory=list)
-    ranges: list[VictimGuard] = field(default_factory=list)  # of its victims
-
-
-class _Content:
-    """What of a spec goes into parts, of at most `size` bytes each."""
-
-    def __init__(self, spec: PreemptionSpec, name: str, size: int) -> None:
-        self._spec = spec
-        self._name = name
-        self._size = size
-        self._encode = msgspec.json.Encoder().encode
-        self._others, self._phases = _guards_apart(spec)
-
-    def items(self) -> Iterator[PartSpec]:
-        """Yield the parts in order; each holds at least one thing."""
-        rooms = [self._room()]
-        for guard in self._others:
-            line = self._encode(guard).decode()
-            self._fitting(rooms, line).guards.append(line)
-        for victim in self._spec.victims:
-            if not self._add(rooms[-1], victim):
-                rooms.append(self._room())
-                self._add(rooms[-1], victim, whatever=True)
-        for place in self._spec.placement:
-            line = self._encode([place.uid, place.node]).decode()
-            self._fitting(rooms, line).placement.append(line)
-        spec = self._spec
-        for index, room in enumerate(rooms):
-            yield PartSpec(
-                self._name,
-                spec.plan_id,
-                spec.decided_at,
-                index,
-                room.rows,
-                list(room.units),
-                "\n".join(room.victims),
-                "\n".join(room.placement),
-                "\n".join((*room.guards, *(self._encode(r).decode() for r in room.ranges))),
-            )
-
-    def _room(self) -> _Room:
-        spec = self._spec
-        empty = PartSpec(self._name, spec.plan_id, spec.decided_at, 10**6)
-        names = sum(len(name) + 6 for name in empty.__struct_encode_fields__)
-        return _Room(self._size - len(self._encode(empty)) - names)
-
-    def _add(self, room: _Room, victim: Victim, *, whatever: bool = False) -> bool:
-        """Put a victim into the room; return whether there was enough of it."""
-        root = victim.root
-        shared = VictimClass(
-            root.api_version,
-            root.kind,
-            victim.rule,
-            root.namespace,
-            victim.amounts,
-            victim.action,
-            _subject_class(victim),
-        )
-        said = self._encode(shared)
-        number, unit = room.classes.get(said), room.units.get(victim.unit)
-        cost = 1
-        if number is None:
-            number = len(room.classes)
-            shared = msgspec.structs.replace(shared, reason=victim.reason)
-            cost += len(self._encode(shared)) + 1
-        else:
-            shared = room.rows[number]
-        if victim.unit and unit is None:
-            unit = len(room.units)
-            cost += len(self._encode(victim.unit)) + 1
-        row: list[Any] = [root.name, root.uid, number, unit if victim.unit else None]
-        row.append(None if victim.reason == shared.reason else victim.reason)
-        if shared.subject is not None:
-            row.append(victim.subject.uid)
-            row.append(None if shared.subject.name else victim.subject.name)
-        if victim.lineage or victim.lost_device_seconds:
-            row += [None] * (_BEFORE_LINEAGE - len(row))
-            row += [victim.lineage or None, victim.lost_device_seconds or None]
-        while row[-1] is None:
-            row.pop()
-        line = self._encode(row).decode()
-        cost += len(self._encode(line))
-        guarded = self._guarded(room, victim)
-        if guarded is not None and guarded.first == len(room.victims):
-            cost += len(self._encode(guarded)) + 2 * _DIGITS
-        if cost > room.left and not whatever:
-            return False
-        room.left -= cost
-        room.victims.append(line)
-        if guarded is not None:
-            if guarded.first < guarded.last:
-                room.ranges.pop()
-            room.ranges.append(guarded)
-        if number == len(room.classes):
-            room.classes[said] = number
-            room.rows.append(shared)
-        if victim.unit:
-            assert unit is not None, "every unit has a number by now"
-            room.units[victim.unit] = unit
-        return True
-
-    def _guarded(self, room: _Room, victim: Victim) -> VictimGuard | None:
-        """Return the range of guards that ends with a victim that comes into the room next."""
-        phases = self._phases.get(victim.subject.uid)
-        if phases is None:
-            return None
-        place = len(room.victims)
-        if room.ranges and (room.ranges[-1].last, room.ranges[-1].phases) == (place - 1, phases):
-            return msgspec.structs.replace(room.ranges[-1], last=place)
-        return VictimGuard(place, place, phases)
-
-    def _fitting(self, rooms: list[_Room], line: str) -> _Room:
-        """Return the room that the line goes into, a new one where the last is full."""
-        cost = len(self._encode(line)) + 1
-        if cost > rooms[-1].left:
-            rooms.append(self._room())
-        rooms[-1].left -= cost
-        return rooms[-1]
-
-
-def _guards_apart(spec: PreemptionSpec) -> tuple[list[Guard], dict[str, list[str]]]:
-    """Return the guards that are said in full, and the phases of victims' subjects by uid.
-
-    What planes guard is at most one other object, and then victims in their order; all else is said
-    in full.
-    """
-    number = 0 if spec.guards and _about_a_victim(spec.guards[0], spec) else 1
-    others, rest = spec.guards[:number], spec.guards[number:]
-    phases = {guard.subject.uid: guard.phases for guard in rest}
-    subjects = [each.subject for each in spec.victims if each.subject.uid in phases]
-    if len(phases) < len(rest) or [guard.subject for guard in rest] != subjects:
-        return spec.guards, {}
-    return others, phases
-
-
-def _about_a_victim(guard: Guard, spec: PreemptionSpec) -> bool:
-    return any(guard.subject == victim.subject for victim in spec.victims)
-
-
-def _subject_class(victim: Victim) -> SubjectClass | None:
-    """Return what is said of a victim's subject for all of its class, None for the root itself."""
-    root, subject = victim.root, victim.subject
-    if subject == root:
-        return None
-    name = subject.name.replace(root.name, _NAME, 1).replace(root.uid[:_LETTERS], _UID, 1)
-    if _NAME not in name or _subject_name(name, root) != subject.name:
-        name = ""
-    return SubjectClass(subject.api_version, subject.kind, subject.namespace, name)
-
-
-def _subject_name(pattern: str, root: ObjectRef) -> str:
-    return pattern.replace(_UID, root.uid[:_LETTERS], 1).replace(_NAME, root.name, 1)
-
-
-def _packed(parts: Iterable[PartSpec]) -> Iterator[PartSpec]:
-    """Yield the parts that hold anything: the first is empty where its room is too small."""
-    index = 0
-    for part in parts:
-        if part.victims or part.placement or part.guards:
-            yield msgspec.structs.replace(part, index=index)
-            index += 1
-
-
 def _victims(part: PartSpec) -> Iterator[Victim]:
     for line in _lines(part.victims):
         each = _decoded(line, PartVictim)
@@ -396,7 +216,7 @@ def _victims(part: PartSpec) -> Iterator[Victim]:
 def _subject(shared: SubjectClass | None, each: PartVictim, root: ObjectRef) -> ObjectRef:
     if shared is None:
         return root
-    name = _subject_name(shared.name, root) if shared.name else each.subject_name
+    name = subject_name(shared.name, root) if shared.name else each.subject_name
     if not name or not each.subject_uid:
         raise PartsMissing(f"a part contradicts itself: the subject of {root.name} has no name")
     return ObjectRef(shared.api_version, shared.kind, name, each.subject_uid, shared.namespace)
