@@ -77,7 +77,8 @@ def test_a_run_that_fails_in_a_shard_is_told_by_the_report(tmp_path: Path) -> No
         assert run(study, "--shard", f"{index}/2", "-o", tmp_path / "shards").exit_code == 0
     merged = run(study, "--merge", tmp_path / "shards", "-o", tmp_path / "report.html")
     assert merged.exit_code == 1
-    assert merged.output.count("failed: trace, seed ") == 3
+    said = "failed: trace trace, all seeds, load 1.2, policy broken: "
+    assert merged.output.count(said) == merged.output.count("failed: ") == 1
 
 
 def test_what_is_missing_is_told_and_the_rest_reported(tmp_path: Path) -> None:

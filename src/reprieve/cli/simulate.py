@@ -27,6 +27,7 @@ import click
 
 from reprieve.cli.simulate_cluster import study_of
 from reprieve.simulation import figures
+from reprieve.simulation.failures import failure_lines
 from reprieve.simulation.report import report_html
 from reprieve.simulation.runs import (
     Failed,
@@ -254,12 +255,8 @@ def _tell(results: Results, output: Path, interrupted: bool, missing: Sequence[s
         click.echo(line)
     for line in terminal_tables(results):
         click.echo(line)
-    for failed in results.failed:
-        run = failed.run
-        click.echo(
-            f"failed: {run.trace}, seed {run.seed}, policy {run.policy.name}: {failed.why}",
-            err=True,
-        )
+    for line in failure_lines(results.study, results.failed):
+        click.echo(f"failed: {line}", err=True)
     click.echo("")
     if interrupted:
         click.echo(f"interrupted: {results.missing} runs were not made; this is what there is")

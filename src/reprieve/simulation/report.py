@@ -16,6 +16,7 @@ from typing import Final
 
 import reprieve
 from reprieve.simulation import charts
+from reprieve.simulation.failures import failure_lines
 from reprieve.simulation.figures import figures
 from reprieve.simulation.intervals import Estimate
 from reprieve.simulation.policy import IDLE, QUOTA, SCHEDULING, PolicySpec
@@ -29,7 +30,7 @@ from reprieve.simulation.summary import (
     Results,
     duration_text,
 )
-from reprieve.simulation.tables import load_title, own_load_lines
+from reprieve.simulation.tables import load_title, own_load_lines, without_line
 from reprieve.simulation.validation_figures import Validation, validation_section
 
 __all__ = ["report_html"]
@@ -89,20 +90,18 @@ def _notices(results: Results) -> Iterator[str]:
     if results.missing:
         yield (
             f'<p class="notice">This study is not whole: {results.missing} of its runs were not '
-            f"made. Compared are the traces and seeds that all policies have finished.</p>"
+            f"made. Compared are the traces and seeds that all policies of a table have "
+            f"finished.</p>"
         )
-    for failed in results.failed:
-        run = failed.run
-        load = "as it is" if run.load is None else f"{run.load:g}"
-        yield (
-            f'<p class="notice">Failed: trace {escape(run.trace)}, seed {run.seed}, load {load}, '
-            f"policy {escape(run.policy.name)}: {escape(failed.why)}</p>"
-        )
+    for line in failure_lines(results.study, results.failed):
+        yield f'<p class="notice">Failed: {escape(line)}</p>'
 
 
 def _load(results: Results, summary: LoadSummary) -> Iterator[str]:
     names = [policy.policy for policy in summary.policies]
     yield f"\n<h2>{escape(_capitalised(load_title(summary)))}</h2>"
+    if summary.without:
+        yield f'<p class="notice">{escape(without_line(summary))}</p>'
     yield from _table(summary)
     runs = len(summary.submitted)
     yield (

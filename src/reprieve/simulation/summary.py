@@ -2,7 +2,8 @@
 
 Only runs that all policies of a load have finished are compared, so that an interrupted study
 compares like with like. A policy that failed and finished no run of a load is left out of it, and
-the others are compared.
+the others are compared. Where there is no run that all have finished, those policies are compared
+that have finished the trace and seed which most of them have.
 """
 
 from __future__ import annotations
@@ -63,12 +64,16 @@ class PolicySummary:
 
 @dataclass(frozen=True, slots=True)
 class LoadSummary:
-    """One load: what was submitted, by trace and seed, and each policy; which columns are shown."""
+    """One load: what was submitted, by trace and seed, and each policy; which columns are shown.
+
+    `without`: policies that are left out, since they have not finished what the others have.
+    """
 
     load: float | None
     submitted: Mapping[tuple[str, int], Submitted]
     policies: tuple[PolicySummary, ...]
     columns: tuple[Column, ...]
+    without: tuple[str, ...] = ()
 
     @property
     def idle(self) -> bool:
@@ -177,9 +182,13 @@ def _of_load(
         by_run.setdefault((each.run.trace, each.run.seed), {})[each.run.policy.name] = each
     left_out = faults.difference(each.run.policy.name for each in outcomes)
     names = [policy.name for policy in study.policies if policy.name not in left_out]
-    whole = {key: of for key, of in by_run.items() if len(of) == len(names)}
-    if not whole:
+    if not by_run:
         return None
+    planned = names
+    if not any(len(of) == len(names) for of in by_run.values()):
+        most = max(by_run.values(), key=len)
+        names = [name for name in names if name in most]
+    whole = {key: of for key, of in by_run.items() if set(names) <= set(of)}
     rows = {name: [of[name] for of in whole.values()] for name in names}
     base = rows[names[0]]
     idle = any(IDLE in each.planes for each in study.policies) or any(
@@ -190,6 +199,7 @@ def _of_load(
         {key: of[names[0]].submitted for key, of in whole.items()},
         tuple(_of_policy(name, rows[name], None if name == names[0] else base) for name in names),
         (*COLUMNS, *IDLE_COLUMNS) if idle else COLUMNS,
+        tuple(name for name in planned if name not in names),
     )
 
 

@@ -13,7 +13,7 @@ from io import StringIO
 from reprieve.simulation.runs import Outcome
 from reprieve.simulation.summary import LoadSummary, Results
 
-__all__ = ["load_title", "own_load_lines", "results_csv", "terminal_tables"]
+__all__ = ["load_title", "own_load_lines", "results_csv", "terminal_tables", "without_line"]
 
 _LAST = (
     "decision_cpu_s",
@@ -79,11 +79,18 @@ def load_title(summary: LoadSummary) -> str:
     return f"{said} (reached {reached:.3f}; {runs} run{'s' * (runs > 1)}, {jobs:,} jobs)"
 
 
+def without_line(summary: LoadSummary) -> str:
+    """Return which policies are left out of a comparison."""
+    return f"without {', '.join(summary.without)}: not finished where the others are"
+
+
 def terminal_tables(results: Results) -> Iterator[str]:
     """Yield the lines of a table for each load."""
     for summary in results.loads:
         yield ""
         yield load_title(summary)
+        if summary.without:
+            yield without_line(summary)
         columns = summary.columns
         rows = [["policy", *(column.title for column in columns)]]
         for policy in summary.policies:
