@@ -9,7 +9,8 @@ from random import Random
 
 import pytest
 
-from reprieve.engine.idle.model import PreemptionPolicy, Workload
+from reprieve.engine.idle.model import Fit, PreemptionPolicy, Workload
+from reprieve.engine.idle.model import Policy as IdlePlane
 from reprieve.engine.plan import ProofLevel
 from reprieve.settings.idle import FALLBACK
 from reprieve.simulation.idle_decider import IdleDecider
@@ -358,6 +359,22 @@ def _needed(judge: Judge, plan: Preempted, quota: set[str], capacity: int) -> No
     assert plan.proof.level is ProofLevel.SUM
     assert sum(freed) >= wanted > sum(freed[:-1]), "not the first ones that suffice"
     assert sum(judge.jobs[key].devices for key in quota) <= capacity
+
+
+@pytest.mark.parametrize(("fit", "goes"), [(Fit.NODE, 0), (Fit.SUM, 2)])
+def test_by_sum_idle_work_goes_for_who_has_no_node_afterwards(fit: Fit, goes: int) -> None:
+    jobs = [
+        idle_job(job("left", 0, 2, 1_000), 100),
+        job("busy", 1, 2, 1_000),
+        idle_job(job("right", 2, 2, 1_000), 100),
+        job("too", 3, 2, 1_000),
+        job("whole", 200, 4, 50),
+    ]
+    policy = idling()
+    policy = replace(policy, idle=replace(policy.idle, policy=IdlePlane(fit=fit)))
+    done = played(jobs, policy)
+    assert done.for_idle == goes
+    assert life_of(done, "whole").started == 1_001 * SECOND
 
 
 def test_two_demands_are_served_at_once_by_different_idle_jobs() -> None:
