@@ -69,10 +69,11 @@ def judged(done: Replay, nodes: tuple[int, int], rules: Rules) -> Counter[str]:
     instants = {each.at for each in done.decisions} | {life.job.arrival for life in done.lives}
     instants |= {life.finished or 0 for life in done.lives}
     decisions = list(done.decisions)
+    heirs = set[str]()
     while instants:
         now = min(instants)
         instants.remove(now)
-        at, leaving = now // SECOND, list[str]()
+        at, leaving, freed = now // SECOND, list[str](), False
         for key, life in lives.items():
             if life.finished == now and not life.ends:
                 judge.finishes(key, at)
@@ -83,6 +84,7 @@ def judged(done: Replay, nodes: tuple[int, int], rules: Rules) -> Counter[str]:
                     judge.board.leaves(name)
                 leaving = []
                 judge.starts(one.job, one.nodes, at)
+                heirs.update({one.job} if freed else ())
                 continue
             assert isinstance(one, Preempted)
             if one.plane != "idle":
@@ -99,6 +101,7 @@ def judged(done: Replay, nodes: tuple[int, int], rules: Rules) -> Counter[str]:
             for name in [victim.job for plan in plans for victim in plan.victims]:
                 judge.reclaimed(name, at)
                 leaving.append(name)
+                freed = True
                 back = judge.jobs[name].away
                 if back is not None:
                     instants.add(back * SECOND)
@@ -123,6 +126,8 @@ def judged(done: Replay, nodes: tuple[int, int], rules: Rules) -> Counter[str]:
             person.given_back * wide,
             person.over,
         ), key
+    assert heirs == {key for key, life in lives.items() if life.heir is not None}
+    judge.told["heirs"] += len(heirs)
     return judge.told
 
 
@@ -157,7 +162,15 @@ def _jobs(random: Random, nodes: tuple[int, int], count: int = 25) -> list[Job]:
 @pytest.mark.parametrize("planes", [("idle",), ("idle", "scheduling")], ids=" and ".join)
 def test_small_replays_stand_before_a_naive_judge(planes: tuple[str, ...]) -> None:
     random, told, round_ = Random(11), Counter[str](), 0
-    wanted = ("for a demand", "several victims", "passed over", "over", "came back", "undone")
+    wanted = (
+        "for a demand",
+        "several victims",
+        "passed over",
+        "over",
+        "came back",
+        "undone",
+        "heirs",
+    )
     while min(told[each] for each in (*wanted, "always", "refused beside idle")) < 5:
         assert round_ < 80, told
         nodes = random.choice([(2, 4), (3, 2), (2, 8)])
@@ -209,6 +222,7 @@ def test_who_is_idle_to_its_end_is_over_when_it_makes_way_and_loses_nothing() ->
     assert one.why == (
         "needs 2 nvidia.com/gpu: 0 free, 0 on their way, 4 of idle work; every pod has a node"
     )
+    assert life_of(done, "waits").heir == 0
     left = life_of(done, "left")
     assert (left.finished, left.worked, left.lost) == (200 * SECOND, 100 * SECOND, 0)
     assert (left.unused, left.reclaimed) == (4 * 100 * SECOND, 4 * 800 * SECOND)
@@ -239,6 +253,7 @@ def test_nobody_goes_before_the_grace_period_is_over_nor_for_who_fits_beside() -
     (one,) = [each for each in done.decisions if isinstance(each, Preempted)]
     assert (one.at, one.preemptor) == (160 * SECOND, "a/early")
     assert life_of(done, "fits").started == 150 * SECOND
+    assert (life_of(done, "fits").heir, life_of(done, "early").heir) == (None, 5 * SECOND)
 
 
 def test_by_policy_always_idle_work_goes_for_nobody_when_its_grace_is_over() -> None:

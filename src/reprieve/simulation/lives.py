@@ -132,6 +132,7 @@ class Life:
         ends: it had nothing left to do when it was told to go.
         away: when it comes back after it made way for being idle, None while it is not away.
         served: idle jobs made way for it.
+        heir: how long it had waited when it started as idle work left; None: it never did.
     """
 
     job: Job
@@ -156,6 +157,7 @@ class Life:
     ends: bool = False
     away: int | None = None
     served: bool = False
+    heir: int | None = None
 
     @property
     def doing(self) -> Job:

@@ -17,7 +17,8 @@ demand; jobs go on until all have finished.
 * preemptions: displacements; `most` of one job, `repeated` are jobs with more than one
 * unused: device-hours that jobs held without using them, over the whole replay; reclaimed: those
   for which jobs that made way for being idle would have gone on so, had they stayed
-* served: jobs for which idle ones made way, and half of whom waited no longer than `served wait`
+* served: jobs for which idle ones made way; heirs: those that got devices at the moment at which
+  idle work left some, whoever that was for, and how long half of them had waited at most by then
 * finish ratio: a job's completion time by the time that its work needs; of each tenant the mean,
   `largest` of them, and Jain's index over them, 1 where all are alike
 
@@ -103,7 +104,8 @@ class Measures:
     idle_ended: int = 0
     idle_undone_h: float = 0.0
     served: int = 0
-    served_wait_p50_s: float = 0.0
+    heirs: int = 0
+    heirs_wait_p50_s: float = 0.0
 
 
 def measured(replay: Replay, capacity: int) -> Measures:
@@ -115,7 +117,7 @@ def measured(replay: Replay, capacity: int) -> Measures:
     undone, idle = sum(life.lost for life in lives), sum(life.idle for life in lives)
     ratios = _ratios(lives)
     displaced = [life.displaced for life in lives]
-    served = sorted(life.waited for life in lives if life.served)
+    heirs = sorted(life.heir for life in lives if life.heir is not None)
     return Measures(
         jobs=len(lives),
         admitted=sum(life.started is not None and life.started <= within for life in lives),
@@ -155,8 +157,9 @@ def measured(replay: Replay, capacity: int) -> Measures:
         for_idle=replay.for_idle,
         idle_ended=sum(life.ends for life in lives),
         idle_undone_h=sum(life.undone_idle for life in lives) / HOUR,
-        served=len(served),
-        served_wait_p50_s=percentile(served, 50) / SECOND,
+        served=sum(life.served for life in lives),
+        heirs=len(heirs),
+        heirs_wait_p50_s=percentile(heirs, 50) / SECOND,
     )
 
 

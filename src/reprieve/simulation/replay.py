@@ -148,6 +148,7 @@ class _Replay:
         # Until when what is stranded and unplaced is counted, and what is so from then on.
         self.looked = 0, 0, 0
         self.last_arrival = jobs[-1].arrival if jobs else 0
+        self.freed = -1  # when idle work left its devices last
         self.retries: set[tuple[int, str]] = set()
         # Who made way since a job arrived or finished last, and for whom.
         self.turns: Counter[str] = Counter()
@@ -248,6 +249,8 @@ class _Replay:
         if life.holds:  # else it waits since before
             life.queued_since = now
         self._release(life)
+        if life.ends or life.away is not None:
+            self.freed = now
         if life.ends:
             life.finished, self.left = now, self.left - 1
             return
@@ -362,6 +365,8 @@ class _Replay:
         again = life.displaced > 0
         life.waited += now - life.queued_since
         life.started = now if life.started is None else life.started
+        if self.freed == now and life.heir is None:
+            life.heir = life.waited
         life.run = Run(now, life.kept, again)
         life.spell += 1
         life.holds = True

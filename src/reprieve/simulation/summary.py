@@ -151,7 +151,8 @@ IDLE_COLUMNS: Final = (
     Column("idle gone", "displacements for being idle", lambda m: m.for_idle, _count),
     Column("of it over", "those that had no work left", lambda m: m.idle_ended, _count),
     Column("served", "jobs for which idle ones made way", lambda m: m.served, _count),
-    Column("their wait p50", "of these", lambda m: m.served_wait_p50_s, duration_text),
+    Column("heirs", "jobs that started as idle work left", lambda m: m.heirs, _count),
+    Column("their wait p50", "until then", lambda m: m.heirs_wait_p50_s, duration_text),
 )
 
 

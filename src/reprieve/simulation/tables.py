@@ -28,7 +28,8 @@ _LAST = (
     "idle_jobs_ended",
     "idle_undone_device_hours",
     "served_by_idle",
-    "served_wait_p50_s",
+    "heirs_of_idle",
+    "heirs_wait_p50_s",
 )
 _LOW = 0.05  # an own load at which hardly anything ever waits
 
@@ -129,7 +130,8 @@ def results_csv(results: Results) -> str:
             found.idle_ended,
             f"{found.idle_undone_h:.3f}",
             found.served,
-            f"{found.served_wait_p50_s:.3f}",
+            found.heirs,
+            f"{found.heirs_wait_p50_s:.3f}",
         )
         rows.writerow([*(cell for _, cell in _cells(outcome)), *last])
     return content.getvalue()
