@@ -29,8 +29,8 @@ from typing import Final
 
 from reprieve.engine.quota.entries import CycleResult, Outcome
 from reprieve.engine.quota.requeuing import backoff_end
-from reprieve.simulation.deciding import Decider, EngineDecider, Placements, Reclaim, Reclaims
-from reprieve.simulation.idle_decider import IdleDecider
+from reprieve.simulation.deciders import deciders_of
+from reprieve.simulation.deciding import Placements, Reclaim, Reclaims
 from reprieve.simulation.idle_lives import (
     changes_of,
     comes_back,
@@ -43,7 +43,7 @@ from reprieve.simulation.idle_lives import (
 from reprieve.simulation.idle_rows import proof_text
 from reprieve.simulation.joint_decider import JointDecider
 from reprieve.simulation.lives import Admitted, Life, Preempted, Replay, Reserved, Unready, Victim
-from reprieve.simulation.own_decider import OwnDecider, Standing
+from reprieve.simulation.own_decider import Standing
 from reprieve.simulation.policy import IDLE, QUOTA, SCHEDULING, PolicySpec
 from reprieve.simulation.quota_cluster import key_of
 from reprieve.simulation.scheduling_decider import SchedulingDecider
@@ -120,24 +120,9 @@ class _Replay:
         given = tenants if submitting.intersection(tenants) else ()
         names = [*given, *sorted(submitting.difference(given))]
         self.policy, self.model = policy, model
-        self.decider: Decider
-        self.placing: SchedulingDecider | None = None
-        self.joint: JointDecider | None = None
-        self.idle: IdleDecider | None = None
-        if IDLE in policy.planes:
-            self.decider = self.idle = IdleDecider(
-                policy, names, nodes, self._saved, idle_utilization
-            )
-            self.placing, self.joint = self.idle.placing, self.idle.joint
-        elif {QUOTA, SCHEDULING} <= set(policy.planes):
-            self.decider = self.joint = JointDecider(policy, names, nodes, self._saved)
-            self.placing = self.joint.placing
-        elif SCHEDULING in policy.planes:
-            self.decider = self.placing = SchedulingDecider(policy, nodes, self._saved)
-        elif policy.own is None:
-            self.decider = EngineDecider(policy, names, nodes, self._saved)
-        else:
-            self.decider = OwnDecider(policy, names, nodes, self._standing)
+        found = deciders_of(policy, names, nodes, self._saved, self._standing, idle_utilization)
+        self.decider, self.placing = found.asked, found.placing
+        self.joint, self.idle = found.joint, found.idle
         self.lives = [Life(job) for job in jobs]
         self.numbers = {key_of(job): number for number, job in enumerate(jobs)}
         self.result = Replay(self.lives)

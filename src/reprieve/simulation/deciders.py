@@ -1,0 +1,70 @@
+"""Which deciders a policy's planes take: the one that a replay asks, and what is inside of it.
+
+| planes | who is asked |
+|---|---|
+| quota | `deciding.EngineDecider`, or `own_decider.OwnDecider` for a policy of one's own |
+| scheduling | `scheduling_decider.SchedulingDecider` |
+| quota and scheduling | `joint_decider.JointDecider`, which has the two above |
+| idle beside any of them | `idle_decider.IdleDecider`, which has one of the two above |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from reprieve.simulation.deciding import Decider, EngineDecider
+from reprieve.simulation.idle_decider import IdleDecider
+from reprieve.simulation.joint_decider import JointDecider
+from reprieve.simulation.own_decider import OwnDecider, Standing
+from reprieve.simulation.policy import IDLE, QUOTA, SCHEDULING, PolicySpec
+from reprieve.simulation.scheduling_decider import SchedulingDecider
+from reprieve.simulation.work import Saved
+from reprieve.units.instants import Nanos
+
+__all__ = ["Deciders", "deciders_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Deciders:
+    """Who is asked; `placing`, `joint` and `idle` are those inside of it, None where they are not.
+
+    `placing` has those that are on nodes or wait for them, `joint` those with quota beside that.
+    """
+
+    asked: Decider
+    placing: SchedulingDecider | None = None
+    joint: JointDecider | None = None
+    idle: IdleDecider | None = None
+
+
+def deciders_of(
+    policy: PolicySpec,
+    tenants: Sequence[str],
+    nodes: tuple[int, int],
+    saved: Callable[[str, Nanos], Saved],
+    standing: Callable[[str, int], Standing],
+    idle_utilization: float,
+) -> Deciders:
+    """Return the deciders of a policy.
+
+    Args:
+        policy: whose planes they are.
+        tenants: who has quota.
+        nodes: how many there are, and the devices of each.
+        saved: what a job that runs has saved by then.
+        standing: what a policy of one's own is told of a job.
+        idle_utilization: what the devices of an idle job show, in percent.
+    """
+    if IDLE in policy.planes:
+        idle = IdleDecider(policy, tenants, nodes, saved, idle_utilization)
+        return Deciders(idle, idle.placing, idle.joint, idle)
+    if {QUOTA, SCHEDULING} <= set(policy.planes):
+        joint = JointDecider(policy, tenants, nodes, saved)
+        return Deciders(joint, joint.placing, joint)
+    if SCHEDULING in policy.planes:
+        placing = SchedulingDecider(policy, nodes, saved)
+        return Deciders(placing, placing)
+    if policy.own is not None:
+        return Deciders(OwnDecider(policy, tenants, nodes, standing))
+    return Deciders(EngineDecider(policy, tenants, nodes, saved))
