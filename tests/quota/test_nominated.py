@@ -204,3 +204,34 @@ def test_a_head_is_nominated_as_before_only_if_it_would_be_nominated_so_anew() -
     assert min(seen[str(each)] for each in wanted) >= 5, seen
     events = ("push", "release", "failed", "flush", "use", "configure")
     assert min(seen[each] for each in events) >= 15, seen
+
+
+def test_what_fits_gets_what_others_of_its_shape_got() -> None:
+    new = configuration(queue("mine", 3), queue("other", 3))
+    nominated, told = Nominated(), []
+    for known in (nominated, None):
+        holdings, queues = Holdings(new), Queues(new)
+        for each in jobs(Random(3), "mine", 5, gpus=2):
+            queues.push(each)
+        results = [cycle(holdings, queues, NOW, n, nominated=known) for n in range(4)]
+        told.append(list(map(summary, results)))
+    assert told[0] == told[1]
+    # The first is within its quota; the second borrows, so that nothing of it is known; so does the
+    # third, for the whole cohort has two left.
+    assert nominated.fitting.saved == 1
+    outcomes = [entry.outcome for result in results for entry in result.entries]
+    assert outcomes == [Outcome.ADMITTED] * 3 + [Outcome.NO_CANDIDATES]
+
+
+def test_a_shape_of_another_name_or_configuration_is_assigned_anew() -> None:
+    nominated = Nominated()
+    for nominal, name in ((2, "main"), (2, "worker"), (1, "worker")):
+        new = configuration(queue("mine", nominal))
+        holdings, queues = Holdings(new), Queues(new)
+        (job,) = jobs(Random(3), "mine", 1, gpus=2)
+        queues.push(replace(job, pod_sets=(replace(job.pod_sets[0], name=name),)))
+        (entry,) = cycle(holdings, queues, NOW, nominated=nominated).entries
+        assert entry.assignment is not None
+        assert [each.name for each in entry.assignment.pod_sets] == [name]
+        assert entry.outcome is (Outcome.ADMITTED if nominal == 2 else Outcome.NO_FIT)
+    assert not nominated.fitting.saved

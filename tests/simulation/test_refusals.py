@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
 
+from reprieve.engine.quota.assignment import Assignment, Choice, Mode, PodSetAssignment
+from reprieve.engine.quota.candidates import preemptor
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import Outcome
+from reprieve.engine.quota.fair import fair_targets
+from reprieve.engine.quota.heads import shape
 from reprieve.engine.quota.model import (
     Admission,
     AdmittedPodSet,
     BorrowWithinCohort,
     Eviction,
+    FlavorResource,
+    Gates,
     Policy,
     Preemption,
     QueueingStrategy,
     Settings,
+    Strategy,
     Workload,
 )
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.refusals import Refusals
 from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.tree import available, borrowing_level
 from reprieve.simulation import deciding
 from reprieve.simulation.lives import Replay
 from reprieve.simulation.policy import PolicySpec
@@ -36,6 +45,7 @@ from tests.quota.test_loops import configuration, jobs, queue
 
 _LOWER, _NEWER = Policy.LOWER_PRIORITY, Policy.LOWER_OR_NEWER_EQUAL_PRIORITY
 _BORROWS = BorrowWithinCohort(_LOWER, 100)
+_FINAL, _INITIAL = Strategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE, Strategy.LESS_THAN_INITIAL_SHARE
 _POLICIES = (
     PolicySpec("classical"),
     PolicySpec("none", Preemption()),
@@ -46,6 +56,10 @@ _POLICIES = (
     PolicySpec("harm", settings=Settings(harm_order=True)),
     PolicySpec("strict", strategy=QueueingStrategy.STRICT_FIFO),
     PolicySpec("protected", preempt_min_runtime_s=600, reclaim_min_runtime_s=600),
+    PolicySpec("fair", settings=Settings(fair_sharing=())),
+    PolicySpec("fair, lower", Preemption(_LOWER, _LOWER), settings=Settings(fair_sharing=())),
+    PolicySpec("fair, newer", Preemption(_NEWER, _NEWER), settings=Settings(fair_sharing=())),
+    PolicySpec("fair by what was", settings=Settings(fair_sharing=(_INITIAL,), harm_order=True)),
 )
 
 
@@ -103,11 +117,62 @@ def test_who_may_displace_one_that_comes_after_one_passed_over_is_not_refused() 
     assert outcomes == [(Outcome.PREEMPTING, [later.key])] * 2
 
 
-def holding(name: str, gpus: int, priority: int) -> Workload:
-    """Return a workload that has its quota in the queue `other`."""
-    (found,) = jobs(Random(name), "other", 1, gpus=gpus, priority=priority)
+def test_nobody_is_refused_for_whom_fair_sharing_finds_victims() -> None:
+    random, seen = Random(43), Counter[str]()
+    for number in range(3_000):
+        holdings = crowded(random)
+        (head,) = jobs(random, "a", 1, gpus=random.choice((1, 2, 3, 5, 8)), priority=5)
+        tree = holdings.tree
+        queue, column = tree.queues["a"], tree.column(FlavorResource("gpus", "nvidia.com/gpu"))
+        who = preemptor(head, queue, holdings.configuration.settings)
+        amount, usage = head.pod_sets[0].requests["nvidia.com/gpu"], holdings.usage[column]
+        if available(tree, column, usage, tree.path[queue]) >= amount:
+            continue
+        level, _ = borrowing_level(tree, column, usage, queue, amount)
+        choice = {"nvidia.com/gpu": Choice("gpus", Mode.PREEMPT, level)}
+        pods = PodSetAssignment("main", 1, {"nvidia.com/gpu": amount}, choice)
+        refused = Assignment((pods,), {column: amount}, frozenset({column}))
+        refusals, alike = Refusals(), shape(head, 5)
+        refusals.record(holdings, who, alike, refused)
+        again = refusals.again(holdings, who, alike)
+        wanted = {column: amount}
+        found = fair_targets(holdings.snapshot(), who, wanted, refused.need)
+        assert again is None or found is None, number
+        seen["refused"] += again is not None
+        seen["refused by a search alone"] += again is None and found is None
+        seen["victims"] += found is not None
+    assert seen["refused"] > 200 and seen["victims"] > 200, seen
+
+
+def crowded(random: Random) -> Holdings:
+    """Return three queues of a cohort that use most of it, two of them with the same weight."""
+    policies = (Policy.NEVER, _LOWER, _NEWER, Policy.ANY)
+    weight = random.choice((1.0, 1.0, 1.0, 0.5))
+    rules = Preemption(random.choice(policies[:3]), random.choice(policies))
+    queues = [
+        queue(name, random.randrange(1, 9), rules, weight=weight if name == "b" else 1.0)
+        for name in "abc"
+    ]
+    strategies = random.choice(((), (_FINAL,), (_INITIAL,), (_INITIAL, _FINAL)))
+    new = configuration(*queues, fair=strategies)
+    gates = Gates(fair_sharing_preempt_within_nominal=random.random() < 0.7)
+    holdings = Holdings(replace(new, settings=replace(new.settings, gates=gates)))
+    left = sum(each.groups[0].flavors[0].resources["nvidia.com/gpu"].nominal for each in queues)
+    for number in range(12):
+        gpus = random.choice((0, 1, 1, 2, 3, 5))
+        if gpus <= left:
+            left -= gpus
+            held = holding(f"h{number}", gpus, random.choice((0, 5, 9)), random.choice("abc"))
+            gone = Eviction("Preempted", NOW) if random.random() < 0.1 else None
+            holdings.hold(replace(held, evicted=gone))
+    return holdings
+
+
+def holding(name: str, gpus: int, priority: int, queue: str = "other") -> Workload:
+    """Return a workload that has its quota in a queue."""
+    (found,) = jobs(Random(name), queue, 1, gpus=gpus, priority=priority)
     pods = AdmittedPodSet("main", 1, {"nvidia.com/gpu": "gpus"}, {"nvidia.com/gpu": gpus})
-    admission = Admission("other", (pods,))
+    admission = Admission(queue, (pods,))
     return replace(found, name=name, admission=admission, reserved_at=NOW)
 
 
