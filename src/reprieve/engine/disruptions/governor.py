@@ -57,6 +57,7 @@ SHORTEST_QUANTUM: Final = 2 * MINUTE
 
 _DEFAULT: Final = GovernorPolicy()
 _NEVER: Final = Nanos(0)
+_NO_NAMES: Final[frozenset[str]] = frozenset()
 _MOST_DOUBLED: Final = 16
 _FORGET_AFTER: Final = 10_000
 
@@ -193,16 +194,18 @@ class Governor:
         a look-up where nobody was held before and it had no part in a displacement since.
         """
         if self.policy.enforcement is not Enforcement.TOLD:
-            return None if len(self._history.ledger) else frozenset()
+            return None if len(self._history.ledger) else _NO_NAMES
         self._settle()
         if self._crashes and len(self._crashes.of(preemptor)) >= self.policy.crashes:
             return None
         family = self._history.family(preemptor)
-        if not self._loops or not self._history.concerns(family):
-            return frozenset()
+        if family < 0 or not self._loops:
+            return _NO_NAMES
         free = self._free.get(family)
         if free is not None and free <= now:
-            return frozenset()
+            return _NO_NAMES
+        if not self._history.concerns(family):
+            return _NO_NAMES
         held = self._cycles.held_from(family, now)
         held |= self._in_vain_with(family, now, below=below)
         if not held and below:
