@@ -15,7 +15,6 @@ Source: specification of disruptions, sections 1 and 3.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -62,8 +61,9 @@ class History:
         self._state = bytearray()  # by row
         self._took = 0
         self._reach()
-        self._dealings: tuple[int, int, dict[int, list[int]]] = (UNKNOWN, -1, {})
-        self._names: tuple[int, dict[int, frozenset[str]]] = (-1, {})  # of a revision, by family
+        # Of one family, a revision, and since when: what it and each other one did.
+        self._dealings: tuple[int, int, int, dict[int, list[int]]] = (UNKNOWN, -1, 0, {})
+        self._names: dict[int, frozenset[str]] = {}  # by family, until it has another row
 
     def take_in(self, row: int) -> tuple[int, int]:
         """Take the next row in; return the families of both, no preemptor's where it counts not."""
@@ -88,6 +88,10 @@ class History:
         families.displaced(row, self._alike_before(row))
         self._state[row] = state
         self._took += 1
+        if self.labelled(row):
+            self._names.clear()
+        for family in (one, other):
+            self._names.pop(family, None)
         return one, other
 
     def labelled(self, row: int) -> bool:
@@ -138,6 +142,7 @@ class History:
             self._seen[line] = victim
         family = self._families.learn(victim, Nanos(rows.at[row]))
         self._by_victim.insert(family, line, row)
+        self._names.clear()
         self._state[row] = _TAKEN
         self._took += 1
         return True
@@ -273,12 +278,11 @@ class History:
         """Return what two families did to each other."""
         if family not in self._by_preemptor and other not in self._by_preemptor:
             return ()
-        known, revision, dealings = self._dealings
-        if (known, revision) != (family, self.revision):
-            dealings = self._dealings_of(family)
-            self._dealings = (family, self.revision, dealings)
-        found = dealings.get(other, [])
-        return found[bisect_right(found, since, key=self.at) :]
+        *known, dealings = self._dealings
+        if known != [family, self.revision, since]:
+            dealings = self._dealings_of(family, since)
+            self._dealings = (family, self.revision, since, dealings)
+        return dealings.get(other, ())
 
     def at(self, row: int) -> Nanos:
         """Return when that was."""
@@ -294,15 +298,13 @@ class History:
 
         Lineages, labels and weak links, so that who comes back as another object is among them.
         """
-        if self._names[0] != self.revision:
-            self._names = self.revision, {}
-        known, found = self._names[1], frozenset[str]()
+        known, found = self._names, set[str]()
         for family in families:
             names = known.get(family)
             if names is None:
                 names = known[family] = self._names_in(family)
             found |= names
-        return found
+        return frozenset(found)
 
     def _names_in(self, family: int) -> frozenset[str]:
         """Return what the members of a family are called; costs all of its rows."""
@@ -390,12 +392,12 @@ class History:
         wide, rows = self._families.wide, self._rows
         return wide(rows.did(row)), wide(rows.suffered(row))
 
-    def _dealings_of(self, family: int) -> dict[int, list[int]]:
+    def _dealings_of(self, family: int, since: Nanos) -> dict[int, list[int]]:
         wide, rows = self._families.wide, self._rows
         found: dict[int, list[int]] = {}
-        for row in self._by_preemptor.rows(family):
+        for row in self._by_preemptor.rows(family, since):
             found.setdefault(wide(rows.suffered(row)), []).append(row)
-        for row in self._by_victim.rows(family):
+        for row in self._by_victim.rows(family, since):
             if self._state[row] == _COUNTS:
                 other = wide(rows.did(row))
                 if other != family:

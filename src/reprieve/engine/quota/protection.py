@@ -52,7 +52,7 @@ class Causes:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._digests: dict[int, str] = {}  # by node of the tree
+        self._digests = snapshot.reckoning.digests
 
     def priority(self, workload: Workload) -> int:
         """Return the effective priority."""

@@ -71,6 +71,8 @@ class Reckoning:
             if parent:
                 self.parent[node] = tree.cohorts[parent]
                 self.children[tree.cohorts[parent]].append(node)
+        #: By ClusterQueue, what `protection` found out about it and those above.
+        self.digests: dict[int, str] = {}
         self._paths: dict[int, tuple[int, ...]] = {}
         self._own: list[Mapping[FlavorResource, Quota]] = []
         self._quotas: dict[int, Quotas] = {}
