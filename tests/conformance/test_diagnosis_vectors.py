@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from reprieve.engine.diagnosis.reasons import REASONS, Reason
-from reprieve.engine.diagnosis.scheduling import of_attempt, of_barring
+from reprieve.engine.diagnosis.scheduling import of_attempt
+from reprieve.engine.diagnosis.untried import of_barring
 from reprieve.engine.gangs.gate import basic_barrier
 from reprieve.engine.gangs.records import Defaults, Gangs
 from reprieve.engine.placement.reasons import Code

@@ -11,15 +11,9 @@ from reprieve.engine.cluster.rows import AffinityTerm
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
-from reprieve.engine.diagnosis.scheduling import (
-    PRIORITY,
-    PROTECTED,
-    RUNTIME,
-    backing_off,
-    of_attempt,
-    set_aside,
-)
+from reprieve.engine.diagnosis.scheduling import PRIORITY, PROTECTED, RUNTIME, of_attempt
 from reprieve.engine.diagnosis.scheduling_figures import with_figures
+from reprieve.engine.diagnosis.untried import backing_off, set_aside
 from reprieve.engine.placement.profile import Policy, Protection
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.plan import Plane

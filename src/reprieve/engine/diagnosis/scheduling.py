@@ -30,7 +30,6 @@ from typing import Final
 
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import REASONS, Reason, dominant
-from reprieve.engine.gangs.gate import Barrier, Barring
 from reprieve.engine.gangs.job import JobReason
 from reprieve.engine.placement.reasons import PLUGIN, Code, Rejection
 from reprieve.engine.placement.reasons import Reason as Refusal
@@ -47,14 +46,8 @@ __all__ = [
     "RUNTIME",
     "STATIC",
     "TOGETHER",
-    "backing_off",
-    "group_incomplete",
-    "group_missing",
+    "count_victims",
     "of_attempt",
-    "of_barring",
-    "refused_claims",
-    "set_aside",
-    "victims_leaving",
 ]
 
 #: What no pod that ends can change about a node.
@@ -286,7 +279,7 @@ def _by_preemption(attempt: Attempt, found: dict[Reason, str], values: dict[str,
     sentence = preemption.explanation.sentence
     if preemption.code is Code.SUCCESS or sentence in _EVICTED:
         found[Reason.VICTIMS_LEAVING] = ""
-        _count_victims(sum(len(each.pods) for each in preemption.victims), values)
+        count_victims(sum(len(each.pods) for each in preemption.victims), values)
     elif sentence is Sentence.NOT_ELIGIBLE_POLICY:
         found[Reason.POLICY_NEVER] = ""
     else:
@@ -322,7 +315,7 @@ def _by_cycle(
         return
     if job.reason in (JobReason.SUCCESS, JobReason.TERMINATING):
         found[Reason.VICTIMS_LEAVING] = ""
-        _count_victims(len(job.slots) or len(job.terminating), values)
+        count_victims(len(job.slots) or len(job.terminating), values)
     elif job.reason is JobReason.NO_NODES:
         found[Reason.NO_NODE_MATCHES] = ""
     elif job.reason is JobReason.POLICY_NEVER:
@@ -336,7 +329,8 @@ def _by_cycle(
             found[Reason.FULL] = ""
 
 
-def _count_victims(number: int, values: dict[str, str]) -> None:
+def count_victims(number: int, values: dict[str, str]) -> None:
+    """Note how many make way, where it is known."""
     if number:
         values["victims"] = "1 pod" if number == 1 else f"{number} pods"
 
@@ -360,62 +354,3 @@ def _all(explanations: Iterable[Explanation]) -> Iterator[Explanation]:
     for each in explanations:
         yield each
         yield from _all(each.inner)
-
-
-# What is not tried.
-
-
-def group_missing(name: str) -> Diagnosis:
-    """Return the diagnosis of pods whose group, or one above it, is not there."""
-    return Diagnosis(Plane.SCHEDULING, Reason.GROUP_MISSING, {"group": name})
-
-
-def group_incomplete(present: int | None, minimum: int | None, why: str = "") -> Diagnosis:
-    """Return the diagnosis of a group that lacks pods; None: that is no single number."""
-    numbers = {"present": present, "minimum": minimum}
-    values = {name: str(number) for name, number in numbers.items() if number is not None}
-    return Diagnosis(
-        Plane.SCHEDULING, Reason.GROUP_INCOMPLETE, {**values, **({"why": why} if why else {})}
-    )
-
-
-def of_barring(barring: Barring, present: int, minimum: int) -> Diagnosis:
-    """Return the diagnosis of a member of a gang of an older front door that may not be tried.
-
-    `present`, `minimum`: pods of its own gang.
-    """
-    if barring.barrier is not Barrier.GROUP:
-        return group_missing(barring.gang)
-    unknown = (*barring.missing, *barring.uninitialized)
-    if unknown:
-        return group_missing(", ".join(unknown))
-    if present >= minimum:
-        return group_incomplete(None, None, "another gang of its group lacks pods")
-    return group_incomplete(present, minimum)
-
-
-def victims_leaving(victims: int = 0) -> Diagnosis:
-    """Return the diagnosis of a unit whose preemption is being carried out."""
-    values: dict[str, str] = {}
-    _count_victims(victims, values)
-    return Diagnosis(Plane.SCHEDULING, Reason.VICTIMS_LEAVING, values)
-
-
-def refused_claims(why: str) -> Diagnosis:
-    """Return the diagnosis of a pod whose ResourceClaims cannot be used yet."""
-    return Diagnosis(Plane.SCHEDULING, Reason.NO_NODE_MATCHES, {"why": why})
-
-
-def set_aside(until: Nanos, why: str = "") -> Diagnosis:
-    """Return the diagnosis of a unit about which nothing is decided before an instant."""
-    return _until(Reason.SET_ASIDE, until, {"why": why} if why else {})
-
-
-def backing_off(until: Nanos) -> Diagnosis:
-    """Return the diagnosis of a unit of which only is known that it pauses."""
-    return _until(Reason.BACKOFF, until, {})
-
-
-def _until(reason: Reason, until: Nanos, values: Mapping[str, str]) -> Diagnosis:
-    told = {**values, "until": format_instant(until)}
-    return Diagnosis(Plane.SCHEDULING, reason, told, earliest=until)

@@ -19,11 +19,11 @@ from reprieve.engine.cluster.rows import COMPOSITE, GroupRow, PodRow
 from reprieve.engine.cluster.trees import Way
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
-from reprieve.engine.diagnosis.scheduling import (
+from reprieve.engine.diagnosis.scheduling import of_attempt
+from reprieve.engine.diagnosis.untried import (
     backing_off,
     group_incomplete,
     group_missing,
-    of_attempt,
     of_barring,
     refused_claims,
     set_aside,
