@@ -1,9 +1,12 @@
-"""Gangs of scheduler-plugins in a what-if: their groups are read with the rest."""
+"""Older gangs in a what-if: their groups are read with the rest."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from reprieve.api.gangs import KOORDINATOR, SCHEDULER_PLUGINS, Door
 from reprieve.cli.deciding import deciders_of
 from reprieve.kube.resource import PODS
 from reprieve.units.durations import SECOND
@@ -15,19 +18,19 @@ from tests.whatif.test_kinds import snapshot
 from tests.whatif.test_making_way import node, pod, spec
 
 Object = dict[str, Any]
-LABEL = "scheduling.x-k8s.io/pod-group"
 
 
-def test_members_of_a_group_that_the_cluster_holds_start_at_once() -> None:
+@pytest.mark.parametrize("door", [KOORDINATOR, SCHEDULER_PLUGINS], ids=lambda door: door.label)
+def test_members_of_a_group_that_the_cluster_holds_start_at_once(door: Door) -> None:
     deciders = deciders_of("scheduling", ("default-scheduler",), {})
     head = {
-        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "apiVersion": door.api_version,
         "kind": "PodGroup",
         "metadata": {"name": "gang", "namespace": "team"},
         "spec": {"minMember": 2},
     }
     cluster = snapshot(deciders, node("node-0"), node("node-1"), head)
-    members = [pod(f"m-{i}", spec("low"), labels={LABEL: "gang"}) for i in range(2)]
+    members = [pod(f"m-{i}", spec("low"), labels={door.label: "gang"}) for i in range(2)]
     run = settled(cluster, deciders, [Submitted(PODS, each) for each in members])
     assert answer_of(run).verdict is Verdict.STARTS
     bound = [

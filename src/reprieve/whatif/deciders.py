@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from reprieve.api.gangs import SCHEDULER_PLUGINS
 from reprieve.execution.jobs import resource_of
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.reader import Reader
@@ -90,8 +89,7 @@ class Deciders:
 
             watched = kinds(self.settings.scheduling.policy)
             found |= dict.fromkeys(each.resource for each in watched)
-            # Koordinator's are not read yet (docs/limits.md).
-            found[RESOURCES[SCHEDULER_PLUGINS.api_version]] = None
+            found |= dict.fromkeys(RESOURCES.values())
             for version in GROUP_VERSIONS:
                 group, _, number = version.partition("/")
                 found[Resource(group, number, "podgroups", "PodGroup")] = None

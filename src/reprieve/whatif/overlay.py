@@ -20,7 +20,7 @@ import hashlib
 import itertools
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -39,6 +39,7 @@ from reprieve.kube.resource import (
 from reprieve.units.clock import Clock
 from reprieve.units.instants import Nanos, format_instant
 from reprieve.whatif.snapshot import KindKey, Listed, Snapshot
+from reprieve.whatif.tables import Table, table_of, typed
 from reprieve.whatif.writes import (
     Refused,
     bound,
@@ -85,17 +86,6 @@ class Change:
         return found
 
 
-@dataclass(slots=True)
-class _Table:
-    """The objects of one kind: bytes as they were listed, dicts once they were looked at."""
-
-    resource: Resource
-    objects: dict[tuple[str, str], bytes | Json]
-    with_status: bool = True
-    told: list[tuple[int, bytes]] = field(default_factory=list)  # by version
-    listeners: list[Callable[[bytes], None]] = field(default_factory=list)
-
-
 class Overlay:
     """The objects of a snapshot and everything that was written since.
 
@@ -113,14 +103,14 @@ class Overlay:
         self.asked: set[str] = set()
         self.subscribers: list[Callable[[Change], None]] = []
         self.admission: Callable[[Resource, Json], Json] = lambda resource, obj: obj
-        self._tables: dict[KindKey, _Table] = {}
+        self._tables: dict[KindKey, Table] = {}
         self._last = max((each.version for each in snapshot.kinds.values()), default=1)
         self._numbers = itertools.count(1)
         for key, listed in snapshot.kinds.items():
-            self._tables[key] = _table(listed, snapshot.documents)
+            self._tables[key] = table_of(listed, snapshot.documents)
         for resource in _OWN:
             key = (resource.group, resource.plural)
-            self._tables.setdefault(key, _Table(resource, {}))
+            self._tables.setdefault(key, Table(resource, {}))
 
     # Reading
 
@@ -171,6 +161,15 @@ class Overlay:
         for key, value in list(table.objects.items()) if table is not None else ():
             yield key, value if isinstance(value, bytes) else msgspec.json.encode(value)
 
+    def naming(self, resource: Resource, word: bytes) -> list[tuple[tuple[str, str], bytes]]:
+        """Return those of `raw` in which a word stands, which is a tenth of the work of reading."""
+        table = self._tables.get((resource.group, resource.plural))
+        return [
+            (key, raw)
+            for key, value in ([] if table is None else table.objects.items())
+            if word in (raw := value if isinstance(value, bytes) else msgspec.json.encode(value))
+        ]
+
     def names(self, resource: Resource) -> list[tuple[str, str]]:
         """Return namespace and name of the objects of a kind."""
         table = self._tables.get((resource.group, resource.plural))
@@ -197,24 +196,20 @@ class Overlay:
         }
         return replace(self.snapshot, at=self.clock.wall(), kinds=kinds)
 
-    def listed(self, resource: KindKey, namespace: str, name: str = "") -> bytes:
-        """Return the body of a list; `name` alone where it is given.
+    def held(self, kind: KindKey, namespace: str = "", name: str = "") -> list[bytes | Json]:
+        """Return the objects of a kind as they are held, not to be changed; `name` alone if given.
 
         Raises:
             Refused: the kind is not served.
         """
-        table = self._table(resource)
-        parts = [
-            value if isinstance(value, bytes) else msgspec.json.encode(value)
-            for key, value in table.objects.items()
+        objects = self._table(kind).objects
+        if not namespace and not name:
+            return list(objects.values())
+        return [
+            value
+            for key, value in objects.items()
             if (not namespace or key[0] == namespace) and (not name or key[1] == name)
         ]
-        head = f'{{"metadata":{{"resourceVersion":"{self._last}"}},"items":['.encode()
-        if parts:  # each further copy of fifty thousand pods is a hundred megabytes
-            parts[0] = head + parts[0]
-            parts[-1] += b"]}"
-            return b",".join(parts)
-        return head + b"]}"
 
     def watch(self, kind: KindKey, since: int, listener: Callable[[bytes], None]) -> None:
         """Tell a listener of each change of a kind after a version, as a line of a watch."""
@@ -232,7 +227,10 @@ class Overlay:
         Raises:
             Refused: the name is taken.
         """
-        table = self._tables.setdefault((resource.group, resource.plural), _Table(resource, {}))
+        key = (resource.group, resource.plural)
+        if key not in self._tables:
+            self._tables[key] = table_of(Listed(resource, {}), self.snapshot.documents)
+        table = self._tables[key]
         body = copy.deepcopy(obj)
         metadata = body.setdefault("metadata", {})
         if not metadata.get("name"):
@@ -242,7 +240,7 @@ class Overlay:
         if key in table.objects:
             text = f'{resource.qualified} "{key[1]}" already exists'
             raise Refused(409, "AlreadyExists", text)
-        body = self.admission(resource, _typed(resource, body))
+        body = self.admission(resource, typed(resource, body))
         metadata = body["metadata"]
         metadata.setdefault(
             "uid", str(uuid.uuid5(uuid.NAMESPACE_URL, f"{resource}{key}{self._last}"))
@@ -321,7 +319,7 @@ class Overlay:
 
     # The way in
 
-    def _settle(self, table: _Table, key: tuple[str, str], old: Json, new: Json) -> Json:
+    def _settle(self, table: Table, key: tuple[str, str], old: Json, new: Json) -> Json:
         """Store a changed object, or let it go when nothing holds it any more."""
         if new == old:
             return old
@@ -333,21 +331,21 @@ class Overlay:
             return new
         return self._store(table, key, old, new)
 
-    def _store(self, table: _Table, key: tuple[str, str], old: Json | None, new: Json) -> Json:
+    def _store(self, table: Table, key: tuple[str, str], old: Json | None, new: Json) -> Json:
         self._last += 1
         metadata = {**new["metadata"], "resourceVersion": str(self._last)}
-        stored = {**_typed(table.resource, new), "metadata": metadata}
+        stored = {**typed(table.resource, new), "metadata": metadata}
         table.objects[key] = stored
         self._tell(table, "ADDED" if old is None else "MODIFIED", old, stored)
         return stored
 
-    def _remove(self, table: _Table, key: tuple[str, str], last: Json) -> None:
+    def _remove(self, table: Table, key: tuple[str, str], last: Json) -> None:
         del table.objects[key]
         self._last += 1
         metadata = {**last["metadata"], "resourceVersion": str(self._last)}
         self._tell(table, "DELETED", {**last, "metadata": metadata}, None)
 
-    def _tell(self, table: _Table, what: str, old: Json | None, new: Json | None) -> None:
+    def _tell(self, table: Table, what: str, old: Json | None, new: Json | None) -> None:
         resource = table.resource
         kind = (resource.group, resource.plural)
         if resource.kind in ("Event", "Lease"):
@@ -361,38 +359,25 @@ class Overlay:
         for subscriber in self.subscribers:
             subscriber(change)
 
-    def _table(self, kind: KindKey) -> _Table:
+    def _table(self, kind: KindKey) -> Table:
         found = self._tables.get(kind)
         if found is None:
             raise Refused(404, "NotFound", "the server could not find the requested resource")
         return found
 
-    def _existing(self, table: _Table, key: tuple[str, str]) -> Json:
+    def _existing(self, table: Table, key: tuple[str, str]) -> Json:
         found = self._read(table, key)
         if found is None:
             raise Refused(404, "NotFound", f'{table.resource.qualified} "{key[1]}" not found')
         return found
 
     @staticmethod
-    def _read(table: _Table, key: tuple[str, str]) -> Json | None:
+    def _read(table: Table, key: tuple[str, str]) -> Json | None:
         found = table.objects.get(key)
         if isinstance(found, bytes):
-            found = _typed(table.resource, msgspec.json.decode(found))
+            found = typed(table.resource, msgspec.json.decode(found))
             table.objects[key] = found
         return found
-
-
-def _table(listed: Listed, documents: Mapping[str, bytes | None]) -> _Table:
-    resource = listed.resource
-    root = f"/apis/{resource.group}" if resource.group else "/api"
-    document = documents.get(f"{root}/{resource.version}")
-    with_status = document is None or f'"{resource.plural}/status"'.encode() in document
-    return _Table(resource, dict(listed.objects), with_status)
-
-
-def _typed(resource: Resource, obj: Json) -> Json:
-    """Return the object with the two fields that items of lists come without."""
-    return {**obj, "apiVersion": resource.api_version, "kind": resource.kind}
 
 
 def _key(obj: Json) -> tuple[str, str]:

@@ -118,9 +118,8 @@ class StandIns:
 
     def _take_leaving(self) -> None:
         """Have the pods end that are being deleted from the start."""
-        for (namespace, name), raw in self._overlay.raw(PODS):
-            # Looking for the word is a tenth of the work of reading the pod.
-            if _DELETED in raw and _POD.decode(raw).metadata.deletion_timestamp:
+        for (namespace, name), raw in self._overlay.naming(PODS, _DELETED):
+            if _POD.decode(raw).metadata.deletion_timestamp:
                 self._leaves(namespace, name)
 
     def _changed(self, change: Change) -> None:

@@ -18,6 +18,7 @@ from reprieve.kube.bodies import PatchType
 from reprieve.kube.transport import Answer, Request, Wire
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MILLISECOND
+from reprieve.whatif.list_pages import ListPages
 from reprieve.whatif.overlay import Overlay
 from reprieve.whatif.snapshot import KindKey
 from reprieve.whatif.writes import Refused
@@ -128,6 +129,7 @@ class OverlayWire:
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
+        self._lists = ListPages(overlay)
 
     async def send(self, request: Request, stream: bool, rejected: bool) -> Answer:
         """Return the answer; a turn of the loop passes, as with a real server."""
@@ -176,8 +178,11 @@ class OverlayWire:
                 since = int(request.query.get("resourceVersion") or 0)
                 overlay.watch(target.kind, since, lines.queue.put_nowait)
                 return lines
+            limit = int(request.query.get("limit") or 0)
+            if token := request.query.get("continue"):
+                return Body(self._lists.next(token, limit))
             name = _name_of(request.query.get("fieldSelector", ""))
-            return Body(overlay.listed(target.kind, target.namespace, name))
+            return Body(self._lists.first(target.kind, target.namespace, name, limit))
         if resource is None:
             return self._single(request.path)
         found = overlay.get(resource, target.namespace, target.name)
