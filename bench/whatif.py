@@ -36,7 +36,8 @@ import msgspec
 
 from bench.measuring import print_line
 from reprieve.answers.asking import answer
-from reprieve.answers.diagnosing import Decided, asked_of_planes
+from reprieve.answers.decided import Decided
+from reprieve.answers.diagnosing import asked_of_planes
 from reprieve.answers.document import Answer as Explanation
 from reprieve.answers.document import State
 from reprieve.answers.kinds import asked_of

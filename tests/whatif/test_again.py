@@ -15,10 +15,10 @@ from reprieve.units.instants import Nanos
 from reprieve.whatif.again import Again
 from reprieve.whatif.answer import Answer
 from reprieve.whatif.differences import changed, differences
+from reprieve.whatif.happened import Run
 from reprieve.whatif.kept import Kept
 from reprieve.whatif.overlay import Change, Overlay
 from reprieve.whatif.snapshot import Listed, Snapshot
-from reprieve.whatif.stage import Run
 from tests.whatif.plan_stories import GPU, STORIES, arranged
 
 _NODES = (NODES.group, NODES.plural)

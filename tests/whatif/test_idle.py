@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from kubelocal.machines.gpus import Root
-from reprieve.cli.deciding import installed_deciders, reading_client
+from reprieve.cli.deciding import installed_deciders
 from reprieve.cli.plan_text import plan_text
+from reprieve.cli.reading import reading_client
 from reprieve.cli.snapshot import wanted_kinds
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.kube.bodies import PatchType

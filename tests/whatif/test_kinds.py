@@ -19,10 +19,10 @@ from reprieve.kube.resource import PODS, Resource
 from reprieve.units.instants import Nanos
 from reprieve.whatif.answer import Verdict
 from reprieve.whatif.deciders import Deciders
+from reprieve.whatif.happened import Run
 from reprieve.whatif.judging import answer_of
 from reprieve.whatif.run import settled
 from reprieve.whatif.snapshot import KindKey, Listed, Snapshot
-from reprieve.whatif.stage import Run
 from reprieve.whatif.submission import Submitted
 from tests.quota_plane.kind_stories import MANIFESTS
 from tests.quota_plane.site import cluster_queue, flavor, local_queue, priority_class

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reprieve.cli.deciding import reading_client
+from reprieve.cli.reading import reading_client
 from reprieve.cli.running_operator import running_deciders
 from reprieve.kube.client import Client
 from reprieve.kube.credentials import load_connection

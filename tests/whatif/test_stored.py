@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.cli.deciding import deciders_of, reading_client
+from reprieve.cli.deciding import deciders_of
+from reprieve.cli.reading import reading_client
 from reprieve.cli.snapshot import read_snapshot, wanted_kinds
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import put
@@ -23,11 +24,11 @@ from reprieve.units.instants import Nanos
 from reprieve.whatif.anonymous import Pseudonyms
 from reprieve.whatif.columns import Shape, objects_of, shapes_of
 from reprieve.whatif.forms import Forms
+from reprieve.whatif.happened import Run
 from reprieve.whatif.lists import discovered, gather
 from reprieve.whatif.pruning import is_described, pruned
 from reprieve.whatif.run import settled
 from reprieve.whatif.snapshot import Listed, Snapshot
-from reprieve.whatif.stage import Run
 from reprieve.whatif.stored import snapshot_of_bytes, stored_bytes
 from reprieve.whatif.submission import Document, matched
 from tests.quota_plane.site import (

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final
 
 from reprieve.answers.called import owners_of_marked
-from reprieve.answers.diagnosing import Decided
+from reprieve.answers.decided import Decided
 from reprieve.answers.displacements import concerning, of_victim, others_for, records
 from reprieve.answers.document import Answer, Displaced, State
 from reprieve.answers.explanation import answer_of

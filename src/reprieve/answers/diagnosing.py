@@ -7,17 +7,16 @@ then only the next decision, or the end of those who make way, keeps it waiting.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from time import monotonic
 from typing import Final
 
 from reprieve.answers.conditions import is_unbound
-from reprieve.answers.quantities import duration, listed
+from reprieve.answers.decided import Decided
+from reprieve.answers.quantities import listed
 from reprieve.answers.sources import Json
 from reprieve.answers.starting import estimate_of, start_in
 from reprieve.answers.unit import Unit, name_of, namespace_of
 from reprieve.answers.unseen import hidden, unseen_texts
-from reprieve.engine.diagnosis.estimates import Estimate
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.idle.resources import is_gpu
 from reprieve.engine.plan import Plane
@@ -26,43 +25,19 @@ from reprieve.kube.resource import NODES
 from reprieve.planes.quota.plane import QuotaPlane
 from reprieve.planes.quota.watches import CLUSTER_QUEUES
 from reprieve.planes.scheduling.plane import SchedulingPlane
-from reprieve.units.instants import Nanos
 from reprieve.whatif.asked import requests_of_spec
 from reprieve.whatif.beside import spent
 from reprieve.whatif.deciders import Deciders
-from reprieve.whatif.idle_reason import IdleReason, idle_reason
+from reprieve.whatif.happened import Run
+from reprieve.whatif.idle_reason import idle_reason
 from reprieve.whatif.planning import over_after
 from reprieve.whatif.pod_templates import labels_of_flavors, preempting_classes
-from reprieve.whatif.stage import Run
 
-__all__ = ["Decided", "asked_of_planes", "start_text"]
+__all__ = ["asked_of_planes"]
 
 # Without any of them all seems to be refused, or nothing to be asked for.
 _DECIDED_ON: Final = {Plane.SCHEDULING: NODES, Plane.QUOTA: CLUSTER_QUEUES}
 _LONGEST_TRYING: Final = 3.0  # seconds for changes that would help
-
-
-@dataclass(frozen=True, slots=True)
-class Decided:
-    """What the planes say.
-
-    Attributes:
-        at: of when the cluster is that they decided on.
-        diagnosis: why the unit waits, None where they do not say.
-        starts: when it would start if nothing else changed, None where it would not.
-        unseen: kinds that could not be read, or not everywhere; `hidden`: how much, in a few words.
-        notes: what else has to be known of the answer.
-        estimate: when it starts at the latest; `idle`: why nobody idle makes way for it.
-    """
-
-    at: Nanos
-    diagnosis: Diagnosis | None = None
-    starts: Nanos | None = None
-    unseen: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    hidden: str = ""
-    estimate: Estimate | None = None
-    idle: IdleReason | None = None
 
 
 async def asked_of_planes(
@@ -116,13 +91,6 @@ async def asked_of_planes(
         estimate,
         idle,
     )
-
-
-def start_text(decided: Decided) -> str:
-    """Return what is said of a unit that would start by itself."""
-    assert decided.starts is not None
-    wait = duration(decided.starts - decided.at)
-    return f"Decided anew it starts within {wait}, if nothing else changes."
 
 
 def _asks_for_gpus(unit: Unit, deciders: Deciders) -> bool:

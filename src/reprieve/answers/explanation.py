@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from reprieve.answers.diagnosing import start_text
+from reprieve.answers.decided import start_text
 from reprieve.answers.document import (
     VERSION,
     Answer,

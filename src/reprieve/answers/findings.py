@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reprieve.answers.diagnosing import Decided
+from reprieve.answers.decided import Decided
 from reprieve.answers.document import Displaced
 from reprieve.answers.standing import Standing
 from reprieve.answers.unit import Unit, name_of, uid_of

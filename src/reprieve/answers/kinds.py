@@ -14,10 +14,10 @@ from types import MappingProxyType
 from typing import Final
 
 from reprieve.api import kueue
+from reprieve.api.gangs import DOORS
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.table import BUILT_IN
 from reprieve.kube.resource import GPU_WORKLOADS, PODS, PREEMPTIONS, Resource
-from reprieve.planes.scheduling.gangs.watches import RESOURCES as OLDER_GROUPS
 from reprieve.planes.scheduling.served import GROUP_VERSIONS
 from reprieve.units.errors import UsageError
 
@@ -33,6 +33,9 @@ __all__ = [
     "spelled",
 ]
 
+_OLDER_GROUPS: Final = tuple(
+    Resource(*door.api_version.split("/", 1), "podgroups", "PodGroup") for door in DOORS
+)
 LOCAL_QUEUES: Final = tuple(
     Resource(kueue.GROUP, version, "localqueues", "LocalQueue")
     for version in ("v1beta2", "v1beta1")
@@ -45,7 +48,7 @@ POD_GROUPS: Final = (
         Resource(group, version, "podgroups", "PodGroup")
         for group, _, version in (each.partition("/") for each in GROUP_VERSIONS)
     ),
-    *OLDER_GROUPS.values(),
+    *_OLDER_GROUPS,
 )
 _SHORT: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -17,9 +17,9 @@ from reprieve.units.instants import Nanos
 from reprieve.whatif.asked import requests_of_spec
 from reprieve.whatif.deciders import Deciders
 from reprieve.whatif.estimating import Waiter, estimated, waiting_pod, waiting_workload
+from reprieve.whatif.happened import Run
 from reprieve.whatif.run import decided
 from reprieve.whatif.snapshot import Snapshot
-from reprieve.whatif.stage import Run
 
 __all__ = ["estimate_of", "start_in"]
 

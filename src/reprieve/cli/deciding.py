@@ -6,24 +6,14 @@ import os
 from typing import Any, Final
 
 from reprieve.cli.run import operator_options, run
-from reprieve.kube.client import Client
-from reprieve.kube.credentials import Connection
 from reprieve.kube.resource import GPU_WORKLOADS
-from reprieve.kube.transport import HttpWire, Transport
 from reprieve.planes.common.process_settings import IDLE, QUOTA, SCHEDULING
-from reprieve.units.clock import Clock
 from reprieve.whatif.deciders import Deciders
 from reprieve.whatif.snapshot import Snapshot
-from reprieve.whatif.wire import ReadingWire
 
-__all__ = ["deciders_of", "installed_deciders", "reading_client"]
+__all__ = ["deciders_of", "installed_deciders"]
 
 _PASSED_ON: Final = ("config_file", "scheduler_config", "quota_config", "feature_gates")
-
-
-def reading_client(connection: Connection, clock: Clock) -> Client:
-    """Return a client that cannot write."""
-    return Client(Transport(ReadingWire(HttpWire(connection)), clock))
 
 
 def deciders_of(

@@ -9,75 +9,37 @@ Exit code 0: answered. 1: a decision made again is not the recorded one, or cann
 from __future__ import annotations
 
 import asyncio
-import os
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from time import process_time
 from typing import Final
 
 import click
-import msgspec
-import yaml
 
 from reprieve.answers.asking import answer
-from reprieve.answers.decided_again import decided_again
-from reprieve.answers.diagnosing import Decided, asked_of_planes
-from reprieve.answers.document import VERSION, Answer, State, Subject
+from reprieve.answers.decided import Decided
+from reprieve.answers.document import Answer
 from reprieve.answers.kinds import Asked, asked_of
 from reprieve.answers.layout import Page, Style, lines_of, safe
 from reprieve.answers.past import answer_of_past
-from reprieve.answers.record_sources import record_of_cluster, record_of_file
-from reprieve.answers.recorded import answers, judged, told
 from reprieve.answers.sources import ClusterSource, SnapshotSource
 from reprieve.answers.unit import Unit
-from reprieve.api.reprieve import Preemption
 from reprieve.cli.cluster_options import context_option, kubeconfig_option, namespace_option
-from reprieve.cli.deciding import deciders_of, installed_deciders, reading_client
+from reprieve.cli.explain_options import NAMESPACE, Options, print_document
 from reprieve.cli.live_names import subjects
-from reprieve.cli.running_operator import running_deciders
-from reprieve.cli.snapshot import read_snapshot
+from reprieve.cli.reading import reading_client
 from reprieve.engine.plan import Plane
-from reprieve.kube.client import Client
 from reprieve.kube.credentials import load_connection
-from reprieve.kube.errors import ApiError, Forbidden
+from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import PREEMPTIONS
 from reprieve.operator.collector import relax_collector
-from reprieve.planes.common.process_settings import SCHEDULER_NAME
 from reprieve.settings.start_up import DEFAULT_NAMESPACE
-from reprieve.units.clock import Clock, SystemClock
-from reprieve.units.errors import ReprieveError, UsageError
-from reprieve.units.instants import Nanos, format_instant, parse_instant
-from reprieve.whatif.beside import affordable
-from reprieve.whatif.lists import gather
-from reprieve.whatif.rest import Undecided
-from reprieve.whatif.run import decided, settled
+from reprieve.units.clock import SystemClock
+from reprieve.units.errors import UsageError
+from reprieve.units.instants import Nanos, parse_instant
 
 __all__ = ["explain"]
 
-_NAMESPACE: Final = "GPU_PREEMPTION_OPERATOR_NAMESPACE"
-_DEFAULT_SCHEDULER: Final = "default-scheduler"
 _FORMS: Final = ("text", "json", "yaml")
-
-
-@dataclass(frozen=True, slots=True)
-class _Options:
-    namespace: str | None
-    workload: str | None
-    filename: str | None
-    form: str
-    history: bool
-    everything: bool
-    kubeconfig: str | None
-    context: str | None
-    stored: str | None
-    as_of: str | None
-    decision_log: Path | None
-
-    @property
-    def operator_namespace(self) -> str:
-        """Where records are, but for `--namespace`."""
-        return os.environ.get(_NAMESPACE, "").strip() or DEFAULT_NAMESPACE
 
 
 @click.command()
@@ -86,7 +48,7 @@ class _Options:
 )
 @namespace_option(
     "Where it is; default: that of the kubeconfig's context. Of a preemption: "
-    f"${_NAMESPACE}, else {DEFAULT_NAMESPACE}."
+    f"${NAMESPACE}, else {DEFAULT_NAMESPACE}."
 )
 @click.option("--history", is_flag=True, help="Tell every displacement of this line of work.")
 @click.option("-o", "--output", "form", default="text", metavar="FORM", help="text, json or yaml.")
@@ -151,7 +113,7 @@ def explain(
     relax_collector()
     if form not in _FORMS:
         raise UsageError(f"-o: {form!r}; accepted: {', '.join(_FORMS)}")
-    options = _Options(
+    options = Options(
         namespace,
         workload,
         filename,
@@ -183,21 +145,30 @@ def explain(
         return
     if decision_log is not None:
         raise UsageError("--as-of asks about KIND/NAME that waited, such as job/train")
-    _explain_record(asked.name if asked is not None else subject, options)
+    from reprieve.cli.explain_record import explain_record
+
+    explain_record(asked.name if asked is not None else subject, options)
 
 
-async def _of_cluster(asked: Asked, options: _Options) -> Answer:
+async def _of_cluster(asked: Asked, options: Options) -> Answer:
     clock = SystemClock()
     connection = await load_connection(options.kubeconfig, options.context, clock)
     client = reading_client(connection, clock)
     namespace = options.namespace or connection.namespace
+
+    async def diagnose(unit: Unit, plane: Plane) -> Decided | None:
+        """Return what the planes say; most questions are answered without them."""
+        from reprieve.cli.asking_planes import PlanesOfCluster
+
+        return await PlanesOfCluster(client, clock, namespace)(unit, plane)
+
     try:
         return await answer(
             ClusterSource(client, clock),
             asked,
             namespace,
             operator_namespace=options.operator_namespace,
-            diagnose=_Planes(client, clock, namespace),
+            diagnose=diagnose,
             history=options.history,
         )
     except ApiError as failure:
@@ -206,34 +177,25 @@ async def _of_cluster(asked: Asked, options: _Options) -> Answer:
         await client.close()
 
 
-async def _of_snapshot(asked: Asked, options: _Options) -> Answer:
+async def _of_snapshot(asked: Asked, options: Options) -> Answer:
+    from reprieve.cli.asking_planes import PlanesOfSnapshot, read_snapshot
+
     assert options.stored is not None
     snapshot = read_snapshot(options.stored)
-
-    async def diagnose(unit: Unit, plane: Plane) -> Decided | None:
-        """Return what the planes say on the snapshot; what it lacks cannot be asked for."""
-        deciders = installed_deciders(snapshot, _schedulers(unit), {})
-        try:
-            since = process_time()
-            run = settled(snapshot, deciders)
-            return await asked_of_planes(
-                unit, run, plane, deciders, affordable(process_time() - since)
-            )
-        except Undecided as failure:
-            return Decided(snapshot.at, notes=(f"The planes cannot decide: {failure}.",))
-
     return await answer(
         SnapshotSource(snapshot),
         asked,
         options.namespace or "default",
         operator_namespace=options.operator_namespace,
-        diagnose=diagnose,
+        diagnose=PlanesOfSnapshot(snapshot),
         history=options.history,
     )
 
 
-async def _of_past(asked: Asked, options: _Options) -> Answer:
+async def _of_past(asked: Asked, options: Options) -> Answer:
     """Return what the decision log tells; no cluster is asked but for the context's namespace."""
+    from reprieve.answers.decided_again import decided_again
+
     assert options.as_of is not None and options.decision_log is not None
     namespace = options.namespace
     if namespace is None:
@@ -263,37 +225,7 @@ def _instant(text: str) -> Nanos:
     return parse_instant(moment.isoformat())
 
 
-@dataclass(frozen=True, slots=True)
-class _Planes:
-    """Has the planes decide on a copy of what the caller may read."""
-
-    client: Client
-    clock: Clock
-    namespace: str
-
-    async def __call__(self, unit: Unit, plane: Plane) -> Decided | None:
-        """Return what they say of a unit; None where they cannot decide here."""
-        names = _schedulers(unit)
-        try:
-            operator = await running_deciders(self.client)
-            kinds = (operator or deciders_of(None, names, {})).kinds()
-            snapshot = await gather(self.client, kinds, self.clock, namespaces=[self.namespace])
-            deciders = operator or installed_deciders(snapshot, names, {})
-            since = process_time()
-            run = await decided(self.client, snapshot, deciders)
-            asking = affordable(process_time() - since)
-            return await asked_of_planes(unit, run, plane, deciders, asking, self.client)
-        except (Forbidden, Undecided) as failure:
-            return Decided(self.clock.wall(), notes=(f"The planes cannot decide: {failure}.",))
-
-
-def _schedulers(unit: Unit) -> tuple[str, ...]:
-    """Return whose pods are placed: those of Reprieve, and those of the unit's own scheduler."""
-    named = {str(pod["spec"].get("schedulerName", _DEFAULT_SCHEDULER)) for pod in unit.pods}
-    return (SCHEDULER_NAME, *sorted(named - {SCHEDULER_NAME}))
-
-
-def _print(found: Answer, options: _Options) -> None:
+def _print(found: Answer, options: Options) -> None:
     if options.form == "text":
         page = Page(
             found.state,
@@ -307,75 +239,4 @@ def _print(found: Answer, options: _Options) -> None:
         for line in lines_of(page, style):
             click.echo(line)
     else:
-        _print_document(found, options.form)
-
-
-def _print_document(found: Answer, form: str) -> None:
-    document = msgspec.to_builtins(found)
-    if form == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
-    else:
-        click.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True).rstrip())
-
-
-def _explain_record(name: str | None, options: _Options) -> None:
-    asked = _asked(options.workload)
-    if options.filename is not None:
-        record = record_of_file(options.filename, name)
-    elif name:
-        where = options.namespace or options.operator_namespace
-        record = asyncio.run(record_of_cluster(name, where, options.kubeconfig, options.context))
-    else:
-        raise UsageError(
-            "nothing is named; accepted: KIND/NAME such as pod/train-3, the name of a Preemption "
-            "(kubectl get preemptions -A lists them), or -f FILE"
-        )
-    replay, verdict, upheld = judged(record)
-    if asked is not None:
-        if replay is None:
-            raise ReprieveError(f"{'/'.join(asked)}: no answer. {verdict}")
-        lines = answers(replay, *asked)
-    else:
-        lines = told(record, replay, everything=options.everything)
-    if options.form != "text":
-        _print_document(_record_answer(record, verdict, lines), options.form)
-    else:
-        if asked is None:
-            metadata = record.metadata
-            _say(f"Preemption {metadata.namespace}/{metadata.name}, plan {record.spec.plan_id}")
-            _say(verdict)
-            _say("")
-        for line in lines:
-            _say(line)
-    if not upheld:
-        if asked is not None:
-            raise ReprieveError(verdict)
-        raise SystemExit(1)
-
-
-def _record_answer(record: Preemption, verdict: str, lines: list[str]) -> Answer:
-    metadata, status = record.metadata, record.status
-    return Answer(
-        version=VERSION,
-        subject=Subject("Preemption", metadata.name, metadata.namespace),
-        state=State.LEAVES if status.phase.open else State.FINISHED,
-        verdict=verdict,
-        as_of=format_instant(SystemClock().wall()),
-        story=lines,
-    )
-
-
-def _asked(workload: str | None) -> tuple[str, str] | None:
-    if workload is None:
-        return None
-    namespace, _, name = workload.partition("/")
-    if not namespace or not name or "/" in name:
-        raise UsageError(f"--workload: {workload!r}; accepted: NAMESPACE/NAME")
-    return namespace, name
-
-
-def _say(line: str) -> None:
-    # A record may be anybody's file: nothing in it may steer the terminal.
-    click.echo(
-        "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)
-    )
+        print_document(found, options.form)

@@ -21,8 +21,9 @@ import yaml
 
 from reprieve.answers.layout import Style
 from reprieve.cli.cluster_options import context_option, kubeconfig_option, namespace_option
-from reprieve.cli.deciding import deciders_of, installed_deciders, reading_client
+from reprieve.cli.deciding import deciders_of, installed_deciders
 from reprieve.cli.plan_text import plan_text
+from reprieve.cli.reading import reading_client
 from reprieve.cli.running_operator import running_deciders
 from reprieve.cli.snapshot import read_snapshot
 from reprieve.kube.credentials import load_connection

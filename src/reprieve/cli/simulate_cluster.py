@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from reprieve.cli.deciding import reading_client
+from reprieve.cli.reading import reading_client
 from reprieve.cli.snapshot import read_snapshot
 from reprieve.engine.lost_work import devices_of
 from reprieve.kube.credentials import load_connection

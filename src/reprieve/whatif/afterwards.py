@@ -21,7 +21,7 @@ from reprieve.engine.diagnosis.model import Change
 from reprieve.intake.cluster.requests import amount_in_base_units
 from reprieve.jobs.paths import Json, first
 from reprieve.whatif.answer import Answer, Borrowed, Outcome, Verdict
-from reprieve.whatif.stage import Run
+from reprieve.whatif.happened import Run
 
 __all__ = ["borrowed", "with_undisturbed"]
 

@@ -22,11 +22,12 @@ from reprieve.kube.reader import Reader
 from reprieve.whatif.answer import Answer
 from reprieve.whatif.deciders import Deciders
 from reprieve.whatif.differences import differences
+from reprieve.whatif.happened import Run
 from reprieve.whatif.judging import answer_of
 from reprieve.whatif.kept import Kept, Lost
 from reprieve.whatif.run import decided
 from reprieve.whatif.snapshot import Snapshot
-from reprieve.whatif.stage import Question, Run
+from reprieve.whatif.stage import Question
 from reprieve.whatif.submission import Submitted
 
 __all__ = ["Again", "Explain"]

@@ -29,9 +29,9 @@ from reprieve.whatif.estimating import (
     waiting_workload,
 )
 from reprieve.whatif.fragility import fragility
+from reprieve.whatif.happened import Run
 from reprieve.whatif.idle_reason import idle_reason
 from reprieve.whatif.snapshot import KindKey, Snapshot
-from reprieve.whatif.stage import Run
 from reprieve.whatif.submission import Submitted
 
 __all__ = ["affordable", "spent", "told_beside"]

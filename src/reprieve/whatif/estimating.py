@@ -34,7 +34,7 @@ from reprieve.units.errors import UsageError
 from reprieve.units.instants import InvalidInstant, Nanos, parse_instant
 from reprieve.whatif.asked import requests_of_spec
 from reprieve.whatif.declared_ends import declared_ends, without
-from reprieve.whatif.rest import Undecided
+from reprieve.whatif.happened import Undecided
 from reprieve.whatif.similar import Alike, pod_cases, size_class, workload_cases
 from reprieve.whatif.snapshot import Snapshot
 from reprieve.wording.estimates import too_few

@@ -29,9 +29,8 @@ from reprieve.units.errors import UsageError
 from reprieve.units.quantities import quantity_text
 from reprieve.whatif.answer import Answer, Fragile, Verdict
 from reprieve.whatif.asked import requests_of_spec
-from reprieve.whatif.rest import Undecided
+from reprieve.whatif.happened import Run, Undecided
 from reprieve.whatif.snapshot import KindKey, Snapshot
-from reprieve.whatif.stage import Run
 
 __all__ = ["MOST_DECISIONS", "fragility"]
 

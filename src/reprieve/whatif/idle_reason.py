@@ -15,7 +15,7 @@ from typing import Final
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.jobs.paths import first
 from reprieve.kube.resource import GPU_WORKLOADS
-from reprieve.whatif.stage import Run
+from reprieve.whatif.happened import Run
 from reprieve.wording.diagnosis import sentence
 
 __all__ = ["IdleReason", "idle_reason"]

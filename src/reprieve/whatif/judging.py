@@ -19,8 +19,8 @@ from reprieve.jobs.table import job_kinds
 from reprieve.kube.resource import PODS
 from reprieve.whatif.answer import GATED, Answer, Displaced, Outcome, Placed, Verdict
 from reprieve.whatif.asked import asks_of
+from reprieve.whatif.happened import Run
 from reprieve.whatif.making_way import displaced
-from reprieve.whatif.stage import Run
 from reprieve.wording.kube_scheduler import (
     GROUP_SCHEDULED,
     GROUP_SCHEDULED_ALPHA,

@@ -31,7 +31,7 @@ from reprieve.kube.resource import PREEMPTION_PARTS, PREEMPTIONS
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import InvalidInstant, Nanos, parse_instant
 from reprieve.whatif.answer import Displaced
-from reprieve.whatif.stage import Run
+from reprieve.whatif.happened import Run
 
 __all__ = ["displaced"]
 

@@ -36,13 +36,12 @@ from reprieve.whatif.answer import GATED, Answer, Outcome, Verdict
 from reprieve.whatif.beside import affordable, told_beside
 from reprieve.whatif.deciders import Deciders
 from reprieve.whatif.emptied import emptied
+from reprieve.whatif.happened import Run, Undecided
 from reprieve.whatif.judging import answer_of
 from reprieve.whatif.pod_admission import check_classes
 from reprieve.whatif.pod_templates import labels_of_flavors, preempting_classes
-from reprieve.whatif.rest import Undecided
 from reprieve.whatif.run import decided
 from reprieve.whatif.snapshot import Snapshot
-from reprieve.whatif.stage import Run
 from reprieve.whatif.submission import Submitted
 from reprieve.whatif.unjudged import Kinds, as_stored, kinds_by_name
 from reprieve.whatif.verifying import verified

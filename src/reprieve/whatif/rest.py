@@ -17,20 +17,16 @@ from typing import Any, Final
 from reprieve.kube.bodies import Json
 from reprieve.planes.common.assembly import Plane
 from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.errors import ReprieveError
+from reprieve.whatif.happened import Undecided
 from reprieve.whatif.overlay import Change, Overlay
 from reprieve.whatif.stand_ins import StandIns
 from reprieve.whatif.virtual_loop import LoopClock
 
-__all__ = ["Quiet", "Rest", "Undecided"]
+__all__ = ["Quiet", "Rest"]
 
 _LOOK: Final = SECOND
 _QUIET: Final = 15 * SECOND
 _LONGEST: Final = 30 * MINUTE
-
-
-class Undecided(ReprieveError):
-    """No answer was found."""
 
 
 @dataclass(slots=True)

@@ -21,11 +21,12 @@ from reprieve.kube.reader import Reader
 from reprieve.operator.collector import without_collections
 from reprieve.units.errors import UsageError
 from reprieve.whatif.deciders import Deciders
+from reprieve.whatif.happened import Run
 from reprieve.whatif.lists import read_single
 from reprieve.whatif.overlay import Overlay
 from reprieve.whatif.rest import Quiet
 from reprieve.whatif.snapshot import Snapshot
-from reprieve.whatif.stage import Question, Run, Stage
+from reprieve.whatif.stage import Question, Stage
 from reprieve.whatif.submission import Submitted
 from reprieve.whatif.virtual_loop import LoopClock, run_virtually
 

@@ -34,8 +34,9 @@ from reprieve.units.instants import Nanos
 from reprieve.whatif.admission import admit_by
 from reprieve.whatif.deciders import Deciders
 from reprieve.whatif.differences import Changes, changed
+from reprieve.whatif.happened import Run
 from reprieve.whatif.measured import LastMeasured
-from reprieve.whatif.overlay import Change, Overlay
+from reprieve.whatif.overlay import Overlay
 from reprieve.whatif.pod_templates import admitted_group, admitted_pod
 from reprieve.whatif.rest import Rest
 from reprieve.whatif.sparing import preempting_nobody, stop_preempting
@@ -44,39 +45,11 @@ from reprieve.whatif.submission import Submitted
 from reprieve.whatif.virtual_loop import LoopClock
 from reprieve.whatif.wire import OverlayWire
 
-__all__ = ["Question", "Run", "Stage"]
+__all__ = ["Question", "Stage"]
 
 _PACE: Final = SECOND // 100  # between two objects that are submitted
 _STAND_INS: Final = "stand-ins"
 _EPOCH: Final = 2**31
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Run:
-    """What happened.
-
-    Attributes:
-        overlay: as it was at the end.
-        submitted: the objects as they were created, in the order given.
-        history: what changed since they were.
-        submitted_at: when that was, and `ended_at` when it was over, in virtual wall time.
-        rest: whether it came to rest; else the limit was reached first.
-        log: warnings of the planes.
-        troubles: why a plane decided nothing.
-        planes: as they were at the end; ask them, they do nothing any more.
-        scheduler_names: whose pods are placed.
-    """
-
-    overlay: Overlay
-    submitted: tuple[Json, ...]
-    history: tuple[Change, ...]
-    submitted_at: Nanos
-    ended_at: Nanos
-    rest: bool
-    log: tuple[str, ...] = ()
-    troubles: tuple[str, ...] = ()
-    planes: tuple[Plane, ...] = ()
-    scheduler_names: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,7 @@ from reprieve.jobs.paths import first
 from reprieve.units.errors import UsageError
 from reprieve.whatif.answer import Answer, Outcome, Verdict
 from reprieve.whatif.changed import Unwritable, changed_by
-from reprieve.whatif.rest import Undecided
-from reprieve.whatif.stage import Run
+from reprieve.whatif.happened import Run, Undecided
 from reprieve.whatif.submission import Submitted
 
 __all__ = ["MOST_DECISIONS", "Decide", "places_of", "verified"]

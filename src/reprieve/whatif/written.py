@@ -16,7 +16,7 @@ from reprieve.engine.diagnosis.model import Fix
 from reprieve.jobs.paths import Json
 from reprieve.whatif.answer import Answer
 from reprieve.whatif.changed import Unwritable, changed_by
-from reprieve.whatif.stage import Run
+from reprieve.whatif.happened import Run
 from reprieve.whatif.verifying import places_of
 from reprieve.wording.changes import Written
 

@@ -1,0 +1,43 @@
+"""What the planes say of a unit that waits: `answers.diagnosing` asks them, others tell it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reprieve.answers.quantities import duration
+from reprieve.engine.diagnosis.estimates import Estimate
+from reprieve.engine.diagnosis.model import Diagnosis
+from reprieve.units.instants import Nanos
+from reprieve.whatif.idle_reason import IdleReason
+
+__all__ = ["Decided", "start_text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What the planes say.
+
+    Attributes:
+        at: of when the cluster is that they decided on.
+        diagnosis: why the unit waits, None where they do not say.
+        starts: when it would start if nothing else changed, None where it would not.
+        unseen: kinds that could not be read, or not everywhere; `hidden`: how much, in a few words.
+        notes: what else has to be known of the answer.
+        estimate: when it starts at the latest; `idle`: why nobody idle makes way for it.
+    """
+
+    at: Nanos
+    diagnosis: Diagnosis | None = None
+    starts: Nanos | None = None
+    unseen: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    hidden: str = ""
+    estimate: Estimate | None = None
+    idle: IdleReason | None = None
+
+
+def start_text(decided: Decided) -> str:
+    """Return what is said of a unit that would start by itself."""
+    assert decided.starts is not None
+    wait = duration(decided.starts - decided.at)
+    return f"Decided anew it starts within {wait}, if nothing else changes."

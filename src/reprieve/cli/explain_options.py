@@ -1,0 +1,51 @@
+"""What `reprieve explain` was asked with, and how an answer is printed as a document."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+import yaml
+
+from reprieve.answers.document import Answer
+from reprieve.settings.start_up import DEFAULT_NAMESPACE
+
+__all__ = ["NAMESPACE", "Options", "print_document"]
+
+#: The variable that names where records are.
+NAMESPACE: Final = "GPU_PREEMPTION_OPERATOR_NAMESPACE"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The words after the command."""
+
+    namespace: str | None
+    workload: str | None
+    filename: str | None
+    form: str
+    history: bool
+    everything: bool
+    kubeconfig: str | None
+    context: str | None
+    stored: str | None
+    as_of: str | None
+    decision_log: Path | None
+
+    @property
+    def operator_namespace(self) -> str:
+        """Where records are, but for `--namespace`."""
+        return os.environ.get(NAMESPACE, "").strip() or DEFAULT_NAMESPACE
+
+
+def print_document(found: Answer, form: str) -> None:
+    """Print an answer as JSON or YAML."""
+    document = msgspec.to_builtins(found)
+    if form == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+    else:
+        click.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True).rstrip())

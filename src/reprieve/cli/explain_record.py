@@ -1,0 +1,85 @@
+"""`reprieve explain` of one preemption: its story is told, and its decision made again.
+
+A module of its own: who asks about anything else does without the records' own imports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from reprieve.answers.document import VERSION, Answer, State, Subject
+from reprieve.answers.record_sources import record_of_cluster, record_of_file
+from reprieve.answers.recorded import answers, judged, told
+from reprieve.api.reprieve import Preemption
+from reprieve.cli.explain_options import Options, print_document
+from reprieve.units.clock import SystemClock
+from reprieve.units.errors import ReprieveError, UsageError
+from reprieve.units.instants import format_instant
+
+__all__ = ["explain_record"]
+
+
+def explain_record(name: str | None, options: Options) -> None:
+    """Tell what a record says; exits with 1 where its decision is not the recorded one."""
+    asked = _asked(options.workload)
+    if options.filename is not None:
+        record = record_of_file(options.filename, name)
+    elif name:
+        where = options.namespace or options.operator_namespace
+        record = asyncio.run(record_of_cluster(name, where, options.kubeconfig, options.context))
+    else:
+        raise UsageError(
+            "nothing is named; accepted: KIND/NAME such as pod/train-3, the name of a Preemption "
+            "(kubectl get preemptions -A lists them), or -f FILE"
+        )
+    replay, verdict, upheld = judged(record)
+    if asked is not None:
+        if replay is None:
+            raise ReprieveError(f"{'/'.join(asked)}: no answer. {verdict}")
+        lines = answers(replay, *asked)
+    else:
+        lines = told(record, replay, everything=options.everything)
+    if options.form != "text":
+        print_document(_record_answer(record, verdict, lines), options.form)
+    else:
+        if asked is None:
+            metadata = record.metadata
+            _say(f"Preemption {metadata.namespace}/{metadata.name}, plan {record.spec.plan_id}")
+            _say(verdict)
+            _say("")
+        for line in lines:
+            _say(line)
+    if not upheld:
+        if asked is not None:
+            raise ReprieveError(verdict)
+        raise SystemExit(1)
+
+
+def _record_answer(record: Preemption, verdict: str, lines: list[str]) -> Answer:
+    metadata, status = record.metadata, record.status
+    return Answer(
+        version=VERSION,
+        subject=Subject("Preemption", metadata.name, metadata.namespace),
+        state=State.LEAVES if status.phase.open else State.FINISHED,
+        verdict=verdict,
+        as_of=format_instant(SystemClock().wall()),
+        story=lines,
+    )
+
+
+def _asked(workload: str | None) -> tuple[str, str] | None:
+    if workload is None:
+        return None
+    namespace, _, name = workload.partition("/")
+    if not namespace or not name or "/" in name:
+        raise UsageError(f"--workload: {workload!r}; accepted: NAMESPACE/NAME")
+    return namespace, name
+
+
+def _say(line: str) -> None:
+    # A record may be anybody's file: nothing in it may steer the terminal.
+    click.echo(
+        "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)
+    )

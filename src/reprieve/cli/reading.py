@@ -1,0 +1,16 @@
+"""The client of commands that only ask."""
+
+from __future__ import annotations
+
+from reprieve.kube.client import Client
+from reprieve.kube.credentials import Connection
+from reprieve.kube.transport import HttpWire, Transport
+from reprieve.units.clock import Clock
+from reprieve.whatif.wire import ReadingWire
+
+__all__ = ["reading_client"]
+
+
+def reading_client(connection: Connection, clock: Clock) -> Client:
+    """Return a client that cannot write."""
+    return Client(Transport(ReadingWire(HttpWire(connection)), clock))

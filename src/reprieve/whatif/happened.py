@@ -1,0 +1,52 @@
+"""What happened in a run, for those who tell it: they need none of the planes that decided.
+
+Source: the design's "Processes and time".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from reprieve.kube.bodies import Json
+from reprieve.units.errors import ReprieveError
+from reprieve.units.instants import Nanos
+from reprieve.whatif.overlay import Change, Overlay
+
+if TYPE_CHECKING:
+    # Whoever only tells what happened does without the seconds that planes take to be imported.
+    from reprieve.planes.common.assembly import Plane
+
+__all__ = ["Run", "Undecided"]
+
+
+class Undecided(ReprieveError):
+    """No answer was found."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Run:
+    """What happened.
+
+    Attributes:
+        overlay: as it was at the end.
+        submitted: the objects as they were created, in the order given.
+        history: what changed since they were.
+        submitted_at: when that was, and `ended_at` when it was over, in virtual wall time.
+        rest: whether it came to rest; else the limit was reached first.
+        log: warnings of the planes.
+        troubles: why a plane decided nothing.
+        planes: as they were at the end; ask them, they do nothing any more.
+        scheduler_names: whose pods are placed.
+    """
+
+    overlay: Overlay
+    submitted: tuple[Json, ...]
+    history: tuple[Change, ...]
+    submitted_at: Nanos
+    ended_at: Nanos
+    rest: bool
+    log: tuple[str, ...] = ()
+    troubles: tuple[str, ...] = ()
+    planes: tuple[Plane, ...] = ()
+    scheduler_names: frozenset[str] = frozenset()
