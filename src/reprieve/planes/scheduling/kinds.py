@@ -15,7 +15,6 @@ from reprieve.api.core import Namespace
 from reprieve.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from reprieve.api.kaiwo import GpuWorkload
 from reprieve.api.scheduling import (
-    Condition,
     LabelSelectorOwner,
     NodeObject,
     PodDisruptionBudget,
@@ -65,7 +64,7 @@ from reprieve.intake.cluster.storage import (
 )
 from reprieve.kube.resource import GPU_WORKLOADS, NAMESPACES, NODES, PODS, Resource
 from reprieve.planes.scheduling.served import COMPOSITE_GROUPS
-from reprieve.planes.scheduling.state import Written
+from reprieve.planes.scheduling.written import Written, written
 from reprieve.wording.kube_scheduler import (
     COMPOSITE_SCHEDULED,
     GROUP_SCHEDULED,
@@ -229,7 +228,7 @@ def _pod_converter(policy: Policy) -> Callable[[PodObject], Converted]:
         row = pod_row(pod, classes)
         if row.node or row.finished:
             return row, None
-        return row, _written(pod.status.conditions, POD_SCHEDULED, pod.metadata.generation)
+        return row, written(pod.status.conditions, POD_SCHEDULED, pod.metadata.generation)
 
     return convert
 
@@ -253,7 +252,7 @@ def pod_group_kind(resource: Resource) -> Watched[PodGroup]:
 
     def convert(group: PodGroup) -> Converted:
         conditions = group.status.conditions
-        return group_row(group), _written(conditions, type, group.metadata.generation)
+        return group_row(group), written(conditions, type, group.metadata.generation)
 
     return Watched(Kind.GROUP, resource, PodGroup, convert)
 
@@ -266,14 +265,4 @@ def group_condition_type(resource: Resource | None) -> str:
 
 def _composite_converter(group: PodGroup) -> Converted:
     conditions = group.status.conditions
-    return composite_row(group), _written(
-        conditions, COMPOSITE_SCHEDULED, group.metadata.generation
-    )
-
-
-def _written(conditions: list[Condition] | None, type: str, generation: int) -> Written:
-    for each in conditions or ():
-        if each.type == type:
-            triple = (each.status, each.reason or "", each.message or "")
-            return Written(triple, each.last_transition_time or "", generation)
-    return Written(generation=generation)
+    return composite_row(group), written(conditions, COMPOSITE_SCHEDULED, group.metadata.generation)

@@ -39,24 +39,14 @@ from reprieve.planes.scheduling.differences import (
     protected,
 )
 from reprieve.planes.scheduling.gang_members import Members
+from reprieve.planes.scheduling.memberships import Memberships, group_of
 from reprieve.planes.scheduling.objects import ObjectRow, Objects
 from reprieve.planes.scheduling.reserved import Reserved, unused
+from reprieve.planes.scheduling.written import Written
 from reprieve.units.clock import Clock
 from reprieve.units.ids import Uid
 
-__all__ = ["ClusterState", "Written"]
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What stands in the status of a pending pod or a group, as far as we write it.
-
-    `condition`: status, reason, message. `since`: its lastTransitionTime.
-    """
-
-    condition: tuple[str, str, str] = ("", "", "")
-    since: str = ""
-    generation: int = 0
+__all__ = ["ClusterState"]
 
 
 @dataclass(slots=True)
@@ -82,7 +72,7 @@ class ClusterState:
     overdue: set[Uid] = field(default_factory=set)
     declared: Declared = field(default_factory=Declared)
     written: dict[Uid, Written] = field(default_factory=dict)
-    _members: dict[str, set[Uid]] = field(default_factory=dict)
+    _members: Memberships = field(default_factory=Memberships)
     forest: Forest = field(default_factory=Forest)
     _nodes: dict[Uid, NodeRow] = field(default_factory=dict)
     objects: Objects = field(default_factory=Objects)
@@ -107,7 +97,7 @@ class ClusterState:
         return self.forest.children(key)
 
     def known(self, key: str) -> int:
-        return len(self._members.get(key, ()))
+        return len(self._members.of(key))
 
     def claims(self, pod: PodRow) -> str:
         return self.objects.missing_claim(pod)
@@ -128,7 +118,7 @@ class ClusterState:
     def members(self, key: str) -> Iterator[PodRow]:
         """Yield the pods of a group, or of a tree, that have not finished."""
         for leaf in self.forest.leaves(key):
-            for uid in self._members.get(leaf, ()):
+            for uid in self._members.of(leaf):
                 yield self._pods[uid]
 
     def pods(self) -> Iterator[PodRow]:
@@ -236,12 +226,7 @@ class ClusterState:
             observer(old, row)
         self.declared.by_pod(old, row)
         self._announced.seen(row)
-        key = f"{row.namespace}/{row.group}" if row.group else ""
-        if key:
-            if row.finished:
-                self._leave_group(key, row.uid)
-            else:
-                self._members.setdefault(key, set()).add(row.uid)
+        self._members.seen(row)
         if row.gang and self.gangs is not None:
             self.gangs.pod_seen(row)
         if self.ours(row):
@@ -263,12 +248,13 @@ class ClusterState:
             if old is not None and old.node and not old.finished:
                 self._freed(row)
         elif row.node:
-            self._placed(old, row, key)
+            self._placed(old, row)
 
-    def _placed(self, old: PodRow | None, row: PodRow, key: str) -> None:
+    def _placed(self, old: PodRow | None, row: PodRow) -> None:
         if old is None or not old.node:
             # Of fifty thousand pods that are there from the start hardly one is news to anybody.
             if self.queue.listens:
+                key = group_of(row)
                 tree = tree_of(self, self.forest.root(key)[1])
                 event = Event(Happening.POD_ADDED, pod=row, group=key, tree=tree)
                 self.queue.on_event(event, self.clock.monotonic())
@@ -299,13 +285,6 @@ class ClusterState:
 
     def _freed(self, row: PodRow, at_most: int | None = None) -> None:
         self._requeue((Event(Happening.POD_DELETED, pod=row, at_most=at_most),))
-
-    def _leave_group(self, key: str, uid: Uid) -> None:
-        members = self._members.get(key)
-        if members is not None:
-            members.discard(uid)
-            if not members:
-                del self._members[key]
 
     # Other kinds.
 
@@ -432,8 +411,7 @@ class ClusterState:
             observer(old, None)
         self.overdue.discard(uid)
         self._announced.gone(uid)
-        if old.group:
-            self._leave_group(f"{old.namespace}/{old.group}", uid)
+        self._members.leave(old)
         self.queue.remove(uid)
         if old.gang and self.gangs is not None:
             self.gangs.pod_gone(old)
