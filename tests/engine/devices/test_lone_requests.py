@@ -22,7 +22,8 @@ from reprieve.engine.placement.filters.device_allocation import (
     Wanted,
     allocate,
 )
-from reprieve.engine.placement.filters.device_inventory import DeviceUse, Inventory
+from reprieve.engine.placement.filters.device_inventory import Inventory
+from reprieve.engine.placement.filters.device_use import DeviceUse
 from tests.engine.builders import node, pod, snapshot_of, taint
 from tests.engine.devices.drivers import (
     DRIVER,

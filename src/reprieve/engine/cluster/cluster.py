@@ -215,8 +215,16 @@ class Cluster:
         if held is not None and change.version < held.version:
             return False
         table[key] = Held(change.uid, change.version, row)
-        self._state.changed.add(kind)
+        self._touch(kind, key, moved=held is None)
         return True
+
+    def _touch(self, kind: Kind, key: tuple[str, str], *, moved: bool) -> None:
+        self._state.changed.add(kind)
+        touched = self._state.touched.get(kind)
+        if touched is not None:
+            if moved:
+                touched.pop(key, None)
+            touched[key] = moved or touched.get(key, False)
 
     def _remove(self, gone: Gone) -> None:
         if gone.kind is Kind.POD:
@@ -230,7 +238,7 @@ class Cluster:
         if held is None or held.uid != gone.uid:
             return
         del self._state.tables[kind][key]
-        self._state.changed.add(kind)
+        self._touch(kind, key, moved=True)
         if kind is Kind.NODE:
             number = self._state.nodes.numbers[gone.name]
             self._state.allocatable[number] = 0

@@ -47,6 +47,7 @@ class Copies:
     """The immutable parts that snapshots share until their contents change."""
 
     state: State
+    _rows: dict[Kind, dict[tuple[str, str], Any]] = field(default_factory=dict)  # of `tables`
     order: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
     nodes: tuple[NodeRow, ...] = ()
     node_index: Mapping[str, int] = field(default_factory=dict)
@@ -165,7 +166,19 @@ class Copies:
             touched.clear()
 
     def _table(self, kind: Kind) -> Mapping[tuple[str, str], Any]:
-        return MappingProxyType({key: held.row for key, held in self.state.tables[kind].items()})
+        table, touched = self.state.tables[kind], self.state.touched.get(kind)
+        self.state.touched[kind] = {}
+        if touched is None or 4 * len(touched) > len(table):
+            rows = {key: held.row for key, held in table.items()}
+        else:
+            rows = self._rows[kind].copy()
+            for key, moved in touched.items():
+                if moved:
+                    rows.pop(key, None)
+                if key in table:
+                    rows[key] = table[key].row
+        self._rows[kind] = rows
+        return MappingProxyType(rows)
 
     def _nominated(self) -> tuple[Nomination, ...]:
         found = []

@@ -72,6 +72,9 @@ class State:
     tables: dict[Kind, dict[tuple[str, str], Held]] = field(
         default_factory=lambda: {kind: {} for kind in Kind}
     )
+    # Of tables that a snapshot has: what changed since, in the order of the table; True: it came or
+    # went meanwhile.
+    touched: dict[Kind, dict[tuple[str, str], bool]] = field(default_factory=dict)
     changed: set[str] = field(default_factory=lambda: {"nodes", "pending", "groups", *Kind})
 
     resources: dict[str, int] = field(

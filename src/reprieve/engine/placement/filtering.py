@@ -4,7 +4,8 @@ A plugin's `compile_*` function looks once at the view and returns what the pod 
 None when there is nothing to check (the plugin is skipped for this pod), or a `Refusal` that
 rejects every node with one reason (kube-scheduler's PreFilter). Afterwards `add` and `remove` keep
 it true while the simulation puts pods in and takes them out; removing what was added restores it
-exactly. Pods of one class and labels share their filters. Source: specification 7.7, 16, 17 and
+exactly. Pods of one class and labels share their filters, those with claims if they ask for the
+same. Source: specification 7.7, 16, 17 and
 21.1.
 """
 
@@ -22,6 +23,7 @@ from reprieve.engine.placement.reasons import Reason
 __all__ = [
     "FeasiblePlacement",
     "Filter",
+    "ForSeveral",
     "Placed",
     "PlacementScorer",
     "Reach",
@@ -131,6 +133,19 @@ class Reserving(Protocol):
     def reserve(self, pending: Pending, node: int) -> None: ...
 
     def release(self, pending: Pending, node: int) -> None: ...
+
+
+@runtime_checkable
+class ForSeveral(Protocol):
+    """A filter that answers for several pods which are answered alike (`claims_alike`)."""
+
+    def take_on(self, pending: Pending) -> Refusal | None:
+        """Answer for one pod more; return why it is refused everywhere, if it is."""
+        ...
+
+    def speak_for(self, pending: Pending) -> None:
+        """Name what this pod has in reasons from now on."""
+        ...
 
 
 class Score(Protocol):

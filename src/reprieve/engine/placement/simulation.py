@@ -10,24 +10,21 @@ and 8.7.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
-from functools import cache
-from typing import Final, TypeGuard
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from reprieve.engine.cluster.limits import LIMIT
 from reprieve.engine.cluster.snapshot import I32, I64, U8, Flag, Mask, Pending, Snapshot
+from reprieve.engine.placement.compiled import Compiled, CompiledFilters
 from reprieve.engine.placement.filtering import (
     Filter,
     Placed,
     PlacementScorer,
     Reach,
     Refusal,
-    Reserving,
-    Score,
 )
-from reprieve.engine.placement.filters import compile_filters
 from reprieve.engine.placement.profile import FilterName, Policy, Profile
 from reprieve.engine.placement.reasons import RESOLVABLE, Code, Reason, Rejection, Status
 from reprieve.engine.placement.scores import compile_scores
@@ -35,31 +32,6 @@ from reprieve.engine.placement.scores import compile_scores
 __all__ = ["Checkpoint", "Simulation"]
 
 _FEW: Final = 64  # changes that compiled filters are told one by one
-
-
-@cache
-def _reserving(kind: type) -> bool:
-    return issubclass(kind, Reserving)
-
-
-def _reserves(each: Filter) -> TypeGuard[Reserving]:
-    return _reserving(type(each))
-
-
-@dataclass(slots=True)
-class _Compiled:
-    """Filters and scores of one class of pending pods, and their answers where still valid."""
-
-    filters: tuple[Filter, ...]
-    refusal: Refusal | None
-    scores: tuple[tuple[Score, int], ...] | None = None
-    codes: U8 | None = None  # (nodes,) of the first filter that refuses
-    stale: set[int] = field(default_factory=set)  # nodes whose entry in `codes` is out of date
-    reserving: tuple[Reserving, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Pick the filters that take something for a pod that is placed."""
-        self.reserving = tuple(each for each in self.filters if _reserves(each))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +68,7 @@ class Simulation:
         self.used: I64 = snapshot.used.copy()
         self._scored: I64 | None = snapshot.scored.copy()
         self.shared: dict[str, object] = {}
-        self._compiled: dict[tuple[object, ...], _Compiled] = {}
-        self._latest: tuple[Pending, _Compiled] | None = None  # who was asked about last
+        self._compiled = CompiledFilters()
         self._requests: dict[int, I64] = {}
 
     # Asking.
@@ -210,7 +181,7 @@ class Simulation:
         }
         if found == self.nominated:
             return
-        for compiled in self._compiled.values():
+        for compiled in self._compiled.each():
             compiled.stale.update(found, self.nominated)
         self.nominated = found
 
@@ -253,7 +224,7 @@ class Simulation:
         self.simulated = list(state.simulated)
         self.shared = dict(state.shared)
         self._scored = None
-        self._forget()
+        self._compiled.forget()
 
     def placed_at(self, slot: int) -> Placed:
         """Return a pod of the snapshot as filters see it."""
@@ -273,24 +244,8 @@ class Simulation:
         for each in self._of(pod.pending).reserving:
             each.release(pod.pending, pod.node)
 
-    def _of(self, pending: Pending) -> _Compiled:
-        if self._latest is not None and self._latest[0] is pending:
-            return self._latest[1]
-        row = pending.row
-        entry = self.snapshot.classes[pending.pod_class]
-        own: object = row.uid if row.claims or (entry is not None and entry.volumes) else None
-        # The owner's selector is part of default spread constraints (21.6).
-        key = (pending.pod_class, pending.labels, row.owner, own)
-        compiled = self._compiled.get(key)
-        if compiled is None:
-            found = compile_filters(self, pending)
-            if isinstance(found, Refusal):
-                compiled = _Compiled((), found)
-            else:
-                compiled = _Compiled(found, None)
-            self._compiled[key] = compiled
-        self._latest = (pending, compiled)
-        return compiled
+    def _of(self, pending: Pending) -> Compiled:
+        return self._compiled.of(self, pending)
 
     def _first(self, filters: tuple[Filter, ...], node: int) -> int:
         beside = self.nominated.get(node, ())
@@ -322,7 +277,7 @@ class Simulation:
         if self._scored is not None:
             self._scored[pod.node, 0] += sign * entry.scored_cpu
             self._scored[pod.node, 1] += sign * entry.scored_memory
-        for compiled in self._compiled.values():
+        for compiled in self._compiled.each():
             for each in compiled.filters:
                 reach = each.add(pod) if sign > 0 else each.remove(pod)
                 if reach is Reach.NODE:
@@ -348,11 +303,7 @@ class Simulation:
         else:
             _add(self.used, snapshot.pod_node[slots], sign * snapshot.pod_requests.take(slots, 0))
         self._scored = None
-        self._forget()
-
-    def _forget(self) -> None:
-        self._compiled.clear()
-        self._latest = None
+        self._compiled.forget()
 
     def _count_used(self) -> I64:
         """Return what all pods use that are there: few are left when most have been taken out."""

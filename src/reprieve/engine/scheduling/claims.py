@@ -7,7 +7,8 @@ sections 6 and 21.9.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 
@@ -22,6 +23,8 @@ from reprieve.units.ids import Uid
 
 __all__ = ["deallocate_claims", "deallocations"]
 
+_STALE: Final = "claims of extended resources"
+
 
 def deallocations(simulation: Simulation, pods: Sequence[Pending]) -> tuple[Deallocation, ...]:
     """Return the claims of failed pods that are in the way, each once, in the order of the pods.
@@ -31,7 +34,7 @@ def deallocations(simulation: Simulation, pods: Sequence[Pending]) -> tuple[Deal
     """
     snapshot = simulation.snapshot
     rows = snapshot.tables.get(Kind.RESOURCE_CLAIM, {})
-    stale = {row.owner: row for row in rows.values() if row.extended and not row.in_flight}
+    stale = _made_before(snapshot, rows)
     found: dict[tuple[str, str], Deallocation] = {}
     sets = node_sets_of(simulation)
     for pending in pods:
@@ -39,19 +42,41 @@ def deallocations(simulation: Simulation, pods: Sequence[Pending]) -> tuple[Deal
         if made is not None:
             key = (made.namespace, made.name)
             found[key] = Deallocation(*key, made.uid, delete=True)
-        if not pending.row.claims:
+        names = [(pending.row.namespace, name or "") for _, name in pending.row.claims]
+        claims: list[ResourceClaimRow] = [rows[name] for name in names if name in rows]
+        given = [(row, row.allocation) for row in claims if row.allocation and not row.in_flight]
+        if not given:
             continue
         refused = np.flatnonzero(simulation.codes(pending) == Rejection.DEVICES_NOT_HERE)
         own = _own_consumers(snapshot, pending)
-        for _, name in pending.row.claims:
-            row: ResourceClaimRow | None = rows.get((pending.row.namespace, name or ""))
-            if row is None or row.allocation is None or row.in_flight:
-                continue
-            away = ~np.isin(refused, sets.of(row.allocation.terms))
+        for row, allocation in given:
+            away = ~np.isin(refused, sets.of(allocation.terms))
             if away.any() and _unused(row.reserved_for, own):
                 key = (row.namespace, row.name)
                 found.setdefault(key, Deallocation(*key, row.uid))
     return tuple(found.values())
+
+
+def _made_before(
+    snapshot: Snapshot, rows: Mapping[tuple[str, str], ResourceClaimRow]
+) -> Mapping[Uid | None, ResourceClaimRow]:
+    """Return the claims that were made for extended resources, by the pod for which they were."""
+    derived = snapshot.derived
+
+    def read() -> Mapping[Uid | None, ResourceClaimRow]:
+        return {row.owner: row for row in rows.values() if _stale(row)}
+
+    def same(
+        known: Mapping[Uid | None, ResourceClaimRow], tables: tuple[Any, ...]
+    ) -> Mapping[Uid | None, ResourceClaimRow] | None:
+        gone, new = derived.between(tables[0], rows)
+        return None if any(map(_stale, gone)) or any(map(_stale, new)) else known
+
+    return derived.of(_STALE, (rows,), read, same)
+
+
+def _stale(row: ResourceClaimRow) -> bool:
+    return row.extended and not row.in_flight
 
 
 def _own_consumers(snapshot: Snapshot, pending: Pending) -> frozenset[Uid]:

@@ -17,19 +17,18 @@ from reprieve.engine.cluster.devices import (
     MAX_RESULTS,
     AllocatedDevice,
     AllocationMode,
-    Attribute,
     Constraint,
     DeviceRequest,
     Request,
 )
+from reprieve.engine.placement.filters.device_columns import attribute_of
 from reprieve.engine.placement.filters.device_inventory import (
-    DeviceUse,
     Inventory,
     Selected,
     SelectionFailed,
-    consumption,
 )
 from reprieve.engine.placement.filters.device_pools import Pool, PoolDevice
+from reprieve.engine.placement.filters.device_use import DeviceUse, consumption
 from reprieve.engine.placement.filters.taints import KEEPS_AWAY
 from reprieve.engine.selectors import covers
 
@@ -281,12 +280,12 @@ class _Search:
         )
 
     def _agrees(self, claim: int, constraint: Constraint, device: PoolDevice) -> bool:
-        own = _attribute(device, constraint.attribute)
+        own = attribute_of(device, constraint.attribute)
         if own is None:
             return False
         count = len(self._found[claim])
         others = [
-            _attribute(other, constraint.attribute)
+            attribute_of(other, constraint.attribute)
             for other, result in self._taken[len(self._taken) - count :]
             if _concerns(constraint, result.request)
         ]
@@ -337,10 +336,3 @@ def _usable(
 def _concerns(constraint: Constraint, request: str) -> bool:
     named = constraint.requests
     return not named or request in named or request.partition("/")[0] in named
-
-
-def _attribute(device: PoolDevice, name: str) -> Attribute | None:
-    attributes = dict(device.row.attributes)
-    domain, _, own = name.partition("/")
-    found = attributes.get(name)
-    return attributes.get(own) if found is None and domain == device.id[0] else found

@@ -1,20 +1,16 @@
-"""The devices that each node reaches, which of them are selected, and what of them is taken.
+"""The devices that each node reaches, and which of them classes and requests select.
 
-A device is taken by one allocation, or, if it may be allocated several times, by all whose consumed
-capacities fit; a partition also takes counters that it shares with others of its pool. Taking and
-giving back are exact opposites. Source: specification 21.9.
+Source: specification 21.9.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
 from reprieve.engine.cluster.devices import (
-    CapacityPolicy,
-    Device,
     DeviceClassRow,
     DeviceId,
     DeviceRequest,
@@ -32,24 +28,24 @@ from reprieve.engine.placement.filters.device_costs import (
 from reprieve.engine.placement.filters.device_pools import (
     Pool,
     PoolDevice,
-    Published,
     published_in,
 )
-from reprieve.engine.placement.filters.device_selectors import Evaluate, compile_selector
+from reprieve.engine.placement.filters.device_selectors import (
+    Evaluate,
+    Selector,
+    compile_selector,
+)
 from reprieve.engine.placement.filters.device_values import facts_of
 from reprieve.engine.placement.filters.reach import NodeSets, node_sets_of
 
 __all__ = [
-    "DeviceUse",
+    "ORDINARY_COST",
     "Inventory",
     "Selected",
     "SelectionFailed",
-    "consumption",
 ]
 
-Amounts: TypeAlias = tuple[tuple[str, int], ...]
-
-_ORDINARY_COST: Final = 200  # of all selectors of a request for one device
+ORDINARY_COST: Final = 200  # of all selectors of a request for one device
 _OTHER_MEMBERS: Final = ("attributes", "capacity", "allowMultipleAllocations")  # of a device
 _EXTRA_COST: Final = 10 * MAX_COST  # of a request's selectors over all devices, beyond that
 
@@ -115,7 +111,7 @@ class Selected:
         return found
 
     def _ask(self, device: PoolDevice) -> bool:
-        left = self._extra + _ORDINARY_COST
+        left = self._extra + ORDINARY_COST
         for number, evaluate, class_name in self._tests:
             allowed = min(MAX_COST, left)
             budget = Budget(allowed)
@@ -149,7 +145,7 @@ class Inventory:
         self._index = view.snapshot.node_index
         self.published = published_in(view.snapshot)
         self._at: dict[int, list[tuple[Pool, list[PoolDevice]]]] = {}
-        self._compiled: dict[str, Evaluate] = {}
+        self._compiled: dict[str, Selector] = {}
         self._selected: dict[tuple[str, tuple[str, ...]], Selected] = {}
 
     def at(self, node: int) -> list[tuple[Pool, list[PoolDevice]]]:
@@ -181,7 +177,7 @@ class Inventory:
         reach = device.reach
         if not reach.node:
             return None
-        if device.row.consumes and not self._one_node(device.pool):
+        if device.row.consumes and not device.pool.on_one_node:
             return None
         index = self._index.get(reach.node)
         return np.array([] if index is None else [index], np.int64)
@@ -201,7 +197,7 @@ class Inventory:
             found = self._selected[key] = Selected(tests, by_driver)
         return found
 
-    def compiled(self, expression: str) -> Evaluate:
+    def compiled(self, expression: str) -> Selector:
         """Return the function of an expression.
 
         Raises:
@@ -214,186 +210,3 @@ class Inventory:
 
     def _reaches(self, reach: Reach, node: int) -> bool:
         return reach.everywhere or (reach.terms is not None and self._sets.holds(reach.terms, node))
-
-    def _one_node(self, pool: Pool) -> bool:
-        return len({device.reach for device in pool.devices.values()}) == 1
-
-
-def consumption(device: Device, asked: Amounts) -> Amounts | None:
-    """Return what an allocation consumes of a device that may be allocated several times.
-
-    Amounts are rounded up to what the capacity's policy allows. None: the policy forbids it.
-    """
-    wanted = dict(asked)
-    found = []
-    for name, capacity in device.capacity:
-        amount = wanted.get(name)
-        if capacity.policy is not None:
-            rounded = _rounded(capacity.policy, amount)
-            if rounded is None:
-                return None
-            found.append((name, rounded))
-        else:
-            found.append((name, capacity.value if amount is None else amount))
-    return tuple(found)
-
-
-def _rounded(policy: CapacityPolicy, amount: int | None) -> int | None:
-    if amount is None:
-        return policy.default
-    if policy.values:
-        return next((value for value in policy.values if value >= amount), None)
-    if policy.minimum is not None:
-        over = max(0, amount - policy.minimum)
-        step = policy.step or 1
-        amount = policy.minimum + -(-over // step) * step
-        if policy.maximum is not None and amount > policy.maximum:
-            return None
-    return amount
-
-
-class DeviceUse:
-    """What is taken of all devices.
-
-    `before`: what was taken already, of the same devices; it is read and never changed.
-    """
-
-    def __init__(self, published: Published, before: DeviceUse | None = None) -> None:
-        self._published = published
-        self._before = before
-        # What differs from `before`, as it is now.
-        self._holders: dict[DeviceId, int] = {}
-        self._consumed: dict[DeviceId, dict[str, int]] = {}
-        self._counters: dict[tuple[str, str], dict[tuple[str, str], int]] = {}
-        # (driver, pool, counter set): groups of the devices that take from it
-        self._together: dict[tuple[str, str, str], list[frozenset[str]]] = {}
-
-    def free(self, device: PoolDevice, asked: Amounts) -> bool:
-        """Return whether one more allocation may take a device."""
-        holders = self._held(device.id)
-        if holders and not device.row.shareable:
-            return False
-        if not self.sufficient(device, asked):
-            return False
-        return holders > 0 or not device.row.consumes or self._partition_fits(device)
-
-    def takeable(self, devices: Iterable[PoolDevice], asked: Amounts) -> list[PoolDevice]:
-        """Return those of these devices that one more allocation may take, in order."""
-        # Every device of a cluster is asked for here, and of most it only matters who holds them.
-        held = self._holders
-        before = {} if self._before is None else self._before._holders
-        found: list[PoolDevice] = []
-        for device in devices:
-            row = device.row
-            if asked or row.shareable or row.consumes:
-                if self.free(device, asked):
-                    found.append(device)
-            elif not held.get(device.id, before.get(device.id, 0)):
-                found.append(device)
-        return found
-
-    def sufficient(self, device: PoolDevice, asked: Amounts) -> bool:
-        """Return whether the capacities of a device leave what is asked for."""
-        if not asked and not device.row.shareable:
-            return True
-        capacities = dict(device.row.capacity)
-        if any(name not in capacities for name, _ in asked):
-            return False
-        if not device.row.shareable:
-            return all(amount <= capacities[name].value for name, amount in asked)
-        amounts = consumption(device.row, asked)
-        if amounts is None:
-            return False
-        consumed = self._consumed_of(device.id)
-        return all(consumed.get(n, 0) + amount <= capacities[n].value for n, amount in amounts)
-
-    def take(self, device: DeviceId, consumed: Amounts) -> None:
-        """An allocation takes a device; whether it fits is not asked."""
-        self._change(device, consumed, 1)
-
-    def give(self, device: DeviceId, consumed: Amounts) -> None:
-        """An allocation gives a device back."""
-        self._change(device, consumed, -1)
-
-    def _held(self, device: DeviceId) -> int:
-        found = self._holders.get(device)
-        if found is None:
-            found = 0 if self._before is None else self._before._held(device)
-        return found
-
-    def _consumed_of(self, device: DeviceId) -> Mapping[str, int]:
-        found = self._consumed.get(device)
-        if found is None:
-            return {} if self._before is None else self._before._consumed_of(device)
-        return found
-
-    def _counters_of(self, pool: tuple[str, str]) -> Mapping[tuple[str, str], int]:
-        found = self._counters.get(pool)
-        if found is None:
-            return {} if self._before is None else self._before._counters_of(pool)
-        return found
-
-    def _groups_of(self, place: tuple[str, str, str]) -> Sequence[frozenset[str]]:
-        found = self._together.get(place)
-        if found is None:
-            return () if self._before is None else self._before._groups_of(place)
-        return found
-
-    def _change(self, device: DeviceId, consumed: Amounts, sign: int) -> None:
-        before = self._held(device)
-        if before + sign or self._before is not None:
-            self._holders[device] = before + sign
-        else:
-            del self._holders[device]
-        if consumed:
-            amounts = self._consumed.get(device)
-            if amounts is None:
-                amounts = self._consumed[device] = dict(self._consumed_of(device))
-            for name, amount in consumed:
-                amounts[name] = amounts.get(name, 0) + sign * amount
-        if self._published.partitioned and 0 in (before, before + sign):
-            self._partition(device, sign)
-
-    def _partition(self, device: DeviceId, sign: int) -> None:
-        found = self._published.device(device)
-        if found is None or not found.row.consumes:
-            return
-        taken = self._counters.get(device[:2])
-        if taken is None:
-            taken = self._counters[device[:2]] = dict(self._counters_of(device[:2]))
-        groups = dict(found.row.compatibility)
-        for counter_set, counters in found.row.consumes:
-            for counter, amount in counters:
-                key = (counter_set, counter)
-                taken[key] = taken.get(key, 0) + sign * amount
-            place = (*device[:2], counter_set)
-            together = self._together.get(place)
-            if together is None:
-                together = self._together[place] = [*self._groups_of(place)]
-            own = groups.get(counter_set, frozenset())
-            if sign > 0:
-                together.append(own)
-            else:
-                together.remove(own)
-
-    def _partition_fits(self, device: PoolDevice) -> bool:
-        driver, pool, _ = device.id
-        taken = self._counters_of((driver, pool))
-        groups = dict(device.row.compatibility)
-        for counter_set, counters in device.row.consumes:
-            for counter, amount in counters:
-                key = (counter_set, counter)
-                if taken.get(key, 0) + amount > device.pool.counters.get(key, 0):
-                    return False
-            others = self._groups_of((driver, pool, counter_set))
-            if not _compatible(groups.get(counter_set, frozenset()), others):
-                return False
-        return True
-
-
-def _compatible(own: frozenset[str], others: Sequence[frozenset[str]]) -> bool:
-    if not others:
-        return True
-    if not own:
-        return not any(others)
-    return bool(own.intersection(*others))

@@ -30,22 +30,29 @@ class Pool:
     counters: dict[tuple[str, str], int] = field(default_factory=dict)  # (set, counter): amount
     devices: dict[str, PoolDevice] = field(default_factory=dict)
 
+    @property
+    def on_one_node(self) -> bool:
+        """Whether all devices are reached from the same nodes."""
+        return len({device.reach for device in self.devices.values()}) == 1
+
 
 @dataclass(slots=True, eq=False)
 class PoolDevice:
-    """A device with its pool. `reach`: its own or its slice's."""
+    """A device with its pool. `reach`: its own or its slice's. `number`: -1 if that is wide."""
 
     id: DeviceId
     row: Device
     pool: Pool
     reach: Reach
     facts: DeviceFacts | None = None
+    number: int = -1
 
 
 class Published:
     """All pools, and where their devices are.
 
-    `wide`: devices that more nodes than one may reach, with the number of their pool.
+    `wide`: devices that more nodes than one may reach, with the number of their pool. `local`: by
+    name of the node that alone reaches them, likewise. `numbered`: the latter, by their numbers.
     `partitioned`: whether any device takes counters.
     """
 
@@ -53,13 +60,14 @@ class Published:
         self.pools: list[Pool] = []  # by driver and name
         self.wide: list[tuple[int, Reach, list[PoolDevice]]] = []
         self.partitioned = False
-        self._local: dict[str, list[tuple[int, list[PoolDevice]]]] = {}  # by name of the node
+        self.local: dict[str, list[tuple[int, list[PoolDevice]]]] = {}
+        self.numbered: list[PoolDevice] = []
         self._by_name: dict[tuple[str, str], Pool] = {}
         self._read(rows)
 
     def on(self, node: str) -> list[tuple[int, list[PoolDevice]]]:
         """Return the devices that a node alone reaches, with the number of their pool."""
-        return self._local.get(node, [])
+        return self.local.get(node, [])
 
     def device(self, device: DeviceId) -> PoolDevice | None:
         """Return a published device."""
@@ -81,6 +89,14 @@ class Published:
             self.pools.append(pool)
             for row in sorted(slices, key=lambda s: s.name):
                 self._read_slice(pool, row)
+        self._number()
+
+    def _number(self) -> None:
+        for parts in self.local.values():
+            for _, devices in parts:
+                self.numbered += devices
+        for number, device in enumerate(self.numbered):
+            device.number = number
 
     def _read_slice(self, pool: Pool, row: ResourceSliceRow) -> None:
         for counter_set, counters in row.counters:
@@ -99,7 +115,7 @@ class Published:
             if not reach.node:
                 self.wide.append((number, reach, devices))
             else:
-                self._local.setdefault(reach.node, []).append((number, devices))
+                self.local.setdefault(reach.node, []).append((number, devices))
 
 
 def published_in(snapshot: Snapshot) -> Published:

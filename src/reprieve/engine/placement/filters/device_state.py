@@ -3,7 +3,8 @@
 Devices are taken by allocated claims and by what placed pods have reserved. With `simulate_claims`
 the claims that only removed pods use give theirs back. Whether a node can fulfil a list of claims
 is kept per list, since the members of a gang mostly ask for the same, and forgotten for the nodes
-that a change may concern. Source: specification 21.8 and 21.9.
+that a change may concern. Of many nodes one of each likeness is asked. Source: specification 21.8
+and 21.9.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -31,8 +32,10 @@ from reprieve.engine.placement.filters.device_allocation import (
     Wanted,
     allocate,
 )
-from reprieve.engine.placement.filters.device_inventory import DeviceUse, Inventory
+from reprieve.engine.placement.filters.device_inventory import Inventory
+from reprieve.engine.placement.filters.device_likeness import Likeness
 from reprieve.engine.placement.filters.device_pools import Published
+from reprieve.engine.placement.filters.device_use import DeviceUse
 from reprieve.engine.placement.filters.presence import Presence, uid_of
 from reprieve.engine.placement.profile import FilterName
 from reprieve.units.ids import Uid
@@ -72,15 +75,21 @@ class Answer(IntEnum):
 
 @dataclass(slots=True)
 class Answers:
-    """What each node answers to one list of claims."""
+    """What each node answers to one list of claims.
+
+    `results`: of nodes that were asked themselves. `forgotten`: nodes that may be unknown again,
+    None where any may be.
+    """
 
     codes: U8  # (nodes,) Answer
+    forgotten: set[int] | None = None
     results: dict[int, tuple[tuple[AllocatedDevice, ...], ...]] = field(default_factory=dict)
     errors: dict[int, tuple[int | None, str]] = field(default_factory=dict)  # claim, text
 
 
 _NOTHING: Final = np.zeros(0, np.int64)
 _HELD: Final = "held devices"
+_FEW: Final = 32  # nodes that are asked without a look at which of them are alike
 
 
 class DeviceState:
@@ -89,6 +98,7 @@ class DeviceState:
     def __init__(self, view: View) -> None:
         snapshot = view.snapshot
         self.inventory = Inventory(view)
+        self.likeness = Likeness(view, self.inventory)
         self.simulate = view.policy.simulate_claims
         self.rows: Mapping[ClaimKey, ResourceClaimRow] = snapshot.tables.get(
             Kind.RESOURCE_CLAIM, {}
@@ -135,6 +145,21 @@ class DeviceState:
                 self._hold(allocation.devices, -1)
         return uid in self._claims_of
 
+    def only_at_node(self, pod: Placed) -> bool:
+        """Return whether what a pod has of devices is reached from its own node alone."""
+        uid = uid_of(self._snapshot, pod)
+        if pod.pending is not None:
+            allocations = [each.allocation for each in self.made.get(uid, ())]
+        else:
+            allocations = [self.rows[key].allocation for key in self._claims_of.get(uid, ())]
+        for allocation in allocations:
+            for each in () if allocation is None else allocation.devices:
+                device = self.inventory.device(each.id)
+                nodes = _NOTHING if device is None else self.inventory.nodes_of(device)
+                if nodes is None or any(node != pod.node for node in nodes.tolist()):
+                    return False
+        return True
+
     def reserve(self, uid: Uid, owner: str, made: tuple[ClaimAllocation, ...]) -> None:
         """A pod was placed and takes these. `owner`: its group, or its uid."""
         if not made:
@@ -165,9 +190,34 @@ class DeviceState:
     def answers(self, wanted: tuple[Wanted, ...], nodes: Mask) -> Answers:
         """Return what nodes answer; those in `nodes` (nodes,) are known afterwards."""
         found = self._of(wanted)
-        for node in np.flatnonzero((found.codes == Answer.UNKNOWN) & nodes).tolist():
+        if found.forgotten is None:
+            unknown = np.flatnonzero((found.codes == Answer.UNKNOWN) & nodes)
+            found.forgotten = set(np.flatnonzero((found.codes == Answer.UNKNOWN) & ~nodes).tolist())
+        else:
+            unknown = np.array(
+                [
+                    node
+                    for node in sorted(found.forgotten)
+                    if nodes[node] and found.codes[node] == Answer.UNKNOWN
+                ],
+                np.int64,
+            )
+            found.forgotten.difference_update(unknown.tolist())
+        if len(unknown) > _FEW:
+            unknown = self._ask_alike(wanted, found, unknown)
+        for node in unknown.tolist():
             self._ask(wanted, found, node)
         return found
+
+    def results_at(
+        self, wanted: tuple[Wanted, ...], node: int
+    ) -> tuple[tuple[AllocatedDevice, ...], ...]:
+        """Return the devices that claims would get on a node, nothing where it refuses them."""
+        found = self.answer_at(wanted, node)
+        if found.codes[node] == Answer.YES and node not in found.results:
+            # Another one was asked for this one.
+            self._ask(wanted, found, node)
+        return found.results.get(node, ())
 
     def answer_at(self, wanted: tuple[Wanted, ...], node: int) -> Answers:
         """Return what nodes answer; this one is known afterwards."""
@@ -199,6 +249,23 @@ class DeviceState:
         except SearchEnded:
             answers.codes[node] = Answer.ENDED
 
+    def _ask_alike(self, wanted: tuple[Wanted, ...], answers: Answers, nodes: I64) -> I64:
+        """Ask one node of each likeness; return those that have to be asked themselves."""
+        classes = self.likeness.classes(wanted, self._use)
+        if classes is None:
+            return nodes
+        alone = classes[nodes] < 0
+        among = nodes[~alone]
+        _, first, which = np.unique(classes[among], return_index=True, return_inverse=True)
+        asked = among[first]
+        for node in asked.tolist():
+            self._ask(wanted, answers, node)
+        found = answers.codes[asked][which]
+        # A search that is ended depends on what is known of each device.
+        ended = (found == Answer.ENDED) | (found == Answer.ERROR)
+        answers.codes[among] = np.where(ended, Answer.UNKNOWN, found)
+        return np.union1d(nodes[alone], among[ended])
+
     def _hold(self, devices: Iterable[AllocatedDevice], sign: int) -> None:
         for each in devices:
             if each.admin:
@@ -216,6 +283,14 @@ class DeviceState:
         self.forgotten += 1
         for answers in self._answers.values():
             answers.codes[slice(None) if nodes is None else nodes] = Answer.UNKNOWN
+            if nodes is None:
+                answers.results.clear()
+                answers.forgotten = None
+                continue
+            for node in nodes.tolist():
+                answers.results.pop(node, None)
+                if answers.forgotten is not None:
+                    answers.forgotten.add(node)
 
     def _read_users(self) -> None:
         snapshot = self._snapshot
@@ -248,13 +323,30 @@ def _held_in(snapshot: Snapshot, published: Published) -> DeviceUse:
 
     def held() -> DeviceUse:
         found = DeviceUse(published)
-        for row in claims.values():
-            for each in () if row.allocation is None else row.allocation.devices:
-                if not each.admin:
-                    found.take(each.id, each.consumed)
+        _hold_all(found, claims.values(), 1)
         return found
 
-    return snapshot.derived.of(_HELD, (claims, slices), held)
+    def held_since(before: DeviceUse, tables: tuple[Any, ...]) -> DeviceUse | None:
+        if tables[1] is not slices:
+            return None
+        gone, new = snapshot.derived.between(tables[0], claims)
+        found = DeviceUse(published, before)
+        _hold_all(found, gone, -1)
+        _hold_all(found, new, 1)
+        return found.settled()
+
+    return snapshot.derived.of(_HELD, (claims, slices), held, held_since)
+
+
+def _hold_all(use: DeviceUse, claims: Iterable[ResourceClaimRow], sign: int) -> None:
+    for row in claims:
+        for each in () if row.allocation is None else row.allocation.devices:
+            if each.admin:
+                continue
+            if sign > 0:
+                use.take(each.id, each.consumed)
+            else:
+                use.give(each.id, each.consumed)
 
 
 def device_state_of(view: View) -> DeviceState:

@@ -23,6 +23,7 @@ from reprieve.engine.cluster.devices import (
 )
 from reprieve.engine.cluster.snapshot import I64, U8, Mask, Pending, Snapshot
 from reprieve.engine.placement.filtering import Filter, Placed, Reach, Refusal, View
+from reprieve.engine.placement.filters.claims_alike import asked_alike, claim_names
 from reprieve.engine.placement.filters.device_allocation import Wanted
 from reprieve.engine.placement.filters.device_extended import (
     Case,
@@ -59,7 +60,11 @@ _CODES[Answer.TAKEN] = Rejection.DEVICES_TAKEN
 
 
 class DynamicResources:
-    """The answers for one pending pod."""
+    """The answers for one pending pod, or for several that are answered alike.
+
+    Those wait, all of them, and what is said is said of the one that was named last; of one that is
+    placed nobody asks.
+    """
 
     name = FilterName.DYNAMIC_RESOURCES
 
@@ -71,8 +76,12 @@ class DynamicResources:
         pending: Pending,
         cases: tuple[Case, ...],
         eligible: Mask,
+        alike: bool,
     ) -> None:
-        """`eligible`: (nodes,) that filters before this one let pass whatever pods there are."""
+        """`eligible`: (nodes,) that filters before this one let pass whatever pods there are.
+
+        `alike`: it is for all pods that ask for the same (`claims_alike`).
+        """
         self._snapshot = snapshot
         self._state = state
         self._sets = sets
@@ -80,6 +89,8 @@ class DynamicResources:
         self._rows = _claims_of(pending, state)
         self._cases = cases
         self._eligible = eligible
+        self._asked = tuple((case, case.nodes & eligible) for case in cases)
+        self._alike = alike
         self._seen = -1
         self._blocked: Reason | None = None
         self._here: Mask = eligible
@@ -96,10 +107,9 @@ class DynamicResources:
         if self._blocked is not None:
             return np.full(len(self._snapshot.nodes), self._blocked.rejection, np.uint8)
         codes = np.where(self._here, np.uint8(0), np.uint8(Rejection.DEVICES_NOT_HERE))
-        for case in self._cases:
+        for case, asked in self._asked:
             wanted = self._wanted + case.claim
             if wanted:
-                asked = case.nodes & self._eligible
                 found = _CODES[self._state.answers(wanted, asked).codes]
                 np.copyto(codes, found, where=asked & (found != 0))
         return codes
@@ -135,32 +145,47 @@ class DynamicResources:
 
     def error(self) -> str:
         """Return the first error of an expression on a node that may be chosen, or nothing."""
-        for case in self._cases:
+        for case, asked in self._asked:
             wanted = self._wanted + case.claim
             if wanted:
-                asked = case.nodes & self._eligible
                 found = self._state.answers(wanted, asked)
                 # A node that has failed once stays among these.
                 if found.errors and (failed := (found.codes == Answer.ERROR) & asked).any():
                     return self._text(found, int(np.argmax(failed)))
         return ""
 
+    def take_on(self, pending: Pending) -> Refusal | None:
+        self.speak_for(pending)
+        error = self.error()
+        return Refusal(Reason(Rejection.DEVICES, error), error=True) if error else None
+
+    def speak_for(self, pending: Pending) -> None:
+        self._pending = pending
+
     def add(self, pod: Placed) -> Reach:
-        return Reach.DOMAINS if self._state.change(pod, came=True) else Reach.NOTHING
+        return self._reach(pod, came=True)
 
     def remove(self, pod: Placed) -> Reach:
-        return Reach.DOMAINS if self._state.change(pod, came=False) else Reach.NOTHING
+        return self._reach(pod, came=False)
+
+    def _reach(self, pod: Placed, *, came: bool) -> Reach:
+        if not self._state.change(pod, came):
+            return Reach.NOTHING
+        # A claim that another pod has reserved may be one of the own ones, unless they are alike.
+        at_node = (self._alike or pod.pending is None) and self._state.only_at_node(pod)
+        return Reach.NODE if at_node else Reach.DOMAINS
 
     def reserve(self, pending: Pending, node: int) -> None:
         """Take what the claims get on this node; nothing where the node refuses them."""
         if self.code_at(node):
             return
         row = pending.row
+        claims = _claims_of(pending, self._state) if self._alike else self._open
         made: list[ClaimAllocation] = []
         results = self.results_at(node)
         where = self._snapshot.nodes[node].name
         inventory = self._state.inventory
-        for number, claim in enumerate(self._open):
+        for number, claim in enumerate(claims):
             allocation = allocation_of(inventory, claim, results[number], where)
             consumer = _consumer(self._snapshot, pending, claim.name)
             made.append(ClaimAllocation(claim.namespace, claim.name, where, consumer, allocation))
@@ -187,8 +212,9 @@ class DynamicResources:
     def results_at(self, node: int) -> tuple[tuple[AllocatedDevice, ...], ...]:
         """Return the devices that each unallocated claim would get on a node that passes."""
         self._refresh()
-        found = self._answers_at(node)
-        return () if found is None else found.results.get(node, ())
+        case = next(case for case in self._cases if case.nodes[node])
+        wanted = self._wanted + case.claim
+        return self._state.results_at(wanted, node) if wanted else ()
 
     @property
     def open_requests(self) -> tuple[tuple[Request, ...], ...]:
@@ -204,13 +230,16 @@ class DynamicResources:
     def _text(self, answers: Answers, node: int) -> str:
         answer = answers.codes.item(node)
         if answer == Answer.ERROR:
-            claim, text = answers.errors[node]
-            return text if claim is None else f"claim {self._wanted[claim].label}: {text}"
+            number, text = answers.errors[node]
+            if number is None:
+                return text
+            claims = _claims_of(self._pending, self._state) if self._alike else self._open
+            return f"claim {_wanted(claims[number]).label}: {text}"
         return f"{_ALL_CLAIMS}: the search was ended" if answer == Answer.ENDED else _ALL_CLAIMS
 
     def _refresh(self) -> None:
         state = self._state
-        if self._seen == state.revision:
+        if self._seen == state.revision or (self._alike and self._seen >= 0):
             return
         self._seen = state.revision
         self._codes = None
@@ -220,7 +249,7 @@ class DynamicResources:
         self._shared: list[ResourceClaimRow] = []
         for row in self._rows:
             key = (row.namespace, row.name)
-            holder, reserved = state.claims.get(key, ("", None))
+            holder, reserved = ("", None) if self._alike else state.claims.get(key, ("", None))
             allocation = row.allocation if reserved is None else reserved.allocation
             if allocation is None:
                 self._open.append(row)
@@ -261,7 +290,10 @@ def compile_devices(view: View, pending: Pending) -> Filter | Refusal | None:
             if text:
                 return Refusal(Reason(Rejection.DEVICES, text))
     eligible = _eligible(view, pending)
-    found = DynamicResources(view.snapshot, state, node_sets_of(view), pending, cases, eligible)
+    alike = asked_alike(view.snapshot, pending) is not None
+    found = DynamicResources(
+        view.snapshot, state, node_sets_of(view), pending, cases, eligible, alike
+    )
     found.codes()
     error = found.error()
     return Refusal(Reason(Rejection.DEVICES, error), error=True) if error else found
@@ -298,8 +330,7 @@ def _unusable(inventory: Inventory, claim: Wanted) -> str:
 
 
 def _claims_of(pending: Pending, state: DeviceState) -> tuple[ResourceClaimRow, ...]:
-    names = dict.fromkeys(name for _, name in pending.row.claims if name is not None)
-    return tuple(state.rows[pending.row.namespace, name] for name in names)
+    return tuple(state.rows[pending.row.namespace, name] for name in claim_names(pending.row))
 
 
 def _wanted(row: ResourceClaimRow) -> Wanted:
