@@ -169,16 +169,17 @@ class Copies:
         table, touched = self.state.tables[kind], self.state.touched.get(kind)
         self.state.touched[kind] = {}
         if touched is None or 4 * len(touched) > len(table):
-            rows = {key: held.row for key, held in table.items()}
-        else:
-            rows = self._rows[kind].copy()
-            for key, moved in touched.items():
-                if moved:
-                    rows.pop(key, None)
-                if key in table:
-                    rows[key] = table[key].row
-        self._rows[kind] = rows
-        return MappingProxyType(rows)
+            self._rows[kind] = {key: held.row for key, held in table.items()}
+            return MappingProxyType(self._rows[kind])
+        rows = self._rows[kind] = self._rows[kind].copy()
+        for key, moved in touched.items():
+            if moved:
+                rows.pop(key, None)
+            if key in table:
+                rows[key] = table[key].row
+        found = MappingProxyType(rows)
+        self.derived.step(kind, self.tables[kind], found, touched)
+        return found
 
     def _nominated(self) -> tuple[Nomination, ...]:
         found = []

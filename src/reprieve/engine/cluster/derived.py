@@ -7,7 +7,7 @@ afterwards, so that no decision can tell whether it was there before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import compress
 from operator import is_not
 from typing import Any, TypeVar
@@ -24,7 +24,8 @@ class Derived:
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[tuple[object, ...], Any]] = {}
-        self._latest: tuple[object, object, list[Any], list[Any]] | None = None
+        # The latest two tables of a kind, and the keys in which they differ.
+        self._steps: dict[str, tuple[Any, Any, Collection[Any]]] = {}
 
     def of(
         self,
@@ -46,14 +47,19 @@ class Derived:
         found: T = known[1]
         return found
 
-    def between(self, before: Mapping[K, V], after: Mapping[K, V]) -> tuple[list[V], list[V]]:
+    def step(
+        self, kind: str, before: Mapping[K, V], after: Mapping[K, V], keys: Collection[K]
+    ) -> None:
+        """Note that a table follows on another one, and differs from it in no other keys."""
+        self._steps[kind] = (before, after, keys)
+
+    def between(
+        self, kind: str, before: Mapping[K, V], after: Mapping[K, V]
+    ) -> tuple[list[V], list[V]]:
         """Return the rows that only the first of two tables has, and those that only the second."""
-        latest = self._latest
-        if latest is None or latest[0] is not before or latest[1] is not after:
-            came = list(compress(after, map(is_not, map(before.get, after), after.values())))
-            new = [after[key] for key in came]
-            old = [before[key] for key in came if key in before]
-            if len(before) + len(came) - len(old) != len(after):
-                old += [row for key, row in before.items() if key not in after]
-            latest = self._latest = (before, after, old, new)
-        return latest[2], latest[3]
+        first, last, keys = self._steps.get(kind, (None, None, ()))
+        if first is not before or last is not after:
+            came = compress(after, map(is_not, map(before.get, after), after.values()))
+            keys = [*came, *(key for key in before if key not in after)]
+            self.step(kind, before, after, keys)
+        return [before[k] for k in keys if k in before], [after[k] for k in keys if k in after]

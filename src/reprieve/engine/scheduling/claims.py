@@ -69,7 +69,7 @@ def _made_before(
     def same(
         known: Mapping[Uid | None, ResourceClaimRow], tables: tuple[Any, ...]
     ) -> Mapping[Uid | None, ResourceClaimRow] | None:
-        gone, new = derived.between(tables[0], rows)
+        gone, new = derived.between(Kind.RESOURCE_CLAIM, tables[0], rows)
         return None if any(map(_stale, gone)) or any(map(_stale, new)) else known
 
     return derived.of(_STALE, (rows,), read, same)

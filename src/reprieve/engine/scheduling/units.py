@@ -243,9 +243,8 @@ def _units(
     ends = (heads + sizes).tolist()
     groups = owner[heads].tolist()
     kinds = grouped[every].astype(np.int64)
-    for place, group in enumerate(groups, len(singles)):
-        row = snapshot.group_rows[group]
-        kinds[place] += row is not None and row.composite
+    rows = map(snapshot.group_rows.__getitem__, groups)
+    kinds[len(singles) :] += np.array([r is not None and r.composite for r in rows], np.int64)
     return Units(
         snapshot=snapshot,
         first=every,

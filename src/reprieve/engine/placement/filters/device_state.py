@@ -329,7 +329,7 @@ def _held_in(snapshot: Snapshot, published: Published) -> DeviceUse:
     def held_since(before: DeviceUse, tables: tuple[Any, ...]) -> DeviceUse | None:
         if tables[1] is not slices:
             return None
-        gone, new = snapshot.derived.between(tables[0], claims)
+        gone, new = snapshot.derived.between(Kind.RESOURCE_CLAIM, tables[0], claims)
         found = DeviceUse(published, before)
         _hold_all(found, gone, -1)
         _hold_all(found, new, 1)
