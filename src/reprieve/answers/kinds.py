@@ -34,7 +34,8 @@ __all__ = [
 ]
 
 _OLDER_GROUPS: Final = tuple(
-    Resource(*door.api_version.split("/", 1), "podgroups", "PodGroup") for door in DOORS
+    Resource(group, version, "podgroups", "PodGroup")
+    for group, _, version in (door.api_version.partition("/") for door in DOORS)
 )
 LOCAL_QUEUES: Final = tuple(
     Resource(kueue.GROUP, version, "localqueues", "LocalQueue")
