@@ -17,6 +17,7 @@ from reprieve.units.ids import Uid
 from reprieve.units.untrusted import Unreadable, integer_or_none, read_json
 
 __all__ = [
+    "NAMING",
     "gang_annotations",
     "gang_name",
     "group_spec",
@@ -31,6 +32,9 @@ _MINIMUM: Final = f"{_PREFIX}min-available"
 _LIGHT_NAME: Final = "pod-group.scheduling.sigs.k8s.io/name"
 _LIGHT_MINIMUM: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
 _POLICY_ALIAS: Final = "pod-group.scheduling.sigs.k8s.io/match-policy"
+
+#: Labels and annotations of which a pod has one at least if it has a gang.
+NAMING: Final = frozenset((KOORDINATOR.label, SCHEDULER_PLUGINS.label, _LIGHT_NAME, _NAME))
 
 Texts = Mapping[str, str]
 

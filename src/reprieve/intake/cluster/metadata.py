@@ -104,7 +104,7 @@ def controller_of(metadata: ObjectMeta) -> tuple[str, str, str]:
     """Return kind, name and uid of the controller, empty where there is none."""
     for reference in metadata.owner_references or ():
         if reference.controller:
-            return intern(reference.kind), intern(reference.name), intern(reference.uid)
+            return reference.kind, reference.name, intern(reference.uid)
     return "", "", ""
 
 

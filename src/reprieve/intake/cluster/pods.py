@@ -32,7 +32,7 @@ from reprieve.intake.cluster.metadata import (
 from reprieve.intake.cluster.pod_classes import DEFAULT_SCHEDULER, PodClasses, pod_class
 from reprieve.intake.cluster.requests import NOTHING, Requests, requests_of
 from reprieve.intake.cluster.selectors import labels_of
-from reprieve.intake.gangs import gang_annotations, gang_name, left_by_gang
+from reprieve.intake.gangs import NAMING, gang_annotations, gang_name, left_by_gang
 
 __all__ = ["counted_pod_row", "pod_row"]
 
@@ -41,9 +41,11 @@ T = TypeVar("T")
 _FINISHED: Final = ("Succeeded", "Failed")
 _WORKLOAD: Final = "kueue.x-k8s.io/workload"
 _GROUP: Final = "kueue.x-k8s.io/pod-group-name"  # of a Workload with the same name
-#: Of a pod's annotations those that are read whatever else it says; gangs and Workloads have more.
-_NOTES: Final = frozenset(
-    (LAST_CHECKPOINT, PREEMPTION_PRIORITY_CLASS, DISRUPTION, PREEMPT_MIN_RUNTIME, *RELEASED)
+#: Labels and annotations that say what the pod belongs to.
+_BELONGING: Final = NAMING | {_WORKLOAD, _GROUP}
+#: Of a pod's annotations those that are read whatever else it says; gangs have more.
+_NOTES: Final = _BELONGING.union(
+    (LAST_CHECKPOINT, PREEMPTION_PRIORITY_CLASS, DISRUPTION, PREEMPT_MIN_RUNTIME), RELEASED
 )
 
 
@@ -58,7 +60,8 @@ def pod_row(pod: PodObject, classes: PodClasses | None = None) -> PodRow:
     labels, notes = metadata.labels or {}, metadata.annotations or {}
     # Of nearly all pods no annotation is read.
     said = not _NOTES.isdisjoint(notes)
-    gang = gang_name(labels, notes) if labels or notes else ""
+    belongs = said or not _BELONGING.isdisjoint(labels)
+    gang = gang_name(labels, notes) if belongs else ""
     kind, owner, controller = controller_of(metadata)
     # In the order of the fields: to match that many names takes longer than to make the row.
     return PodRow(
@@ -85,7 +88,7 @@ def pod_row(pod: PodObject, classes: PodClasses | None = None) -> PodRow:
         left_by_gang(notes) if said else (),
         (status.phase or "") if gang else "",
         tuple(each.name for each in metadata.owner_references or ()) if gang else (),
-        _workload(metadata.namespace, labels, notes) if labels or notes else "",
+        _workload(metadata.namespace, labels, notes) if belongs else "",
         checkpoint_of(metadata) if said else 0,
         protection_of(metadata) if said else "",
         disruption_of(metadata) if said else "",
