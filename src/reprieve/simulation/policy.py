@@ -128,13 +128,8 @@ def read_policy(name: str, given: Part, beside: Path) -> PolicySpec:
     Raises:
         UsageError: what is wrong, where, and what is accepted.
     """
-    own = given.get("own")
-    if own is not None:
-        if len(given.value) > 1:
-            others = ", ".join(key for key in given.value if key != "own")
-            raise UsageError(f"{given.where('own')}: accepted: alone, without {others}")
-        load_own(text(own, given.where("own")), beside, given.where("own"))
-        return PolicySpec(name, own=(own, beside), place=given.where())
+    if given.get("own") is not None:
+        return _read_own(name, given, beside)
     planes = _planes(given)
     if IDLE not in planes and given.get(GPU_PREEMPTION) is not None:
         raise UsageError(
@@ -162,13 +157,7 @@ def read_policy(name: str, given: Part, beside: Path) -> PolicySpec:
     return PolicySpec(
         name,
         read_preemption(given),
-        QueueingStrategy(
-            choice(
-                given.get("strategy", "BestEffortFIFO"),
-                given.where("strategy"),
-                [str(each) for each in QueueingStrategy],
-            )
-        ),
+        _strategy(given),
         settings.configuration.settings,
         duration(runtimes.get("preempt", "0s"), runtimes.where("preempt")) // SECOND,
         duration(runtimes.get("reclaim", "0s"), runtimes.where("reclaim")) // SECOND,
@@ -185,6 +174,26 @@ def read_policy(name: str, given: Part, beside: Path) -> PolicySpec:
         pods_ready=_pods_ready(section, settings) if joint else None,
         idle=read_idle_policy(given),
         place=given.where(),
+    )
+
+
+def _read_own(name: str, given: Part, beside: Path) -> PolicySpec:
+    """Return a policy of somebody's own, which is loaded once to see whether it can be."""
+    own = given.get("own")
+    if len(given.value) > 1:
+        others = ", ".join(key for key in given.value if key != "own")
+        raise UsageError(f"{given.where('own')}: accepted: alone, without {others}")
+    load_own(text(own, given.where("own")), beside, given.where("own"))
+    return PolicySpec(name, own=(own, beside), place=given.where())
+
+
+def _strategy(given: Part) -> QueueingStrategy:
+    return QueueingStrategy(
+        choice(
+            given.get("strategy", "BestEffortFIFO"),
+            given.where("strategy"),
+            [str(each) for each in QueueingStrategy],
+        )
     )
 
 
