@@ -55,6 +55,7 @@ def test_a_study_with_idle_work_gives_the_same_bytes_twice_and_says_what_was_rec
             "jobs for which idle ones made way",
         ):
             assert said in outcome.report
+        assert "by the quota engine" not in outcome.report  # nobody asks for quota here
     told = [json.loads(line) for line in decisions.splitlines()]
     plans = [each for each in told if each.get("plane") == "idle"]
     for plan in plans:

@@ -9,7 +9,7 @@ gives the same bytes: there are no times of day and no CPU times in it.
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from html import escape
 from typing import Final
@@ -59,22 +59,10 @@ def _parts(results: Results, validation: Validation | None) -> Iterator[str]:
     yield "".join(said)
     yield f"</ul><h1>{escape(title)}</h1>\n"
     cluster, tenants = study.cluster, study.tenants
-    placed = [policy.name for policy in study.policies if policy.planes == (SCHEDULING,)]
-    both = [p.name for p in study.policies if {QUOTA, SCHEDULING} <= set(p.planes)]
-    placed += [p.name for p in study.policies if QUOTA not in p.planes and IDLE in p.planes]
-    others = f"; {' and '.join(placed)} by the scheduling engine, on nodes" if placed else ""
-    if both:
-        others += f"; {' and '.join(both)} by both, first for quota and then on nodes"
-    idle = [policy.name for policy in study.policies if IDLE in policy.planes]
-    if idle:
-        others += f"; {' and '.join(idle)} also by the idle engine, that lets idle work make way"
-    own = [policy.name for policy in study.policies if policy.own]
-    within = f", {' and '.join(own)} by a policy of one's own within its rules" if own else ""
     yield (
         f'<p class="soft">{cluster.nodes:,} nodes of {cluster.devices} devices; '
-        f"{tenants.count} tenants; policies decided by the quota engine of reprieve "
-        f"{escape(reprieve.__version__)}, which counts devices and places nothing on nodes"
-        f"{escape(others)}{escape(within)}.</p>"
+        f"{tenants.count} tenants; decided by reprieve {escape(reprieve.__version__)}: "
+        f"{escape('; '.join(_decided_by(study.policies)))}.</p>"
     )
     yield from _notices(results)
     for summary in results.loads:
@@ -84,6 +72,29 @@ def _parts(results: Results, validation: Validation | None) -> Iterator[str]:
     yield from _configuration(results)
     accent = 1 if len(study.policies) > 1 else 0
     yield f"<script>{SCRIPT}choose({accent});</script></body></html>\n"
+
+
+def _decided_by(policies: Sequence[PolicySpec]) -> Iterator[str]:
+    """Yield who decides, each with the names of the policies."""
+    quota, placed, both, own = list[str](), list[str](), list[str](), list[str]()
+    for policy in policies:
+        planes = set(policy.planes)
+        if policy.own:
+            own.append(policy.name)
+        elif {QUOTA, SCHEDULING} <= planes:
+            both.append(policy.name)
+        else:
+            (quota if QUOTA in planes else placed).append(policy.name)
+    idle = [policy.name for policy in policies if IDLE in policy.planes]
+    for names, said in (
+        (quota, "by the quota engine, which counts devices and places nothing on nodes"),
+        (own, "by a policy of one's own within the rules of the quota engine"),
+        (placed, "by the scheduling engine, on nodes"),
+        (both, "by both, first for quota and then on nodes"),
+        (idle, "also by the idle engine, that lets idle work make way"),
+    ):
+        if names:
+            yield f"{' and '.join(names)} {said}"
 
 
 def _notices(results: Results) -> Iterator[str]:
