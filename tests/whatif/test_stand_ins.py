@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -56,7 +57,7 @@ GROUPS = {"replicas": 2, "leaderWorkerTemplate": {"size": 3, "workerTemplate": T
 
 
 def _made(
-    resource: Resource, spec: dict[str, Any], *there: bytes
+    resource: Resource, spec: dict[str, Any], *there: bytes, placed: Sequence[str] = ()
 ) -> tuple[Overlay, list[dict[str, Any]]]:
     """Return what there is once this was created, and its pods in the order of their creation."""
     known = {("team", msgspec.json.decode(each)["metadata"]["name"]): each for each in there}
@@ -72,6 +73,11 @@ def _made(
         stand_ins = StandIns(overlay, clock)
         running = asyncio.create_task(stand_ins.run())
         overlay.create(resource, {"metadata": {"name": "work", "namespace": "team"}, "spec": spec})
+        await clock.sleep(MINUTE)
+        for name in placed:
+            pod = overlay.get(PODS, "team", name)
+            assert pod is not None
+            overlay.change(PODS, {**pod, "spec": {**pod["spec"], "nodeName": "node-0"}})
         await clock.sleep(MINUTE)
         running.cancel()
         made = [each.new for each in overlay.history if each.new is not None and each.old is None]
@@ -106,6 +112,23 @@ def test_a_launcher_comes_when_its_workers_are_made() -> None:
     _, pods = _made(MPI_JOBS, {"mpiReplicaSpecs": roles})
     names = [each["metadata"]["name"] for each in pods]
     assert names == ["work-worker-0", "work-worker-1", "work-launcher-0"]
+
+
+RAY_JOBS = Resource("ray.io", "v1", "rayjobs", "RayJob")
+RAY = {
+    "rayClusterSpec": {
+        "headGroupSpec": {"template": TEMPLATE},
+        "workerGroupSpecs": [{"groupName": "small", "replicas": 1, "template": TEMPLATE}],
+    }
+}
+
+
+@pytest.mark.parametrize("placed", [["work-head-0"], ["work-head-0", "work-small-0"]])
+def test_a_ray_job_is_submitted_once_all_of_its_cluster_run(placed: list[str]) -> None:
+    _, pods = _made(RAY_JOBS, RAY, placed=placed)
+    submitters = ["work-submitter-0"] if len(placed) == 2 else []
+    names = [each["metadata"]["name"] for each in pods]
+    assert names == ["work-head-0", "work-small-0", *submitters]
 
 
 RAY_CLUSTERS = Resource("ray.io", "v1", "rayclusters", "RayCluster")

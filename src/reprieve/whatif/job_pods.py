@@ -19,7 +19,7 @@ from reprieve.execution.jobs import resource_of
 from reprieve.jobs.evaluation import holds
 from reprieve.jobs.model import JobKind, Test
 from reprieve.jobs.paths import Json, first, put
-from reprieve.jobs.pod_sets import found_pod_sets
+from reprieve.jobs.pod_sets import Found, found_pod_sets
 from reprieve.jobs.table import job_kinds
 from reprieve.jobs.training import RUNTIME
 from reprieve.kube.resource import PODS, Resource
@@ -37,7 +37,9 @@ _SUSPENDS: Final = {(kind.group, kind.kind): kind.suspend for kind in job_kinds(
 #: What a pod that is made anew has of the one before.
 _KEPT: Final = ("namespace", "labels", "annotations", "ownerReferences")
 #: Pods that their controllers make when all the others are made.
-_LAST: Final = ("launcher", "submitter")
+_LAST: Final = ("launcher",)
+#: A pod that KubeRay makes when all the others are ready.
+_SUBMITTER: Final = "submitter"
 
 
 class JobPods:
@@ -68,6 +70,8 @@ class JobPods:
             self._fill(kind, job, tally)
         elif started and not tally.pods:
             self._make(kind, job)
+        elif tally.pods and tally.ready == tally.pods:
+            self._submit(kind, job, tally)
         self._tell(kind, job["metadata"])
 
     def replace(self, kind: JobKind, job: Json | None, pod: Json) -> None:
@@ -176,13 +180,27 @@ class JobPods:
         wanted = sum(one.count for one in sets)
         if not self._made.allowed(job, wanted, wanted):
             return
-        for one in sorted(sets, key=lambda each: each.name in _LAST):
-            for number in range(one.count):
-                name = f"{job['metadata']['name']}-{one.name}-{number}"
-                template = copy.deepcopy(one.template)
-                spec = template.setdefault("spec", {})
-                spec["containers"] = [*(spec.get("containers") or ()), *one.added]
-                self._overlay.create(PODS, pod_of(self._overlay, job, template, name, {}))
+        first_ones = [one for one in sets if one.name != _SUBMITTER]
+        for one in sorted(first_ones, key=lambda each: each.name in _LAST):
+            self._make_set(job, one)
+
+    def _submit(self, kind: JobKind, job: Json, tally: Tally) -> None:
+        """Make the pod that submits to the others, all of which are ready, unless it is there."""
+        sets = found_pod_sets(kind, job)
+        last = next((one for one in sets if one.name == _SUBMITTER), None)
+        if last is None or tally.pods != sum(one.count for one in sets) - last.count:
+            return
+        uid = job["metadata"]["uid"]
+        if not any(_submits(pod, uid) for pod in self._owned.below(uid)):
+            self._make_set(job, last)
+
+    def _make_set(self, job: Json, one: Found) -> None:
+        for number in range(one.count):
+            name = f"{job['metadata']['name']}-{one.name}-{number}"
+            template = copy.deepcopy(one.template)
+            spec = template.setdefault("spec", {})
+            spec["containers"] = [*(spec.get("containers") or ()), *one.added]
+            self._overlay.create(PODS, pod_of(self._overlay, job, template, name, {}))
 
     def _tell(self, kind: JobKind, metadata: Json) -> None:
         """Write what the kind's own controller would say of its pods."""
@@ -233,6 +251,14 @@ class JobPods:
 def is_numbered(pod: Json) -> bool:
     """Tell whether a pod is made anew under its own name, when that is free."""
     return str(pod["metadata"]["name"]).rpartition("-")[2].isdigit()
+
+
+def _submits(pod: Json, uid: str) -> bool:
+    """Tell whether a pod is a submitter: made here, or by a Job that KubeRay made."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    made = any(each["uid"] == uid for each in owners)
+    here = made and f"-{_SUBMITTER}-" in pod["metadata"]["name"]
+    return here or any(each["kind"] == "Job" for each in owners)
 
 
 def _inactive(kind: JobKind, job: Json) -> Json:

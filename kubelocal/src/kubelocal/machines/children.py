@@ -1,6 +1,7 @@
 """Children from templates: keeps below an object what `families` says belongs there.
 
-Children with a fixed name are made when they are missing and follow the number of replicas and the
+Children with a fixed name are made when they are missing, those that wait for others once all pods
+of these run, and follow the number of replicas and the
 suspension in their template. A Job that goes on after a suspension gets what its template says by
 then of where pods may run, as from the JobSet controller; nothing else is carried down. Pods of a
 group are made and taken away by count; one that has succeeded still counts. A suspended object has
@@ -22,7 +23,7 @@ from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.objects import Change, ChangeType, Object
 from kubelocal.machines.ownership import child, controller_of, is_active, suffix
 from kubelocal.machines.pod_creation import create_pod
-from kubelocal.machines.progress import COUNTS, STATUSES, pods_below, state_of
+from kubelocal.machines.progress import COUNTS, STATUSES, State, pods_below, state_of
 from kubelocal.machines.replicas import in_order_of_removal
 from kubelocal.machines.selectors import matches_labels
 from kubelocal.units.clock import Clock
@@ -67,7 +68,10 @@ class ChildrenController:
         if owner is None or owner["metadata"].get("deletionTimestamp"):
             return
         wanted, suspended = children(FAMILIES[key.resource], owner)
+        waits = not suspended and self._waits(owner, wanted)
         for one in wanted:
+            if waits and isinstance(one, Child) and one.follows:
+                continue
             if isinstance(one, Pods):
                 await self._group(owner, one, 0 if suspended else one.count)
             else:
@@ -75,14 +79,31 @@ class ChildrenController:
         if wanted and FAMILIES[key.resource].prunes:
             await self._prune(owner, [one for one in wanted if isinstance(one, Child)])
         if wanted:
-            await self._report(key, suspended)
+            await self._report(key, suspended, waits)
 
-    async def _report(self, key: Key, suspended: bool) -> None:
+    def _waits(self, owner: Object, wanted: list[Child | Pods]) -> bool:
+        """Tell whether a child that follows others is still to be made, as not all of them run."""
+        singles = [one for one in wanted if isinstance(one, Child)]
+        missing = any(one.follows and self._present(owner, one) is None for one in singles)
+        others = (self._present(owner, one) for one in singles if not one.follows)
+        return missing and not all(one is not None and self._all_run(one) for one in others)
+
+    def _all_run(self, obj: Object) -> bool:
+        pods = pods_below(self._informer, obj["metadata"]["uid"])
+        return state_of(pods, suspended=False) is State.RUNNING
+
+    def _present(self, owner: Object, wanted: Child) -> Object | None:
+        resource = self._informer.objects.resource_of(wanted.api_version, wanted.kind)
+        if resource is None:
+            return None
+        return self._informer.get(resource, owner["metadata"].get("namespace", ""), wanted.name)
+
+    async def _report(self, key: Key, suspended: bool, waits: bool) -> None:
         owner = self._informer.at(key)
         if owner is None:
             return
         pods = pods_below(self._informer, owner["metadata"]["uid"])
-        state = state_of(pods, suspended)
+        state = State.PENDING if waits else state_of(pods, suspended)
         status: dict[str, Any] = copy.deepcopy(owner.get("status") or {})
         if key.resource in COUNTS:
             COUNTS[key.resource](owner, pods, status)

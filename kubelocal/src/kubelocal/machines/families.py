@@ -3,7 +3,7 @@
 | kind | makes | from |
 |---|---|---|
 | RayCluster | pods, per group | `headGroupSpec.template`, `workerGroupSpecs[].template` |
-| RayJob | RayCluster, Job of the submitter | `rayClusterSpec`, `submitterPodTemplate` |
+| RayJob | RayCluster; then the Job that submits | `rayClusterSpec`, `submitterPodTemplate` |
 | RayService | RayCluster | `rayClusterConfig` |
 | KaiwoJob | Job or RayJob | `job`, `rayJob`, else `image` and `gpus` |
 | KaiwoService | Deployment or RayService | `deployment`, `rayService`, else `image` and `gpus` |
@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias, TypeGuard
 
 from kubelocal.machines.objects import Object
@@ -37,12 +37,16 @@ _Spec: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """One object with a fixed name; `body` has its spec and, if any, labels and annotations."""
+    """One object with a fixed name; `body` has its spec and, if any, labels and annotations.
+
+    `follows`: it is made once all pods of the others run.
+    """
 
     api_version: str
     kind: str
     name: str
     body: Object
+    follows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +133,10 @@ def _ray_cluster_of(path: str, middle: str) -> _Maker:
 
 
 def _ray_job(name: str, spec: _Spec) -> list[Child | Pods]:
-    """Return the cluster, and unless another mode is named the Job that submits to it."""
+    """Return the cluster, and unless another mode is named the Job that submits to it.
+
+    KubeRay makes that Job once the cluster is ready.
+    """
     made = _ray_cluster_of("rayClusterSpec", "")(name, spec)
     if not made or spec.get("submissionMode") not in (None, "", "K8sJobMode"):
         return made
@@ -139,7 +146,7 @@ def _ray_job(name: str, spec: _Spec) -> list[Child | Pods]:
         head = (spec["rayClusterSpec"].get("headGroupSpec") or {}).get("template") or {}
         notes = (head.get("metadata") or {}).get("annotations") or {}
         template = {"metadata": {"annotations": notes}, "spec": {"containers": [_SUBMITTER]}}
-    return [*made, _job(name, copy.deepcopy(template), 1)]
+    return [*made, replace(_job(name, copy.deepcopy(template), 1), follows=True)]
 
 
 def _kaiwo(

@@ -366,13 +366,30 @@ async def test_a_ray_job_has_a_job_that_submits_beside_its_cluster(
     async with running() as cluster:
         said = {"submitterPodTemplate": given} if given else {}
         await cluster.create(custom(RAY, "RayJob", **ray_job(mode), **said))
-        await cluster.wait(2)
+        await cluster.wait(5)
         assert chains(cluster) == {"Pod -> RayCluster -> RayJob", "Pod -> Job -> RayJob"}
         assert cluster.names("jobs.batch") == ["work"]
         assert len(cluster.all("pods")) == 3
         await cluster.change("rayjobs.ray.io", "work", suspend=True)
         await cluster.wait(5)
         assert (cluster.names("jobs.batch"), cluster.names("pods")) == ([], [])
+
+
+async def test_a_ray_job_is_submitted_once_its_cluster_runs_and_not_before() -> None:
+    async with running() as cluster:
+        more_than_there_are = ray_job("K8sJobMode")
+        more_than_there_are["rayClusterSpec"]["workerGroupSpecs"][0]["replicas"] = 100
+        await cluster.create(custom(RAY, "RayJob", **more_than_there_are))
+        await cluster.wait(5)
+        assert cluster.names("jobs.batch") == []
+        await cluster.change("rayjobs.ray.io", "work", **ray_job("K8sJobMode"))
+        [made] = cluster.names("rayclusters.ray.io")
+        spec = ray_job()["rayClusterSpec"]
+        await cluster.change("rayclusters.ray.io", made, **spec)
+        await cluster.wait(5)
+        assert cluster.names("jobs.batch") == ["work"]
+        (work,) = cluster.all("rayjobs.ray.io")
+        assert work["status"]["jobDeploymentStatus"] == "Running"
 
 
 async def test_an_mpi_job_has_a_launcher_job_beside_its_workers() -> None:
