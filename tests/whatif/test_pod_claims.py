@@ -28,6 +28,7 @@ from tests.whatif.test_kinds import snapshot
 Object = dict[str, Any]
 T = TypeVar("T")
 CLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
+JOBS = Resource("batch", "v1", "jobs", "Job")
 GROUPS = Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
 ASKED = [{"name": "gpus", "resourceClaimTemplateName": "gpus"}]
 PROTECTED = "resource.kubernetes.io/delete-protection"
@@ -101,6 +102,7 @@ def _over(do: Callable[[Overlay, LoopClock], Any]) -> Overlay:
         ("", "pods"): Listed(PODS, {}, 1),
         ("resource.k8s.io", "resourceclaims"): Listed(CLAIMS, {}, 1),
         ("scheduling.k8s.io", "podgroups"): Listed(GROUPS, {}, 1),
+        ("batch", "jobs"): Listed(JOBS, {}, 1),
         ("resource.k8s.io", CLAIM_TEMPLATES.plural): Listed(
             CLAIM_TEMPLATES, {("team", "gpus"): template}, 1
         ),
@@ -172,6 +174,18 @@ def test_what_a_group_asks_for_its_members_share() -> None:
     said = [{"name": "gpus", "resourceClaimName": claim["metadata"]["name"]}]
     users = [*overlay.all(PODS), *overlay.all(GROUPS)]
     assert [each["status"]["resourceClaimStatuses"] for each in users] == [said] * 3
+
+
+def test_a_pod_of_a_job_has_its_claim_before_the_next_one_is_made() -> None:
+    async def do(overlay: Overlay, clock: LoopClock) -> None:
+        metadata = {"name": "work", "namespace": "team"}
+        spec = {"parallelism": 2, "template": {"spec": pod("")["spec"]}}
+        overlay.create(JOBS, {"metadata": metadata, "spec": spec})
+
+    changes = [each for each in _over(do).history if each.kind[1] in ("pods", "resourceclaims")]
+    told = [(each.kind[1], "new" if each.old is None else "changed") for each in changes]
+    of_one = [("pods", "new"), ("resourceclaims", "new"), ("pods", "changed")]
+    assert told == of_one * 2
 
 
 def test_a_stored_snapshot_keeps_what_claims_are_made_of() -> None:

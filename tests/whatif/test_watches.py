@@ -43,6 +43,6 @@ def test_new_objects_are_seen_one_after_the_other_and_changes_at_once() -> None:
         ("ADDED", "work-b", 0),
         ("ADDED", "work-a", MILLISECOND),
         ("ADDED", "work-c", 2 * MILLISECOND),
-        ("MODIFIED", "work-b", 3 * MILLISECOND),
-        ("MODIFIED", "work-a", 3 * MILLISECOND),
+        ("MODIFIED", "work-b", 2 * MILLISECOND),
+        ("MODIFIED", "work-a", 2 * MILLISECOND),
     ]

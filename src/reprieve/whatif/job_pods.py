@@ -28,6 +28,7 @@ from reprieve.units.instants import format_instant
 from reprieve.whatif.made_pods import MadePods
 from reprieve.whatif.overlay import Overlay
 from reprieve.whatif.owned_pods import COMPLETION_INDEX, OwnedPods, Tally, facts_of
+from reprieve.whatif.pod_claims import PodClaims
 from reprieve.whatif.pod_templates import pod_of
 from reprieve.whatif.writes import Refused
 
@@ -51,11 +52,13 @@ class JobPods:
         clock: Clock,
         owned: OwnedPods,
         made: MadePods,
+        claims: PodClaims,
     ) -> None:
         self._overlay = overlay
         self._clock = clock
         self._owned = owned
         self._made = made
+        self._claims = claims
 
     def reconcile(self, kind: JobKind, job: Json, *, started: bool) -> None:
         """Do what a change of a job, or of one of its pods, asks for; `started`: it was let go."""
@@ -91,7 +94,7 @@ class JobPods:
         kept = {key: old[key] for key in _KEPT if key in old}
         spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
         body = {"metadata": {**kept, "name": name}, "spec": copy.deepcopy(spec)}
-        self._overlay.create(PODS, {**body, "status": {"phase": "Pending"}})
+        self._claims.create_pod({**body, "status": {"phase": "Pending"}})
 
     def _replaces(self, kind: JobKind, job: Json) -> bool:
         over = any(holds(test, job) for test in (*kind.succeeded, *kind.failed))
@@ -172,7 +175,7 @@ class JobPods:
                 **pod["metadata"]["annotations"],
                 COMPLETION_INDEX: index,
             }
-        self._overlay.create(PODS, pod)
+        self._claims.create_pod(pod)
 
     def _make(self, kind: JobKind, job: Json) -> None:
         """Make all pods of another kind."""
@@ -200,7 +203,7 @@ class JobPods:
             template = copy.deepcopy(one.template)
             spec = template.setdefault("spec", {})
             spec["containers"] = [*(spec.get("containers") or ()), *one.added]
-            self._overlay.create(PODS, pod_of(self._overlay, job, template, name, {}))
+            self._claims.create_pod(pod_of(self._overlay, job, template, name, {}))
 
     def _tell(self, kind: JobKind, metadata: Json) -> None:
         """Write what the kind's own controller would say of its pods."""

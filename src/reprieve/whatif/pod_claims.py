@@ -38,6 +38,11 @@ class PodClaims:
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
 
+    def create_pod(self, pod: Json) -> None:
+        """Create a pod with its claims, so that it can be placed before the next one comes."""
+        made = self._overlay.create(PODS, pod)
+        self.changed(PODS, None, made)
+
     def changed(self, resource: Resource, old: Json | None, new: Json | None) -> None:
         """A pod or a group came, changed or went."""
         user = new if new is not None else old

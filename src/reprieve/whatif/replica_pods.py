@@ -22,6 +22,7 @@ from reprieve.kube.resource import PODS, Resource
 from reprieve.whatif.made_pods import MadePods
 from reprieve.whatif.overlay import Overlay
 from reprieve.whatif.owned_pods import OwnedPods, Tally
+from reprieve.whatif.pod_claims import PodClaims
 from reprieve.whatif.pod_templates import controlled_by, pod_of
 
 __all__ = ["ReplicaPods"]
@@ -50,8 +51,11 @@ class _Done:
 class ReplicaPods:
     """Makes the pods of sets, as many as may be made; `owned`: those that there are."""
 
-    def __init__(self, overlay: Overlay, owned: OwnedPods, made: MadePods) -> None:
+    def __init__(
+        self, overlay: Overlay, owned: OwnedPods, made: MadePods, claims: PodClaims
+    ) -> None:
         self._overlay = overlay
+        self._claims = claims
         self._owned = owned
         self._made = made
         self._done: dict[str, _Done] = {}  # by the owner's uid
@@ -196,7 +200,7 @@ class ReplicaPods:
     def _add(
         self, owner: Json, template: Json, name: str, labels: dict[str, str] | None = None
     ) -> None:
-        self._overlay.create(PODS, pod_of(self._overlay, owner, template, name, labels or {}))
+        self._claims.create_pod(pod_of(self._overlay, owner, template, name, labels or {}))
 
 
 def _owners(obj: Json) -> list[Json]:

@@ -85,9 +85,9 @@ class StandIns:
             (kind.group, kind.plural): kind for kind in job_kinds() if kind.suspend
         }
         self.made_pods = MadePods()
-        self._jobs = JobPods(overlay, clock, self.owned, self.made_pods)
-        self._replicas = ReplicaPods(overlay, self.owned, self.made_pods)
         self._claims = PodClaims(overlay)
+        self._jobs = JobPods(overlay, clock, self.owned, self.made_pods, self._claims)
+        self._replicas = ReplicaPods(overlay, self.owned, self.made_pods, self._claims)
         self._index = NamespaceIndex(overlay, self.owned)
         self._take_leaving()
         overlay.subscribers.append(self._changed)

@@ -81,20 +81,23 @@ class _Lines(Body):
     """The lines of a watch, as they come; it never ends by itself.
 
     New objects come one after the other, as controllers make them: what is made first is decided
-    about first, whatever its uid.
+    about first, whatever its uid. What is said of an object once it is there comes before the next
+    new one, as far as it was written before.
     """
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(b"")
         self.queue: asyncio.Queue[bytes] = asyncio.Queue()
         self._clock = clock
+        self._next = clock.monotonic()  # not before then does a new object come
 
     async def lines(self) -> AsyncGenerator[bytes]:
         while True:
             line = await self.queue.get()
-            yield line
             if line.startswith(_NEW):
-                await self._clock.sleep(_APART)
+                await self._clock.sleep(max(0, self._next - self._clock.monotonic()))
+                self._next = self._clock.monotonic() + _APART
+            yield line
 
 
 @dataclass(frozen=True, slots=True)
