@@ -37,7 +37,6 @@ __all__ = ["IDLE", "RESOURCES", "Drawing", "Object", "Playground", "create", "pl
 Object = dict[str, Any]
 IDLE = {"GPU_PREEMPTION_ENABLED": "true", "GPU_PREEMPTION_DEFAULT_GRACE_PERIOD": "1s"}
 _PACE_S = 0.01  # between two objects that are submitted
-_PACE_OF_JOBS_S = 1.0
 _LOOK_S = 3.0
 _QUIET_LOOKS = 15
 _MOST_LOOKS = 200
@@ -152,8 +151,7 @@ class Playground:
                 await create(self.client, obj)
             except ApiError as refusal:
                 refused.append(refusal)
-            # Whatever controllers make of a job is there before the next one comes.
-            await asyncio.sleep(_PACE_S if obj["kind"] in _NO_JOBS else _PACE_OF_JOBS_S)
+            await asyncio.sleep(_PACE_S)
         return refused
 
     def set_busy(self, obj: Object, percent: float) -> None:

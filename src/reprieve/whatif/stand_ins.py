@@ -8,7 +8,8 @@
    second, or its grace period where that is shorter: few use it up, and to a decision it is room on
    its way.
 3. The garbage collector: what loses its last owner is deleted.
-4. Device claims: a pod that asks by template gets one, and gives it back when it is gone.
+4. The disruption controller: what PodDisruptionBudgets allow follows their pods.
+5. Device claims: a pod that asks by template gets one, and gives it back when it is gone.
 
 What nobody touched during the run is left as it was found. Source: the controllers of Kubernetes
 1.37; specification of the quota plane, section 10.2.
@@ -32,6 +33,7 @@ from reprieve.kube.resource import PODS, Resource
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import format_instant
+from reprieve.whatif.budget_statuses import BudgetStatuses
 from reprieve.whatif.job_pods import JobPods, is_numbered
 from reprieve.whatif.made_pods import MadePods
 from reprieve.whatif.namespace_index import NamespaceIndex
@@ -88,6 +90,7 @@ class StandIns:
         self._claims = PodClaims(overlay)
         self._jobs = JobPods(overlay, clock, self.owned, self.made_pods, self._claims)
         self._replicas = ReplicaPods(overlay, self.owned, self.made_pods, self._claims)
+        self._budgets = BudgetStatuses(overlay, clock)
         self._index = NamespaceIndex(overlay, self.owned)
         self._take_leaving()
         overlay.subscribers.append(self._changed)
@@ -102,6 +105,7 @@ class StandIns:
         while True:
             while not self._changes.empty():
                 self._react(self._changes.get_nowait())
+                self._budgets.write()
             now = self._clock.monotonic()
             if self._timers and self._timers[0][0] <= now:
                 heapq.heappop(self._timers)[2]()
@@ -127,6 +131,7 @@ class StandIns:
         assert resource is not None, "it was written there"
         self._index.before(resource, change)
         self.owned.changed(resource, change.old, change.new)
+        self._budgets.changed(resource, change.old, change.new)
         self._changes.put_nowait(change)
         self._woken.set()
 

@@ -18,6 +18,7 @@ from reprieve.kube.bodies import PatchType
 from reprieve.kube.transport import Answer, Request, Wire
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MILLISECOND
+from reprieve.units.instants import Nanos
 from reprieve.whatif.list_pages import ListPages
 from reprieve.whatif.overlay import Overlay
 from reprieve.whatif.snapshot import KindKey
@@ -96,7 +97,7 @@ class _Lines(Body):
             line = await self.queue.get()
             if line.startswith(_NEW):
                 await self._clock.sleep(max(0, self._next - self._clock.monotonic()))
-                self._next = self._clock.monotonic() + _APART
+                self._next = Nanos(self._clock.monotonic() + _APART)
             yield line
 
 
