@@ -6,7 +6,8 @@ job the nodes are compared, with how many pods of which requests each has.
 1. Nobody decides about what has no Workload, and no pods where pods are placed.
 2. A pod starts when it has a node, a PodGroup when its minimum has, a job when nothing holds it and
    all its pods have; where nobody places pods, when nothing holds it.
-3. Victims are those whom the new records of what was submitted name, and did not give up.
+3. Victims are those whom the new records of what was submitted name, and did not give up. Of a
+   pod that was made anew for one of them, and made way, too, nothing is told.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from reprieve.jobs.paths import first
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.client import Client
 from reprieve.kube.errors import NotFound
-from reprieve.kube.resource import PREEMPTIONS, Resource
+from reprieve.kube.resource import PODS, PREEMPTIONS, Resource
 from reprieve.units.errors import ReprieveError
 from reprieve.whatif.answer import Answer, Verdict
 from tests.quota_plane.site import WORKLOADS
@@ -59,9 +60,10 @@ class Happened:
 
 @dataclass(frozen=True)
 class Seen:
-    """What there was before a submission: names of records, and whose each Workload is."""
+    """What there was before a submission: names of records and pods, and whose each Workload is."""
 
     records: frozenset[str]
+    pods: frozenset[str]
     owners: dict[str, tuple[str, str]]
 
 
@@ -79,8 +81,11 @@ def planned(answer: Answer | ReprieveError, submitted: Sequence[Object]) -> Happ
 
 async def seen(client: Client) -> Seen:
     """Return what is there before something is submitted."""
-    page = await client.list(PREEMPTIONS, dict)
-    return Seen(frozenset(e["metadata"]["name"] for e in page.items), await _owners(client))
+    records, pods = [
+        frozenset(e["metadata"]["name"] for e in (await client.list(each, dict)).items)
+        for each in (PREEMPTIONS, PODS)
+    ]
+    return Seen(records, pods, await _owners(client))
 
 
 async def happened(played: Playground, submitted: Sequence[Object], before: Seen) -> Happened:
@@ -94,8 +99,12 @@ async def happened(played: Playground, submitted: Sequence[Object], before: Seen
         for pod in found.pods_of(obj)
         if pod["spec"].get("nodeName")
     )
+    told = [each async for each in _victims(played.client, before)]
+    stems = {_stem(name) for kind, name in told if kind == "Pod" and name in before.pods}
     victims = frozenset(
-        [(kind, _of(name, names)) async for kind, name in _victims(played.client, before)]
+        (kind, _of(name, names))
+        for kind, name in told
+        if kind != "Pod" or name in before.pods or _stem(name) not in stems
     )
     return Happened(_sorted(starts), victims, _counted(placed))
 
@@ -139,7 +148,8 @@ class _Found:
         if any(pod["spec"].get("schedulingGates") for pod in pods):
             return False
         if not self._places:
-            return True
+            # Without pods those of it were refused.
+            return bool(pods)
         return bool(pods) and all(pod["spec"].get("nodeName") for pod in pods)
 
     def pods_of(self, obj: Object) -> list[Object]:
@@ -223,6 +233,11 @@ def _names(submitted: Sequence[Object]) -> list[str]:
 def _of(pod: str, names: Sequence[str]) -> str:
     """Return what was submitted under the longest name that a pod's begins with."""
     return next((name for name in names if pod == name or pod.startswith(f"{name}-")), pod)
+
+
+def _stem(pod: str) -> str:
+    """Return the part of a pod's name that those made of the same template share."""
+    return pod.rpartition("-")[0]
 
 
 def _counted(placed: Counter[tuple[str, str]]) -> tuple[tuple[str, str, int], ...]:

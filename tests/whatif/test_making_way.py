@@ -123,6 +123,23 @@ def test_work_that_the_idle_plane_decides_for_is_known_by_whose_it_is() -> None:
     assert run_virtually(main) == [("a", False), ("b", True)]
 
 
+def test_a_pod_that_was_made_anew_for_a_victim_is_not_named_besides() -> None:
+    async def main() -> list[str]:
+        clock = LoopClock(asyncio.get_running_loop(), Nanos(0))
+        kinds = {("", "pods"): Listed(PODS, {}, 1)}
+        overlay = Overlay(Snapshot(Nanos(0), kinds), clock)
+        for name in ("set-anew", "other-anew"):
+            overlay.create(PODS, {"metadata": {"name": name, "uid": f"pod-{name}"}, "spec": {}})
+        for number, victim in enumerate(("set-a", "set-anew", "set-b", "other-anew")):
+            overlay.create(PREEMPTIONS, record(f"record-{number}", "Pod", "ours", "Pod", victim))
+        run = Run(overlay, (), tuple(overlay.history), clock.wall(), clock.wall(), rest=True)
+        found = displaced(run, {"ours"}, lambda uid: {uid.partition("-a")[0].partition("-b")[0]})
+        return [each.name for each in found]
+
+    # Of `other` nobody has made way before: that is told, by the name that it has here.
+    assert run_virtually(main) == ["set-a", "set-b", "other-anew"]
+
+
 def record(name: str, kind: str, uid: str, victim: str, victim_name: str) -> Object:
     """Return a record of one victim, whose uid is made of its kind and name."""
     group = {"Pod": "v1", "GpuWorkload": "kaiwo.silogen.ai/v1alpha1", "Job": "batch/v1"}

@@ -4,6 +4,8 @@
 2. Who made way and waits again may have others make way for it, and these again: the cluster was
    at rest before the submission, so that this comes of it, too. It is the same work where it is
    the same object, or has the same one above it, as a pod that is made again.
+3. A pod that was made anew during the run for one that made way, and makes way itself, is not named
+   besides: it was nobody's work yet, and on the cluster it would have another name.
 
 Source: the design's "Intent log and executor"; specification 12.
 """
@@ -58,6 +60,7 @@ class _Reading:
         records = [msgspec.convert(e, Preemption, strict=False) for e in self._new_records()]
         lines, in_turn = set(self._ours), False
         seen: set[str] = set()
+        lost: set[str] = set()  # uids of what stands above those that made way
         while True:
             preempting = [each for each in records if self._is_for(each, lines)]
             if not preempting:
@@ -67,7 +70,10 @@ class _Reading:
             for record in preempting:
                 for victim in self._whole(record).victims:
                     lines |= self._line(victim.root.uid) | self._line(victim.subject.uid)
-                    if victim.root.uid not in seen:
+                    above = set(self._above(victim.root.uid))
+                    anew = self._came_since(victim.root.uid) and not lost.isdisjoint(above)
+                    lost |= above
+                    if victim.root.uid not in seen and not anew:
                         seen.add(victim.root.uid)
                         yield self._displaced(victim, record.spec.plane, in_turn=in_turn)
             in_turn = True
@@ -83,6 +89,14 @@ class _Reading:
             given_up = first(each, "status.phase") == IntentPhase.ABANDONED.value
             if each["metadata"]["uid"] in made and not given_up:
                 yield each
+
+    def _came_since(self, uid: str) -> bool:
+        """Tell whether a pod was made since the submission."""
+        return any(
+            change.old is None and change.kind == ("", "pods")
+            for change in self._run.history
+            if change.object["metadata"]["uid"] == uid
+        )
 
     def _is_for(self, record: Preemption, lines: set[str]) -> bool:
         preemptor = record.spec.preemptor
