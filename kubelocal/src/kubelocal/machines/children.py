@@ -136,6 +136,8 @@ class ChildrenController:
         changed = {f: said[f] for f in _FOLLOWED if f in said and said[f] != found.get(f)}
         if wanted.kind == "Job" and changed.get("suspend") is False:
             changed["template"] = _directed(found["template"], said["template"])
+        if wanted.kind == "RayCluster" and changed.get("suspend") is False:
+            changed = said
         if changed:
             await self._informer.update(resource, {**present, "spec": {**found, **changed}})
 

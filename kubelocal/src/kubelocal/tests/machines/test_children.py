@@ -242,6 +242,20 @@ async def test_a_suspended_ray_job_gives_its_pods_back_and_gets_new_ones() -> No
         assert list(cluster.phases().values()) == ["Running"] * 2
 
 
+async def test_pods_of_a_ray_service_run_where_it_says_once_it_goes_on() -> None:
+    async with running() as cluster:
+        spec = {**ray_cluster(), "suspend": True}
+        await cluster.create(custom(RAY, "RayService", rayClusterConfig=spec))
+        await cluster.wait(2)
+        assert cluster.names("pods") == []
+        told = {**ray_cluster(), "suspend": False}
+        told["headGroupSpec"]["template"]["spec"]["nodeSelector"] = {"disk": "slow"}
+        await cluster.change("rayservices.ray.io", "work", rayClusterConfig=told)
+        await cluster.wait(2)
+        (head,) = (each for each in cluster.all("pods") if "-head-" in each["metadata"]["name"])
+        assert head["spec"]["nodeSelector"] == {"disk": "slow"}
+
+
 async def test_the_number_of_replicas_is_carried_down() -> None:
     async with running() as cluster:
         await cluster.create(custom(KAIWO, "KaiwoService", image="serve:1", gpus=1, replicas=2))
