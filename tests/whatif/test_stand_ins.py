@@ -181,3 +181,40 @@ def test_a_lost_pod_is_made_anew_at_once_and_a_numbered_one_under_its_name(liste
 
 def test_a_pod_below_what_is_suspended_is_not_made_anew() -> None:
     assert _left_by("ray-head-abcde", listed=True, suspended=True)[1] == []
+
+
+def test_a_ray_job_that_is_stopped_says_so_once_the_pods_below_its_cluster_are_gone() -> None:
+    above = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "job", "uid": "job"}
+    owner = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "ray", "uid": "ray"}
+    in_team = {"namespace": "team"}
+    running = {"jobDeploymentStatus": "Running"}
+    job = {"metadata": {**in_team, "name": "job", "uid": "job"}, "spec": {}, "status": running}
+    ray = {**in_team, "name": "ray", "uid": "ray", "ownerReferences": [above]}
+    pod = {**in_team, "name": "ray-head-a", "uid": "pod", "ownerReferences": [owner]}
+    placed = {"containers": [{"name": "c"}], "nodeName": "node-0"}
+    there: list[tuple[Resource, dict[str, Any]]] = [
+        (RAY_JOBS, job),
+        (RAY_CLUSTERS, {"metadata": ray, "spec": {}}),
+        (PODS, {"metadata": pod, "spec": placed, "status": {"phase": "Running"}}),
+    ]
+    kinds = {
+        (each.group, each.plural): Listed(
+            each, {("team", obj["metadata"]["name"]): msgspec.json.encode(obj)}, 1
+        )
+        for each, obj in there
+    }
+
+    async def main() -> tuple[str, str]:
+        clock = LoopClock(asyncio.get_running_loop(), Nanos(0))
+        overlay = Overlay(Snapshot(Nanos(0), kinds), clock)
+        standing = asyncio.create_task(StandIns(overlay, clock).run())
+        overlay.change(RAY_JOBS, {**job, "spec": {"suspend": True}})
+        said = []
+        for pause in (SECOND // 2, MINUTE):
+            await clock.sleep(pause)
+            (found,) = overlay.all(RAY_JOBS)
+            said.append(found["status"]["jobDeploymentStatus"])
+        standing.cancel()
+        return said[0], said[1]
+
+    assert run_virtually(main) == ("Running", "Suspended")

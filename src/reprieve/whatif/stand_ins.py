@@ -49,6 +49,7 @@ __all__ = ["StandIns"]
 _STARTS_AFTER: Final = SECOND
 _PACE: Final = SECOND // 1000
 _ENDS_WITHIN: Final = 1  # seconds, unless the grace period is shorter
+_DEPTH: Final = 10  # of owners above a pod
 _TRACKING: Final = "batch.kubernetes.io/job-tracking"
 _DELETED: Final = b'"deletionTimestamp"'
 
@@ -198,6 +199,20 @@ class StandIns:
                 resource = self._overlay.resource_of(owner["apiVersion"], owner["kind"])
                 if resource is not None:
                     self._look_at_set(resource, namespace, owner["name"])
+            self._look_above(namespace, owner)
+
+    def _look_above(self, namespace: str, owner: Json, depth: int = _DEPTH) -> None:
+        """Look at the jobs above an owner of a pod, as a RayJob is above its RayCluster."""
+        resource = self._overlay.resource_of(str(owner.get("apiVersion", "")), str(owner["kind"]))
+        obj = None if resource is None else self._overlay.get(resource, namespace, owner["name"])
+        if obj is None or not depth:
+            return
+        for above in obj["metadata"].get("ownerReferences") or ():
+            group = str(above.get("apiVersion", "")).rpartition("/")[0]
+            for (of, _), kind in self._kinds.items():
+                if of == group and kind.kind == above.get("kind"):
+                    self._look_at_job(kind, namespace, above["name"], started=False)
+            self._look_above(namespace, above, depth - 1)
 
     def _replace(self, kind: JobKind, owner: Json, change: Change) -> None:
         """Have a lost pod made anew: at once, or when its name is free."""
