@@ -84,6 +84,18 @@ def test_an_answer_has_at_most_25_lines_and_all_of_them_where_everything_is_want
         assert all(any(f"{name}-{n}" in line for line in everything) for n in range(30))
 
 
+def test_a_long_reason_is_told_whole_as_long_as_there_is_room_for_it() -> None:
+    def told(words: int) -> list[str]:
+        reason = " ".join(f"word-{number}" for number in range(words))
+        waits = Outcome("Pod", "team", "wanted", Verdict.WAITS, "Full", reason)
+        return plan_text(answer(outcomes=(waits,)), ["quota"])
+
+    whole = told(100)
+    assert "word-99" in whole[-3] and not any("..." in line for line in whole)
+    # Longer than the page: cut, but not to less than there is room for.
+    assert [line.endswith("...") for line in told(1000)] == [False] * 6 + [True, False, False]
+
+
 def test_the_first_line_is_one_line_and_what_is_not_seen_is_told_at_the_end() -> None:
     kinds = [Resource("", "v1", f"kinds{n}", f"Kind{n}", namespaced=n > 9) for n in range(30)]
     spaces = tuple(f"team-{n}" for n in range(40))

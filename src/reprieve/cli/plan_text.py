@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -35,6 +37,8 @@ __all__ = ["plan_text"]
 _SHOWN: Final = 6
 _PLACES: Final = 4
 _NOTES: Final = 3
+#: How many lines a text may take, as long as there are not too many in all; None for all of it.
+_LENGTHS: Final = (None, 4, 2)
 #: Reasons whose own next step is to wait for room.
 _ROOM: Final = frozenset(
     {
@@ -60,46 +64,52 @@ def plan_text(
     style: Style | None = None,
     now: Nanos | None = None,
 ) -> list[str]:
-    """Return the lines; of what is many, fewer are named until they are not too many.
+    """Return the lines, not too many: fewer things are named first, then long texts are cut.
 
     `now`: with how old the snapshot is then.
     """
     style = style or Style()
     first = safe(_first_line(answer, now))
     if style.everything:
-        return [first, *_lines(answer, controllers, style, None)]
+        return [first, *_lines(answer, controllers, _Form(style), None)]
     lines: list[str] = []
-    for shown in range(_SHOWN, 0, -1):
-        lines = [first, *_lines(answer, controllers, style, shown)]
+    for length, shown in itertools.product(_LENGTHS, range(_SHOWN, 0, -1)):
+        lines = [first, *_lines(answer, controllers, _Form(style, length), shown)]
         if len(lines) <= MOST_LINES:
             break
     return lines
 
 
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How lines are written; `length`: how many of them a text may take, None for all of it."""
+
+    style: Style
+    length: int | None = None
+
+
 def _lines(
-    answer: Answer, controllers: Sequence[str], style: Style, shown: int | None
+    answer: Answer, controllers: Sequence[str], form: _Form, shown: int | None
 ) -> Iterator[str]:
     """Yield the lines below the first; `shown`: how many of each thing are named, None for all."""
     for outcome in answer.outcomes[:shown]:
-        yield from _outcome(outcome, style, answer.snapshot.at)
+        yield from _outcome(outcome, form, answer.snapshot.at)
     yield from _more(len(answer.outcomes), shown, "submitted things")
     if not answer.outcomes:
         yield "nothing of it is to start: no pod, group or job"
-    yield from _victims(answer.victims, style, shown, answer.snapshot.at)
+    yield from _victims(answer.victims, form, shown, answer.snapshot.at)
     for each in answer.borrowed[:shown]:
-        yield from _told(_borrowed_text(each), style, "  ")
+        yield from _told(_borrowed_text(each), form, "  ")
     if answer.fragile is not None:
-        yield from _told(_fragile_text(answer, answer.fragile), style, "  fragile: ")
+        yield from _told(_fragile_text(answer, answer.fragile), form, "  fragile: ")
     yield from _placement(answer, shown)
     if not answer.rest:
         yield "  the cluster did not come to rest within 30 minutes: this is how far it came"
     for warning in answer.warnings[: shown and min(shown, _NOTES)]:
-        yield from _told(warning, style, "  note: ")
+        yield from _told(warning, form, "  note: ")
     unseen = "; nor ".join(unseen_texts(answer.snapshot))
     if unseen:
-        yield from _told(
-            f"figures are lower bounds: you may not list {unseen}", style, "how sure: "
-        )
+        yield from _told(f"figures are lower bounds: you may not list {unseen}", form, "how sure: ")
     yield f"decided by {' and '.join(controllers)}; nothing is submitted and nothing is reserved"
 
 
@@ -123,7 +133,7 @@ def _things(snapshot: Snapshot) -> str:
     return f"{nodes}, {counted(snapshot.count('pods'), 'pod')}"
 
 
-def _outcome(outcome: Outcome, style: Style, now: Nanos) -> Iterator[str]:
+def _outcome(outcome: Outcome, form: _Form, now: Nanos) -> Iterator[str]:
     said = [each for each in (_size_text(outcome),) if each]
     if outcome.queue:
         queue = f"queue {outcome.queue}"
@@ -133,9 +143,9 @@ def _outcome(outcome: Outcome, style: Style, now: Nanos) -> Iterator[str]:
     if outcome.priority is not None:
         said.append(f"priority {outcome.priority}")
     title = safe(f"{outcome.kind} {_name(outcome)}")
-    yield from _told("; ".join(said), style, f"{title}   ") if said else (title,)
+    yield from _told("; ".join(said), form, f"{title}   ") if said else (title,)
     needs = _needs_text(outcome)
-    yield from _told(needs, style, f"  {_HEADLINES[outcome.verdict]}{'   ' if needs else ''}")
+    yield from _told(needs, form, f"  {_HEADLINES[outcome.verdict]}{'   ' if needs else ''}")
     if outcome.pods_without_victims is not None:
         pods = counted(outcome.pods_without_victims, "pod")
         yield f"  without anybody making way: {pods} now"
@@ -143,15 +153,15 @@ def _outcome(outcome: Outcome, style: Style, now: Nanos) -> Iterator[str]:
         pods = f"{outcome.pods_on_empty_cluster:,} of {counted(outcome.pods, 'pod')}"
         yield f"  even on the empty cluster: {pods} placed"
     if outcome.message:
-        yield from _told(f"{outcome.reason}: {outcome.message}", style, "    ")
+        yield from _told(f"{outcome.reason}: {outcome.message}", form, "    ")
     if outcome.diagnosis is not None:
-        yield from _told(_next_step(outcome, outcome.diagnosis), style, "    next: ")
+        yield from _told(_next_step(outcome, outcome.diagnosis), form, "    next: ")
     if outcome.idle is not None:
         idle = f"{outcome.idle.reason}: {outcome.idle.text}"
-        yield from _told(idle, style, "    nobody idle makes way: ")
+        yield from _told(idle, form, "    nobody idle makes way: ")
     if outcome.estimate is not None:
         start = estimate_text(outcome.estimate, lambda at: ago(at, now), duration)
-        yield from _told(start, style, "    start: ")
+        yield from _told(start, form, "    start: ")
 
 
 def _next_step(outcome: Outcome, diagnosis: Diagnosis) -> str:
@@ -220,7 +230,7 @@ def _fragile_text(answer: Answer, fragile: Fragile) -> str:
 
 
 def _victims(
-    victims: Sequence[Displaced], style: Style, shown: int | None, now: Nanos
+    victims: Sequence[Displaced], form: _Form, shown: int | None, now: Nanos
 ) -> Iterator[str]:
     if not victims:
         return
@@ -236,7 +246,7 @@ def _victims(
     names, devices = (max(len(row[column]) for row in rows) for column in (0, 1))
     for name, given, why in rows:
         start = f"     {name:{names}}  " + (f"{given:{devices}}  " if devices else "")
-        yield from _told(why, style, start)
+        yield from _told(why, form, start)
     yield from _more(len(victims), shown, "victims")
 
 
@@ -277,12 +287,12 @@ def _name(each: Outcome | Displaced) -> str:
     return f"{each.namespace}/{each.name}" if each.namespace else each.name
 
 
-def _told(text: str, style: Style, start: str = "") -> Iterator[str]:
-    """Yield a text behind `start`, wrapped below itself, cut after two lines."""
-    width = style.width - (len(start) or 2)
+def _told(text: str, form: _Form, start: str = "") -> Iterator[str]:
+    """Yield a text behind `start`, wrapped below itself."""
+    width = form.style.width - (len(start) or 2)
     lines = wrapped(text, width)
-    if not style.everything:
-        lines = shortened(lines, 2, width)
+    if form.length is not None:
+        lines = shortened(lines, form.length, width)
     yield start + lines[0]
     for line in lines[1:]:
         yield (" " * len(start) or "  ") + line
