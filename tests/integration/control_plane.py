@@ -40,6 +40,7 @@ CONTROLLERS = (
     "statefulset-controller",
     "garbage-collector-controller",
     "clusterrole-aggregation-controller",
+    "resourcequota-controller",
 )
 
 

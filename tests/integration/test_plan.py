@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from reprieve.kube.resource import PODS, PREEMPTIONS, Resource
+from reprieve.kube.resource import EVENTS, PODS, PREEMPTIONS, Resource
 from tests.integration.site import JOBS, NAMESPACE, Object, Site, job
 
+QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False)
 
 
@@ -106,3 +107,38 @@ async def test_what_runs_and_what_is_not_there_are_told(full: Site) -> None:
     code, said, complaint = await reprieve(full, "explain", "job/lo", "-n", NAMESPACE)
     assert (code, said, complaint.count("\n")) == (2, "", 1)
     assert "low" in complaint
+
+
+async def test_of_a_job_that_a_quota_leaves_fewer_pods_it_is_told_how_many_are_made(
+    site: Site, tmp_path: Path
+) -> None:
+    hard = {"requests.amd.com/gpu": "3", "count/pods": "9"}
+    metadata = {"name": "gpus", "namespace": NAMESPACE}
+    await site.create({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata,
+                       "spec": {"hard": hard}})  # fmt: skip
+    try:
+
+        async def counts() -> bool:
+            quota = await site.find(QUOTAS, "gpus", NAMESPACE)
+            return bool(quota and quota.get("status", {}).get("hard"))
+
+        await site.until(counts, "the quota is in force")
+        wide = job("wide", 1)
+        wide["spec"] |= {"parallelism": 4, "completions": 4}
+        answer = await planned(site, tmp_path, wide)
+        (note,) = [each for each in answer["warnings"] if "ResourceQuota" in each]
+        assert note == (
+            f"Job {NAMESPACE}/wide gets 3 of its 4 pods for now: ResourceQuota gpus has "
+            "requests.amd.com/gpu left for no more, and grants it for 3 at most: ask for less, or "
+            "have it raised"
+        )
+        await site.create(wide)
+
+        async def refused() -> bool:
+            events = await site.all(EVENTS, NAMESPACE)
+            return any("exceeded quota: gpus" in each.get("message", "") for each in events)
+
+        await site.until(refused, "the fourth is refused")
+        assert len(await site.all(PODS, NAMESPACE)) == 3
+    finally:
+        await site.client.delete(QUOTAS, NAMESPACE, "gpus")

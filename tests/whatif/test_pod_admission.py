@@ -129,6 +129,43 @@ async def test_a_quota_that_is_used_up_for_now_is_told_but_not_of_those_who_wait
         assert "exceeded quota: full" in await refused(found, large)
 
 
+async def test_of_a_quota_with_room_for_some_pods_it_is_told_for_how_many_and_what_was_taken_before(
+    tmp_path: Path,
+) -> None:
+    async with site([node("node-0", 9)], tmp_path) as found:
+        hard = {"requests.cpu": "5", "requests.amd.com/gpu": "9"}
+        body = {"metadata": {"name": "room", "namespace": NAMESPACE}, "spec": {"hard": hard}}
+        await found.client.create(QUOTAS, body, dict)
+        await asyncio.sleep(1)
+        wanted, after = job("wanted"), job("after")
+        for each, count in ((wanted, 3), (after, 4)):
+            each["spec"] |= {"parallelism": count, "completions": count}
+            for amounts in each["spec"]["template"]["spec"]["containers"][0]["resources"].values():
+                amounts["cpu"] = "1"
+        asked = await ask(found.embedded.kubeconfig, wanted, after, **FACTS)
+        (told,) = [each for each in asked.answer.warnings if "ResourceQuota" in each]
+        assert told == (
+            f"Job {NAMESPACE}/after gets 2 of its 4 pods for now: ResourceQuota room has "
+            "requests.cpu left for no more; with 2 at most it has all of them now"
+        )
+        template = {**wanted["spec"]["template"], "metadata": {"labels": {"app": "serves"}}}
+        template["spec"] = {**template["spec"], "restartPolicy": "Always"}
+        selector = {"matchLabels": {"app": "serves"}}
+        serves = {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "serves", "namespace": NAMESPACE},
+            "spec": {"replicas": 6, "selector": selector, "template": template},
+        }
+        asked = await ask(found.embedded.kubeconfig, serves, **FACTS)
+        (told,) = [each for each in asked.answer.warnings if "ResourceQuota" in each]
+        assert told.startswith(f"Deployment {NAMESPACE}/serves gets 5 of its 6 pods for now: ")
+        # Who waits in a queue is told nothing, and takes nothing from others.
+        wanted["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "any"}
+        asked = await ask(found.embedded.kubeconfig, wanted, after, **FACTS)
+        assert not [each for each in asked.answer.warnings if "ResourceQuota" in each]
+
+
 @pytest.mark.parametrize(
     ("failure", "ends"),
     [

@@ -6,12 +6,14 @@ A job with a pod template that no admission lets pass is stored, and never has a
    submission: the plugins Priority and RuntimeClass refuse pods that name another one
 2. with an API server, one pod of each template is created in a dry run, as its controller's, so
    that quotas of the namespace, limits, policies and webhooks answer themselves
+3. of those that it takes, all pods of the submission are counted against what the quotas of the
+   namespace have left (`pod_quotas`), where these may be listed
 
-That ends a plan only where no pod can ever be made. A quota of the namespace that is used up for
-now is told beside the plan, and not at all of who waits in a queue, as those who make way for him
-may free it. Nothing is learnt by who may not create pods, of a template that names what the same
-submission creates, and where a pod is not valid, since the controllers of some kinds complete their
-templates first.
+That ends a plan only where no pod can ever be made. A quota of the namespace that lets fewer pods
+be made for now, or none, is told beside the plan, and not at all of who waits in a queue, as those
+who make way for him may free it. Nothing is learnt by who may not create pods, of a template that
+names what the same submission creates, and where a pod is not valid, since the controllers of some
+kinds complete their templates first.
 
 Source: the API server's admission plugins; the API's `dryRun=All`.
 """
@@ -19,6 +21,7 @@ Source: the API server's admission plugins; the API's `dryRun=All`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -31,6 +34,14 @@ from reprieve.kube.resource import PODS, Resource
 from reprieve.kube.transport import Request
 from reprieve.units.errors import ReprieveError, UsageError
 from reprieve.units.quantities import InvalidQuantity, parse_milli
+from reprieve.whatif.pod_quotas import (
+    RESOURCE_QUOTAS,
+    Left,
+    QuotaObject,
+    Short,
+    left_of,
+    taken_by,
+)
 from reprieve.whatif.pod_templates import PRIORITIES, RUNTIME_CLASSES, controlled_by
 from reprieve.whatif.snapshot import Snapshot
 from reprieve.whatif.submission import Document, Submitted
@@ -86,31 +97,72 @@ async def dry_run_pods(
     """
     asked: set[bytes] = set()
     told: list[str] = []
+    quotas: dict[str, list[Left]] = {}
     for each in submitted:
         if not each.judged or (each.resource.group, each.resource.plural) == ("", "pods"):
             continue
         namespace = str(each.object["metadata"].get("namespace", ""))
-        for template in _templates(each, kinds):
+        for count, template in _counted_templates(each, kinds):
             body = msgspec.json.encode(_pod(each, template))
             if body in asked or len(asked) >= _MOST_TEMPLATES or _names_new(template, submitted):
                 continue
             asked.add(body)
-            refusal = await _refusal(client, namespace, body)
-            if refusal:
-                told += _judged(each, refusal)
+            tried = await _tried(client, namespace, body)
+            if tried.refusal:
+                told += _judged(each, tried.refusal)
+            elif tried.pod is not None and not _queued(each):
+                if namespace not in quotas:
+                    quotas[namespace] = await _quotas(client, namespace)
+                short = taken_by(tried.pod, count, quotas[namespace])
+                told += [] if short is None else [_short_text(each, count, short)]
     return tuple(told)
 
 
-async def _refusal(client: Reader, namespace: str, body: bytes) -> str:
-    """Return why the API server does not take a pod, empty where it does or it is not known."""
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """What the API server says of a pod: why it refuses it, or the pod as it would store it."""
+
+    refusal: str = ""
+    pod: Json | None = None
+
+
+async def _tried(client: Reader, namespace: str, body: bytes) -> _Tried:
+    """Create a pod in a dry run; neither is known where the answer tells nothing of the pod."""
     query = {"dryRun": "All", "fieldManager": "reprieve"}
     request = Request("POST", PODS.path(namespace), query, body)
     try:
-        await client.transport.request(request, Call.on("create", PODS, namespace, ""))
+        stored = await client.transport.request(request, Call.on("create", PODS, namespace, ""))
     except ApiError as refusal:
         judged = isinstance(refusal, Forbidden) or _DENIED in refusal.message
-        return refusal.message if judged and _NO_RIGHT not in refusal.message else ""
-    return ""
+        return _Tried(refusal.message if judged and _NO_RIGHT not in refusal.message else "")
+    return _Tried(pod=msgspec.json.decode(stored))
+
+
+async def _quotas(client: Reader, namespace: str) -> list[Left]:
+    """Return the quotas of a namespace; none where they may not be listed."""
+    try:
+        page = await client.list(RESOURCE_QUOTAS, QuotaObject, namespace=namespace)
+    except ApiError:
+        return []
+    return left_of(page.items)
+
+
+def _short_text(submitted: Submitted, count: int, short: Short) -> str:
+    title = Document(submitted.object, submitted.place).title
+    made = f"{short.fits:,}" if short.fits else "none"
+    text = (
+        f"{title} gets {made} of its {count:,} pods for now: ResourceQuota {short.quota} has "
+        f"{short.resource} left for no more"
+    )
+    if short.at_most < count:
+        text += f", and grants it for {short.at_most:,} at most: ask for less, or have it raised"
+    elif short.fits:
+        text += f"; with {short.fits:,} at most it has all of them now"
+    return text
+
+
+def _queued(submitted: Submitted) -> bool:
+    return bool((submitted.object["metadata"].get("labels") or {}).get(_QUEUE))
 
 
 def _judged(submitted: Submitted, refusal: str) -> Iterator[str]:
@@ -119,8 +171,7 @@ def _judged(submitted: Submitted, refusal: str) -> Iterator[str]:
         raise ReprieveError(
             f"{_placed(submitted)}the API server refuses the pods of {title}: {refusal}"
         )
-    labels = submitted.object["metadata"].get("labels") or {}
-    if not labels.get(_QUEUE):
+    if not _queued(submitted):
         yield f"{title} gets no pods for now: {refusal}"
 
 
@@ -189,6 +240,16 @@ def _templates(submitted: Submitted, kinds: Kinds) -> Iterator[Json]:
         yield from (each.template for each in found_pod_sets(kind, obj) if each.count)
     for path in paths:
         yield from (each for each in values(obj, path) if isinstance(each, dict))
+
+
+def _counted_templates(submitted: Submitted, kinds: Kinds) -> list[tuple[int, Json]]:
+    """Return the pod templates of a document, with how many pods are made of each."""
+    kind = kinds.get((submitted.resource.group, submitted.resource.kind))
+    if kind is not None and kind.passes_on is None:
+        found = found_pod_sets(kind, submitted.object)
+        return [(each.count, each.template) for each in found if each.count]
+    said = first(submitted.object, "spec.replicas")  # of Deployments and the like
+    return [(said if isinstance(said, int) else 1, each) for each in _templates(submitted, kinds)]
 
 
 def _missing(submitted: Submitted, resource: Resource, name: str, known: set[str]) -> str:
