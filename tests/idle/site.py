@@ -12,7 +12,6 @@ import asyncio
 import inspect
 import os
 import re
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from kubelocal.cluster import EmbeddedCluster, Stage, Write
 from kubelocal.machines.gpus import Root
 from kubelocal.server.errors import StatusError
 from kubelocal.server.options import DeleteOptions, PatchType, Propagation, WriteOptions
+from reprieve.scenarios import with_parent
 from reprieve.scenarios.embedded import (
     OPERATOR_NAMESPACE,
     OPERATOR_USER,
@@ -226,8 +226,7 @@ class Site:
         }
         known = {name: value for name, value in variables.items() if value is not None}
         return await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "reprieve", "run", "--metrics-port", "0"),
+            *with_parent.command("reprieve", "run", "--metrics-port", "0"),
             *("--kubeconfig", str(self.embedded.operator_kubeconfig), *arguments),
             env={"PATH": os.defpath, "HOME": str(self.folder), **known},
             stdout=asyncio.subprocess.PIPE,

@@ -15,6 +15,8 @@ from typing import Final
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
+from reprieve.scenarios import with_parent
+
 __all__ = ["Operators", "Usage"]
 
 _RESTARTED_AFTER_S: Final = 1.0
@@ -52,7 +54,7 @@ class Operators:
         module: str = "reprieve",
         port: int = 0,
     ) -> None:
-        self._command = (sys.executable, "-m", module, "run", *arguments)
+        self._command = with_parent.command(module, "run", *arguments)
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         self._environment = {**inherited, **environment, "PYTHONUNBUFFERED": "1"}
         self._log = log

@@ -3,7 +3,7 @@
 Whoever plays a scenario starts, stops and restarts replicas as a cluster would start pods: with
 an environment that holds only what the scenario gives, and SIGTERM before SIGKILL. The output of
 all replicas goes to one log, which is kept in memory up to a bound and can be followed. A replica
-that ends by itself is replaced as long as another one runs.
+that ends by itself is replaced as long as another one runs. None outlives whoever plays.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
+
+from reprieve.scenarios import with_parent
 
 __all__ = ["OperatorProcesses"]
 
@@ -34,8 +35,8 @@ _INHERITED: Final = ("PATH", "HOME", "LANG", "LC_ALL", "VIRTUAL_ENV", "PYTHONPAT
 class OperatorProcesses:
     """All replicas of one operator.
 
-    `arguments` follow `python -m reprieve run`, with another `module` in its place where one is
-    given; `environment` is everything that the processes know beside what an interpreter needs.
+    `arguments` follow `run` of `module`, which is the product unless a test plays around it;
+    `environment` is everything that the processes know beside what an interpreter needs.
     `on_line` is called with each line they print.
     """
 
@@ -51,9 +52,7 @@ class OperatorProcesses:
         module: str = "reprieve",
     ) -> None:
         self._command = (
-            sys.executable,
-            "-m",
-            module,
+            *with_parent.command(module),
             "run",
             "--controllers",
             "idle",
