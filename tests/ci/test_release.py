@@ -16,7 +16,6 @@ import yaml
 from tests.chart.go_tools import ACTIONLINT, ToolMissing, tool
 
 ROOT = Path(__file__).parents[2]
-SCRIPT = ROOT / ".ci" / "release.py"
 WORKFLOW = ROOT / ".github" / "workflows" / "release.yml"
 FILES = (
     ".ci/release.py",

@@ -31,10 +31,6 @@ pytestmark = pytest.mark.real_time
 GROUP = "rbac.authorization.k8s.io"
 ROLES = Resource(GROUP, "v1", "roles", "Role")
 BINDINGS = Resource(GROUP, "v1", "rolebindings", "RoleBinding")
-CLUSTER_ROLES = Resource(GROUP, "v1", "clusterroles", "ClusterRole", namespaced=False)
-CLUSTER_BINDINGS = Resource(
-    GROUP, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
-)
 Object = dict[str, Any]
 
 

@@ -92,7 +92,6 @@ POD_NOTES: Final = (
     "kueue.x-k8s.io/pod-group-total-count",
     PRIORITY_BOOST,
 )
-_LEAST: Final = "kueue.x-k8s.io/job-min-parallelism"
 _READERS: Final[tuple[Callable[[str], object], ...]] = (
     read_integer,
     read_float,

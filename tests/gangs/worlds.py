@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 
 from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.gangs.job import Job, JobPolicy, JobPreemption
@@ -160,12 +159,3 @@ def tight(seed: int) -> World:
     largest = max(members, key=lambda pod: (pod.asks["cpu"], pod.name))
     rest = [pod for pod in members if pod is not largest]
     return World(tuple(machines), tuple(pods), (largest, *rest))
-
-
-def without_keys(given: World) -> World:
-    """The same cluster with one job in all."""
-    pods = tuple(
-        replace(pod, labels={k: v for k, v in pod.labels.items() if k != JOB_KEY})
-        for pod in given.pods
-    )
-    return replace(given, pods=pods)

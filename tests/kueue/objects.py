@@ -7,7 +7,6 @@ from typing import Any
 Json = dict[str, Any]
 
 API = "/apis/kueue.x-k8s.io/v1beta2"
-OLD_API = "/apis/kueue.x-k8s.io/v1beta1"
 SINCE = "2026-03-04T10:00:00Z"
 
 

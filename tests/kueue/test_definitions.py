@@ -27,7 +27,6 @@ from tests.kueue.objects import (
 )
 
 QUEUES = f"{API}/clusterqueues"
-COHORTS = f"{API}/cohorts"
 DOORS = f"{API}/namespaces/default/localqueues"
 WORK = f"{API}/namespaces/default/workloads"
 OBSERVED = Path(__file__).resolve().parents[2].parent / "shared" / "observed"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.quota.cycle import cycles
 from reprieve.engine.quota.displacements import Displacements
-from reprieve.engine.quota.entries import CycleResult, Outcome
+from reprieve.engine.quota.entries import CycleResult
 from reprieve.engine.quota.model import Configuration, Eviction, Workload
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
@@ -114,7 +114,3 @@ class Cluster:
 def line_of(name: str) -> str:
     """Return the name of an object as it came first."""
     return name.split("~")[0]
-
-
-def admitted_keys(results: list[CycleResult]) -> list[str]:
-    return [e.workload.name for result in results for e in result.of(Outcome.ADMITTED)]

@@ -28,8 +28,6 @@ from tests.web.reading import Browser
 from tests.web.serving import TOKEN, Served, serving
 from tests.web.stand_in import StandIn
 
-_NOWHERE = {"error": "there is no such page"}
-
 
 async def _events(answer: aiohttp.ClientResponse, enough: int) -> bytes:
     """Read so many events of a stream."""

@@ -26,7 +26,7 @@ from reprieve.settings.fields import entries, integer, mapping, text
 from reprieve.settings.idle import Notice
 from reprieve.units.errors import UsageError
 
-__all__ = ["POINTS", "Plugins", "default_plugins", "known_plugins", "read_plugins"]
+__all__ = ["POINTS", "Plugins", "known_plugins", "read_plugins"]
 
 N = TypeVar("N", ScoreName, PlacementScoreName)
 
@@ -129,11 +129,6 @@ def known_plugins(extra: Mapping[str, Collection[str]]) -> dict[str, tuple[str, 
         for name, points in extra.items()
     }
     return {**_PLUGINS, **{name: at for name, at in found.items() if name not in _PLUGINS}}
-
-
-def default_plugins() -> Plugins:
-    """Return the plugins of the default profile."""
-    return read_plugins(None, "plugins", {})[0]
 
 
 def read_plugins(

@@ -36,7 +36,6 @@ Plugins = Callable[[Policy], tuple[Mapping[str, PostFilter], Mapping[str, Placem
 Lost = Callable[[str], int]
 
 _FITS: Final = "it fits without anybody making way"
-_NO_ROOM: Final = "nobody who may make way makes room for it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,8 @@ import orjson
 
 from kubelocal.server.kinds import Kind, Registry
 
-__all__ = ["AGGREGATED_MEDIA_TYPE", "SUBRESOURCES", "aggregated", "legacy"]
+__all__ = ["SUBRESOURCES", "aggregated", "legacy"]
 
-AGGREGATED_MEDIA_TYPE: Final = (
-    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-)
 SUBRESOURCES: Final[Mapping[str, tuple[str, str, str, tuple[str, ...]]]] = {
     "attach": ("", "", "PodAttachOptions", ("create", "get")),
     "binding": ("", "", "Binding", ("create",)),

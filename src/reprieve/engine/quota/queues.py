@@ -390,10 +390,6 @@ class Queues:
         aside = [known[row[3]] for row in queue.aside()] + [known[key] for key in queue.backing]
         return [known[row[3]] for row in queue.queued()], aside
 
-    def waiting_in(self, local_queue: str) -> int:
-        """Return how many are pending in a LocalQueue, also those that may not be queued."""
-        return self._doors[local_queue]
-
     def doors(self) -> dict[str, int]:
         """Return how many are pending in each LocalQueue that somebody waits in."""
         return {name: number for name, number in self._doors.items() if number}

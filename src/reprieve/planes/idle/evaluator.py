@@ -51,7 +51,6 @@ __all__ = ["Evaluator"]
 
 _RETRY: Final = SECOND
 _PACE: Final = Pace(held_back=SECOND, told_at=logging.WARNING, gather=SECOND // 10)
-_LONGEST_PAUSE: Final = 30 * SECOND
 
 
 class Evaluator:

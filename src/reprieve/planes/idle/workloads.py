@@ -64,8 +64,6 @@ class TrackedWorkload:
     status: Status
     released: Nanos | None = None
     had_pods: bool = False
-    # Values and notices that were reported already: an event for each is enough.
-    reported: frozenset[str] = frozenset()
     writes: StatusWrites = UNWRITTEN
     ref: Reference = field(init=False)
     root: Reference = field(init=False)

@@ -163,10 +163,6 @@ class Mirror:
                 self._nodes[node.name] = found
             yield found
 
-    def is_idle(self, pod: PodRecord) -> bool:
-        """Return whether the GPUs of a pod are idle."""
-        return (pod.namespace, pod.name) in self._idle_pods
-
     def cluster_queue_of(self, namespace: str, queue: str) -> str:
         """Return the ClusterQueue that a LocalQueue leads to, empty where that is not known."""
         found = self.local_queues.named(namespace, queue)

@@ -302,10 +302,6 @@ class GangBook:
         known = self._groups.get(gang.id)
         return known is not None and known[0] is not KOORDINATOR
 
-    def next_deadline(self) -> int | None:
-        """Return when somebody's time in Permit is over next."""
-        return min((parked.deadline for parked in self.parked.values()), default=None)
-
     # How.
 
     def _tolerated(self, gang: Gang) -> int | None:
