@@ -28,7 +28,7 @@ class Binder:
         if change.resource == "pods" and not change.object["spec"].get("nodeName"):
             yield key_of("pods", change.object)
 
-    async def look(self, key: Key) -> None:
+    async def reconcile(self, key: Key) -> None:
         pod = self._informer.at(key)
         if pod is None or pod["spec"].get("nodeName") or not self._nodes:
             return

@@ -192,7 +192,7 @@ async def test_a_signal_releases_the_leases_and_ends_in_time(
 
     process.send_signal(number)
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         code, lines = await _ended(process)
     assert code == 0, lines
     assert not any("Traceback" in line for line in lines)

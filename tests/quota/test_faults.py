@@ -242,7 +242,7 @@ def test_a_fault_that_is_nobodys_own_loses_no_head(monkeypatch: pytest.MonkeyPat
     holdings, queues = Holdings(configuration), Queues(configuration)
     queues.push(job("waits", 2))
     with monkeypatch.context() as patched:
-        patched.setattr(cycle_module._Cycle, "process", breaking(len, lambda *args: True))
+        patched.setattr(cycle_module._Cycle, "decide", breaking(len, lambda *args: True))
         (result,) = cycles(holdings, queues, NOW, 10)
         assert isinstance(result.fault, Poison)
     with monkeypatch.context() as patched:

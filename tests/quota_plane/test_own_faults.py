@@ -199,9 +199,9 @@ ODD = {
 async def test_a_fault_in_looking_after_one_job_is_that_jobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = jobs.JobReconciler._look
+    real = jobs.JobReconciler._reconcile_job
     broken = breaking(real, lambda self, kind, obj: obj["metadata"]["name"] == "poisoned")
-    monkeypatch.setattr(jobs.JobReconciler, "_look", broken)
+    monkeypatch.setattr(jobs.JobReconciler, "_reconcile_job", broken)
     async with site(tmp_path, *base(4)) as cluster:
         await cluster.create(job("poisoned"), job("some"), job("other"))
         await cluster.until_admitted("some", "other")

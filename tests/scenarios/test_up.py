@@ -253,7 +253,7 @@ async def test_the_page_ends_with_the_cluster_though_that_is_killed(tmp_path: Pa
         await line_with(process, "/?token=")
         page = children(process.pid)[0]
         process.kill()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while is_running(page):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
 

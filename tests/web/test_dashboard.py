@@ -57,7 +57,7 @@ async def _dashboard(
 
 async def _line(process: asyncio.subprocess.Process) -> str:
     assert process.stdout is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         return (await process.stdout.readline()).decode().strip()
 
 
@@ -89,7 +89,7 @@ async def _seen(page: aiohttp.ClientSession, client: Client) -> Browser:
     async with page.get("/api/live?page=now") as stream:
         browser.hear(await stream.content.readuntil(b"\n\n"))
         await client.create(PODS, _pod("work", "node-1"), dict)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not browser.tables["holders"]:
                 browser.hear(await stream.content.readuntil(b"\n\n"))
     return browser
@@ -104,7 +104,7 @@ async def test_a_browser_is_opened_without_the_token_in_its_arguments(tmp_path: 
         arguments = ("--kubeconfig", str(kubeconfig))
         async with _dashboard(*arguments, environment=environment) as process:
             address = await _line(process)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not seen.exists():  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
 

@@ -47,7 +47,7 @@ async def test_two_hundred_connections_cut_anywhere_show_the_servers_page_in_the
                 cluster.set(f"team-{random.randrange(3)}/u{random.randrange(20)}", -resumes)
             resumes += 1
         path = f"{served.address}/api/live?page=now&from={browser.position}"
-        async with asyncio.timeout(20), served.client.get(path) as answer:
+        async with asyncio.timeout(60), served.client.get(path) as answer:
             while browser.shown() != meant(cluster.page(_NOW, Nanos(0))):
                 browser.hear(await answer.content.readuntil(b"\n\n"))
 

@@ -32,7 +32,7 @@ from tests.web.stand_in import StandIn
 async def _events(answer: aiohttp.ClientResponse, enough: int) -> bytes:
     """Read so many events of a stream."""
     text = b""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while text.count(b"\n\n") < enough:
             part = await answer.content.readany()
             if not part:

@@ -36,7 +36,7 @@ async def _running(cluster: EmbeddedCluster, folder: Path, *arguments: str) -> A
     process = await _started(given)
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             yield URL((await process.stdout.readline()).decode().strip())
         process.send_signal(signal.SIGTERM)
         _, errors = await process.communicate()

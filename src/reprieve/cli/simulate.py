@@ -130,7 +130,7 @@ def simulate(
         _write(results, report, validation, decisions=not no_decisions)
     if plots is not None:
         _write_plots(results, plots)
-    _tell(results, report, interrupted, missing)
+    _print_tables(results, report, interrupted, missing)
     if interrupted or results.failed or results.missing:
         sys.exit(130 if interrupted else 1)
 
@@ -250,7 +250,9 @@ def _write_plots(results: Results, folder: Path) -> None:
         raise UsageError(f"--plots {folder}: {error}; accepted: a folder to write to") from None
 
 
-def _tell(results: Results, output: Path, interrupted: bool, missing: Sequence[str]) -> None:
+def _print_tables(
+    results: Results, output: Path, interrupted: bool, missing: Sequence[str]
+) -> None:
     for line in own_load_lines(results):
         click.echo(line)
     for line in terminal_tables(results):

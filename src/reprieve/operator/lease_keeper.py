@@ -139,7 +139,7 @@ class LeaseKeeper:
         try:
             while not self._lost.is_set():
                 self._shared.answer(self._clock.monotonic())
-                self._look()
+                self._follow_tenure()
                 await self._clock.sleep(period)
         finally:
             loop.remove_reader(self._link.fileno())
@@ -161,7 +161,7 @@ class LeaseKeeper:
         """Let go of the keeper, which ends; for a process that ends without having led."""
         self._link.close()
 
-    def _look(self) -> None:
+    def _follow_tenure(self) -> None:
         if not self._led and self.leading:
             self._hear()  # what the keeper has said before it took the lease
             self._led = True
@@ -178,7 +178,7 @@ class LeaseKeeper:
 
     def _hear_and_look(self) -> None:
         self._hear()
-        self._look()
+        self._follow_tenure()
 
     def _hear(self) -> None:
         try:

@@ -109,7 +109,7 @@ class _Candidacy:
             identity=wanted.identity,
             times=self._times,
             changed=self._changed,
-            report=lambda trouble: self._tell(logging.WARNING, str(trouble)),
+            report=lambda trouble: self._report(logging.WARNING, str(trouble)),
             published=self._publish,
             wanted=lambda: _is_there(keeping, wanted.longest_silence),
         )
@@ -129,7 +129,7 @@ class _Candidacy:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         for task in work:
             if task.done():
-                self._tell(logging.ERROR, f"its keeper failed: {task.exception()!r}")
+                self._report(logging.ERROR, f"its keeper failed: {task.exception()!r}")
         if over.done():
             # From here on the operator may be another program, under the same process id.
             watch.cancel()
@@ -143,14 +143,14 @@ class _Candidacy:
             task.cancel()
         return False
 
-    def _tell(self, level: int, text: str) -> None:
+    def _report(self, level: int, text: str) -> None:
         with contextlib.suppress(OSError):
             self._keeping.link.send(line(level, text))
 
     def _changed(self, leading: bool) -> None:
         if not leading:
             self._lost.set()
-        self._tell(logging.DEBUG, "")  # has the operator look
+        self._report(logging.DEBUG, "")  # has the operator look
 
     def _publish(self, held_until: Nanos | None, epoch: int) -> None:
         if held_until is not None and not self._told:
@@ -177,7 +177,7 @@ class _Candidacy:
 
     def _stand_by(self) -> None:
         duration, retry = self._wanted.duration, self._times.longest_retry
-        self._tell(
+        self._report(
             logging.INFO,
             f"held by {self._elector.holder}: this process stands by; it leads soon after the "
             f"other one gives the lease back, and {duration // SECOND} to "

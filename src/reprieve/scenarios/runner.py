@@ -127,7 +127,7 @@ async def _play(play: Play, number: int, step: Step) -> StepResult:
 
 async def _or_operator_stopped(play: Play, step: Step) -> None:
     """Do a step, but give up at once when the operator ends without having been asked to."""
-    doing = asyncio.ensure_future(_do(play, step))
+    doing = asyncio.ensure_future(_play_step(play, step))
     stopped = asyncio.ensure_future(play.operator.stopped_by_itself())
     try:
         await asyncio.wait({doing, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -141,7 +141,7 @@ async def _or_operator_stopped(play: Play, step: Step) -> None:
                 await task
 
 
-async def _do(play: Play, step: Step) -> None:
+async def _play_step(play: Play, step: Step) -> None:
     match step:
         case Apply():
             await actions.apply(play, step)

@@ -44,7 +44,7 @@ class DisruptionController:
             return []
         return self._selections.take_in(change, before)
 
-    async def look(self, key: Key) -> int | None:
+    async def reconcile(self, key: Key) -> int | None:
         budget = self._informer.at(key)
         if budget is None or budget["metadata"].get("deletionTimestamp"):
             return None

@@ -63,7 +63,7 @@ class ChildrenController:
             found = self._informer.by_uid(owner["uid"])
             obj = found[1] if found is not None else None
 
-    async def look(self, key: Key) -> None:
+    async def reconcile(self, key: Key) -> None:
         owner = self._informer.at(key)
         if owner is None or owner["metadata"].get("deletionTimestamp"):
             return

@@ -58,7 +58,7 @@ class ClaimsController:
             ):
                 yield from (key_of("pods", pod) for pod in self._members(obj))
 
-    async def look(self, key: Key) -> None:
+    async def reconcile(self, key: Key) -> None:
         user = self._informer.at(key)
         if user is None or user["metadata"].get("deletionTimestamp") or _has_ended(user):
             return
@@ -150,7 +150,7 @@ class ReservationsController:
             namespace = obj["metadata"]["namespace"]
             yield from (Key(_CLAIMS, namespace, name) for name in names if name)
 
-    async def look(self, key: Key) -> None:
+    async def reconcile(self, key: Key) -> None:
         claim = self._informer.at(key)
         if claim is None:
             return

@@ -52,7 +52,7 @@ class CronJobController:
     def concerns(self, change: Change, before: Object | None) -> Iterable[Key]:
         return by_controller(change, _CRON_JOBS, "CronJob", _JOBS)
 
-    async def look(self, key: Key) -> int | None:
+    async def reconcile(self, key: Key) -> int | None:
         owner = self._informer.at(key)
         if owner is None or owner["metadata"].get("deletionTimestamp"):
             return None

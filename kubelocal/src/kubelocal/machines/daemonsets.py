@@ -60,7 +60,7 @@ class DaemonSetController:
             return [key_of(_DAEMON_SETS, owner) for owner in self._informer.all(_DAEMON_SETS)]
         return by_controller(change, _DAEMON_SETS, "DaemonSet", "pods")
 
-    async def look(self, key: Key) -> int | None:
+    async def reconcile(self, key: Key) -> int | None:
         owner = self._informer.at(key)
         if owner is None or owner["metadata"].get("deletionTimestamp"):
             return None

@@ -48,7 +48,7 @@ class DeploymentController:
     def concerns(self, change: Change, before: Object | None) -> Iterable[Key]:
         return by_controller(change, _DEPLOYMENTS, "Deployment", _REPLICA_SETS)
 
-    async def look(self, key: Key) -> None:
+    async def reconcile(self, key: Key) -> None:
         deployment = self._informer.at(key)
         if deployment is None or deployment["metadata"].get("deletionTimestamp"):
             return
@@ -93,7 +93,7 @@ class DeploymentController:
         )
         new = await self._informer.create(_REPLICA_SETS, made)
         if count:
-            self._tell(deployment, f"Scaled up replica set {name} from 0 to {count}")
+            self._record_scaling(deployment, f"Scaled up replica set {name} from 0 to {count}")
         return new
 
     async def _make_latest(self, deployment: Object, new: Object, old: list[Object]) -> Object:
@@ -153,7 +153,9 @@ class DeploymentController:
         scaled = await self._informer.update(_REPLICA_SETS, updated)
         direction = "up" if count > before else "down"
         name = fresh["metadata"]["name"]
-        self._tell(deployment, f"Scaled {direction} replica set {name} from {before} to {count}")
+        self._record_scaling(
+            deployment, f"Scaled {direction} replica set {name} from {before} to {count}"
+        )
         return scaled
 
     async def _forget_history(self, deployment: Object, old: list[Object]) -> None:
@@ -216,7 +218,7 @@ class DeploymentController:
         updated["metadata"]["annotations"] = {**annotations, _REVISION: str(revision)}
         return await self._informer.update(_DEPLOYMENTS, updated)
 
-    def _tell(self, deployment: Object, message: str) -> None:
+    def _record_scaling(self, deployment: Object, message: str) -> None:
         self._recorder.normal(deployment, "ScalingReplicaSet", message)
 
 

@@ -35,7 +35,7 @@ class DeviceDriver:
         same = before is not None and _annotations(before) == _annotations(change.object)
         return [] if same else [change.object["metadata"]["name"]]
 
-    async def look(self, name: str) -> None:
+    async def reconcile(self, name: str) -> None:
         node = self._informer.get("nodes", "", name)
         if node is None:
             return  # its slices have it as their owner

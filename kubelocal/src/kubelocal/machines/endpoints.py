@@ -42,7 +42,7 @@ class EndpointsController:
                 return [Key(_SERVICES, namespace, labels["kubernetes.io/service-name"])]
         return self._selections.take_in(change, before)
 
-    async def look(self, key: Key) -> None:
+    async def reconcile(self, key: Key) -> None:
         service = self._informer.at(key)
         if service is None or service["metadata"].get("deletionTimestamp"):
             return

@@ -42,7 +42,7 @@ class ExporterService:
         )
         return [_KEY] if ours else []
 
-    async def look(self, key: str) -> None:
+    async def reconcile(self, key: str) -> None:
         namespace = self._informer.get("namespaces", "", EXPORTER_NAMESPACE)
         if namespace is None:
             body = {

@@ -51,7 +51,7 @@ class GarbageCollector:
                 if owner is not None and _waits(owner[1]):
                     yield owner[0]
 
-    async def look(self, key: Key) -> None:
+    async def reconcile(self, key: Key) -> None:
         obj = self._informer.at(key)
         if obj is None:
             return

@@ -46,7 +46,7 @@ class Heartbeats:
         )
         return [] if same and not gone else [name]
 
-    async def look(self, name: str) -> int | None:
+    async def reconcile(self, name: str) -> int | None:
         node = self._informer.get("nodes", "", name)
         if node is None:
             self._leases.pop(name, None)

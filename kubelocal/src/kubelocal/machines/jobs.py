@@ -100,7 +100,7 @@ class JobController:
         if tally is not None:
             tally.count([pod], self._clock.monotonic(), job["spec"].get("podFailurePolicy"))
 
-    async def look(self, key: Key) -> int | None:
+    async def reconcile(self, key: Key) -> int | None:
         job = self._informer.at(key)
         if job is None or job["metadata"].get("deletionTimestamp"):
             return None

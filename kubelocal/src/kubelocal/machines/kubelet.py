@@ -113,7 +113,7 @@ class Kubelet:
             return [key_of("pods", pod) for pod in self._informer.on_node(name)]
         return simulation.pods_below(self._informer, change, before)
 
-    async def look(self, key: Key) -> int | None:
+    async def reconcile(self, key: Key) -> int | None:
         pod = self._informer.at(key)
         node = pod and self._informer.get("nodes", "", pod["spec"].get("nodeName") or "")
         if pod is None or node is None or effective_readiness(node) is Readiness.UNKNOWN:

@@ -91,7 +91,7 @@ class NodeMachine:
         name = change.object["metadata"]["name"]
         return [name] if change.resource == "nodes" and name in self._specs else []
 
-    async def look(self, key: str) -> None:
+    async def reconcile(self, key: str) -> None:
         spec = self._specs[key]
         node = self._informer.get("nodes", "", key)
         if node is None:

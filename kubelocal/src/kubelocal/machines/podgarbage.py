@@ -54,7 +54,7 @@ class PodGarbageCollector:
             concerned += islice(self._finished, max(0, len(self._finished) - self._threshold))
         return concerned
 
-    async def look(self, key: Key) -> int | None:
+    async def reconcile(self, key: Key) -> int | None:
         pod = self._informer.at(key)
         if pod is None:
             return None

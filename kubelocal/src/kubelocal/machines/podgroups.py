@@ -37,7 +37,7 @@ class PodGroupProtection:
         groups = {_group_of(pod) for pod in (change.object, before) if pod is not None} - {""}
         return [Key(_GROUPS, change.object["metadata"]["namespace"], name) for name in groups]
 
-    async def look(self, key: Key) -> None:
+    async def reconcile(self, key: Key) -> None:
         group = self._informer.at(key)
         if group is None or not group["metadata"].get("deletionTimestamp"):
             return

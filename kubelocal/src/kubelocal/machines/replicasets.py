@@ -46,7 +46,7 @@ class ReplicaSetController:
     def concerns(self, change: Change, before: Object | None) -> Iterable[Key]:
         return by_controller(change, _REPLICA_SETS, "ReplicaSet", "pods")
 
-    async def look(self, key: Key) -> int | None:
+    async def reconcile(self, key: Key) -> int | None:
         owner = self._informer.at(key)
         if owner is None or owner["metadata"].get("deletionTimestamp"):
             return None

@@ -62,7 +62,7 @@ class Scheduler:
             return [_QUEUE] if self._take_in_pod(change, before) else []
         return []
 
-    async def look(self, key: str) -> int | None:
+    async def reconcile(self, key: str) -> int | None:
         """Try the waiting pods that have not been rejected since room changed."""
         again = None
         for uid in self._order():

@@ -93,7 +93,7 @@ class PodGroupMaker:
             return [key_of(change.resource, change.object)]
         return []
 
-    async def look(self, key: Key) -> None:
+    async def reconcile(self, key: Key) -> None:
         controller, workload = self._informer.at(key), self._workloads.of(key)
         if controller is None or workload is None or _leaves(controller) or _leaves(workload):
             return

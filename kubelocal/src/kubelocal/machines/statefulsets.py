@@ -47,7 +47,7 @@ class StatefulSetController:
     def concerns(self, change: Change, before: Object | None) -> Iterable[Key]:
         return by_controller(change, _STATEFUL_SETS, "StatefulSet", "pods")
 
-    async def look(self, key: Key) -> int | None:
+    async def reconcile(self, key: Key) -> int | None:
         owner = self._informer.at(key)
         if owner is None or owner["metadata"].get("deletionTimestamp"):
             return None

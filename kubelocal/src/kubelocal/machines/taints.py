@@ -59,7 +59,7 @@ class NodeLifecycle:
             return []
         return [change.object["metadata"]["name"]]
 
-    async def look(self, name: str) -> int | None:
+    async def reconcile(self, name: str) -> int | None:
         node = self._informer.get("nodes", "", name)
         if node is None:
             return None
@@ -132,7 +132,7 @@ class TaintEviction:
             return [key_of("pods", change.object)]
         return []
 
-    async def look(self, key: Key) -> int | None:
+    async def reconcile(self, key: Key) -> int | None:
         pod = self._informer.at(key)
         if pod is None or pod["metadata"].get("deletionTimestamp"):
             return None

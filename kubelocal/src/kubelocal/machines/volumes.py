@@ -53,7 +53,7 @@ class VolumeController:
                 if not _is_bound(claim):
                     yield key_of(_CLAIMS, claim)
 
-    async def look(self, key: Key) -> None:
+    async def reconcile(self, key: Key) -> None:
         obj = self._informer.at(key)
         if obj is None:
             return

@@ -34,7 +34,7 @@ class Machine(Protocol):
         """Return the keys that have to be looked at because of this change."""
         ...
 
-    async def look(self, key: Any) -> int | None:
+    async def reconcile(self, key: Any) -> int | None:
         """Bring what belongs to this key a step nearer to what should be.
 
         Returns the nanoseconds after which it wants to look again, None for "when it changes".
@@ -76,15 +76,15 @@ class Worker:
             if self._dirty:
                 key = next(iter(self._dirty))
                 del self._dirty[key]
-                await self._look(key)
+                await self._reconcile(key)
                 await asyncio.sleep(0)  # a look may end without ever having waited
             else:
                 await self._idle()
 
-    async def _look(self, key: Hashable) -> None:
+    async def _reconcile(self, key: Hashable) -> None:
         self._due.pop(key, None)
         try:
-            wait = await self.machine.look(key)
+            wait = await self.machine.reconcile(key)
         except Exception as problem:
             failures = self._failures[key] = self._failures.get(key, 0) + 1
             level = logging.DEBUG if isinstance(problem, StoreError) else logging.ERROR

@@ -260,7 +260,7 @@ class HttpServer:
             raise method_not_allowed()
         self._writes[user.name] += 1
         write = Write(self._writes[user.name], user.name, verb, request.rel_url.raw_path_qs, body)
-        await self._tell(write, Stage.BEFORE)
+        await self._notify(write, Stage.BEFORE)
         options = parse_write_options(request.query, request.headers.get("User-Agent", ""))
         try:
             match verb:
@@ -280,15 +280,15 @@ class HttpServer:
             raise
         finally:
             warnings.extend(options.warnings)
-        await self._tell(write, Stage.STORED)
+        await self._notify(write, Stage.STORED)
         if self.on_write is not None:
             warn(response, warnings)
             await response.prepare(request)
             await response.write_eof()
-            await self._tell(write, Stage.ANSWERED)
+            await self._notify(write, Stage.ANSWERED)
         return response
 
-    async def _tell(self, write: Write, stage: Stage) -> None:
+    async def _notify(self, write: Write, stage: Stage) -> None:
         if self.on_write is not None:
             await self.on_write(write, stage)
 

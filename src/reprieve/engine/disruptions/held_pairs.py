@@ -40,7 +40,7 @@ class HeldPairs:
         if self._revision != self._history.revision:
             self._revision = self._history.revision
             self._name_anew()
-            self._look(now)
+            self._find_often(now)
         for loop in loops:
             for one, other in loop.held:
                 history = self._history
@@ -61,7 +61,7 @@ class HeldPairs:
         asked = sorted(self._often.values(), key=lambda question: question.now)
         self._often = {(called(each.preemptor), called(each.victim)): each for each in asked}
 
-    def _look(self, now: Nanos) -> None:
+    def _find_often(self, now: Nanos) -> None:
         often = self._history.often(Nanos(now - self._window), self._limit)
         for pair, row in sorted(often.items(), key=lambda each: each[1].identity):
             one, other = row.preemptor, row.victim

@@ -82,7 +82,7 @@ def cycle(
         run = _Cycle(
             holdings, queues, now, number, ledger, proof, pace, refusals, nominated, result
         )
-        run.process(run.nominate(heads))
+        run.decide(run.nominate(heads))
     except Exception as fault:
         result.fault = fault
         queues.give_back()
@@ -176,7 +176,7 @@ class _Cycle:
                 self._fail(entry, failure)
         return nominated
 
-    def process(self, entries: list[Entry]) -> None:
+    def decide(self, entries: list[Entry]) -> None:
         """Decide the nominated entries one after the other."""
         if any(entry.targets for entry in entries):
             self.evictions.searched = self.snapshot.without(())
@@ -184,7 +184,7 @@ class _Cycle:
         for entry in self._fair_order(entries) if fair else self._classical_order(entries):
             try:
                 self.pace.begin(entry.workload.key)
-                self._process(entry)
+                self._decide(entry)
             except Exception as failure:
                 self._fail(entry, failure)
 
@@ -235,7 +235,7 @@ class _Cycle:
         # Who comes after it in its ClusterQueue is the head now.
         self.result.progress = True
 
-    def _process(self, entry: Entry) -> None:
+    def _decide(self, entry: Entry) -> None:
         overlap = self.room.overlaps(entry)
         if overlap and self.settings.gates.recompute_assignment_upon_preemption_targets_overlap:
             without = self.snapshot.without(self.room.leaving(entry))

@@ -269,12 +269,12 @@ class _All:
             raise failed
 
     def applied(self, obj: Any) -> None:
-        self._tell(lambda sink, form: sink.applied(form.of(obj)))
+        self._for_each_follower(lambda sink, form: sink.applied(form.of(obj)))
 
     def deleted(self, obj: Any) -> None:
-        self._tell(lambda sink, form: sink.deleted(form.of(obj)))
+        self._for_each_follower(lambda sink, form: sink.deleted(form.of(obj)))
 
-    def _tell(self, tell: Callable[[Sink[Any], Form[Any]], None]) -> None:
+    def _for_each_follower(self, tell: Callable[[Sink[Any], Form[Any]], None]) -> None:
         failed: Exception | None = None
         for each in self._followers:
             try:

@@ -217,10 +217,10 @@ class _Thread(threading.Thread):
         with contextlib.suppress(DecisionStopped):
             while (job := self.jobs.get()) is not None:
                 self.job = job
-                self._do(job)
+                self._solve(job)
                 self.job = None
 
-    def _do(self, job: _Job) -> None:
+    def _solve(self, job: _Job) -> None:
         try:
             try:
                 result = job.work()

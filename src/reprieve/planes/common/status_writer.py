@@ -115,14 +115,14 @@ class StatusWriter(Generic[Key, Wish, Wire]):
         """
         await look_at_each(
             self._due,
-            self._look,
+            self._write_wish,
             self._clock,
             at_once=self._at_once,
             told=self._log,
             named=lambda key: f"the status of {key}",
         )
 
-    async def _look(self, key: Key) -> None:
+    async def _write_wish(self, key: Key) -> None:
         wish = self._wishes.pop(key, None)
         self._put_off.pop(key, None)
         put_off = False

@@ -147,7 +147,7 @@ class JobReconciler:
             if kind.passes_on is not None:
                 await self._sets.reconcile(kind, job)
             else:
-                await self._look(kind, self._jobs.resolved(kind, job))
+                await self._reconcile_job(kind, self._jobs.resolved(kind, job))
 
     def forget(self, at: str, owners: Iterable[str]) -> None:
         """Forget a Workload that is gone; `owners`: what is looked at since it went."""
@@ -165,7 +165,7 @@ class JobReconciler:
         if workload is not None:
             await self._releasing.reconcile(at)
 
-    async def _look(self, kind: JobKind, job: Json) -> None:
+    async def _reconcile_job(self, kind: JobKind, job: Json) -> None:
         at = workload_key(kind, job)
         workload = self._state.workload(at)
         over = end(kind, job)

@@ -118,7 +118,7 @@ class Preemptions:
         )
 
         def told(marking: Marking, stored: Workload, foreign: bool) -> None:
-            self._tell(plan, preemptor, queue, marking, stored, foreign=foreign)
+            self._report(plan, preemptor, queue, marking, stored, foreign=foreign)
             evicted(stored, marking)
 
         self._victims.begin(intent, markings, told)
@@ -136,7 +136,7 @@ class Preemptions:
         """
         await self._executor.reconcile()
 
-    def _tell(
+    def _report(
         self,
         plan: Plan,
         preemptor: Workload,

@@ -26,7 +26,7 @@ class MirroredCluster:
         self._mirror = mirror
         self._pages = pages
         self._news = asyncio.Event()
-        mirror.subscribe(self._tell)
+        mirror.subscribe(self._changed)
 
     @property
     def version(self) -> int:
@@ -50,5 +50,5 @@ class MirroredCluster:
             raise NotFound("there is no such page")
         return make(self._mirror, key.viewer, dict(key.parameters), at)
 
-    def _tell(self) -> None:
+    def _changed(self) -> None:
         self._news.set()

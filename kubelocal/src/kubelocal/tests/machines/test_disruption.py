@@ -195,5 +195,5 @@ async def test_the_first_finished_pods_go_above_the_threshold() -> None:
             await cluster.create(pod(f"p-{index}", annotations=settings, restartPolicy="Never"))
         await cluster.wait(10)
         for key in keys:
-            await collector.look(key)
+            await collector.reconcile(key)
         assert cluster.names("pods") == ["p-2", "p-3"]

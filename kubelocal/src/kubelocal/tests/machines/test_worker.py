@@ -31,7 +31,7 @@ class Faulty:
     def concerns(self, change: Change, before: Object | None) -> Iterable[str]:
         return []
 
-    async def look(self, key: str) -> int | None:
+    async def reconcile(self, key: str) -> int | None:
         self.looks.append((key, self.clock.monotonic() // SECOND))
         step = self.plan[key].pop(0) if self.plan[key] else None
         if isinstance(step, Exception):

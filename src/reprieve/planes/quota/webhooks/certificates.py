@@ -150,7 +150,7 @@ async def kept_certificates(
         if secret is None:
             await client.create(SECRETS, _secret(namespace, name, found), dict)
         elif found != kept:
-            written = {**secret, "data": {**(secret.get("data") or {}), **_data(found)}}
+            written = {**secret, "data": {**(secret.get("data") or {}), **_encoded(found)}}
             await client.replace(SECRETS, written, dict)
         return found
 
@@ -321,11 +321,11 @@ def _secret(namespace: str, name: str, certificates: Certificates) -> dict[str, 
         "kind": "Secret",
         "type": "kubernetes.io/tls",
         "metadata": {"namespace": namespace, "name": name},
-        "data": _data(certificates),
+        "data": _encoded(certificates),
     }
 
 
-def _data(certificates: Certificates) -> dict[str, str]:
+def _encoded(certificates: Certificates) -> dict[str, str]:
     return {
         file: base64.b64encode(getattr(certificates, field)).decode()
         for file, field in _KEYS.items()
