@@ -28,6 +28,7 @@ import msgspec
 
 from reprieve.jobs.paths import Json, first, values
 from reprieve.jobs.pod_sets import found_pod_sets
+from reprieve.kube.decoding import decode_object
 from reprieve.kube.errors import ApiError, Call, Forbidden
 from reprieve.kube.reader import Reader
 from reprieve.kube.resource import PODS, Resource
@@ -130,12 +131,13 @@ async def _tried(client: Reader, namespace: str, body: bytes) -> _Tried:
     """Create a pod in a dry run; neither is known where the answer tells nothing of the pod."""
     query = {"dryRun": "All", "fieldManager": "reprieve"}
     request = Request("POST", PODS.path(namespace), query, body)
+    call = Call.on("create", PODS, namespace, "")
     try:
-        stored = await client.transport.request(request, Call.on("create", PODS, namespace, ""))
+        stored = await client.transport.request(request, call)
+        return _Tried(pod=decode_object(stored, dict, call))
     except ApiError as refusal:
         judged = isinstance(refusal, Forbidden) or _DENIED in refusal.message
         return _Tried(refusal.message if judged and _NO_RIGHT not in refusal.message else "")
-    return _Tried(pod=msgspec.json.decode(stored))
 
 
 async def _quotas(client: Reader, namespace: str) -> list[Left]:

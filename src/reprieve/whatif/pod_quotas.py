@@ -202,7 +202,7 @@ def _is_best_effort(pod: Json) -> bool:
     spec = pod.get("spec") or {}
     parts = [spec, *(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     return not any(
-        name in (part.get("resources") or {}).get(field, {})
+        name in ((part.get("resources") or {}).get(field) or {})
         for part in parts
         for field in ("requests", "limits")
         for name in _OF_QUALITY
