@@ -56,6 +56,7 @@ REVIEWED: Final = {
     "whatif/afterwards.py": "truth as a number",
     "answers/evidence.py": "a number of the Workload's schema",
     "whatif/asked.py": "pods by their schema, as the person asked gets them",
+    "whatif/budget_statuses.py": "budgets by their schema, as the person asked gets them",
     "whatif/beside.py": "numbers of the API's schema",
     "whatif/declared_ends.py": "objects by their schema, as the person asked gets them",
     "whatif/differences.py": "objects that were read already",
