@@ -24,8 +24,9 @@ from tests.whatif.fixes_proof import CONSTRAINED, FixCase, played_fixes
 from tests.whatif.playing import Drawing
 from tests.whatif.proof import PLAIN, Case, proven
 from tests.whatif.strange_work import STRANGE
+from tests.whatif.stranger_work import STRANGER
 
-_DRAWINGS = {"plain": PLAIN, "constrained": CONSTRAINED, "strange": STRANGE}
+_DRAWINGS = {"plain": PLAIN, "constrained": CONSTRAINED, "strange": STRANGE, "stranger": STRANGER}
 
 
 def main() -> None:

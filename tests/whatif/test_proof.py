@@ -13,6 +13,7 @@ import pytest
 
 from tests.whatif.proof import Case, proven
 from tests.whatif.strange_work import STRANGE
+from tests.whatif.stranger_work import STRANGER
 
 PLANES = ("scheduling", "quota", "scheduling,quota", "idle,scheduling,quota")
 
@@ -56,6 +57,13 @@ async def test_a_plan_for_strangers_is_what_then_happens(
     tmp_path: Path, planes: str, seed: int
 ) -> None:
     tally = await proven(tmp_path, seed, planes, cases=4, drawing=STRANGE)
+    assert not tally.differences
+    assert tally.verdicts["Starts"] >= 1
+
+
+@pytest.mark.thorough
+async def test_a_plan_for_what_says_more_is_what_then_happens(tmp_path: Path) -> None:
+    tally = await proven(tmp_path, 740000, "scheduling,quota", cases=6, drawing=STRANGER)
     assert not tally.differences
     assert tally.verdicts["Starts"] >= 1
 
