@@ -15,7 +15,8 @@ from reprieve.engine.cluster.rows import COMPOSITE, GroupRow, PodRow
 from reprieve.engine.cluster.trees import Way
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.scheduling.queue_entries import Gate
-from reprieve.engine.scheduling.queue_events import DEFAULT_PREEMPTION, GANG, GATES, Known
+from reprieve.engine.scheduling.queue_events import DEFAULT_PREEMPTION, GANG, GATES
+from reprieve.engine.scheduling.queue_hints import Known
 
 __all__ = ["Facts", "Groups", "no_composite", "no_group", "refusal", "tree_of"]
 

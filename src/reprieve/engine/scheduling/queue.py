@@ -37,8 +37,9 @@ from reprieve.engine.scheduling.queue_entries import (
     cycle_order,
     own_changes,
 )
-from reprieve.engine.scheduling.queue_events import GANG, Event, Happening, asks
+from reprieve.engine.scheduling.queue_events import GANG, Event, Happening
 from reprieve.engine.scheduling.queue_flights import Flights
+from reprieve.engine.scheduling.queue_hints import asks
 from reprieve.engine.scheduling.queue_incomplete import Incomplete
 from reprieve.engine.scheduling.queue_places import Places
 from reprieve.units.ids import Uid

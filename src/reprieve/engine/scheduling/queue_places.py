@@ -14,7 +14,8 @@ from typing import Final, TypeAlias
 
 from reprieve.engine.scheduling.pre_enqueue import Facts, refusal
 from reprieve.engine.scheduling.queue_entries import Entry, Gate, Place
-from reprieve.engine.scheduling.queue_events import ASKED, DEFAULT_PREEMPTION, Event, asks
+from reprieve.engine.scheduling.queue_events import DEFAULT_PREEMPTION, Event
+from reprieve.engine.scheduling.queue_hints import ASKED, asks
 from reprieve.units.durations import MINUTE, SECOND
 
 __all__ = ["Places"]
