@@ -114,3 +114,24 @@ async def test_a_clock_that_moves_on_by_hours_gives_no_more_than_a_burst(stage: 
     async with in_background(stage.write_all_the_time()):
         await stage.clock.advance(0, settle=80)
         assert stage.written == 5
+
+
+async def test_one_of_many_who_wait_asks_and_who_came_first_goes_first() -> None:
+    clock, asked, gone = VirtualClock(), 0, []
+
+    def passed() -> int:
+        nonlocal asked
+        asked += 1
+        return 0
+
+    budget = WriteBudget(clock, passed, Allowance(burst=1, quiet=10, busy=1, many=10))
+
+    async def write(number: int) -> None:
+        await budget.turn()
+        gone.append(number)
+
+    async with in_background(*(write(number) for number in range(20))):
+        for _ in range(21):
+            await clock.advance(100 * MILLISECOND, settle=5)
+        assert gone == list(range(20))
+        assert asked <= 2 * len(gone) + 1

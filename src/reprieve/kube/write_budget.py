@@ -8,6 +8,7 @@ is never none. Source: the design's section "Processes and time".
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -44,6 +45,7 @@ class WriteBudget:
         self._filled = self._since = clock.monotonic()
         self._before = passed()
         self._busy = False
+        self._first = asyncio.Lock()  # of those who wait for their turn, held by the one that asks
 
     @property
     def busy(self) -> bool:
@@ -58,9 +60,11 @@ class WriteBudget:
         return self._busy
 
     async def turn(self) -> None:
-        """Wait until one more may go, and count it."""
-        while wait := self._take():
-            await self._clock.sleep(wait)
+        """Wait until one more may go, and count it; who came first goes first."""
+        # One of them asks and the others wait for it: were all to ask, each write would wake all.
+        async with self._first:
+            while wait := self._take():
+                await self._clock.sleep(wait)
 
     def _take(self) -> int:
         """Count one write; return 0, or in how many nanoseconds to ask again."""
