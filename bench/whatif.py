@@ -8,6 +8,8 @@ best of five by CPU time, with the CPU time of the processes in which the cluste
 `raised_mib` is by how much one of the five raised the resident size of this process at its largest:
 
 * `lists`: until there is a snapshot
+* `rows`: that, and every pod decoded and taken into the row that is decided on, all of them held at
+  once. The same is done once more, page by page, within each of the cases below
 * `plan`: a pod that fits nowhere without victims; the whole answer, with who starts with nobody
   making way and how narrowly it starts. Checked: it starts, on one node, and those who make way are
   of lower priority and on that node
@@ -43,9 +45,14 @@ from reprieve.answers.document import State
 from reprieve.answers.kinds import asked_of
 from reprieve.answers.sources import SnapshotSource
 from reprieve.answers.unit import Unit
+from reprieve.api.scheduling import PodObject
 from reprieve.cli.deciding import deciders_of
+from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.plan import Plane
+from reprieve.intake.cluster.pod_classes import PodClasses
+from reprieve.intake.cluster.pods import pod_row
 from reprieve.kube.client import Client
+from reprieve.kube.decoding import decode_object
 from reprieve.kube.resource import PODS
 from reprieve.kube.transport import Request, Transport
 from reprieve.operator.collector import relax_collector
@@ -63,7 +70,7 @@ from reprieve.whatif.wire import Body
 _PAGE = 500
 _PODS_PER_NODE = 10
 _NAME = "wanted"
-_CASES: Final = ("lists", "plan", "plan-waits", "explain")
+_CASES: Final = ("lists", "rows", "plan", "plan-waits", "explain")
 _TEMPLATES: Final = 200
 #: Milli cpus and GPUs of the nodes of a mixed cluster.
 _SHAPES: Final = ((64_000, 8), (96_000, 4), (128_000, 8), (48_000, 0))
@@ -263,6 +270,10 @@ def _resident_mib(field: str) -> float:
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{field}:"))
 
 
+def _check_rows(found: list[PodRow], held: Held) -> None:
+    assert len({row.uid for row in found}) == held.nodes * _PODS_PER_NODE, len(found)
+
+
 def _check_waits(answer: Answer) -> None:
     (outcome,) = answer.outcomes
     assert answer.verdict is Verdict.WAITS and outcome.diagnosis is not None, answer.message
@@ -334,6 +345,11 @@ def _measure(held: Held, runs: int, asked: Callable[[str], bool]) -> None:
     def lists() -> Snapshot:
         return asyncio.run(gather(client, deciders.kinds(), SystemClock()))
 
+    def rows() -> list[PodRow]:
+        classes = PodClasses()
+        pods = lists().kinds["", "pods"].objects.values()
+        return [pod_row(decode_object(each, PodObject), classes) for each in pods]
+
     def plan(priority: int) -> Answer:
         return asyncio.run(planned(None, snapshot, deciders, [_wanted(priority)]))
 
@@ -342,6 +358,8 @@ def _measure(held: Held, runs: int, asked: Callable[[str], bool]) -> None:
     high = Random().randint(1000, 10_000)
     if asked(f"{kind}lists"):
         _best(f"{size}{kind}lists", runs, lists, lambda found: None)
+    if asked(f"{kind}rows"):
+        _best(f"{size}{kind}rows", runs, rows, lambda found: _check_rows(found, held))
     if asked(f"{kind}plan"):
         _best(f"{size}{kind}plan", runs, lambda: plan(high), lambda found: _check(found, held))
     if asked(f"{kind}plan-waits"):
