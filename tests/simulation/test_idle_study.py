@@ -211,7 +211,10 @@ def test_the_section_of_the_configuration_file_sets_up_the_idle_plane(tmp_path: 
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("planes: [quota, idle]", "[idle, scheduling] or [idle, quota, scheduling]"),
+        (
+            "planes: [quota, idle]",
+            "[idle, scheduling] or [idle, quota, scheduling] (idle work holds nodes, which quota",
+        ),
         ("planes: [idle, idle]", "accepted: [quota], [scheduling]"),
         ("gpuPreemption: {fit: Sum}", "gpuPreemption: changes nothing where the idle plane"),
         ("planes: [idle], minRuntime: {preempt: 1m}", "changes nothing where there are no quotas"),

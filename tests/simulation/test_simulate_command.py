@@ -262,3 +262,25 @@ def test_the_report_prints_the_figures_of_a_validation_with_their_commit_and_com
         run(study, "--validation", str(figures))
     assert run(study).exit_code == 0
     assert "No figures of a validation were given" in (tmp_path / "report.html").read_text()
+
+
+def test_results_that_cannot_be_written_end_with_one_line(tmp_path: Path) -> None:
+    study = study_in(tmp_path)
+    (tmp_path / "results.csv").mkdir()
+    with pytest.raises(UsageError, match=r"--output .*report\.html: Is a directory; accepted: a "):
+        run(study)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk_ends_with_one_line(tmp_path: Path) -> None:
+    study = study_in(tmp_path)
+    (tmp_path / "report.html").symlink_to("/dev/full")
+    with pytest.raises(UsageError, match="No space left on device; accepted: "):
+        run(study)
+
+
+def test_names_of_more_than_two_policies_are_listed_with_commas(tmp_path: Path) -> None:
+    third = STUDY.replace("policies:\n", "policies:\n  first: {}\n  second: {}\n")
+    assert run(study_in(tmp_path, third), "--no-decisions").exit_code == 0
+    said = (tmp_path / "report.html").read_text()
+    assert re.search(r"first, second, [\w, ]+ and \w+ by the quota engine", said), said[:900]

@@ -150,7 +150,12 @@ def _make_shard(
     if not decisions:
         for run in mine:
             decisions_file(folder, run).unlink(missing_ok=True)
-    path = write_shard(folder, study, shard, runs, ended)
+    try:
+        path = write_shard(folder, study, shard, runs, ended)
+    except OSError as error:
+        raise UsageError(
+            f"--output {folder}: {error.strerror}; accepted: a folder to write to, with room"
+        ) from None
     click.echo(f"wrote {path}: {len(ended)} of {len(mine)} runs")
     if interrupted:
         sys.exit(130)
@@ -229,6 +234,18 @@ class _Line:
 
 
 def _write(
+    results: Results, output: Path, validation: Validation | None, *, decisions: bool
+) -> None:
+    try:
+        _write_files(results, output, validation, decisions=decisions)
+    except OSError as error:
+        raise UsageError(
+            f"--output {output}: {error.strerror}; accepted: a file in a folder to write to, with "
+            f"room for it and what is written beside it"
+        ) from None
+
+
+def _write_files(
     results: Results, output: Path, validation: Validation | None, *, decisions: bool
 ) -> None:
     output.write_text(report_html(results, validation), encoding="utf-8")

@@ -216,7 +216,12 @@ def _planes(given: Part) -> tuple[str, ...]:
     found = next((planes for planes in _TOGETHER if sorted(planes) == wanted), None)
     if found is None:
         *others, last = (f"[{', '.join(planes)}]" for planes in _TOGETHER)
-        refuse(place, said, f"{', '.join(others)} or {last}")
+        why = (
+            " (idle work holds nodes, which quota alone gives nobody)"
+            if wanted == sorted((IDLE, QUOTA))
+            else ""
+        )
+        refuse(place, said, f"{', '.join(others)} or {last}{why}")
     return found
 
 

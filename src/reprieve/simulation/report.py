@@ -94,7 +94,13 @@ def _decided_by(policies: Sequence[PolicySpec]) -> Iterator[str]:
         (idle, "also by the idle engine, that lets idle work make way"),
     ):
         if names:
-            yield f"{' and '.join(names)} {said}"
+            yield f"{_listed(names)} {said}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names as a sentence has them: a, b and c."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _notices(results: Results) -> Iterator[str]:
