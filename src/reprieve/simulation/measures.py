@@ -3,7 +3,8 @@
 All times count from the first arrival; *the window* is from there to the last one, while there is
 demand; jobs go on until all have finished.
 
-* admitted: jobs that got devices within the window
+* admitted: jobs that got devices within the window; `admitted_h` are the device-hours of all their
+  work, however much of it is done by then
 * done: device-hours within the window that were of use, that is held, used, and not undone later
   than that; `useful share` is their share of the capacity
 * wait: of one job all the time in which it held no devices, before its first start and after each
@@ -106,6 +107,7 @@ class Measures:
     served: int = 0
     heirs: int = 0
     heirs_wait_p50_s: float = 0.0
+    admitted_h: float = 0.0
 
 
 def measured(replay: Replay, capacity: int) -> Measures:
@@ -118,9 +120,10 @@ def measured(replay: Replay, capacity: int) -> Measures:
     ratios = _ratios(lives)
     displaced = [life.displaced for life in lives]
     heirs = sorted(life.heir for life in lives if life.heir is not None)
+    admitted = [life.job for life in lives if life.started is not None and life.started <= within]
     return Measures(
         jobs=len(lives),
-        admitted=sum(life.started is not None and life.started <= within for life in lives),
+        admitted=len(admitted),
         makespan_s=replay.ended / SECOND,
         done_h=replay.done_at_end / HOUR,
         useful_share=replay.done_at_end / (capacity * within) if within else 0.0,
@@ -160,6 +163,7 @@ def measured(replay: Replay, capacity: int) -> Measures:
         served=sum(life.served for life in lives),
         heirs=len(heirs),
         heirs_wait_p50_s=percentile(heirs, 50) / SECOND,
+        admitted_h=sum(work_of(job) * job.devices for job in admitted) / HOUR,
     )
 
 

@@ -30,6 +30,7 @@ _LAST = (
     "served_by_idle",
     "heirs_of_idle",
     "heirs_wait_p50_s",
+    "admitted_device_hours",
 )
 _LOW = 0.05  # an own load at which hardly anything ever waits
 
@@ -132,6 +133,7 @@ def results_csv(results: Results) -> str:
             found.served,
             found.heirs,
             f"{found.heirs_wait_p50_s:.3f}",
+            f"{found.admitted_h:.3f}",
         )
         rows.writerow([*(cell for _, cell in _cells(outcome)), *last])
     return content.getvalue()
