@@ -137,7 +137,10 @@ def read_shards(
         counts.setdefault(header.shards, set()).add(header.shard)
         for row in rows:
             if row.run >= len(runs) or row.run in ended:
-                raise UsageError(f"{path}: run {row.run} is twice there, or not in the study")
+                raise UsageError(
+                    f"{path}: run {row.run} is twice there, or not in the study; accepted: "
+                    "the files of one division of the study, each shard once"
+                )
             ended[row.run] = _ended(row, runs[row.run], folder)
     if len(counts) > 1:
         raise UsageError(
