@@ -111,6 +111,9 @@ def _one_goes(overlay: Overlay) -> None:
         ({"minAvailable": 1}, _one_more, (3, 1, 4)),
         ({"minAvailable": 1}, _one_that_waits, (2, 1, 4)),
         ({"minAvailable": 3}, _one_that_waits, (0, 3, 4)),
+        # An empty selector is of every pod in the namespace, a missing one of none.
+        ({"minAvailable": 1, "selector": {}}, _one_more, (4, 1, 5)),
+        ({"minAvailable": 1, "selector": None}, _one_more, (9, 9, 9)),
     ],
 )
 def test_what_a_budget_allows_follows_its_pods(

@@ -1,7 +1,7 @@
 """What PodDisruptionBudgets allow while pods come, run and go.
 
 1. A pod counts that its selector matches and that is neither over nor leaving; a ready one is
-   healthy.
+   healthy. An empty selector matches every pod of the namespace, a missing one none.
 2. With a number in `minAvailable` as many are expected as there are; else as many as their
    controllers want (`spec.replicas`), of those that name no number as many as there are.
 3. Percentages are rounded up; what is healthy beyond what has to be is allowed to go.
@@ -202,7 +202,7 @@ class BudgetStatuses:
 
 def _selector(obj: Json) -> kueue.LabelSelector | None:
     said = first(obj, "spec.selector")
-    return msgspec.convert(said, kueue.LabelSelector) if said else None
+    return None if said is None else msgspec.convert(said, kueue.LabelSelector)
 
 
 def _selects(budget: _Budget, pod: Json) -> bool:
