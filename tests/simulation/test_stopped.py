@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from reprieve.cli.simulate import simulate
-from reprieve.simulation import replay
+from reprieve.simulation import loop_guard
 from tests.simulation.test_refusals import _jobs as jobs_that_contend
 
 STUDY = """\
@@ -37,7 +37,7 @@ def study_in(folder: Path) -> Path:
 def test_a_lineage_that_makes_way_without_an_end_ends_its_run_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replay, "_MOST_TURNS", 30)
+    monkeypatch.setattr(loop_guard, "_MOST_TURNS", 30)
     study = study_in(tmp_path)
     done = CliRunner().invoke(
         simulate, [str(study), "-o", str(tmp_path / "report.html"), "--workers", "1"]

@@ -174,7 +174,6 @@ class Replay:
         decisions: in their order.
         use: instants, each with the devices that are held from then on.
         done_at_end: device-nanoseconds that were of use until the last arrival.
-        lost_at_end: those undone or idle until then.
         unused_at_end: those until then that were held without being used.
         stranded_at_end: device-nanoseconds that were free until then while a job waited for nodes
             that asked for no more than was free; 0 where nothing is placed on nodes.
@@ -191,7 +190,6 @@ class Replay:
     decisions: list[Decision] = field(default_factory=list)
     use: list[tuple[int, int]] = field(default_factory=list)
     done_at_end: int = 0
-    lost_at_end: int = 0
     unused_at_end: int = 0
     stranded_at_end: int = 0
     unplaced_at_end: int = 0

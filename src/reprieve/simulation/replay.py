@@ -13,24 +13,20 @@ meanwhile what is free, and then what it leaves does not suffice. There is no cl
 and no I/O here: the same jobs under the same policy give the same decisions.
 
 A decision that fails by a fault of the engine ends the replay, since figures that leave a job out
-would be wrong. So does a job that makes way again and again while nothing else happens: with a
-guard against loops that is switched off (`loopLimit: 0`) its room goes to another one, or back to
-itself, before it gets to the preemptor, which asks for it once more.
+would be wrong. So does what goes round without an end (`loop_guard.py`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from heapq import heappop, heappush
-from itertools import pairwise
-from typing import Final
 
 from reprieve.engine.quota.entries import CycleResult, Outcome
 from reprieve.engine.quota.requeuing import backoff_end
 from reprieve.simulation.deciders import deciders_of
 from reprieve.simulation.deciding import Placements, Reclaim, Reclaims
+from reprieve.simulation.held_devices import HeldDevices
 from reprieve.simulation.idle_lives import (
     changes_of,
     comes_back,
@@ -38,32 +34,20 @@ from reprieve.simulation.idle_lives import (
     idle_victim,
     is_idle,
     undone,
-    unused_now,
 )
 from reprieve.simulation.idle_rows import proof_text
 from reprieve.simulation.joint_decider import JointDecider
 from reprieve.simulation.lives import Admitted, Life, Preempted, Replay, Reserved, Unready, Victim
+from reprieve.simulation.loop_guard import LoopGuard, ReplayFault
 from reprieve.simulation.own_decider import Standing
 from reprieve.simulation.policy import IDLE, QUOTA, SCHEDULING, PolicySpec
 from reprieve.simulation.quota_cluster import key_of
-from reprieve.simulation.scheduling_decider import SchedulingDecider
 from reprieve.simulation.trace import Job
 from reprieve.simulation.work import Displaced, Run, Saved, WorkModel
 from reprieve.units.durations import SECOND
-from reprieve.units.errors import ReprieveError
 from reprieve.units.instants import Nanos
 
-__all__ = ["ReplayFault", "replay"]
-
-
-#: How often one job may make way while none arrives or finishes: a loop that nobody holds.
-_MOST_TURNS: Final = 1_000
-#: How often decisions may follow each other at one instant, whatever they are about.
-_MOST_ROUNDS: Final = 10_000
-
-
-class ReplayFault(ReprieveError):
-    """The engine failed to decide, or the replay does not come to an end."""
+__all__ = ["replay"]
 
 
 class Kind(IntEnum):
@@ -129,39 +113,28 @@ class _Replay:
         #: (instant, kind, sequence, job's number, its run or spell, ClusterQueue to be tried again)
         self.events: list[tuple[int, Kind, int, int, int, str]] = []
         self.sequence = 0
-        self.used, self.left = 0, len(jobs)
-        # Until when what is stranded and unplaced is counted, and what is so from then on.
-        self.looked = 0, 0, 0
-        self.last_arrival = jobs[-1].arrival if jobs else 0
+        self.left = len(jobs)
+        self.devices = HeldDevices(self.result, model, jobs[-1].arrival if jobs else 0)
         self.freed = -1  # when idle work left its devices last
         self.retries: set[tuple[int, str]] = set()
-        # Who made way since a job arrived or finished last, and for whom.
-        self.turns: Counter[str] = Counter()
-        self.turns_for: Counter[tuple[str, str]] = Counter()
+        self.guard = LoopGuard(policy)
         for number, job in enumerate(jobs):
             self._add(job.arrival, Kind.ARRIVE, number)
 
     def run(self, progress: Callable[[int, int], None] | None) -> Replay:
         """Apply events and decide until there are none."""
-        measured, told, rounds, last = False, 0, 0, -1
+        told = 0
         while self.events and self.left:
             now = self.events[0][0]
-            rounds, last = rounds + 1 if now == last else 0, now
-            if rounds > _MOST_ROUNDS:
-                raise self._stopped(
-                    f"at {now / SECOND:,.0f} s decisions go on without an end: {_MOST_ROUNDS:,} "
-                    f"times something changed at once"
-                )
-            if not measured and now > self.last_arrival:
-                self._measure()
-                measured = True
+            self.guard.decides(now)
+            self.devices.measure_before(now)
             while self.events and self.events[0][0] == now:
                 _, kind, _, number, runs, queue = heappop(self.events)
                 self._apply(Nanos(now), kind, number, runs, queue)
             self._decide(Nanos(now))
-            self._note_use(now)
+            self.devices.observe(now)
             if self.placing is not None:
-                self._note_nodes(now, self.placing)
+                self.devices.observe_nodes(now, self.placing, quotas=self.joint is not None)
             self.result.ended = now
             done = len(self.lives) - self.left
             if progress is not None and done - told >= 1_000:
@@ -174,8 +147,7 @@ class _Replay:
                 f"not finished, among them {stuck.id} of {stuck.tenant} with {stuck.devices} "
                 f"devices"
             )
-        if not measured:
-            self._measure()
+        self.devices.measure_before(None)
         return self.result
 
     def _add(self, at: int, kind: Kind, number: int, runs: int = 0, queue: str = "") -> None:
@@ -191,9 +163,8 @@ class _Replay:
         if kind in (Kind.USE, Kind.GRACE):
             self._look_at_use(now, kind, number, runs)
             return
-        if kind in (Kind.ARRIVE, Kind.FINISH) and self.turns:
-            self.turns.clear()
-            self.turns_for.clear()
+        if kind in (Kind.ARRIVE, Kind.FINISH):
+            self.guard.goes_on()
         if kind is Kind.ARRIVE:
             if not life.unready:  # else it is queued again
                 life.queued_since = now
@@ -224,7 +195,7 @@ class _Replay:
 
     def _release(self, life: Life) -> None:
         if life.holds:
-            self.used -= life.job.devices
+            self.devices.release(life.job.devices)
         life.holds = False
         self.decider.left(life.job)
 
@@ -283,22 +254,6 @@ class _Replay:
         if due is not None:
             self._add(max(now, due), Kind.GRACE, number, life.displaced)
 
-    def _note_use(self, now: int) -> None:
-        use = self.result.use
-        if use and use[-1][0] == now:
-            use.pop()
-        if not use or use[-1][1] != self.used:
-            use.append((now, self.used))
-
-    def _note_nodes(self, now: int, placing: SchedulingDecider) -> None:
-        """Count what was stranded or unplaced since the last decision, and look at what is now."""
-        since, stranded, unplaced = self.looked
-        until = min(now, self.last_arrival)
-        passed = max(0, until - since)
-        self.result.stranded_at_end += stranded * passed
-        self.result.unplaced_at_end += unplaced * passed
-        self.looked = until, placing.stranded, placing.waiting_devices if self.joint else 0
-
     def _decide(self, now: Nanos) -> None:
         """Decide until that changes nothing; who makes way holds its devices meanwhile."""
         if self.decider.has_heads():
@@ -355,7 +310,7 @@ class _Replay:
         life.run = Run(now, life.kept, again)
         life.spell += 1
         life.holds = True
-        self.used += life.job.devices
+        self.devices.take(life.job.devices)
         self._add(self.model.finishes(life.doing, life.run), Kind.FINISH, number, life.displaced)
         for at in changes_of(self.model, life) if self.idle is not None else ():
             self._add(at, Kind.USE, number, life.displaced)
@@ -375,7 +330,7 @@ class _Replay:
                 # Also what leaves at once: as on a cluster, it holds quota until all is decided.
                 self._add(max(now, life.leaves), Kind.LEAVE, number)
             victims.append(Victim(key, rule, lost, life.leaves))
-            self._note_turn(now, preemptor, key)
+            self.guard.displaces(now, preemptor, key)
         said = plane if len(self.policy.planes) > 1 else ""
         self.result.decisions.append(Preempted(now, preemptor, tuple(victims), why, said))
 
@@ -401,30 +356,6 @@ class _Replay:
             Preempted(now, plan.preemptor, tuple(victims), said, IDLE, plan.proof)
         )
 
-    def _note_turn(self, now: Nanos, preemptor: str, victim: str) -> None:
-        """Count who makes way for whom; one that goes on and on ends the replay."""
-        self.turns[victim] += 1
-        self.turns_for[preemptor, victim] += 1
-        if self.turns[victim] < _MOST_TURNS:
-            return
-        asking = {one: times for (one, who), times in self.turns_for.items() if who == victim}
-        most = max(asking, key=lambda one: (asking[one], one))
-        raise self._stopped(
-            f"{_MOST_TURNS:,} preemptions of the same lineage, {victim}, until {now / SECOND:,.0f} "
-            f"s while no job arrived or finished, {asking[most]:,} of them for {most}"
-        )
-
-    def _stopped(self, why: str) -> ReplayFault:
-        """Return the fault of a replay that would not come to an end."""
-        rules, place = self.policy.governor, self.policy.place
-        said = f"{place or f'policy {self.policy.name}'}: stopped: {why}"
-        if self.policy.own is None and not (rules.loop_limit and rules.loop_window):
-            said += (
-                "; with a loopLimit or loopWindow of 0 nobody is held who takes turns with others; "
-                "accepted: a loopLimit of 1 or more, 2 unless said"
-            )
-        return ReplayFault(said)
-
     def _makes_way(self, now: Nanos, life: Life, *, ends: bool = False) -> tuple[int, int]:
         """Stop a job; return the device time that is undone by it, and when it leaves.
 
@@ -446,19 +377,3 @@ class _Replay:
         life.lost += lost * devices
         life.idle += cost.idle * devices
         return lost * devices, cost.leaves
-
-    def _measure(self) -> None:
-        """Note what was of use until the last arrival."""
-        end, held = self.last_arrival, 0
-        for (since, devices), (until, _) in pairwise([*self.result.use, (end, 0)]):
-            held += devices * (until - since)
-        idle = sum(
-            self.model.idle(life.doing, life.run, end) * life.job.devices
-            for life in self.lives
-            if life.run is not None
-        )
-        wasted = sum(life.lost + life.idle for life in self.lives) + idle
-        self.result.lost_at_end = wasted
-        spare = sum(life.unused + unused_now(self.model, life, end) for life in self.lives)
-        self.result.unused_at_end = spare
-        self.result.done_at_end = held - wasted - spare
