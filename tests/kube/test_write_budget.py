@@ -86,10 +86,34 @@ async def test_no_more_goes_than_the_budget_has_and_never_nothing() -> None:
                 await stage.advance(1.5, others)
                 written = await stage.advance(3, others)
                 rate = allowance.busy if others else allowance.quiet
-                assert written <= 3 * rate + 1, (allowance, others)
+                together = max(1, min(rate // 4, allowance.burst // 2))
+                assert written <= 3 * rate + together, (allowance, others)
                 assert written >= 3 * rate * 0.9 - 2, (allowance, others)
                 seen["busy" if others else "quiet"] += 1
     assert min(seen["busy"], seen["quiet"]) > 15, seen
+
+
+async def test_those_that_are_over_the_burst_go_together_four_times_a_second() -> None:
+    stage = Stage(Allowance(burst=100, quiet=40, busy=8, many=10))
+    async with in_background(stage.write_all_the_time()):
+        await stage.clock.advance(0, settle=400)
+        assert stage.written == 100
+        gone = []
+        for _ in range(40):
+            before = stage.written
+            await stage.clock.advance(25 * MILLISECOND, settle=60)
+            gone.append(stage.written - before)
+    assert gone == [*([0] * 9), 10] * 4
+
+
+async def test_no_more_is_gathered_than_half_a_burst() -> None:
+    stage = Stage(Allowance(burst=4, quiet=40, busy=8, many=10))
+    async with in_background(stage.write_all_the_time()):
+        await stage.clock.advance(0, settle=80)
+        await stage.clock.advance(49 * MILLISECOND)
+        assert stage.written == 4
+        await stage.clock.advance(MILLISECOND)
+        assert stage.written == 6
 
 
 async def test_writes_that_go_first_are_counted_and_leases_are_not() -> None:

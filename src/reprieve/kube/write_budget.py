@@ -3,7 +3,9 @@
 What such a write costs the API server the others wait for, whatever the order in which they leave.
 So there are so many at once, and then so many per second: the smaller number while writes that go
 first come often, the larger one as soon as they do not. Nothing waits for ever: the smaller number
-is never none. Source: the design's section "Processes and time".
+is never none. Where the burst is used up, what may go in a quarter of a second goes together, so
+that this process wakes once for all of it: waking for each costs about as much as the write.
+Source: the design's section "Processes and time".
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from reprieve.units.durations import MILLISECOND, SECOND
 __all__ = ["Allowance", "WriteBudget"]
 
 _ONE: Final = SECOND  # a write, in units of which `per second` gives one in each nanosecond
+#: For how long those that may go are gathered.
+_GATHERED: Final = SECOND // 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,4 +80,6 @@ class WriteBudget:
         if self._left >= _ONE:
             self._left -= _ONE
             return 0
-        return max(MILLISECOND, (_ONE - self._left) // rate)
+        # No more is gathered than half of what fits: who wakes late would lose the rest.
+        together = max(_ONE, min(_GATHERED * rate, self._allowance.burst * _ONE // 2))
+        return max(MILLISECOND, (together - self._left) // rate)
