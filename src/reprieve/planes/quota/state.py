@@ -20,7 +20,7 @@ from reprieve.api import kueue
 from reprieve.api.reprieve import ObjectRef
 from reprieve.engine.disruptions.lineage import Party
 from reprieve.engine.quota.faults import Faults
-from reprieve.engine.quota.model import Configuration, FlavorResource, Workload
+from reprieve.engine.quota.model import Configuration, Workload
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.requests import held_amounts
 from reprieve.engine.quota.state import Holdings
@@ -29,8 +29,6 @@ from reprieve.intake.quota_workloads import (
     PodSetRows,
     condition_of,
     is_condition_true,
-    is_true,
-    queue_key,
     workload_row,
 )
 from reprieve.kube.objects import version_number
@@ -41,7 +39,7 @@ from reprieve.planes.quota.idle_facts import IdleFacts
 from reprieve.planes.quota.lineages import Lineages
 from reprieve.planes.quota.pod_facts import PodFacts
 from reprieve.planes.quota.protections import Protections
-from reprieve.planes.quota.tallies import Phase, Standing, Tallies
+from reprieve.planes.quota.tallies import Tallies, standing_of
 from reprieve.planes.quota.watches import Held, HeldWatch, Watches
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, parse_instant
@@ -294,7 +292,7 @@ class QuotaState:
             self.holdings.release(key)
             if holder is not None:
                 self._flush(self.holdings.tree.names[holder.queue])
-            self.tallies.put(key, None if found is None else _standing(found, row))
+            self.tallies.put(key, None if found is None else standing_of(found, row))
             if found is None or row is None or found.metadata.deletion_timestamp:
                 self.queues.delete(key)
             else:
@@ -310,7 +308,7 @@ class QuotaState:
             if before is not None and _offers(before) != _offers(row):
                 self._flush(row.admission.cluster_queue)
         amounts = tuple(held_amounts(row, self.configuration.settings))
-        self.tallies.put(key, _standing(found, row, amounts))
+        self.tallies.put(key, standing_of(found, row, amounts))
         self.took(key, found, row)
 
     def _flush(self, cluster_queue: str) -> None:
@@ -382,28 +380,6 @@ def _is_finished(workload: kueue.Workload) -> bool:
 def _offers(workload: Workload) -> object:
     """Return what, when it changes, may let others in who do not fit now."""
     return workload.reclaimable, workload.preempt_min_runtime_s, workload.reclaim_min_runtime_s
-
-
-def _standing(
-    found: kueue.Workload,
-    row: Workload | None,
-    amounts: tuple[tuple[FlavorResource, int], ...] = (),
-) -> Standing:
-    """Return what a workload counts as; `row` None is finished, `amounts` are those it reserves."""
-    if row is None:
-        return Standing(queue_key(found), Phase.FINISHED, "")
-    admitted = condition_of(found.status.conditions, "Admitted")
-    reserved = condition_of(found.status.conditions, "QuotaReserved")
-    unadmitted = None
-    if row.admission is not None:
-        phase = Phase.ADMITTED if is_true(admitted) else Phase.RESERVING
-    else:
-        phase = Phase.PENDING if row.active and not row.admission_gated else Phase.ASIDE
-    if admitted is not None and admitted.status == "False":
-        waits = reserved is not None and reserved.status == "False"
-        unadmitted = (admitted.reason, reserved.reason if reserved is not None and waits else "")
-    queue = row.admission.cluster_queue if row.admission is not None else ""
-    return Standing(row.queue, phase, queue, amounts, unadmitted)
 
 
 def _version(workload: kueue.Workload) -> int:

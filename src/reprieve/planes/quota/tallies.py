@@ -13,9 +13,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from reprieve.engine.quota.model import FlavorResource
+from reprieve.api import kueue
+from reprieve.engine.quota.model import FlavorResource, Workload
+from reprieve.intake.quota_workloads import condition_of, is_true, queue_key
 
-__all__ = ["Phase", "Standing", "Tallies", "Tally"]
+__all__ = ["Phase", "Standing", "Tallies", "Tally", "standing_of"]
 
 
 class Phase(Enum):
@@ -41,6 +43,28 @@ class Standing:
     cluster_queue: str = ""
     amounts: tuple[tuple[FlavorResource, int], ...] = ()
     unadmitted: tuple[str, str] | None = None
+
+
+def standing_of(
+    found: kueue.Workload,
+    row: Workload | None,
+    amounts: tuple[tuple[FlavorResource, int], ...] = (),
+) -> Standing:
+    """Return what a workload counts as; `row` None is finished, `amounts` are those it reserves."""
+    if row is None:
+        return Standing(queue_key(found), Phase.FINISHED, "")
+    admitted = condition_of(found.status.conditions, "Admitted")
+    reserved = condition_of(found.status.conditions, "QuotaReserved")
+    unadmitted = None
+    if row.admission is not None:
+        phase = Phase.ADMITTED if is_true(admitted) else Phase.RESERVING
+    else:
+        phase = Phase.PENDING if row.active and not row.admission_gated else Phase.ASIDE
+    if admitted is not None and admitted.status == "False":
+        waits = reserved is not None and reserved.status == "False"
+        unadmitted = (admitted.reason, reserved.reason if reserved is not None and waits else "")
+    queue = row.admission.cluster_queue if row.admission is not None else ""
+    return Standing(row.queue, phase, queue, amounts, unadmitted)
 
 
 @dataclass(slots=True)
