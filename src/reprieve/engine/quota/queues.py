@@ -177,9 +177,7 @@ class Queues:
         self.failures = {}
         self._due()
         taken = []
-        for name, queue in self._queues.items():
-            if queue.is_empty or name in self.inactive or name in self.uncounted:
-                continue
+        for name, queue in self._asked():
             if self._queue_faults.waits(name, now):
                 continue
             try:
@@ -208,9 +206,7 @@ class Queues:
             return []
         self._due()
         found = []
-        for name, queue in self._queues.items():
-            if queue.is_empty or name in self.inactive or name in self.uncounted:
-                continue
+        for name, queue in self._asked():
             row = self._first(name, queue)
             if row is not None:
                 workload = self._workloads[row[3]]
@@ -402,6 +398,12 @@ class Queues:
         """Yield every pending workload."""
         yield from self._workloads.values()
         yield from self._waiting.values()
+
+    def _asked(self) -> Iterator[tuple[str, Pending]]:
+        """Yield the queues that may have a head, by their names."""
+        for name, queue in self._queues.items():
+            if not (queue.is_empty or name in self.inactive or name in self.uncounted):
+                yield name, queue
 
     def _backs_off(self, workload: Workload) -> bool:
         until = workload.requeue_at
