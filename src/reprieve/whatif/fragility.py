@@ -148,6 +148,8 @@ def _on_nodes(run: Run, answer: Answer) -> Iterator[_Place]:
     rows = []
     for name in sorted(names):
         node = run.overlay.get(NODES, "", name)
+        if node is None:
+            continue  # a pod may name a node that there is not
         whole = amount_in_base_units(resource, first(node, "status.allocatable").get(resource, 0))
         used = _sum(resource, (pod for pod in pods if pod["spec"]["nodeName"] == name))
         own = [pod for pod in asked if pod["spec"]["nodeName"] == name]
@@ -158,6 +160,8 @@ def _on_nodes(run: Run, answer: Answer) -> Iterator[_Place]:
         )
         largest = max((_sum(resource, [pod]) for pod in own), default=0)
         rows.append((whole - used, name, min(largest, whole - before), largest))
+    if not rows:
+        return
     _, name, most, largest = min(rows)
     step = _step(resource, largest)
     if most >= step > 0:

@@ -37,6 +37,7 @@ __all__ = ["JobPods", "is_numbered"]
 _SUSPENDS: Final = {(kind.group, kind.kind): kind.suspend for kind in job_kinds() if kind.suspend}
 #: What a pod that is made anew has of the one before.
 _KEPT: Final = ("namespace", "labels", "annotations", "ownerReferences")
+_JOB_CONTROLLER: Final = "kubernetes.io/job-controller"
 #: Pods that their controllers make when all the others are made.
 _LAST: Final = ("launcher",)
 #: A pod that KubeRay makes when all the others are ready.
@@ -141,6 +142,8 @@ class JobPods:
 
     def _fill(self, kind: JobKind, job: Json, tally: Tally) -> None:
         """Make the pods that a Job lacks; of an indexed one each index has one."""
+        if first(job, "spec.managedBy") not in (None, _JOB_CONTROLLER):
+            return  # another controller makes its pods, elsewhere or later
         succeeded = max(tally.succeeded, first(job, "status.succeeded") or 0)
         wanted = first(job, "spec.parallelism")
         wanted = 1 if wanted is None else int(wanted)

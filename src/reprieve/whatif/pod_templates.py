@@ -107,6 +107,8 @@ def admitted_pod(overlay: Overlay, pod: Json) -> Json:
     _tolerating(spec)
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     for container in containers:
+        for port in (container.get("ports") or ()) if spec.get("hostNetwork") else ():
+            port["hostPort"] = port.get("hostPort") or port.get("containerPort")
         resources = container.get("resources") or {}
         if resources.get("limits"):
             resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}

@@ -80,6 +80,8 @@ class ReplicaPods:
     def _deployment(self, owner: Json) -> None:
         """Make its ReplicaSet; one that has any is left to what its controller did before."""
         metadata, spec = owner["metadata"], owner.get("spec") or {}
+        if spec.get("paused"):
+            return  # its controller rolls nothing out until it is let go
         uid = metadata["uid"]
         known = self._overlay.all(_REPLICA_SETS)
         if any(ref["uid"] == uid for each in known for ref in _owners(each)):

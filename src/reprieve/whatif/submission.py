@@ -7,7 +7,7 @@
    kinds whose names come nearest.
 3. Each is created in a dry run, so that defaulting, admission and rights are the API server's own.
    Where its namespace is created by the same file, or without a server, the document is taken as it
-   stands, with the defaults of pods.
+   stands, with the defaults of pods. Of pods that name another document, `new_names` tells.
 
 Source: the API's `dryRun=All`; YAML 1.1 as kubectl reads it.
 """
@@ -30,6 +30,7 @@ from reprieve.kube.transport import Request
 from reprieve.kube.yaml_text import ManifestLoader
 from reprieve.units.errors import ReprieveError, UsageError
 from reprieve.whatif.made_pods import MOST_PODS
+from reprieve.whatif.new_names import asked_without
 
 __all__ = [
     "Document",
@@ -131,10 +132,11 @@ def matched(
     `namespace`: of those that name none.
 
     Raises:
-        UsageError: a kind is not served.
+        UsageError: a kind is not served, or an object is there twice.
     """
     by_name = {(each.api_version, each.kind): each for each in served}
-    found = []
+    found: list[Submitted] = []
+    places: dict[tuple[Resource, str, str], str] = {}
     for document in documents:
         obj = document.object
         resource = by_name.get((obj["apiVersion"], obj["kind"]))
@@ -145,6 +147,14 @@ def matched(
             metadata["namespace"] = metadata.get("namespace") or namespace
         else:
             metadata.pop("namespace", None)
+        if metadata.get("name"):
+            key = (resource, str(metadata.get("namespace", "")), str(metadata["name"]))
+            if key in places:
+                raise UsageError(
+                    f"{document.place}: {document.title} is there already ({places[key]}); "
+                    "accepted: each object once"
+                )
+            places[key] = document.place
         found.append(Submitted(resource, {**obj, "metadata": metadata}, document.place))
     return found
 
@@ -160,19 +170,26 @@ async def dry_run(client: Reader, submitted: Sequence[Submitted]) -> list[Submit
         for each in submitted
         if each.resource.kind == "Namespace"
     }
-    return [await _dry_run(client, each, names) for each in submitted]
+    objects = [each.object for each in submitted]
+    return [
+        await _dry_run(client, each, names, objects[:number])
+        for number, each in enumerate(submitted)
+    ]
 
 
-async def _dry_run(client: Reader, submitted: Submitted, namespaces: Collection[str]) -> Submitted:
+async def _dry_run(
+    client: Reader, submitted: Submitted, namespaces: Collection[str], earlier: Sequence[Json]
+) -> Submitted:
     resource, obj = submitted.resource, submitted.object
     namespace = obj["metadata"].get("namespace", "")
     if namespace in namespaces:
         return submitted
+    asked = asked_without(obj, earlier)
     request = Request(
         "POST",
         resource.path(namespace),
         {"dryRun": "All", "fieldManager": "reprieve", "fieldValidation": "Strict"},
-        msgspec.json.encode(obj),
+        msgspec.json.encode(asked.object),
     )
     call = Call.on("create", resource, namespace, str(obj["metadata"].get("name", "")))
     try:
@@ -186,7 +203,8 @@ async def _dry_run(client: Reader, submitted: Submitted, namespaces: Collection[
         raise UsageError(f"{submitted.place}: {missing.message}") from None
     except ApiError as refusal:
         raise ReprieveError(f"{submitted.place}: the API server refuses it: {refusal}") from None
-    return Submitted(resource, msgspec.json.decode(body), submitted.place, judged=True)
+    stored = asked.stored(msgspec.json.decode(body))
+    return Submitted(resource, stored, submitted.place, judged=True)
 
 
 def _check_json(document: Any, place: str, most: int) -> None:
