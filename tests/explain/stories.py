@@ -188,6 +188,40 @@ def job_whose_pods_are_refused() -> Story:
     )
 
 
+def _made(about: Json, minutes: int) -> Json:
+    """Return the event of a controller whose pod was made so many minutes ago."""
+    return {**_refusal(about, "Created pod", minutes), "reason": "SuccessfulCreate"}
+
+
+_OVER_QUOTA = (
+    'Error creating: pods "train-x7vqt" is forbidden: exceeded quota: few, requested: pods=1, '
+    "used: pods=2, limited: pods=2"
+)
+
+
+@story
+def job_of_whose_pods_some_are_refused() -> Story:
+    mine = job(pods=4)
+    pods = [pod(f"train-{n}-b4c5d", f"gpu-{n}", owner=mine) for n in range(2)]
+    return Story("job/train", [mine, *pods, _made(mine, 12), _refusal(mine, _OVER_QUOTA, 1)])
+
+
+@story
+def job_whose_refused_pods_were_made_since() -> Story:
+    mine = job(pods=4)
+    pods = [pod(f"train-{n}-b4c5d", f"gpu-{n}", owner=mine) for n in range(3)]
+    return Story("job/train", [mine, *pods, _refusal(mine, _OVER_QUOTA, 12), _made(mine, 1)])
+
+
+@story
+def deployment_that_waits_with_some_pods_refused() -> Story:
+    spec = {"replicas": 3, "template": {"spec": template()}}
+    serve = obj("apps/v1", "Deployment", "serve", spec=spec)
+    replicas = obj("apps/v1", "ReplicaSet", "serve-5d9f", owner=serve, spec=spec)
+    pods = [pod("serve-5d9f-a", "gpu-0", owner=replicas), pod("serve-5d9f-b", owner=replicas)]
+    return Story("deployment/serve", [serve, replicas, *pods, _refusal(replicas, _OVER_QUOTA, 1)])
+
+
 @story
 def job_has_finished() -> Story:
     done = condition("Complete", True, "Reached expected number of succeeded pods", minutes=45)

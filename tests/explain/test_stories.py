@@ -12,7 +12,7 @@ import pytest
 from reprieve.answers.document import Answer, State, schema
 from reprieve.answers.layout import MOST_EVIDENCE, MOST_LINES, MOST_STEPS
 from tests.docs.generated import DOCS
-from tests.explain.objects import at, disruption, job
+from tests.explain.objects import at, disruption, job, pod
 from tests.explain.stories import STORIES, TOLD, Story, answered, text_of
 
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -83,3 +83,13 @@ def test_a_displacement_says_when_the_work_was_back_again() -> None:
     (displaced,) = answered(asked).displaced
     assert displaced.back_at == told["status"]["backAt"]
     assert "back again" in text_of(asked)
+
+
+def test_a_job_near_its_end_lacks_no_pods() -> None:
+    mine = job(pods=4, status={"succeeded": 2})
+    pods = [pod(f"train-{n}", f"gpu-{n}", owner=mine) for n in range(2)]
+    event = STORIES["job-of-whose-pods-some-are-refused"].objects[-1]
+    assert event["reason"] == "FailedCreate"
+    told = answered(Story("job/train", [mine, *pods, event]))
+    assert "refuses" not in told.verdict
+    assert not told.next_steps

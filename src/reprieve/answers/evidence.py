@@ -52,6 +52,7 @@ def evidence_of(found: Findings) -> Iterator[tuple[str, str]]:
         yield "waits since", ago(since, now) if since is not None else ""
         # What the sentence of the reason does not say stands in the message.
         yield f"{told.plane} says", told.message
+        yield "refused", standing.refused
         yield "held by", _blockers_text(found)
         yield from _decided_facts(found)
     elif standing.nodes and standing.text and standing.state is State.LEAVES:

@@ -72,7 +72,8 @@ def _verdict(found: Findings, diagnosis: Diagnosis | None) -> str:
         case State.RUNS | State.STARTS:
             again = " again" if _came_back(found) else ""
             verb = "runs" if standing.state is State.RUNS else "is starting"
-            return f"{who} {verb}{again}{since}: {standing.text}."
+            more = f"; {standing.refused}" if standing.refused else ""
+            return f"{who} {verb}{again}{since}: {standing.text}{more}."
         case State.WAITS:
             return f"{_who_waits(found)}: {_why(found, diagnosis)}."
         case State.LEAVES:
@@ -147,10 +148,10 @@ def _steps(found: Findings, diagnosis: Diagnosis | None) -> Iterator[Step]:
         if not diagnosis.fixes:
             step = words(diagnosis.plane, diagnosis.reason).step
             yield Step(f"{step} See {anchor(diagnosis.plane, diagnosis.reason)}")
-    elif standing.state is State.WAITS and standing.told is not None:
+    elif standing.told is not None and standing.remedy is None:
         kind, name = unit.asked["kind"].lower(), name_of(unit.asked)
         yield Step("Read what was recorded of it:", f"kubectl {where}describe {kind} {name}")
-    if standing.state is State.STOPPED and standing.remedy is not None:
+    if standing.remedy is not None:
         yield standing.remedy
     if found.displaced and found.displaced[0].spared_by:
         yield Step(f"It would have been spared by {found.displaced[0].spared_by}.")

@@ -52,7 +52,8 @@ class Standing:
         told: why it waits, by what its objects say.
         waiting: the pods without a node.
         nodes: where its pods are.
-        remedy: what lets a stopped one run.
+        remedy: what lets a stopped one run, or one that lacks pods have them.
+        refused: why it has fewer pods than it wants, where the API server refuses them.
     """
 
     state: State
@@ -62,6 +63,7 @@ class Standing:
     waiting: tuple[Json, ...] = ()
     nodes: tuple[str, ...] = ()
     remedy: Step | None = None
+    refused: str = ""
 
 
 def standing_of(unit: Unit, *, groups_known: bool = True) -> Standing:
