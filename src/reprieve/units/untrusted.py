@@ -112,6 +112,7 @@ def bounded(text: str, longest: int = LONGEST_VALUE) -> str:
     return text
 
 
+_PLAIN: Final = 20  # digits; a number of 64 bits has no more
 _INTEGER: Final = Form(r"[+-]?+[0-9]++")
 
 
@@ -133,8 +134,14 @@ def read_integer(text: str, least: int = INT32[0], most: int = INT32[1]) -> int:
 
 def integer_or_none(text: str | None, least: int = INT32[0], most: int = INT32[1]) -> int | None:
     """Return what `read_integer` reads, None where that is nothing."""
+    if text is None:
+        return None
+    # Plain ones are read here: this is asked of every version of every object.
+    if text.isdigit() and text.isascii() and len(text) <= _PLAIN:
+        number = int(text)
+        return number if least <= number <= most else None
     try:
-        return None if text is None else read_integer(text, least, most)
+        return read_integer(text, least, most)
     except Unreadable:
         return None
 

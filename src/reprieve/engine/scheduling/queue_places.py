@@ -59,7 +59,7 @@ class Places:
     @property
     def listens(self) -> bool:
         """Whether an event could move anybody."""
-        return any(self._asked.values())
+        return bool(self._asked) and any(self._asked.values())
 
     def on_event(self, event: Event, now: int) -> None:
         """Move those for whom a rejecting plugin holds the event for helpful."""

@@ -81,7 +81,9 @@ def pod_row(pod: PodObject, classes: PodClasses | None = None) -> PodRow:
         deleting and _is_preempted(pod),
         status.phase in _FINISHED,
         tuple(gate.name for gate in spec.scheduling_gates) if spec.scheduling_gates else (),
-        claims_of(spec.resource_claims, status.resource_claim_statuses),
+        claims_of(spec.resource_claims, status.resource_claim_statuses)
+        if spec.resource_claims
+        else (),
         (kind, owner) if classes is None else classes.labels.pair((kind, owner)),
         f"{metadata.namespace}/{gang}" if gang else "",
         gang_annotations(notes) if gang else (),

@@ -114,7 +114,8 @@ class SchedulingDisplacements:
         """Take over what former processes did, and what pods still say of how they failed."""
         self.told.restore(intents)
         for row in self._state.pods():
-            self._note_failure(None, row)
+            if row.failed:  # of most pods nothing is to be said
+                self._note_failure(None, row)
 
     def _held_from(self, party: Party, priority: int) -> dict[Uid, Hold]:
         now, found = self._clock.wall(), dict[Uid, Hold]()
@@ -190,7 +191,8 @@ class SchedulingDisplacements:
             self._place(old, row)
         if self._returns is not None:
             self._note_running(self._returns, old, row)
-        self._note_failure(old, row)
+        if row.failed or row.stuck:
+            self._note_failure(old, row)
         if self._others is not None and row.disrupted and (old is None or not old.disrupted):
             self._note_other(row)
 
