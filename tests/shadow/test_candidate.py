@@ -124,7 +124,7 @@ def test_what_changes_no_recorded_decision_is_named_with_its_reason(tmp_path: Pa
             "governor: {enforce: true}",
             "nothing in it changes a recorded decision (governor: whom the governor held is taken",
         ),
-        ("{", "candidate.yaml: not YAML"),
+        ("{", "candidate.yaml:1:2: not YAML"),
     ],
 )
 def test_what_is_wrong_is_named_in_one_line(tmp_path: Path, content: str, said: str) -> None:

@@ -143,6 +143,13 @@ def test_the_example_loses_less_than_priority_and_age(tmp_path: Path) -> None:
          "policy mine cannot be made: SystemExit(3)"),
         ("class Mine:\n  def admit(self, h): return [1]\n  def order(self, c): return []",
          "policy mine: admit returned 1, which it was not shown, or twice"),
+        ("class Mine:\n  def admit(self, h): return 7\n  def order(self, c): return []",
+         "policy mine: admit returned 7; accepted: a list of what it was shown"),
+        ("class Mine:\n  def admit(self, h): return [[1]]\n  def order(self, c): return []",
+         "policy mine: admit returned [1], which it was not shown, or twice"),
+        (("class Mine:\n  def admit(self, h):\n    while True: yield h[0]\n"
+          "  def order(self, c): return []"),
+         "policy mine: admit returned more than there is; accepted: a list of what it was shown"),
         ("class Mine:\n  def admit(self, h): return []\n  def order(self, c): return []",
          "nothing happens any more, and "),
     ],

@@ -281,7 +281,7 @@ def test_every_form_has_a_case() -> None:
 
 @pytest.mark.parametrize("form", sorted(set(READERS) - {"pai", "swf"}))
 def test_a_file_of_another_form_is_refused_with_what_is_accepted(form: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"trace:?1?: .*; accepted: "):
+    with pytest.raises(UsageError, match=r"trace(:1)?(:1)?: .*; accepted: "):
         read(form, "hello,world\n1,2\n", tmp_path)
 
 
@@ -448,6 +448,31 @@ def test_work_that_comes_again_under_its_name_is_another_job(tmp_path: Path) -> 
         ("research/nightly", 10, 3),
         ("research/nightly#2", 20, 5),
     ]
+
+
+@pytest.mark.parametrize("form", ["philly", "kueue"])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", ":1:1: it is empty; accepted: "),
+        (b'[{"jobid": 1,\n oops}]', ":2:2: no JSON from here on; accepted: "),
+        (b'["\xff"]', ": bytes that are no UTF-8; accepted: "),
+        (b"[" * 200_000, ": it is nested too deeply; accepted: "),
+        (gzip.compress(b"[]" * 99)[:-9], ": it ends in the midst of what is packed"),
+        (
+            b"\x1f\x8b" + b"no gzip at all",
+            ": it begins as gzip does, and is none or damaged; accepted: ",
+        ),
+    ],
+)
+def test_what_is_no_json_is_told_in_peoples_words(
+    form: str, content: bytes, said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "trace"
+    file.write_bytes(content)
+    with pytest.raises(UsageError) as refused:
+        READERS[form](file, "t")
+    assert str(refused.value).startswith(f"{file}{said}")
 
 
 @pytest.mark.parametrize("form", READERS)

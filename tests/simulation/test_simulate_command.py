@@ -25,7 +25,10 @@ from reprieve.simulation import runs
 from reprieve.simulation.lives import Replay
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.replay import replay
+from reprieve.simulation.report import report_html
+from reprieve.simulation.summary import Results
 from reprieve.simulation.trace import Job
+from reprieve.simulation.validation_figures import Validation
 from reprieve.units.errors import UsageError
 from tests.simulation.building import STUDY, study_in, traces
 
@@ -47,6 +50,15 @@ def run(study: Path, *arguments: str) -> Result:
         simulate,
         [str(study), "-o", str(study.parent / "report.html"), "--workers", "1", *arguments],
         catch_exceptions=False,
+    )
+
+
+def in_the_background(study: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", IN_THE_BACKGROUND, "simulate", str(study), "--workers", "1"],
+        cwd=study.parent,
+        capture_output=True,
+        text=True,
     )
 
 
@@ -277,6 +289,52 @@ def test_a_full_disk_ends_with_one_line(tmp_path: Path) -> None:
     (tmp_path / "report.html").symlink_to("/dev/full")
     with pytest.raises(UsageError, match="No space left on device; accepted: "):
         run(study)
+
+
+def test_what_cannot_be_written_leaves_the_former_results_as_they_were(tmp_path: Path) -> None:
+    study = study_in(tmp_path)
+    assert run(study).exit_code == 0
+    names = ("report.html", "results.csv")
+    former = {name: (tmp_path / name).read_bytes() for name in names}
+    (tmp_path / "decisions.jsonl").unlink()
+    (tmp_path / "decisions.jsonl").mkdir()
+    study.write_text(study.read_text().replace("nodes: 2", "nodes: 3"))
+    with pytest.raises(UsageError, match="Is a directory; accepted: "):
+        run(study)
+    assert {name: (tmp_path / name).read_bytes() for name in names} == former
+    assert not list(tmp_path.glob(".*.part"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_while_the_study_is_read_nothing_is_written(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        f"import os, signal, time\nos.kill(os.getpid(), signal.{number.name})\ntime.sleep(60)\n"
+    )
+    study = study_in(tmp_path, STUDY + '  mine: {own: "mine.py:Mine"}\n')
+    (tmp_path / "report.html").write_text("former")
+    done = in_the_background(study)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "interrupted before any run; nothing was written\n"
+    assert (tmp_path / "report.html").read_text() == "former"
+    assert not (tmp_path / "results.csv").exists()
+
+
+def test_interrupted_while_results_are_written_they_are_written_to_their_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def report(results: Results, validation: Validation | None) -> str:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGINT):
+            os.kill(os.getpid(), number)
+        return report_html(results, validation)
+
+    monkeypatch.setattr("reprieve.cli.simulate.report_html", report)
+    former = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    assert run(study_in(tmp_path)).exit_code == 0
+    assert "This study is not whole" not in (tmp_path / "report.html").read_text()
+    assert len(rows(tmp_path)) == 6
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == former
 
 
 def test_names_of_more_than_two_policies_are_listed_with_commas(tmp_path: Path) -> None:

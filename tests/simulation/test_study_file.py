@@ -114,7 +114,15 @@ def test_a_folder_has_the_traces_of_each_seed(tmp_path: Path) -> None:
         ),
         ("classical: {}", "classical: {idle: {}}", ":7: policies.classical: unknown key"),
         ("policies:", "policy:", ": unknown key 'policy'; accepted: cluster, workload, tenants,"),
-        ("classical: {}", "none: {}", "not YAML: key 'none' is given twice"),
+        ("classical: {}", "none: {}", ":7:3: not YAML: key 'none' is given twice; accepted: each"),
+        ("none: {", "none: {{", "; accepted: a study file in YAML"),
+        ("classical: {}", "\tclassical: {}", ":7:3: not YAML: found character '\\t' that cannot"),
+        ("classical: {}", "classical: &it {quota: *it}", "nested too deeply, or in itself; acc"),
+        (
+            "devices: 4}",
+            "devices: 4, domains: {rack: 3}}",
+            ":1: cluster.domains.rack: 3; accepted:",
+        ),
         ("classical: {}", "1: {}", ":7: policies.1: 1; accepted: a name of letters"),
     ],
 )

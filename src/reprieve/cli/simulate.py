@@ -5,7 +5,8 @@ report of all of them.
 
 Exit code 0: all runs came to an end. 1: some failed, which the report names, or shards are missing.
 2: the study cannot be used. 130: interrupted, by Ctrl-C or SIGTERM; the report has what was over by
-then, and says so.
+then, and says so. Interrupted while the study is read, nothing is written; while the results are
+written, these are written to their end, and nothing was missed.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import BinaryIO, Final
 
 import click
 
 from reprieve.cli.simulate_cluster import study_of
+from reprieve.cli.whole_files import write_whole
 from reprieve.simulation import figures
 from reprieve.simulation.failures import failure_lines
 from reprieve.simulation.report import report_html
@@ -108,12 +110,40 @@ def simulate(
     STUDY is a file that says which cluster, which jobs and which policies; docs/simulate.md has an
     example.
     """
+    try:
+        with _interruptible():
+            _simulate(
+                study,
+                output,
+                workers,
+                plots,
+                shard_text,
+                merge,
+                validation_file,
+                decisions=not no_decisions,
+            )
+    except KeyboardInterrupt:
+        click.echo("interrupted before any run; nothing was written", err=True)
+        sys.exit(130)
+
+
+def _simulate(
+    study: Path,
+    output: Path | None,
+    workers: int | None,
+    plots: Path | None,
+    shard_text: str | None,
+    merge: Path | None,
+    validation_file: Path | None,
+    *,
+    decisions: bool,
+) -> None:
     if shard_text is not None:
         if merge is not None or plots is not None or validation_file is not None:
             others = "--merge, --plots and --validation, which need all runs"
             raise UsageError(f"--shard: accepted: without {others}")
         folder = output or Path("shards")
-        _make_shard(study, read_shard(shard_text), folder, workers, decisions=not no_decisions)
+        _make_shard(study, read_shard(shard_text), folder, workers, decisions=decisions)
         return
     given, report = study_of(study), output or Path("report.html")
     if report.is_dir() or not report.resolve().parent.is_dir():
@@ -126,8 +156,9 @@ def simulate(
             ended, interrupted = _carried_out(given, runs, workers, Path(made))
         else:
             (ended, missing), interrupted = read_shards(merge, given, runs), False
+        _end_no_more()
         results = summarised(given, runs, ended)
-        _write(results, report, validation, decisions=not no_decisions)
+        _write(results, report, validation, decisions=decisions)
     if plots is not None:
         _write_plots(results, plots)
     _print_tables(results, report, interrupted, missing)
@@ -147,6 +178,7 @@ def _make_shard(
     except OSError as error:
         raise UsageError(f"--output {folder}: {error.strerror}; accepted: a folder") from None
     ended, interrupted = _carried_out(study, mine, workers, folder)
+    _end_no_more()
     if not decisions:
         for run in mine:
             decisions_file(folder, run).unlink(missing_ok=True)
@@ -168,9 +200,8 @@ def _carried_out(
     count = min(workers or os.cpu_count() or 1, max(1, len(runs)))
     line = _Line()
     try:
-        with _interruptible():
-            for outcome in carried_out(study, runs, count, folder, line.progress):
-                ended.append(outcome)
+        for outcome in carried_out(study, runs, count, folder, line.progress):
+            ended.append(outcome)
     except KeyboardInterrupt:
         return ended, True
     finally:
@@ -196,9 +227,15 @@ def _interruptible() -> Iterator[None]:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    for number in _ENDING:  # whoever is told to end is not told again while it does
-        signal.signal(number, signal.SIG_IGN)
+    _end_no_more()  # whoever is told to end is not told again while it does
     raise KeyboardInterrupt
+
+
+def _end_no_more() -> None:
+    """Take no more signals to end: what is left is to write what there is, which takes seconds."""
+    if threading.current_thread() is threading.main_thread():
+        for number in _ENDING:
+            signal.signal(number, signal.SIG_IGN)
 
 
 class _Line:
@@ -248,14 +285,20 @@ def _write(
 def _write_files(
     results: Results, output: Path, validation: Validation | None, *, decisions: bool
 ) -> None:
-    output.write_text(report_html(results, validation), encoding="utf-8")
-    output.with_name("results.csv").write_text(results_csv(results), encoding="utf-8")
+    def copy_decisions(whole: BinaryIO) -> None:
+        for outcome in results.outcomes:
+            if outcome.decisions is not None:
+                with outcome.decisions.open("rb") as part:
+                    shutil.copyfileobj(part, whole)
+
+    report, table = report_html(results, validation).encode(), results_csv(results).encode()
+    files: dict[Path, Callable[[BinaryIO], object]] = {
+        output: lambda file: file.write(report),
+        output.with_name("results.csv"): lambda file: file.write(table),
+    }
     if decisions:
-        with output.with_name("decisions.jsonl").open("wb") as whole:
-            for outcome in results.outcomes:
-                if outcome.decisions is not None:
-                    with outcome.decisions.open("rb") as part:
-                        shutil.copyfileobj(part, whole)
+        files[output.with_name("decisions.jsonl")] = copy_decisions
+    write_whole(files)
 
 
 def _write_plots(results: Results, folder: Path) -> None:

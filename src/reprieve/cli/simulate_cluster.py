@@ -61,7 +61,7 @@ def read_snapshot_trace(path: Path, name: str) -> Trace:
     Raises:
         UsageError: it is no snapshot, or has no Workloads.
     """
-    listed = read_snapshot(str(path)).kinds.get(_WORKLOADS)
+    listed = read_snapshot(str(path), str(path)).kinds.get(_WORKLOADS)
     if listed is None or not listed.objects:
         raise UsageError(
             f"{path}: without Workloads; accepted: a file of reprieve snapshot, of a cluster with "
@@ -86,7 +86,7 @@ def devices_of_nodes(path: Path) -> Sequence[int]:
             f"{path}: {error.strerror}; accepted: a file of reprieve snapshot, a kubeconfig, or a "
             f"list of nodes in csv"
         ) from None
-    snapshot = read_snapshot(str(path)) if is_snapshot else asyncio.run(_nodes(path))
+    snapshot = read_snapshot(str(path), str(path)) if is_snapshot else asyncio.run(_nodes(path))
     listed = snapshot.kinds.get(("", "nodes"))
     if listed is None or any(each.resource == NODES for each in snapshot.unseen):
         raise UsageError(f"{path}: the nodes could not be listed; accepted: with rights to do so")

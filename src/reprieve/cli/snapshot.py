@@ -73,18 +73,19 @@ def snapshot(
     click.echo(told + refused, err=True)
 
 
-def read_snapshot(filename: str) -> Snapshot:
-    """Return the snapshot of a file; - is standard input.
+def read_snapshot(filename: str, where: str | None = None) -> Snapshot:
+    """Return the snapshot of a file; - is standard input. `where` it was named, --from unless said.
 
     Raises:
         UsageError: it cannot be read, is damaged or of another version.
     """
+    place = where or f"--from {filename}"
     try:
         with click.open_file(filename, "rb") as file:
             body = file.read(_LARGEST)
     except OSError as error:
-        raise UsageError(f"--from {filename}: cannot be read: {error.strerror}") from None
-    return snapshot_of_bytes(body, f"--from {filename}")
+        raise UsageError(f"{place}: cannot be read: {error.strerror}") from None
+    return snapshot_of_bytes(body, place)
 
 
 def wanted_kinds() -> tuple[Resource, ...]:

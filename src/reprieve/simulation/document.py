@@ -94,25 +94,44 @@ def read_document(path: Path, keys: Collection[str], what: str = "study") -> Par
     try:
         content = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: {error}; accepted: a {what} file in YAML") from None
-    value = read_yaml(content, str(path))
+        why = error.strerror if isinstance(error, OSError) else "bytes that are no UTF-8"
+        raise UsageError(f"{path}: {why}; accepted: a {what} file in YAML") from None
     lines: dict[Path_, int] = {}
-    root = yaml.compose(content, Loader=yaml.SafeLoader)
-    if root is not None:
-        _note(root, (), lines)
+    try:
+        root = yaml.compose(content, Loader=yaml.SafeLoader)
+        if root is not None:
+            _note(root, (), lines, str(path))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
+        said = error.problem or error.context
+        raise UsageError(f"{place}: not YAML: {said}; accepted: a {what} file in YAML") from None
+    except RecursionError:
+        said = f"it is nested too deeply, or in itself; accepted: a {what} file in YAML"
+        raise UsageError(f"{path}: not YAML: {said}") from None
+    except yaml.YAMLError as error:
+        said = " ".join(str(error).split())
+        raise UsageError(f"{path}: not YAML: {said}; accepted: a {what} file in YAML") from None
+    value = read_yaml(content, str(path))
     return Part(Document(str(path), lines, what), (), value, keys)
 
 
-def _note(node: yaml.Node, path: Path_, lines: dict[Path_, int]) -> None:
+def _note(node: yaml.Node, path: Path_, lines: dict[Path_, int], file: str) -> None:
     lines.setdefault(path, node.start_mark.line + 1)
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             below = (*path, _key(key))
-            lines[below] = key.start_mark.line + 1
-            _note(value, below, lines)
+            mark = key.start_mark
+            if below in lines and _key(key) != "<<":
+                place = f"{file}:{mark.line + 1}:{mark.column + 1}"
+                raise UsageError(
+                    f"{place}: not YAML: key {_key(key)!r} is given twice; accepted: each key once"
+                )
+            lines[below] = mark.line + 1
+            _note(value, below, lines, file)
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
-            _note(value, (*path, index), lines)
+            _note(value, (*path, index), lines, file)
 
 
 def _key(node: yaml.Node) -> str:

@@ -16,8 +16,9 @@ quota as in the engine: devices of the cohort, borrowed without limit.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -271,14 +272,18 @@ class OwnDecider:
                     f"policy {self._spec.name}: {method} returned None; accepted: a list of what "
                     f"it was shown"
                 )
-            answer = list(said)
+            answer = list(islice(said, len(known) + 1)) if isinstance(said, Iterable) else None
         except OwnFault:
             raise
         except (Exception, SystemExit) as error:  # a policy ends its own runs alone
             raise OwnFault(f"policy {self._spec.name}: {method} raised {raised(error)}") from error
+        accepted = "accepted: a list of what it was shown, each once"
+        if answer is None or len(answer) > len(known):
+            what = repr(said) if answer is None else "more than there is"
+            raise OwnFault(f"policy {self._spec.name}: {method} returned {what}; {accepted}")
         left = set(known)
         for each in answer:
-            if each not in left:
+            if not isinstance(each, Head | Candidate) or each not in left:
                 raise OwnFault(
                     f"policy {self._spec.name}: {method} returned {each!r}, which it was not "
                     f"shown, or twice"

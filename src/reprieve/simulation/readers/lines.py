@@ -41,8 +41,18 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
                     line.encode()
                 yield number, line.rstrip("\r\n")
     except (OSError, EOFError, UnicodeError, zlib.error) as error:
-        why = "it does not begin with UTF-8" if isinstance(error, UnicodeError) else error
+        why = "it does not begin with UTF-8" if isinstance(error, UnicodeError) else _why(error)
         raise UsageError(f"{path}: {why}; accepted: a text file in UTF-8, plain or .gz") from None
+
+
+def _why(error: Exception) -> str:
+    """Return why a file cannot be opened or unpacked, in the words of who has to mend it."""
+    if isinstance(error, EOFError):
+        return "it ends in the midst of what is packed, as a download that was cut off"
+    if isinstance(error, gzip.BadGzipFile | zlib.error):
+        return "it begins as gzip does, and is none or damaged"
+    said = error.strerror if isinstance(error, OSError) else None
+    return said or str(error)
 
 
 def is_text(line: str) -> bool:
@@ -70,8 +80,16 @@ def json_of(path: Path, accepted: str) -> Any:
     try:
         content = path.read_bytes()
         return json.loads(gzip.decompress(content) if content[:2] == _GZIP else content)
-    except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
-        raise UsageError(f"{path}: {error}; accepted: {accepted}") from None
+    except json.JSONDecodeError as error:
+        what = "it is empty" if not error.doc.strip() else "no JSON from here on"
+        place = f"{path}:{error.lineno}:{error.colno}"
+        raise UsageError(f"{place}: {what}; accepted: {accepted}") from None
+    except UnicodeError:
+        raise UsageError(f"{path}: bytes that are no UTF-8; accepted: {accepted}") from None
+    except RecursionError:
+        raise UsageError(f"{path}: it is nested too deeply; accepted: {accepted}") from None
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise UsageError(f"{path}: {_why(error)}; accepted: {accepted}") from None
 
 
 def seconds(text: str, what: str) -> int:
