@@ -1,4 +1,4 @@
-"""Who makes way in a plan: for what is submitted, and for those who did in turn."""
+"""Who makes way in a plan: for what is submitted, and in turn since it came."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_who_makes_way_for_a_victim_that_is_made_again_is_a_victim_in_turn() -> 
     document = plan_document(answer, ["scheduling"])
     assert [each.in_turn for each in document.victims] == [False, True]
     (line,) = (e for e in plan_text(answer, ["scheduling"]) if "batch" in e)
-    assert "in turn, for one of these" in line
+    assert "in turn, for others than this" in line
 
 
 def test_work_that_the_idle_plane_decides_for_is_known_by_whose_it_is() -> None:
@@ -115,12 +115,26 @@ def test_work_that_the_idle_plane_decides_for_is_known_by_whose_it_is() -> None:
         overlay = Overlay(Snapshot(Nanos(0), kinds), clock)
         overlay.create(PREEMPTIONS, record("first", "Pod", "ours", "Job", "a"))
         overlay.create(PREEMPTIONS, record("then", "GpuWorkload", "gpu-a", "Job", "b"))
-        overlay.create(PREEMPTIONS, record("apart", "Pod", "others", "Job", "c"))
+        overlay.create(PREEMPTIONS, record("nobody", "Pod", "", "Job", "c", preemptor=False))
         run = Run(overlay, (), tuple(overlay.history), clock.wall(), clock.wall(), rest=True)
         found = displaced(run, {"ours"}, lambda uid: set())
         return [(each.name, each.in_turn) for each in found]
 
     assert run_virtually(main) == [("a", False), ("b", True)]
+
+
+def test_who_makes_way_for_others_since_the_submission_moved_somebody_is_a_victim_in_turn() -> None:
+    async def main(victim_of_ours: bool) -> list[tuple[str, bool]]:
+        clock = LoopClock(asyncio.get_running_loop(), Nanos(0))
+        overlay = Overlay(Snapshot(Nanos(0), {}), clock)
+        overlay.create(PREEMPTIONS, record("waited", "Pod", "other", "Job", "b"))
+        if victim_of_ours:
+            overlay.create(PREEMPTIONS, record("first", "Pod", "ours", "Job", "a"))
+        run = Run(overlay, (), tuple(overlay.history), clock.wall(), clock.wall(), rest=True)
+        return [(e.name, e.in_turn) for e in displaced(run, {"ours"}, lambda uid: set())]
+
+    assert run_virtually(lambda: main(True)) == [("a", False), ("b", True)]
+    assert run_virtually(lambda: main(False)) == [("b", True)]
 
 
 def test_a_pod_that_was_made_anew_for_a_victim_is_not_named_besides() -> None:
@@ -140,12 +154,14 @@ def test_a_pod_that_was_made_anew_for_a_victim_is_not_named_besides() -> None:
     assert run_virtually(main) == ["set-a", "set-b", "other-anew"]
 
 
-def record(name: str, kind: str, uid: str, victim: str, victim_name: str) -> Object:
+def record(
+    name: str, kind: str, uid: str, victim: str, victim_name: str, *, preemptor: bool = True
+) -> Object:
     """Return a record of one victim, whose uid is made of its kind and name."""
     group = {"Pod": "v1", "GpuWorkload": "kaiwo.silogen.ai/v1alpha1", "Job": "batch/v1"}
     root = {"apiVersion": group[victim], "kind": victim, "name": victim_name, "namespace": "team"}
     root["uid"] = f"{victim.lower()}-{victim_name}"
-    preemptor = {"apiVersion": group[kind], "kind": kind, "name": "job-a", "namespace": "team"}
+    whose = {"apiVersion": group[kind], "kind": kind, "name": "job-a", "namespace": "team"}
     return {
         "metadata": {"name": name},
         "spec": {
@@ -154,7 +170,7 @@ def record(name: str, kind: str, uid: str, victim: str, victim_name: str) -> Obj
             "attempt": 1,
             "proof": {"level": "Nodes"},
             "decidedAt": "2026-01-01T00:00:00Z",
-            "preemptor": {**preemptor, "uid": uid},
+            "preemptor": {**whose, "uid": uid} if preemptor else None,
             "victims": [{"root": root, "subject": root, "amounts": {}, "rule": ""}],
         },
     }

@@ -254,7 +254,7 @@ def _why(victim: Displaced, now: Nanos) -> str:
     """Return for whom, if not for what is submitted, the rule in words, and its last save."""
     why = rule_text(victim.plane, victim.rule)
     saved = "" if victim.saved is None else f"saved {duration(now - victim.saved)} ago"
-    turn = "in turn, for one of these" if victim.in_turn else ""
+    turn = "in turn, for others than this" if victim.in_turn else ""
     return "; ".join(each for each in (turn, why, saved) if each)
 
 

@@ -1,10 +1,12 @@
-"""Who made way in a run: for what was submitted, and in turn for those who did.
+"""Who made way in a run: for what was submitted, and in turn since it came.
 
 1. Victims are those of the plans that were made for what was submitted, and went.
 2. Who made way and waits again may have others make way for it, and these again: the cluster was
    at rest before the submission, so that this comes of it, too. It is the same work where it is
    the same object, or has the same one above it, as a pod that is made again.
-3. A pod that was made anew during the run for one that made way, and makes way itself, is not named
+3. So does what others, who waited before, have make way since then: what moved has given them room,
+   or taken it. What the idle plane frees for nobody in particular is not named.
+4. A pod that was made anew during the run for one that made way, and makes way itself, is not named
    besides: it was nobody's work yet, and on the cluster it would have another name.
 
 Source: the design's "Intent log and executor"; specification 12.
@@ -56,15 +58,16 @@ class _Reading:
         self._above = above
 
     def victims(self) -> Iterator[Displaced]:
-        """Yield those who made way for what was submitted, then those who did for them in turn."""
-        records = [msgspec.convert(e, Preemption, strict=False) for e in self._new_records()]
+        """Yield those who made way for what was submitted, then those who did in turn."""
+        found = (msgspec.convert(e, Preemption, strict=False) for e in self._new_records())
+        records = [each for each in found if each.spec.preemptor is not None]
         lines, in_turn = set(self._ours), False
         seen: set[str] = set()
         lost: set[str] = set()  # uids of what stands above those that made way
-        while True:
+        while records:
             preempting = [each for each in records if self._is_for(each, lines)]
             if not preempting:
-                return
+                in_turn, preempting = True, records
             records = [each for each in records if each not in preempting]
             lines = set()
             for record in preempting:
