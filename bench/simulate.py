@@ -2,7 +2,7 @@
 
 Jobs come as a Poisson stream at load 0.8 of 16 nodes of 8 devices (`--load 0`: as they are drawn,
 which is just below 1; from 1 on the queue grows as long as jobs arrive, and the cost of a job with
-it, without an end under `fair`), from 8 tenants with three priorities, and are replayed under one
+it, most of all under `fair`), from 8 tenants with three priorities, and are replayed under one
 policy in a process of their own.
 
 Printed are jobs, events and decisions per second of CPU time, the peak of memory, and what each job
@@ -30,7 +30,7 @@ from reprieve.simulation.trace import Job, Trace
 from reprieve.simulation.work import Checkpointing
 from reprieve.units.durations import MINUTE, SECOND
 
-__all__ = ["POLICIES", "main"]
+__all__ = ["NODES", "POLICIES", "main", "stream"]
 
 NODES: Final = (16, 8)
 EXAMPLES: Final = Path(__file__).parents[1] / "examples" / "policies"
@@ -80,7 +80,7 @@ def _measure(policy: PolicySpec, count: int, load: float | None, base: float) ->
     started = time.process_time()
     tenants = Tenants(8, 1.1, {0: 0.6, 100: 0.3, 1000: 0.1})
     capacity = NODES[0] * NODES[1]
-    given = demand(Trace("poisson", _jobs(count)), tenants, capacity, load, 0)
+    given = demand(Trace("poisson", stream(count)), tenants, capacity, load, 0)
     setup = time.process_time() - started
     model = Checkpointing(30 * MINUTE, 90 * SECOND, 3 * MINUTE, 30 * SECOND)
     wall, cpu = time.perf_counter(), time.process_time()
@@ -109,7 +109,7 @@ def _measure(policy: PolicySpec, count: int, load: float | None, base: float) ->
     )
 
 
-def _jobs(count: int) -> tuple[Job, ...]:
+def stream(count: int) -> tuple[Job, ...]:
     """Return a stream that asks for about the capacity, so that few are left out or doubled."""
     random = Random("bench.simulate")
     found, now = [], 0.0
