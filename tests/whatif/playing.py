@@ -21,10 +21,12 @@ import yaml
 
 from kubelocal.machines.gpus import Root
 from kubelocal.machines.kubelet import KubeletTimes
+from kubelocal.machines.ownership import controller_of
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, NotFound
 from reprieve.kube.resource import NAMESPACES, NODES, PODS, PREEMPTIONS, Resource
+from reprieve.planes.quota.job_lookup import QUEUE_NAME
 from reprieve.scenarios.model import NodeSpec
 from reprieve.units.durations import MILLISECOND, SECOND
 from reprieve.whatif.answer import Answer
@@ -253,12 +255,25 @@ def _version(obj: Object) -> str:
 
 
 def _one_by_one(cluster: Site) -> None:
-    """Let the machines make pods a millisecond apart, whoever of them does."""
-    objects, turn = cluster.embedded.machines.informer.objects, asyncio.Lock()
+    """Let the machines make pods a millisecond apart, whoever of them does.
+
+    But for those of a queued Job that nobody has suspended yet: its controller, which has no way to
+    the API server, makes them before the operator hears of the Job.
+    """
+    informer, turn = cluster.embedded.machines.informer, asyncio.Lock()
+    objects = informer.objects
     inner = objects.create
 
+    def is_made_at_once(pod: Object) -> bool:
+        owner = controller_of(pod)
+        found = informer.by_uid(owner["uid"]) if owner else None
+        if found is None or found[0].resource != "jobs.batch":
+            return False
+        queued = QUEUE_NAME in (found[1]["metadata"].get("labels") or {})
+        return queued and not (found[1].get("status") or {}).get("conditions")
+
     async def paced(resource: str, obj: Object) -> Object:
-        if resource != "pods":
+        if resource != "pods" or is_made_at_once(obj):
             return await inner(resource, obj)
         async with turn:
             await asyncio.sleep(MILLISECOND / SECOND)
