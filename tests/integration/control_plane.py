@@ -19,10 +19,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
+
+from tests import with_parent
 
 ADMINISTRATOR = "admin"
 ASSETS = "KUBEBUILDER_ASSETS"
@@ -113,6 +116,9 @@ class ControlPlane:
     flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
     ports: dict[str, int] = field(default_factory=dict)
     _running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    # One thread starts all of them and lives as long as they do, whoever asks for it: the kernel
+    # ends them with it, and so with this process.
+    _starter: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
 
     @property
     def url(self) -> str:
@@ -245,12 +251,13 @@ class ControlPlane:
 
     def _run(self, name: str, binary: Path, *arguments: str) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
-            self._running[name] = subprocess.Popen(
-                [binary, *arguments, *self.flags.get(name, ())],
+            self._running[name] = self._starter.submit(
+                subprocess.Popen[bytes],
+                with_parent.program(binary, *arguments, *self.flags.get(name, ())),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-            )
+            ).result()
 
     def _stop(self, name: str) -> None:
         # Killed, since kube-apiserver would wait for watches to end; etcd keeps what it stored.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import pytest
 from reprieve.kube.errors import AlreadyExists, Call, NotFound
 from reprieve.kube.resource import PODS, Resource
 from reprieve.kube.transport import Request
+from reprieve.scenarios import with_parent
 from tests.integration.site import NAMESPACE, Object, Site, job
 from tests.ports import free_port
 
@@ -53,7 +53,7 @@ class Web:
 async def serving(site: Site) -> AsyncIterator[Web]:
     port = free_port()
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "reprieve", "web", "--kubeconfig", str(site.kubeconfig)),
+        *with_parent.command("reprieve", "web", "--kubeconfig", str(site.kubeconfig)),
         *("--listen", "127.0.0.1", "--port", str(port)),
     )
     try:

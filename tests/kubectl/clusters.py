@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from kubelocal.machines.embedded import EmbeddedObjects
 from kubelocal.machines.kubelet import KubeletTimes
 from kubelocal.machines.run import Machines
 from reprieve.api.crds import all_crds
+from reprieve.scenarios import with_parent
 from reprieve.units.clock import SystemClock
 from tests.integration.control_plane import ADMINISTRATOR, ControlPlane
 from tests.kubectl.golden import Group
@@ -49,7 +49,7 @@ def _write_kubeconfig(plane: ControlPlane, path: Path, namespace: str) -> None:
 def _scheduling(kubeconfig: Path) -> Iterator[None]:
     """Run the scheduling plane, which places the pods, as its own process."""
     command = (
-        *(sys.executable, "-m", "reprieve", "run", "--kubeconfig", str(kubeconfig)),
+        *with_parent.command("reprieve", "run", "--kubeconfig", str(kubeconfig)),
         *("--controllers", "scheduling", "--scheduler-name", "default-scheduler"),
         *("--metrics-port", "0"),
     )

@@ -14,6 +14,7 @@ import pytest
 
 from kubelocal.cluster import EmbeddedCluster
 from kubelocal.tests.server.builders import Client, definition, task
+from reprieve.scenarios import with_parent
 
 SCRIPTS = Path(__file__).parent / "scripts"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -87,7 +88,7 @@ async def test_kopf_runs_an_operator_with_handlers_finalizers_and_status(
         # One Task is there before the operator, one comes while it runs.
         await client.request("POST", TASKS, task("early", replicas=2))
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "kopf", "run", "--standalone", "--namespace", "default"),
+            *with_parent.command("kopf", "run", "--standalone", "--namespace", "default"),
             str(SCRIPTS / "with_kopf.py"),
             env=os.environ | {"KUBECONFIG": str(kubeconfig)},
             stdout=asyncio.subprocess.DEVNULL,

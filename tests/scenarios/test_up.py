@@ -19,6 +19,7 @@ from reprieve.cli.main import main
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import GPU_WORKLOADS, NAMESPACES, NODES
+from reprieve.scenarios import with_parent
 from reprieve.units.clock import SystemClock
 
 SCENARIO = """
@@ -56,11 +57,7 @@ def scenario(folder: Path, phase: str, timeout: float = 60) -> str:
 @contextlib.asynccontextmanager
 async def started(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "reprieve",
-        "up",
-        *arguments,
+        *with_parent.command("reprieve", "up", *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

@@ -22,6 +22,7 @@ from typing import Final
 import pytest
 
 from kubelocal.tests.kubectl_binary import find_kubectl
+from reprieve.scenarios import with_parent
 
 __all__ = ["FOLDER", "Step", "play", "playground", "steps"]
 
@@ -91,7 +92,7 @@ async def playground(command: str, folder: Path) -> AsyncIterator[dict[str, str]
     environment = {"PATH": path, "HOME": str(folder), "COLUMNS": "100"}
     assert command.startswith(_RUN)
     process = await asyncio.create_subprocess_exec(
-        *command.removeprefix(_RUN).split(),
+        *with_parent.command(*command.removeprefix(_RUN).split()),
         env=environment,
         cwd=folder,
         stdout=asyncio.subprocess.PIPE,

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from kubelocal.cluster import EmbeddedCluster
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import NODES, PODS
+from reprieve.scenarios import with_parent
 from reprieve.units.clock import SystemClock
 from tests.web.reading import Browser
 
@@ -42,7 +42,7 @@ async def _dashboard(
     *arguments: str, environment: dict[str, str] | None = None
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "reprieve", "dashboard", *arguments),
+        *with_parent.command("reprieve", "dashboard", *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, **(environment or {})},

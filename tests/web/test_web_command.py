@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import signal
 import ssl
-import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import NAMESPACES, Resource
 from reprieve.planes.quota.webhooks.certificates import new_certificates
+from reprieve.scenarios import with_parent
 from reprieve.units.clock import SystemClock
 
 _GROUP = "rbac.authorization.k8s.io"
@@ -49,7 +49,7 @@ async def _running(cluster: EmbeddedCluster, folder: Path, *arguments: str) -> A
 
 async def _started(arguments: Sequence[str]) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "reprieve", "web", *arguments),
+        *with_parent.command("reprieve", "web", *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

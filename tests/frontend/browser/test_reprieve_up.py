@@ -10,7 +10,6 @@ import json
 import os
 import re
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from kubelocal.tests.kubectl_binary import find_kubectl
+from reprieve.scenarios import with_parent
 from tests.browser import MISSING, chromium, running
 from tests.frontend.stand_in import STATIC
 
@@ -111,8 +111,8 @@ async def playground(folder: Path, nodes: int = 2, gpus: int = 4) -> AsyncIterat
         pytest.skip("no kubectl: set $KUBECTL, or put one on PATH")
     kubeconfig = folder / "kubeconfig"
     process = await asyncio.create_subprocess_exec(
-        Path(sys.executable).parent / "reprieve",
-        *("up", "--headless", "--nodes", str(nodes), "--gpus", str(gpus)),
+        *with_parent.command("reprieve", "up"),
+        *("--headless", "--nodes", str(nodes), "--gpus", str(gpus)),
         *("--kubeconfig-out", str(kubeconfig)),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
