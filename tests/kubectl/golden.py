@@ -137,6 +137,8 @@ _SPECIAL: Final = re.compile(
     rf"|(?P<placeholder>{'|'.join(_PLACEHOLDERS)})"
     # An age that was left as it is, last in its line.
     r"|(?P<age>(?<=  )\d+[smh]$)"
+    # Where a part of a difference stands: controllers add annotations above it, or have not yet.
+    r"|(?P<line>(?<=^@@ -)\d+(?=,)|(?<= \+)\d+(?=,\d+ @@))"
     r"|(?P<gap>(?<=\S) {2,}| +$)"
 )
 
@@ -155,6 +157,8 @@ def _pattern(line: str) -> re.Pattern[str]:
             pattern += re.escape(match["build"]) + r"\S+" + match["comma"]
         elif match["age"]:
             pattern += _AGE
+        elif match["line"]:
+            pattern += r"\d+"
         elif match["gap"]:
             pattern += " +" if end < len(line) else " *"
         else:
