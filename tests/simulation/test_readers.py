@@ -458,12 +458,13 @@ def test_work_that_comes_again_under_its_name_is_another_job(tmp_path: Path) -> 
         (b'[{"jobid": 1,\n oops}]', ":2:2: no JSON from here on; accepted: "),
         (b'["\xff"]', ": bytes that are no UTF-8; accepted: "),
         (b"[" * 200_000, ": it is nested too deeply; accepted: "),
-        (gzip.compress(b"[]" * 99)[:-9], ": it ends in the midst of what is packed"),
+        (gzip.compress(b"[]" * 99, mtime=0)[:-9], ": it ends in the midst of what is packed"),
         (
             b"\x1f\x8b" + b"no gzip at all",
             ": it begins as gzip does, and is none or damaged; accepted: ",
         ),
     ],
+    ids=["empty", "broken off", "no UTF-8", "nested", "cut off", "damaged"],
 )
 def test_what_is_no_json_is_told_in_peoples_words(
     form: str, content: bytes, said: str, tmp_path: Path
