@@ -153,10 +153,6 @@ def _cluster(
     nodes = integer(given.given("nodes"), given.where("nodes"), 1, 100_000)
     most = MOST_DEVICES // nodes
     devices = integer(given.given("devices"), given.where("devices"), 1, most)
-    for level, size in _domains(given).items():
-        if nodes % size:
-            place = given.part("domains").where(level)
-            refuse(place, size, f"a number of nodes of which {nodes} are a multiple")
     return Cluster(nodes, devices), ()
 
 
