@@ -246,6 +246,18 @@ def test_a_namespace_gives_defaults_and_bounds() -> None:
     )
 
 
+def test_requests_of_a_whole_pod_that_leaves_them_out_are_those_of_its_containers() -> None:
+    items = [{"type": "Container", "defaultRequest": {"cpu": "500m"}}]
+    limits = container_limits([read(LimitRange, {"spec": {"limits": items}})])
+    rows, obj = PodSetRows(limits=limits), workload()
+    spec = obj["spec"]["podSets"][0]["template"]["spec"]
+    spec["containers"] = [container({"cpu": "1"}), container({})]
+    spec["resources"] = {"limits": {"cpu": "4", "memory": "1Gi"}}
+    asked = work_row(obj, rows).pod_sets[0].requests
+    # The pod's limit stands in for what no container requests.
+    assert asked == {"cpu": 1500, "memory": 2**30}
+
+
 def test_a_namespace_bounds_what_a_whole_pod_asks_for() -> None:
     items = [
         {"type": "Pod", "max": {"cpu": "2"}, "min": {"memory": "1Gi"}},

@@ -104,6 +104,21 @@ async def test_a_limit_range_gives_requests_and_refuses_others(tmp_path: Path) -
         assert await usage(cluster, "filled") == "3"
 
 
+async def test_a_limit_counts_before_the_default_request_of_a_limit_range(tmp_path: Path) -> None:
+    async with site(tmp_path, *base(4)) as cluster:
+        await cluster.client.create(LIMIT_RANGES, limit_range(defaultRequest={"cpu": "1"}), dict)
+        limited = job("limited", pods=4)
+        container = limited["spec"]["template"]["spec"]["containers"][0]
+        container["resources"] = {"limits": {"cpu": "3"}}
+        await cluster.create(limited)
+
+        async def refused() -> bool:
+            return "request (12) > maximum capacity (4)" in await reason(cluster, "limited")
+
+        await cluster.until("four pods of three are twelve", refused, 60)
+        assert await usage(cluster, "limited") == ""
+
+
 async def test_the_overhead_of_a_runtime_class_counts_for_each_pod(tmp_path: Path) -> None:
     async with site(tmp_path, start=False) as cluster:
         client = cluster.client

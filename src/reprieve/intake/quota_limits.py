@@ -1,9 +1,9 @@
 """LimitRanges of a namespace: what containers get by default, and what they may ask for.
 
-Of several LimitRanges the strictest bound and the first default count. A container without a
-request gets the default one, without a limit the default limit; then a limit stands in for a
-request that is still missing. A workload with a container that asks for more than its own limit,
-or for what a LimitRange forbids, is never considered; the texts are the reference's.
+Of several LimitRanges the strictest bound and the first default count; `pod_defaults` gives them. A
+default limit is the default request where a LimitRange has no other. A workload with a container
+that asks for more than its own limit, or for what a LimitRange forbids, is never considered; the
+texts are the reference's.
 
 Source: specification of the quota plane, section 8.1; the API's rules for LimitRanges.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from reprieve.api.core import ContainerResources, ObjectMeta
+from reprieve.api.core import ObjectMeta
 from reprieve.api.kueue import Amounts, Container, PodSpec
 from reprieve.units.quantities import InvalidQuantity, parse_milli
 
@@ -28,7 +28,6 @@ __all__ = [
     "container_limits",
     "faults_of",
     "message_of",
-    "with_defaults",
 ]
 
 
@@ -97,29 +96,10 @@ def container_limits(ranges: Iterable[LimitRange]) -> ContainerLimits:
             _tighten(found.least, item.min, 1)
             for name, default in (item.default or {}).items():
                 found.default.setdefault(name, default)
-            for name, default in (item.default_request or {}).items():
+            requests = {**(item.default or {}), **(item.default_request or {})}
+            for name, default in requests.items():
                 found.default_request.setdefault(name, default)
     return found
-
-
-def with_defaults(spec: PodSpec, limits: ContainerLimits) -> PodSpec:
-    """Return the pod's spec with what its namespace gives containers by default."""
-    if not limits.default and not limits.default_request:
-        return spec
-
-    def filled(container: Container) -> Container:
-        given = container.resources or ContainerResources()
-        resources = ContainerResources(
-            requests={**limits.default_request, **(given.requests or {})},
-            limits={**limits.default, **(given.limits or {})},
-        )
-        return msgspec.structs.replace(container, resources=resources)
-
-    return msgspec.structs.replace(
-        spec,
-        containers=[filled(each) for each in spec.containers or ()],
-        init_containers=[filled(each) for each in spec.init_containers or ()],
-    )
 
 
 def faults_of(

@@ -31,6 +31,7 @@ from reprieve.engine.quota.model import (
 )
 from reprieve.engine.quota.request_rules import NO_RULES, RequestRules
 from reprieve.intake.cluster.metadata import LAST_CHECKPOINT
+from reprieve.intake.pod_defaults import completed
 from reprieve.intake.quota import toleration_row
 from reprieve.intake.quota_limits import (
     NO_LIMITS,
@@ -38,7 +39,6 @@ from reprieve.intake.quota_limits import (
     Fault,
     faults_of,
     message_of,
-    with_defaults,
 )
 from reprieve.intake.quota_requests import UnreadableRequest, amounts_of, pod_requests
 from reprieve.units.durations import HOUR, InvalidDuration, parse_duration
@@ -106,7 +106,7 @@ class PodSetRows:
         return found
 
     def _row(self, pod_set: kueue.PodSet) -> tuple[PodSet, tuple[Fault, ...]]:
-        spec = with_defaults(pod_set.template.spec, self.limits)
+        spec = completed(pod_set.template.spec, self.limits)
         topology = pod_set.topology_request
         asked = pod_requests(spec, self.overheads.get(spec.runtime_class_name or ""))
         row = PodSet(

@@ -7,11 +7,14 @@ DefaultTolerationSeconds; `batch/v1` Jobs for labels and names.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
 
+from reprieve.api.core import ContainerResources
+from reprieve.api.kueue import PodSpec
+from reprieve.intake.pod_defaults import completed
 from reprieve.intake.quota_limits import LimitRange, container_limits
 from reprieve.jobs.paths import Json, first
 from reprieve.kube.resource import Resource
@@ -109,11 +112,7 @@ def admitted_pod(overlay: Overlay, pod: Json) -> Json:
     for container in containers:
         for port in (container.get("ports") or ()) if spec.get("hostNetwork") else ():
             port["hostPort"] = port.get("hostPort") or port.get("containerPort")
-        resources = container.get("resources") or {}
-        if resources.get("limits"):
-            resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
-            container["resources"] = resources
-    _ranged(overlay, pod["metadata"].get("namespace", ""), containers)
+    _with_requests(overlay, pod["metadata"].get("namespace", ""), spec)
     pod["status"] = {"phase": "Pending", "qosClass": "Burstable", **(pod.get("status") or {})}
     return pod
 
@@ -157,21 +156,30 @@ def _with_overhead(overlay: Overlay, spec: Json) -> None:
         spec["tolerations"] = [*(spec.get("tolerations") or ()), *scheduling["tolerations"]]
 
 
-def _ranged(overlay: Overlay, namespace: str, containers: Sequence[Json]) -> None:
-    """Give containers what the LimitRanges of their namespace give who asks for nothing."""
+def _with_requests(overlay: Overlay, namespace: str, spec: Json) -> None:
+    """Give containers, and the whole pod, the requests and limits that they have by default."""
     found = [
         _RANGE.decode(raw) for (space, _), raw in overlay.raw(LIMIT_RANGES) if space == namespace
     ]
-    if not found:
-        return
-    limits = container_limits(found)
-    for container in containers:
-        given = container.get("resources") or {}
-        container["resources"] = {
-            **given,
-            "requests": {**limits.default_request, **(given.get("requests") or {})},
-            "limits": {**limits.default, **(given.get("limits") or {})},
-        }
+    read = msgspec.convert(spec, PodSpec)
+    given = completed(read, container_limits(found))
+    for names, before, after in (
+        ("containers", read.containers, given.containers),
+        ("initContainers", read.init_containers, given.init_containers),
+    ):
+        for container, old, new in zip(
+            spec.get(names) or (), before or (), after or (), strict=True
+        ):
+            _with_resources(container, old.resources, new.resources)
+    _with_resources(spec, read.resources, given.resources)
+
+
+def _with_resources(
+    holder: Json, before: ContainerResources | None, after: ContainerResources | None
+) -> None:
+    if after is not None and after != before:
+        filled = {"requests": after.requests or {}, "limits": after.limits or {}}
+        holder["resources"] = {**(holder.get("resources") or {}), **filled}
 
 
 def _tolerating(spec: Json) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kubelocal.server import limit_ranges, services
+from kubelocal.server import limit_ranges, pod_level, services
 from kubelocal.server.causes import bad
 from kubelocal.server.defaults import claim_job
 from kubelocal.server.errors import forbidden, invalid
@@ -93,6 +93,7 @@ def admit_create(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
     match kind.resource:
         case "pods":
             limit_ranges.complete(api, obj)
+            pod_level.complete(obj["spec"])
             _priority(api, kind, obj, obj["spec"])
             _complete_pod(api, obj)
         case "persistentvolumeclaims":

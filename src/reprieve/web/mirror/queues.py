@@ -12,6 +12,8 @@ import msgspec
 
 from reprieve.answers.conditions import of_workload
 from reprieve.api import kueue
+from reprieve.intake.pod_defaults import completed
+from reprieve.intake.quota_limits import NO_LIMITS
 from reprieve.intake.quota_requests import UnreadableRequest, amounts_of, pod_requests
 from reprieve.intake.quota_workloads import condition_of, is_condition_true
 from reprieve.kube.objects import version_number
@@ -255,7 +257,7 @@ def _told(workload: kueue.Workload) -> dict[str, Any]:
 def _shape(workload: kueue.Workload) -> Iterator[tuple[int, tuple[tuple[str, int], ...]]]:
     for each in workload.spec.pod_sets:
         try:
-            asked = pod_requests(each.template.spec)
+            asked = pod_requests(completed(each.template.spec, NO_LIMITS))
         except UnreadableRequest:
             continue
         yield each.count, tuple((sys.intern(name), amount) for name, amount in asked.items())
