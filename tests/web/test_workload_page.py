@@ -98,7 +98,7 @@ def test_a_job_that_made_way_and_waits_again() -> None:
         "reason": "HeldByOthers",
         "message": "The quota is in use by work that does not make way for it: it lacks 2 "
         "nvidia.com/gpu in flavor gpus",
-        "step": "Wait until some of it ends, ask for less, or use a higher priority.",
+        "step": "Wait until some of it ends, or ask for less.",
         "since": DECIDED + 60,
         "queue": "",
         "position": 1,

@@ -29,7 +29,7 @@ from reprieve.units.instants import Nanos, format_instant
 from reprieve.whatif.document import estimate_document, idle_document
 from reprieve.whatif.written import written_by
 from reprieve.wording.changes import fix_text
-from reprieve.wording.diagnosis import anchor, sentence, words
+from reprieve.wording.diagnosis import anchor, general_step, sentence
 
 __all__ = ["answer_of"]
 
@@ -146,7 +146,7 @@ def _steps(found: Findings, diagnosis: Diagnosis | None) -> Iterator[Step]:
         for fix in diagnosis.fixes:
             yield Step(fix_text(fix, written_by(fix, _manifests(unit))), field=fix.field)
         if not diagnosis.fixes:
-            step = words(diagnosis.plane, diagnosis.reason).step
+            step = general_step(diagnosis)
             yield Step(f"{step} See {anchor(diagnosis.plane, diagnosis.reason)}")
     elif standing.told is not None and standing.remedy is None:
         kind, name = unit.asked["kind"].lower(), name_of(unit.asked)

@@ -143,7 +143,7 @@ def _short(wanted: Outcome, spared: Outcome) -> dict[str, int]:
 
 def _pods(wanted: Outcome, spared: Outcome) -> int:
     if spared.verdict in (Verdict.STARTS, Verdict.STARTS_WITH_VICTIMS):
-        return wanted.pods
+        return spared.pods  # of a job that is admitted in part fewer than with victims
     if spared.placed or spared.diagnosis is None:
         return spared.placed
     for fix in spared.diagnosis.fixes:

@@ -18,6 +18,7 @@ from reprieve.engine.diagnosis.reasons import REASONS, Reason
 from reprieve.engine.plan import Plane
 from reprieve.units.quantities import quantity_text
 from reprieve.units.untrusted import cut
+from reprieve.wording.causes import CAUSES, CauseWords
 from reprieve.wording.changes import Written, fix_text
 from reprieve.wording.events import EventText
 
@@ -28,6 +29,7 @@ __all__ = [
     "amounts_text",
     "anchor",
     "deficit_text",
+    "general_step",
     "next_step",
     "reasons_markdown",
     "sentence",
@@ -82,15 +84,19 @@ _QUOTA: Final[Mapping[Reason, Words]] = {
         ("{why}",),
     ),
     Reason.NO_FLAVOR_MATCHES: Words(
-        "No flavor of its queue is for nodes that its pods accept",
+        "No flavor of its queue suits its pods: their nodes, or the resources they ask for",
         "Compare the pods' node selector, affinity and tolerations with the flavors' labels and "
-        "taints.",
+        "taints, and their resources with those that the queue covers.",
         ("{why}",),
     ),
     Reason.NEVER_FITS: Words(
         "It asks for more than its queue can ever have",
         "Ask for less, or have the nominal quota or the borrowing limit raised.",
-        ("it needs {needs}", "the queue may have {ceiling} at most"),
+        (
+            "it needs {needs}",
+            "that is of its pod set {pod_sets}",
+            "the queue may have {ceiling} at most",
+        ),
     ),
     Reason.SET_ASIDE: Words(
         "Deciding about it failed, so that it is set aside for a while",
@@ -128,8 +134,8 @@ _QUOTA: Final[Mapping[Reason, Words]] = {
     ),
     Reason.HELD_BY_OTHERS: Words(
         "The quota is in use by work that does not make way for it",
-        "Wait until some of it ends, ask for less, or use a higher priority.",
-        ("it lacks {lacks}",),
+        "Wait until some of it ends, or ask for less.",
+        ("it lacks {lacks}", "that is of its pod set {pod_sets}"),
     ),
 }
 _SCHEDULING: Final[Mapping[Reason, Words]] = {
@@ -253,6 +259,7 @@ _STAYS: Final[Mapping[str, str]] = MappingProxyType(
         "repeated displacement": "protected, since it was displaced again and again",
         "crash loop": "held from work that fails after displacing others",
         "fair share": "within its fair share",
+        "borrowing": "out of reach of work that would borrow",
         "not enough": "too small to help",
     }
 )
@@ -272,15 +279,11 @@ def words(plane: Plane, reason: Reason) -> Words:
 
 def sentence(diagnosis: Diagnosis) -> str:
     """Return why the unit waits, in one sentence without a full stop."""
-    said = words(diagnosis.plane, diagnosis.reason)
+    said = _cause_words(diagnosis) or words(diagnosis.plane, diagnosis.reason)
     values = dict(diagnosis.values)
     if diagnosis.deficit:
         values.setdefault("lacks", deficit_text(diagnosis.deficit))
-    details = [
-        detail.format_map(values)
-        for detail in said.details
-        if all(values.get(name) for name in _names(detail))
-    ]
+    details = [detail.format_map(values) for detail in said.details if _has_values(detail, values)]
     if diagnosis.filters:
         details.append(_counted("nodes refused", diagnosis.filters))
     if diagnosis.refused:
@@ -295,7 +298,25 @@ def next_step(diagnosis: Diagnosis, written: Sequence[Written] = ()) -> str:
     """
     if diagnosis.fixes:
         return fix_text(diagnosis.fixes[0], written)
-    return words(diagnosis.plane, diagnosis.reason).step
+    return general_step(diagnosis)
+
+
+def general_step(diagnosis: Diagnosis) -> str:
+    """Return what helps in general against the reason, or against its cause if that is known."""
+    known = _cause_words(diagnosis)
+    if known is None:
+        return words(diagnosis.plane, diagnosis.reason).step
+    values = diagnosis.values
+    return next(each.format_map(values) for each in known.steps if _has_values(each, values))
+
+
+def _cause_words(diagnosis: Diagnosis) -> CauseWords | None:
+    known = None if diagnosis.cause is None else CAUSES[diagnosis.cause]
+    return known if known is not None and known.reason is diagnosis.reason else None
+
+
+def _has_values(text: str, values: Mapping[str, str]) -> bool:
+    return all(values.get(name) for name in _names(text))
 
 
 def anchor(plane: Plane, reason: Reason) -> str:
@@ -342,7 +363,18 @@ def _plane_markdown(plane: Plane) -> str:
         said = words(plane, reason)
         mark = f'<a id="{_name(plane, reason)}"></a>`{reason}`'
         rows.append(f"| {mark} | {said.sentence} | {said.step} |")
+        rows += [
+            f"| `{reason}`, {cause} | {known.sentence} | {_step_in_table(known)} |"
+            for cause, known in CAUSES.items()
+            if known.reason is reason
+        ]
     return "\n".join([*rows, ""])
+
+
+def _step_in_table(known: CauseWords) -> str:
+    """Return the step with every value, its names in angle brackets."""
+    values = {name: f"<{name.replace('_', ' ')}>" for name in _names(known.steps[0])}
+    return known.steps[0].format_map(values)
 
 
 def _name(plane: Plane, reason: Reason) -> str:

@@ -63,7 +63,7 @@ def told(found: Diagnosis | None) -> tuple[Reason, dict[str, str]]:
             queue("q", 8),
             LocalQueue("team/q", "q"),
             work("w", "q", 1, active=False),
-            (Reason.STOPPED, {"queue": "Workload w itself"}),
+            (Reason.STOPPED, {"cause": "deactivated", "workload": "w"}),
         ),
         (
             queue("q", 8, flavor="gone"),

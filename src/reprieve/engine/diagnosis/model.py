@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from reprieve.engine.diagnosis.causes import Cause, cause_in
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.plan import Plane
 from reprieve.units.instants import Nanos
@@ -58,7 +59,7 @@ class Diagnosis:
     Attributes:
         plane: whose question it is.
         reason: the dominant one.
-        values: what its sentence needs, by the names that `wording.diagnosis` uses.
+        values: what its sentence needs, by the names that `wording.diagnosis` uses, and the cause.
         others: further reasons, in their order.
         deficit: what is missing, in base units, by where (a flavor, a domain; empty: anywhere) and
             resource name.
@@ -79,3 +80,8 @@ class Diagnosis:
     filters: Mapping[str, int] = field(default_factory=dict)
     earliest: Nanos | None = None
     fixes: tuple[Fix, ...] = ()
+
+    @property
+    def cause(self) -> Cause | None:
+        """Return what is behind the reason, None where that is not known or is always the same."""
+        return cause_in(self.values)

@@ -11,18 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from reprieve.engine.diagnosis.causes import CAUSE, Cause, cause_in
 from reprieve.engine.diagnosis.model import Diagnosis
-from reprieve.engine.diagnosis.quota_holders import (
-    Shortage,
-    accepted_flavors,
-    asked_amounts,
-    held_by,
-    shortages,
-)
+from reprieve.engine.diagnosis.quota_causes import holding_cause
+from reprieve.engine.diagnosis.quota_holders import held_by
+from reprieve.engine.diagnosis.quota_never import named_pod_sets, no_flavor, too_much
+from reprieve.engine.diagnosis.quota_shortages import Shortage, shortages
 from reprieve.engine.diagnosis.quota_trial import QuotaFacts, Trial, attempt, severity
 from reprieve.engine.diagnosis.reasons import Reason, dominant
 from reprieve.engine.plan import Plane
-from reprieve.engine.quota.amounts import capacity_text, text
 from reprieve.engine.quota.assignment import Mode, NoFitReason
 from reprieve.engine.quota.candidates import preemptor
 from reprieve.engine.quota.checks import required_checks
@@ -144,7 +141,7 @@ def standing(facts: QuotaFacts, workload: Workload) -> Standing:
         return Standing({Reason.CHECKS_OPEN: {"checks": _some(waits)}} if waits else {})
     name = _of_queue(found, configuration, queues, workload)
     if not workload.active:
-        found[Reason.STOPPED] = {"queue": f"Workload {workload.name} itself"}
+        found[Reason.STOPPED] = _deactivated(workload)
     if workload.invalid:
         reason = Reason.TOPOLOGY_UNSUPPORTED if workload.needs_topology else Reason.INVALID
         found[reason] = {"why": workload.invalid}
@@ -190,6 +187,15 @@ def _of_queue(
     ):
         found[Reason.NAMESPACE_NOT_ALLOWED] = {"cluster_queue": name}
     return "" if name in queues.inactive else name
+
+
+def _deactivated(workload: Workload) -> dict[str, str]:
+    """Return who deactivated a workload: somebody, or the operator, and for what."""
+    values = {CAUSE: Cause.DEACTIVATED, "workload": workload.name}
+    prefix, _, why = (workload.evicted.reason if workload.evicted else "").partition("DueTo")
+    if prefix == "Deactivated" and why:
+        return {**values, CAUSE: Cause.DEACTIVATED_BY_OPERATOR, "why": why}
+    return values
 
 
 def _of_time(
@@ -252,32 +258,10 @@ def _judge(facts: QuotaFacts, workload: Workload, trial: Trial) -> Diagnosis | N
     name = trial.snapshot.tree.names[trial.queue]
     never = _NEVER.get(severity(facts.holdings, workload, name))
     if never is Reason.NO_FLAVOR_MATCHES:
-        return _said(never, {"why": assignment.message})
+        return _said(never, no_flavor(trial, workload))
     if never is Reason.NEVER_FITS:
-        return _said(never, _too_much(trial, workload))
+        return _said(never, too_much(trial, workload))
     return _held(workload, trial)
-
-
-def _too_much(trial: Trial, workload: Workload) -> dict[str, str]:
-    """Return what it needs and what the queue can have, of the resources that exceed that."""
-    snapshot, queue = trial.snapshot, trial.queue
-    tree = snapshot.tree
-    config = snapshot.configuration.cluster_queues[tree.names[queue]]
-    needs, ceilings = [], []
-    asked = asked_amounts(snapshot, workload, config)
-    for group in config.groups:
-        for resource in sorted(asked.keys() & set(group.covered)):
-            most = max(
-                (
-                    tree.potential[tree.column(FlavorResource(each, resource))][queue]
-                    for each in accepted_flavors(snapshot, workload, group)
-                ),
-                default=0,
-            )
-            if asked[resource] > most:
-                needs.append(f"{text(resource, asked[resource])} {resource}")
-                ceilings.append(f"{capacity_text(resource, most)} {resource}")
-    return {"needs": ", ".join(needs), "ceiling": ", ".join(ceilings)}
 
 
 def _held(workload: Workload, trial: Trial) -> Diagnosis:
@@ -285,13 +269,20 @@ def _held(workload: Workload, trial: Trial) -> Diagnosis:
     snapshot = trial.snapshot
     lacks = shortages(snapshot, workload, trial.queue)
     who = preemptor(workload, trial.queue, snapshot.settings)
-    held = held_by(snapshot, who, trial.spared, _nearest(lacks))
-    deficit = {(each.flavor, name): n for each in lacks for name, n in each.missing.items()}
+    # Victims that are found leave for another one.
+    values = {} if trial.targets else holding_cause(trial, workload)
+    held = held_by(snapshot, who, trial.spared, _nearest(lacks), cause_in(values))
+    deficit: dict[tuple[str, str], int] = {}
+    for each in lacks:
+        for name, amount in each.missing.items():
+            key = each.flavor, name
+            deficit[key] = max(deficit.get(key, 0), amount)
     until = trial.spared.until if trial.spared is not None else None
     return Diagnosis(
         Plane.QUOTA,
         Reason.HELD_BY_OTHERS,
-        {},
+        values
+        | named_pod_sets(workload, ", ".join(dict.fromkeys(each.pod_sets for each in lacks))),
         deficit=deficit,
         blockers=held.blockers,
         refused=held.refused,
@@ -300,13 +291,14 @@ def _held(workload: Workload, trial: Trial) -> Diagnosis:
 
 
 def _nearest(lacks: tuple[Shortage, ...]) -> tuple[FlavorResource, ...]:
-    """Return the flavor-resources of which the least is missing, of every group's one flavor."""
-    seen: set[str] = set()
+    """Return the flavor-resources of which the least is missing, by pod sets of one flavor."""
+    seen: set[tuple[str, str]] = set()
     found = []
     for each in lacks:
-        if not seen.isdisjoint(each.missing):
+        names = {(each.pod_sets, name) for name in each.missing}
+        if not seen.isdisjoint(names):
             continue
-        seen.update(each.missing)
+        seen.update(names)
         found += [FlavorResource(each.flavor, name) for name in each.missing]
     return tuple(found)
 

@@ -16,16 +16,16 @@ from reprieve.engine.quota.candidates import Target
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import Entry
 from reprieve.engine.quota.holders import Holder
-from reprieve.engine.quota.model import Check, Configuration, Workload
+from reprieve.engine.quota.model import Check, Configuration, Settings, Workload
 from reprieve.engine.quota.nominations import Nominations
-from reprieve.engine.quota.preemption import Possibility
+from reprieve.engine.quota.preemption import nobody
 from reprieve.engine.quota.protection import Spared
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.state import Holdings
 from reprieve.units.instants import Nanos
 
-__all__ = ["QuotaFacts", "Trial", "attempt", "severity"]
+__all__ = ["QuotaFacts", "Trial", "attempt", "severity", "with_fewest_pods"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,21 +97,23 @@ def severity(holdings: Holdings, workload: Workload, cluster_queue: str) -> NoFi
     queue = holdings.tree.queues.get(cluster_queue)
     if queue is None:
         return NoFitReason.NONE
-    pod_sets = tuple(
-        each if each.min_count is None else replace(each, count=each.min_count, min_count=None)
-        for each in workload.pod_sets
-    )
-    if holdings.configuration.settings.gates.partial_admission:
-        workload = replace(workload, pod_sets=pod_sets)
+    workload = with_fewest_pods(workload, holdings.configuration.settings)
     # Usage is the holdings' own: it is read, and nothing is added to it.
     snapshot = Snapshot(
         holdings.configuration, holdings.tree, holdings.usage, [], {}, holdings.reckoning
     )
-    return Assigner(_telling(snapshot), workload, queue, _nobody).assign().no_fit_reason
+    return Assigner(_telling(snapshot), workload, queue, nobody).assign().no_fit_reason
 
 
-def _nobody(column: int, amount: int) -> tuple[Possibility, int]:
-    return Possibility.NO_CANDIDATES, 0
+def with_fewest_pods(workload: Workload, settings: Settings) -> Workload:
+    """Return the workload as the smallest that may be admitted."""
+    if not settings.gates.partial_admission:
+        return workload
+    pod_sets = tuple(
+        each if each.min_count is None else replace(each, count=each.min_count, min_count=None)
+        for each in workload.pod_sets
+    )
+    return replace(workload, pod_sets=pod_sets)
 
 
 def _considered(workload: Workload) -> Workload:

@@ -246,8 +246,7 @@ class _Cycle:
         mode = entry.mode
         entry.requeue = RequeueReason.FAILED_AFTER_NOMINATION
         if mode is Mode.NO_FIT:
-            entry.reason = assignment.no_fit_reason or Unready.PENDING_EVALUATION
-            entry.message = assignment.message
+            entry.reason, entry.message = _why_no_fit(assignment, entry.whole)
             entry.requeue = RequeueReason.NO_FIT
             self._finish(entry, Outcome.NO_FIT)
         elif mode is Mode.PREEMPT and not entry.targets:
@@ -390,3 +389,12 @@ class _Cycle:
         bookmarks = (before and before.bookmark, entry.scan and entry.scan.bookmark)
         self.result.progress = self.result.progress or moved
         self.result.scanned = self.result.scanned or bookmarks[0] != bookmarks[1]
+
+
+def _why_no_fit(assignment: Assignment, whole: Assignment | None) -> tuple[str, str]:
+    """Return the reason and the message; `whole` is of all flavors where the scan went on."""
+    if whole is None or whole.mode is Mode.FIT:
+        return assignment.no_fit_reason or Unready.PENDING_EVALUATION, assignment.message
+    if whole.mode is Mode.PREEMPT:
+        return Unready.WAITING_FOR_QUOTA, whole.message
+    return whole.no_fit_reason or Unready.PENDING_EVALUATION, whole.message

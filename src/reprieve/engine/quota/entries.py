@@ -65,7 +65,8 @@ class Entry:
     `QuotaReserved=False`; empty where the workload got quota. `issued` are the targets whose
     eviction has to be written, without those that are evicted already; `replaced` is the slice
     whose place the workload takes; `resumed` is where an earlier scan of flavors stopped and this
-    one went on; `saves_since` is when it waited for a save of its victims for the first time,
+    one went on, and `whole` what a scan from the first flavor says where that one found nothing;
+    `saves_since` is when it waited for a save of its victims for the first time,
     `saves_until` the save that it waits for now;
     `spared` is whom it left alone by an option, `proven` says that by another one nodes were found
     for all of its pods. `failure` is what deciding about it raised.
@@ -90,6 +91,7 @@ class Entry:
     admission: Admission | None = None
     scan: LastScan | None = None
     resumed: Bookmark | None = None
+    whole: Assignment | None = None
     spared: Spared | None = None
     proven: bool = False
     failure: Exception | None = None

@@ -21,7 +21,7 @@ from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.model import Check, PodSet, Workload
 from reprieve.engine.quota.nominated import Nominated
 from reprieve.engine.quota.partial import reduced, reduction_steps
-from reprieve.engine.quota.preemption import SearchOracle
+from reprieve.engine.quota.preemption import SearchOracle, nobody
 from reprieve.engine.quota.protection import Causes, protected
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.refusals import Refusals
@@ -155,6 +155,10 @@ class Nominations:
         )
         full, targets = _attempt(assigner, oracle, None)
         entry.assignment, entry.targets = full, targets
+        if full.mode is Mode.NO_FIT and entry.resumed:
+            # It would be told of the last flavors alone, and of pod sets that fit others.
+            whole = Assigner(snapshot, workload, entry.queue, nobody, None, only, bool(only))
+            entry.whole = whole.assign()
         good = full.mode is Mode.FIT or (full.mode is Mode.PREEMPT and targets)
         if (
             not good

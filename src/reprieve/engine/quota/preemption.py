@@ -20,7 +20,7 @@ from reprieve.engine.quota.fair import fair_targets
 from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.tree import borrowing_level
 
-__all__ = ["Oracle", "Possibility", "SearchOracle", "find_targets"]
+__all__ = ["Oracle", "Possibility", "SearchOracle", "find_targets", "nobody"]
 
 
 class Possibility(StrEnum):
@@ -35,6 +35,11 @@ class Oracle(Protocol):
     """Answers for one flavor-resource: the possibility, and the borrowing level afterwards."""
 
     def __call__(self, column: int, amount: int) -> tuple[Possibility, int]: ...
+
+
+def nobody(column: int, amount: int) -> tuple[Possibility, int]:
+    """Answer that nobody makes way: an oracle that searches nothing."""
+    return Possibility.NO_CANDIDATES, 0
 
 
 def find_targets(

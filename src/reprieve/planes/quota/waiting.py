@@ -29,6 +29,7 @@ from reprieve.kube.writes import Priority
 from reprieve.planes.common.dirty import DirtyKeys
 from reprieve.planes.common.workers import look_at_each
 from reprieve.planes.quota.context import QuotaContext, log, reference_of
+from reprieve.planes.quota.limit_defaults import with_limit_ranges
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.waiting_counts import WaitingCounts, closed_reason
 from reprieve.planes.quota.watches import Watches
@@ -309,10 +310,13 @@ class Waiting:
     def _diagnose(self, key: str, found: Workload) -> Diagnosis | None:
         row = self._state.queues.workload(key) or self._state.row(found)
         try:
-            return diagnose(self._facts(row, found), row)
+            said = diagnose(self._facts(row, found), row)
         except Exception:
             log.exception("it cannot be said why %s waits", key)
             return None
+        ranges = self._watches.limit_ranges.cache
+        here = (held.object for held in ranges if held.namespace == row.namespace)
+        return None if said is None else with_limit_ranges(said, found, here)
 
     def _facts(self, row: model.Workload, found: Workload | None = None) -> QuotaFacts:
         known = self._said.get(row.key)

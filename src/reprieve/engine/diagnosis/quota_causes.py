@@ -1,0 +1,161 @@
+"""What keeps those who hold the quota from making way: found by changing it and searching again.
+
+The first of these changes with which the search finds victims names the cause; those that the
+owner of the workload can make come before those of the queue:
+
+1. nobody is protected, and no loop is held: that ends by itself
+2. the highest priority that there is
+3. preemption while borrowing, by its own priority or else by the highest
+4. a policy that preempts in the queue, or in its cohort, or both, by its own priority or else by
+   the highest
+
+Where none of them does, what others hold is theirs to keep. Source: specification of the quota
+plane, sections 3, 5.3 and 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from reprieve.engine.diagnosis.causes import CAUSE, Cause
+from reprieve.engine.diagnosis.quota_trial import Trial, with_fewest_pods
+from reprieve.engine.quota.amounts import text
+from reprieve.engine.quota.assigner import Assigner
+from reprieve.engine.quota.assignment import Assignment, Mode
+from reprieve.engine.quota.candidates import Preemptor, Target, preemptor
+from reprieve.engine.quota.model import BorrowWithinCohort, Policy, Preemption, Workload
+from reprieve.engine.quota.preemption import SearchOracle, find_targets
+from reprieve.engine.quota.snapshot import Snapshot
+from reprieve.engine.quota.tree import available
+
+__all__ = ["holding_cause"]
+
+_HIGHEST: Final = 2**31 - 1
+_BORROWING: Final = BorrowWithinCohort(Policy.LOWER_PRIORITY)
+_WITHIN: Final = "withinClusterQueue: LowerPriority"
+_COHORT: Final = "reclaimWithinCohort: Any"
+
+
+def holding_cause(trial: Trial, workload: Workload) -> dict[str, str]:
+    """Return what lets holders stay, with what its sentence needs, by name."""
+    return _Search(trial, workload).cause()
+
+
+class _Search:
+    """Changed decisions about one workload, each on a snapshot of its own."""
+
+    def __init__(self, trial: Trial, workload: Workload) -> None:
+        self._trial = trial
+        snapshot = trial.snapshot
+        workload = with_fewest_pods(workload, snapshot.settings)
+        self._free = preemptor(workload, trial.queue, snapshot.settings)
+        self._who = self._free if trial.spared is None else replace(self._free, spares=trial.spared)
+        self._name = snapshot.tree.names[trial.queue]
+        self._rules = snapshot.configuration.cluster_queues[self._name].preemption
+
+    def cause(self) -> dict[str, str]:
+        """Return the cause, with the values of its sentence."""
+        if self._who is not self._free and self._victims(self._free, self._rules):
+            return {CAUSE: Cause.PROTECTION}
+        found = self._victims(replace(self._who, priority=_HIGHEST), self._rules)
+        if found:
+            return {CAUSE: Cause.PRIORITY, "above": _top(found)}
+        open_rules = replace(self._rules, borrow_within_cohort=_BORROWING)
+        above = self._above(open_rules)
+        if above is not None:
+            return {CAUSE: Cause.BORROWING, "above": above, **self._borrowing(open_rules)}
+        for setting, rules in self._wider():
+            above = self._above(rules)
+            if above is not None:
+                values = {"cluster_queue": self._name, "setting": setting, "above": above}
+                return {CAUSE: Cause.POLICY, **values}
+        return {CAUSE: Cause.NOT_TO_TAKE}
+
+    def _wider(self) -> Iterator[tuple[str, Preemption]]:
+        """Yield settings that preempt more, with the policies that they make."""
+        within = replace(self._rules, within_cluster_queue=Policy.LOWER_PRIORITY)
+        cohort = replace(self._rules, reclaim_within_cohort=Policy.ANY)
+        yield _WITHIN, within
+        yield _COHORT, cohort
+        yield f"{_WITHIN}, {_COHORT}", replace(within, reclaim_within_cohort=Policy.ANY)
+
+    def _above(self, rules: Preemption) -> str | None:
+        """Return above which priority other rules help, empty for its own, None if they do not."""
+        if rules == self._rules:
+            return None
+        if self._victims(self._who, rules):
+            return ""
+        found = self._victims(replace(self._who, priority=_HIGHEST), rules)
+        return _top(found) if found else None
+
+    def _victims(self, who: Preemptor, rules: Preemption) -> tuple[Target, ...]:
+        _, oracle, assignment = self._assigned(who, rules)
+        if assignment.mode is not Mode.PREEMPT:
+            return ()
+        found = oracle.targets(assignment.usage, assignment.need)
+        return () if found is None else found.targets
+
+    def _assigned(
+        self, who: Preemptor, rules: Preemption
+    ) -> tuple[Snapshot, SearchOracle, Assignment]:
+        snapshot = self._trial.snapshot.without(())
+        queues = dict(snapshot.configuration.cluster_queues)
+        queues[self._name] = replace(queues[self._name], preemption=rules)
+        snapshot.settings = self._trial.snapshot.settings
+        snapshot.configuration = replace(snapshot.configuration, cluster_queues=queues)
+        oracle = SearchOracle(snapshot, who)
+        return snapshot, oracle, Assigner(snapshot, who.workload, who.queue, oracle).assign()
+
+    def _borrowing(self, open_rules: Preemption) -> dict[str, str]:
+        """Return what it would borrow, which setting forbids it, and how much it need not borrow.
+
+        The last only if it would get its quota with that.
+        """
+        who = replace(self._who, priority=_HIGHEST)
+        snapshot, _, assignment = self._assigned(who, open_rules)
+        tree, queue = snapshot.tree, who.queue
+        left = {
+            column: max(0, tree.subtree[column][queue] - snapshot.usage[column][queue])
+            for column in assignment.usage
+        }
+        beyond = {c: n - left[c] for c, n in assignment.usage.items() if n > left[c]}
+        borrow = self._rules.borrow_within_cohort
+        setting = "Never"
+        if borrow is not None and self._rules.borrows:
+            setting = f"{borrow.policy}, with maxPriorityThreshold {borrow.max_priority_threshold}"
+        values = {
+            "borrows": _listed(snapshot, beyond),
+            "cluster_queue": self._name,
+            "setting": setting,
+        }
+        own = {column: min(amount, left[column]) for column, amount in assignment.usage.items()}
+        if self._is_enough(own):
+            values["own"] = _listed(snapshot, {column: own[column] for column in beyond})
+        return values
+
+    def _is_enough(self, amounts: Mapping[int, int]) -> bool:
+        """Tell whether it would get these amounts, if it asked for no more."""
+        snapshot, tree = self._trial.snapshot, self._trial.snapshot.tree
+        path = tree.path[self._trial.queue]
+        need = frozenset(
+            column
+            for column, amount in amounts.items()
+            if amount > max(0, available(tree, column, snapshot.usage[column], path))
+        )
+        return all(amounts.values()) and (
+            not need or find_targets(snapshot, self._who, amounts, need) is not None
+        )
+
+
+def _listed(snapshot: Snapshot, amounts: Mapping[int, int]) -> str:
+    pairs = snapshot.tree.flavor_resources
+    return ", ".join(
+        f"{text(pairs[column].resource, amount)} {pairs[column].resource}"
+        for column, amount in sorted(amounts.items())
+    )
+
+
+def _top(targets: tuple[Target, ...]) -> str:
+    return str(max(each.holder.priority for each in targets))

@@ -1,0 +1,74 @@
+"""Why a workload can never have its quota: no flavor suits it, or it asks for more than there is.
+
+Source: specification of the quota plane, sections 3 and 5.1.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from reprieve.engine.diagnosis.causes import CAUSE, Cause
+from reprieve.engine.diagnosis.quota_shortages import Asking, accepted_flavors, askings
+from reprieve.engine.diagnosis.quota_trial import Trial
+from reprieve.engine.quota.amounts import capacity_text, text
+from reprieve.engine.quota.model import FlavorResource, Workload
+
+__all__ = ["named_pod_sets", "no_flavor", "too_much"]
+
+
+def no_flavor(trial: Trial, workload: Workload) -> dict[str, str]:
+    """Return why no flavor suits it: a resource without quota, or what nodes its pods accept."""
+    snapshot = trial.snapshot
+    name = snapshot.tree.names[trial.queue]
+    config = snapshot.configuration.cluster_queues[name]
+    if not snapshot.settings.ignore_undeclared:
+        for asking in askings(snapshot, workload, config):
+            lacks = [each for each in asking.amounts if config.group_of(each) is None]
+            if lacks:
+                values = {"cluster_queue": name, "resources": ", ".join(lacks)}
+                return {CAUSE: Cause.NOT_COVERED, **values}
+    return {"why": trial.assignment.message}
+
+
+def too_much(trial: Trial, workload: Workload) -> dict[str, str]:
+    """Return what it needs and what the queue can have, of the resources that exceed that."""
+    snapshot = trial.snapshot
+    config = snapshot.configuration.cluster_queues[snapshot.tree.names[trial.queue]]
+    asked = askings(snapshot, workload, config)
+    alone = [each for each in asked if _excess(trial, each)]
+    if not alone:
+        # Each of its pod sets fits by itself.
+        pod_sets = tuple(pod_set for each in asked for pod_set in each.pod_sets)
+        amounts: Counter[str] = Counter()
+        for each in asked:
+            amounts.update(each.amounts)
+        alone = [Asking(pod_sets, dict(sorted(amounts.items())))]
+    excess = _excess(trial, alone[0])
+    needs = [f"{text(name, alone[0].amounts[name])} {name}" for name in excess]
+    ceilings = [f"{capacity_text(name, most)} {name}" for name, most in excess.items()]
+    values = {"needs": ", ".join(needs), "ceiling": ", ".join(ceilings)}
+    return values | named_pod_sets(workload, alone[0].names)
+
+
+def named_pod_sets(workload: Workload, names: str) -> dict[str, str]:
+    """Return the value that names pod sets, nothing where there is one only."""
+    return {"pod_sets": names} if len(workload.pod_sets) > 1 else {}
+
+
+def _excess(trial: Trial, asking: Asking) -> dict[str, int]:
+    """Return what the queue can have at most of each resource of which more is asked for."""
+    snapshot, tree = trial.snapshot, trial.snapshot.tree
+    config = snapshot.configuration.cluster_queues[tree.names[trial.queue]]
+    found = {}
+    for group in config.groups:
+        for resource in sorted(asking.amounts.keys() & set(group.covered)):
+            most = max(
+                (
+                    tree.potential[tree.column(FlavorResource(each, resource))][trial.queue]
+                    for each in accepted_flavors(snapshot, asking, group)
+                ),
+                default=0,
+            )
+            if asking.amounts[resource] > most:
+                found[resource] = most
+    return found

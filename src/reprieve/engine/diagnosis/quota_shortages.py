@@ -1,0 +1,151 @@
+"""What a workload lacks of its quota, by pod set: pod sets get their flavors one after the other.
+
+A flavor is an alternative, so what is missing is told for each flavor that the pods of a set accept
+and that could ever have enough, the nearest first. What the sets before take is counted: each takes
+the first flavor with room for all of it, else the nearest. Source: specification of the quota
+plane, sections 3 and 5.1.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from reprieve.engine.quota.flavors import mismatch
+from reprieve.engine.quota.model import (
+    ClusterQueue,
+    FlavorResource,
+    PodSet,
+    ResourceGroup,
+    Workload,
+)
+from reprieve.engine.quota.requests import pod_set_requests
+from reprieve.engine.quota.snapshot import Snapshot
+from reprieve.engine.quota.tree import available
+
+__all__ = ["Asking", "Shortage", "accepted_flavors", "askings", "shortages"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Pod sets that get their flavors together, and what they ask for in base units."""
+
+    pod_sets: tuple[PodSet, ...]
+    amounts: Mapping[str, int]
+
+    @property
+    def names(self) -> str:
+        """Return the names of the pod sets."""
+        return ", ".join(each.name for each in self.pod_sets)
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """What is missing of one flavor, by resource in base units; `share` of what is asked for."""
+
+    pod_sets: str
+    flavor: str
+    missing: Mapping[str, int]
+    share: float
+
+
+def askings(snapshot: Snapshot, workload: Workload, queue: ClusterQueue) -> list[Asking]:
+    """Return what a workload asks for, by pod sets that get their flavors together."""
+    counted = queue.group_of("pods") is not None
+    asked: dict[str, tuple[list[PodSet], Counter[str]]] = {}
+    for position, each in enumerate(pod_set_requests(workload, snapshot.settings)):
+        group = each.pod_set.group
+        key = f"group/{group}" if group else f"single/{position}"
+        pod_sets, amounts = asked.setdefault(key, ([], Counter()))
+        pod_sets.append(each.pod_set)
+        amounts.update(each.amounts)
+        if counted:
+            amounts["pods"] += each.count
+    return [
+        Asking(tuple(pod_sets), {name: n for name, n in sorted(amounts.items()) if n})
+        for pod_sets, amounts in asked.values()
+    ]
+
+
+def accepted_flavors(snapshot: Snapshot, asking: Asking, group: ResourceGroup) -> Iterator[str]:
+    """Yield the flavors of a group that all of the pods accept."""
+    for each in group.flavors:
+        flavor = snapshot.configuration.flavors.get(each.flavor)
+        if flavor is not None and not any(mismatch(flavor, p) for p in asking.pod_sets):
+            yield each.flavor
+
+
+def shortages(snapshot: Snapshot, workload: Workload, queue: int) -> tuple[Shortage, ...]:
+    """Return what is missing, by pod sets and group, of each flavor, the nearest first.
+
+    Pod sets for which one flavor of a group has room lack nothing of it.
+    """
+    config = snapshot.configuration.cluster_queues[snapshot.tree.names[queue]]
+    taken: Counter[FlavorResource] = Counter()
+    found: list[Shortage] = []
+    for asking in askings(snapshot, workload, config):
+        for group in config.groups:
+            wanted = {name: n for name, n in asking.amounts.items() if name in group.covered}
+            ranked = _ranked(snapshot, queue, asking, group, wanted, taken)
+            if not ranked:
+                continue
+            if ranked[0].missing:
+                found += ranked
+            for name, amount in wanted.items():
+                taken[FlavorResource(ranked[0].flavor, name)] += amount
+    return tuple(found)
+
+
+def _ranked(
+    snapshot: Snapshot,
+    queue: int,
+    asking: Asking,
+    group: ResourceGroup,
+    wanted: Mapping[str, int],
+    taken: Mapping[FlavorResource, int],
+) -> list[Shortage]:
+    flavors = list(accepted_flavors(snapshot, asking, group))
+    possible = [each for each in flavors if _could(snapshot, queue, each, wanted, taken)]
+    ranked = [
+        _shortage(snapshot, queue, asking.names, flavor, wanted, taken)
+        for flavor in possible or flavors
+    ]
+    return sorted(ranked, key=lambda each: each.share)
+
+
+def _could(
+    snapshot: Snapshot,
+    queue: int,
+    flavor: str,
+    wanted: Mapping[str, int],
+    taken: Mapping[FlavorResource, int],
+) -> bool:
+    """Tell whether a flavor could have enough, if nobody else held any of it."""
+    tree = snapshot.tree
+    pairs = {FlavorResource(flavor, name): amount for name, amount in wanted.items()}
+    return all(
+        taken.get(pair, 0) + amount <= tree.potential[tree.column(pair)][queue]
+        for pair, amount in pairs.items()
+    )
+
+
+def _shortage(
+    snapshot: Snapshot,
+    queue: int,
+    names: str,
+    flavor: str,
+    wanted: Mapping[str, int],
+    taken: Mapping[FlavorResource, int],
+) -> Shortage:
+    tree, missing, share = snapshot.tree, dict[str, int](), 0.0
+    for resource, amount in wanted.items():
+        pair = FlavorResource(flavor, resource)
+        column = tree.column(pair)
+        snapshot.add_usage(queue, ((column, 0),))
+        left = max(0, available(tree, column, snapshot.usage[column], tree.path[queue]))
+        lacking = taken.get(pair, 0) + amount - left
+        if lacking > 0:
+            missing[resource] = lacking
+            share += lacking / amount
+    return Shortage(names, flavor, missing, share)

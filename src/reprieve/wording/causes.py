@@ -1,0 +1,124 @@
+"""What is said of a reason with several causes once the cause is known, and what to do about it.
+
+Of the steps the first is told that has all of its values; the last needs those that whoever finds
+the cause always knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from reprieve.engine.diagnosis.causes import Cause
+from reprieve.engine.diagnosis.reasons import Reason
+
+__all__ = ["CAUSES", "CauseWords"]
+
+
+@dataclass(frozen=True, slots=True)
+class CauseWords:
+    """What is said of a cause: always, where the values are there, and what to do."""
+
+    reason: Reason
+    sentence: str
+    steps: tuple[str, ...]
+    details: tuple[str, ...] = ()
+
+
+_LACKS: Final = ("it lacks {lacks}", "that is of its pod set {pod_sets}")
+_OPEN: Final = "have `borrowWithinCohort.policy: LowerPriority` set in ClusterQueue {cluster_queue}"
+_OWN: Final = "Ask for no more than {own}, or "
+_OTHERWISE: Final = "Wait until some of it ends, ask for less, or "
+_POLICIES: Final = "have `preemption` of ClusterQueue {cluster_queue} set to {setting}"
+_ABOVE: Final = " and use a priority above {above}"
+
+CAUSES: Final[Mapping[Cause, CauseWords]] = {
+    Cause.DEACTIVATED: CauseWords(
+        Reason.STOPPED,
+        "Its Workload is deactivated",
+        ("Activate Workload {workload}: `spec.active: true`.",),
+        ("the Workload is {workload}",),
+    ),
+    Cause.DEACTIVATED_BY_OPERATOR: CauseWords(
+        Reason.STOPPED,
+        "Its Workload was deactivated by the operator",
+        ("Mend what led to it, then activate Workload {workload}: `spec.active: true`.",),
+        ("the Workload is {workload}", "the reason is {why}"),
+    ),
+    Cause.NOT_COVERED: CauseWords(
+        Reason.NO_FLAVOR_MATCHES,
+        "Its queue has no quota for a resource that its pods ask for",
+        (
+            (
+                "Have {resources} added to `coveredResources` of ClusterQueue {cluster_queue}, set "
+                "`resources.quotaCheckStrategy: IgnoreUndeclared`, or do not ask for it."
+            ),
+        ),
+        (
+            "ClusterQueue {cluster_queue} has none for {resources}",
+            "they ask for it by {limit_range}",
+        ),
+    ),
+    Cause.PROTECTION: CauseWords(
+        Reason.HELD_BY_OTHERS,
+        "The quota is in use by work that is left alone for a while",
+        ("Wait until that ends, or ask for less.",),
+        _LACKS,
+    ),
+    Cause.PRIORITY: CauseWords(
+        Reason.HELD_BY_OTHERS,
+        "The quota is in use by work that makes way for a higher priority only",
+        ("Use a priority above {above}, ask for less, or wait until some of it ends.",),
+        _LACKS,
+    ),
+    Cause.BORROWING: CauseWords(
+        Reason.HELD_BY_OTHERS,
+        "It would borrow, and work that borrows takes nothing from others here",
+        (
+            f"{_OWN}{_OPEN}{_ABOVE}.",
+            f"{_OWN}{_OPEN}.",
+            f"{_OTHERWISE}{_OPEN}{_ABOVE}.",
+            f"{_OTHERWISE}{_OPEN}.",
+        ),
+        (
+            *_LACKS,
+            "it would borrow {borrows}",
+            "ClusterQueue {cluster_queue} has borrowWithinCohort {setting}",
+        ),
+    ),
+    Cause.POLICY: CauseWords(
+        Reason.HELD_BY_OTHERS,
+        "The quota is in use by work that its queue's preemption policies leave alone",
+        (f"{_OTHERWISE}{_POLICIES}{_ABOVE}.", f"{_OTHERWISE}{_POLICIES}."),
+        _LACKS,
+    ),
+    Cause.NOT_TO_TAKE: CauseWords(
+        Reason.HELD_BY_OTHERS,
+        "The quota is in use, and what others may be asked to give back is not enough",
+        (
+            (
+                "Wait until some of it ends, ask for less, or have the quota raised: no priority "
+                "and no policy of the queue changes it."
+            ),
+        ),
+        _LACKS,
+    ),
+    Cause.NODE_REFUSES: CauseWords(
+        Reason.NOMINATED_WAITING,
+        "Room is kept for it on a node that does not accept it any more",
+        (
+            (
+                "Have the node accept it again; else it is tried elsewhere once the pods that "
+                "leave the node for it have ended."
+            ),
+        ),
+        ("kept on {on}", "{why}"),
+    ),
+    Cause.TOO_MANY_PODS: CauseWords(
+        Reason.NO_NODE_MATCHES,
+        "Its pods do not fit the nodes together, however empty these are",
+        ("Ask for less, lower the group's minimum, or add nodes.",),
+        ("it lacks {lacks}", "{why}"),
+    ),
+}
