@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+from click.testing import CliRunner
+
+from reprieve.cli.plan_text import plan_text
 from reprieve.engine.diagnosis.causes import Cause
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.scenarios.model import NodeSpec
 from reprieve.whatif.answer import Answer, Verdict
+from reprieve.whatif.document import plan_document
 from reprieve.wording.diagnosis import general_step, sentence
 from tests.quota_plane.site import (
     NAMESPACE,
@@ -24,8 +32,10 @@ from tests.quota_plane.site import (
 from tests.quota_plane.test_jobs import LOWER
 from tests.quota_plane.test_pod_facts import LIMIT_RANGES
 from tests.whatif.asking import ask
+from tests.whatif.plan_stories import answered
 
 GPU = "nvidia.com/gpu"
+plan_command = import_module("reprieve.cli.plan")
 Object = dict[str, Any]
 
 
@@ -144,3 +154,61 @@ async def test_of_a_job_that_is_admitted_in_part_the_pods_without_victims_are_co
         (outcome,) = (await ask(cluster.embedded.kubeconfig, wanted)).answer.outcomes
         assert outcome.verdict is Verdict.STARTS_WITH_VICTIMS
         assert (outcome.pods, outcome.pods_without_victims) == (3, 1)
+
+
+async def test_a_plan_that_would_evict_for_nothing_says_so(tmp_path: Path) -> None:
+    base = (
+        flavor(),
+        cluster_queue("cq", 4, preemption=LOWER),
+        local_queue("q", "cq"),
+        priority_class("low", 10),
+        priority_class("high", 1000),
+    )
+    nodes = [node("node-0", 2), node("node-1", 2)]
+    async with site(tmp_path, *base, nodes=nodes) as cluster:
+        await cluster.create(job("low", priority="low", pods=4))
+        await cluster.until_admitted("low")
+
+        async def plan_of(cpu: str) -> Answer:
+            asked = await ask(
+                cluster.embedded.kubeconfig,
+                job("wanted", priority="high", pods=1, cpu=cpu),
+                controllers="scheduling,quota",
+                names=["default-scheduler"],
+            )
+            return asked.answer
+
+        wide, narrow = await plan_of("4"), await plan_of("2")
+    assert wide.verdict is Verdict.NEVER_FITS
+    assert [each.name for each in wide.victims] == ["low"]
+    warning = "  submitting it evicts others for nothing: none of it would start"
+    told = plan_text(wide, ["scheduling", "quota"])
+    assert told[told.index(warning) + 1].startswith("  makes way (1 in all")
+    assert plan_document(wide, ["quota"]).in_vain
+    assert narrow.verdict is Verdict.STARTS_WITH_VICTIMS
+    assert "for nothing" not in " ".join(plan_text(narrow, ["quota"]))
+
+
+def test_the_check_ends_with_1_where_others_would_be_evicted_for_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    useful = answered("pod-for-which-somebody-makes-way")
+    outcomes = (replace(each, verdict=Verdict.NEVER_FITS, placed=0) for each in useful.outcomes)
+    vain = useful.judged_again(tuple(outcomes))
+    codes = [
+        exit_code(answer, monkeypatch, *flags)
+        for answer in (vain, useful)
+        for flags in ((), ("--check",), ("--check", "--detailed-exitcode"))
+    ]
+    assert codes == [0, 1, 1, 0, 0, 10]
+
+
+def exit_code(answer: Answer, monkeypatch: pytest.MonkeyPatch, *flags: str) -> int:
+    """Return how the command ends with this answer."""
+
+    async def asked(*_: Any, **__: Any) -> tuple[Answer, Any]:
+        return answer, SimpleNamespace(options=SimpleNamespace(controllers=("quota",)))
+
+    monkeypatch.setattr(plan_command, "_answered", asked)
+    manifest = "{apiVersion: batch/v1, kind: Job, metadata: {name: wanted}}"
+    return CliRunner().invoke(plan_command.plan, ["-f", "-", *flags], input=manifest).exit_code

@@ -3,7 +3,7 @@
 The cluster is read with the caller's rights, the manifests are created in a dry run, and the planes
 of the operator decide in this process about a copy of what was read. Exit code 0: there is an
 answer; with `--detailed-exitcode` 0 starts, 10 starts and others make way, 20 waits, 30 never fits,
-2 could not be answered.
+2 could not be answered. With `--check` 1 says that others would be evicted and nothing of it start.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ _CODES: Final = {
     Verdict.NEVER_FITS: 30,
 }
 _NO_ANSWER: Final = 2
+_REFUSED: Final = 1
 
 
 @click.command()
@@ -131,6 +132,11 @@ _NO_ANSWER: Final = 2
     is_flag=True,
     help="0 starts, 10 others make way, 20 waits, 30 never fits, 2 no answer.",
 )
+@click.option(
+    "--check",
+    is_flag=True,
+    help="End with 1 if others would be evicted for nothing, as nothing of it would start.",
+)
 @kubeconfig_option
 @context_option
 def plan(
@@ -138,6 +144,7 @@ def plan(
     output: str,
     everything: bool,
     detailed_exitcode: bool,
+    check: bool,
     **given: Any,
 ) -> None:
     """Tell what would happen if these manifests were submitted now.
@@ -158,6 +165,8 @@ def plan(
             click.echo(line)
     else:
         click.echo(_encoded(plan_document(answer, deciders.options.controllers), output))
+    if check and answer.evicts_in_vain:
+        sys.exit(_REFUSED)
     if detailed_exitcode:
         sys.exit(_NO_ANSWER if answer.verdict is None else _CODES[answer.verdict])
 

@@ -49,6 +49,7 @@ _ROOM: Final = frozenset(
         Reason.SPREAD_OR_AFFINITY_BLOCKS,
     }
 )
+_IN_VAIN: Final = "submitting it evicts others for nothing: none of it would start"
 _HEADLINES: Final = {
     Verdict.STARTS: "STARTS, nobody makes way",
     Verdict.STARTS_WITH_VICTIMS: "STARTS, others make way",
@@ -97,6 +98,8 @@ def _lines(
     yield from _more(len(answer.outcomes), shown, "submitted things")
     if not answer.outcomes:
         yield "nothing of it is to start: no pod, group or job"
+    if answer.evicts_in_vain:
+        yield f"  {_IN_VAIN}"
     yield from _victims(answer.victims, form, shown, answer.snapshot.at)
     for each in answer.borrowed[:shown]:
         yield from _told(_borrowed_text(each), form, "  ")

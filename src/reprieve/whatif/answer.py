@@ -157,6 +157,14 @@ class Answer:
     borrowed: tuple[Borrowed, ...] = ()
     fragile: Fragile | None = None
 
+    @property
+    def evicts_in_vain(self) -> bool:
+        """Whether submitting it evicts others and lets nothing of it start."""
+        return bool(self.victims) and not any(
+            each.placed or each.verdict in (Verdict.STARTS, Verdict.STARTS_WITH_VICTIMS)
+            for each in self.outcomes
+        )
+
     def judged_again(self, outcomes: tuple[Outcome, ...]) -> Answer:
         """Return the answer with other outcomes; what is said of all is that of the worst."""
         judged = [each for each in outcomes if each.verdict is not None]

@@ -199,7 +199,8 @@ class PlanDocument(_Struct, frozen=True):
     """The answer of `reprieve plan`; the verdict is that of the worst thing submitted.
 
     `complete` is false where the copy did not come to rest within half an hour of its own time.
-    Nothing is ever reserved. `fragile`: null where it is not, or it was not asked.
+    Nothing is ever reserved. `fragile`: null where it is not, or it was not asked. `inVain`: if it
+    were submitted the victims would be evicted, and nothing of it would start.
     """
 
     version: str
@@ -217,6 +218,7 @@ class PlanDocument(_Struct, frozen=True):
     warnings: list[str]
     borrowed: list[BorrowedDocument]
     fragile: FragileDocument | None
+    in_vain: bool
 
 
 def schema() -> dict[str, Any]:
@@ -257,6 +259,7 @@ def plan_document(answer: Answer, controllers: Sequence[str]) -> PlanDocument:
             for each in answer.borrowed
         ],
         fragile=_fragile(answer.fragile),
+        in_vain=answer.evicts_in_vain,
     )
 
 
