@@ -167,12 +167,12 @@ class Generator:
             self._free.put_nowait(connection)
 
     async def _create(self, cohort: str, queue: str, what: Class) -> None:
-        path = _WORKLOADS.path(queue)
         for number in range(what.count):
             await asyncio.sleep(what.interval_ms / 1e3)
-            name = f"{what.name}-{number}"
-            job = self._jobs[queue, name] = _Job(cohort, queue, what)
-            body = msgspec.json.encode(workload(name, queue, what))
+            where = self._shape.where(queue, f"{what.name}-{number}")
+            job = self._jobs[where] = _Job(cohort, queue, what)
+            body = msgspec.json.encode(workload(where, queue, what))
+            path = _WORKLOADS.path(where[0])
             request = request_bytes("POST", path, body, headers=self._endpoint.headers)
             async with self._connection() as connection:
                 code, answer = await connection.send(request)

@@ -17,8 +17,9 @@ creation to admission, by class; `large` is the one of the highest priority.
 With `--untold` no Disruption is written (`untold_operator`): the difference in
 `cpu_ms_per_workload` is what telling tenants costs.
 
-`--large` takes 50,000 Workloads in 1,000 queues, `--part` that fraction of the Workloads, `--quick`
-a small shape of its own: a smoke test that asserts results and never times.
+`--one-namespace` has all Workloads in one namespace, where all of a class are of one template and
+none has an owner. `--large` takes 50,000 Workloads in 1,000 queues, `--part` that fraction of the
+Workloads, `--quick` a small shape of its own: a smoke test that asserts results and never times.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from bench.measuring import other_process, print_line
 from bench.operator import cpu_ms
 from bench.quota_generator import Generator
 from bench.quota_server import OPERATOR_NAMESPACE, create_all, remove_all
-from bench.quota_shapes import BASELINE, LARGE, QUICK, Shape
+from bench.quota_shapes import BASELINE, LARGE, ONE_NAMESPACE, QUICK, Shape
 from reprieve.api.kueue import ClusterQueue
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
@@ -58,6 +59,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--kubeconfig", type=Path, help="a cluster; without it an embedded one")
     parser.add_argument("--log", type=Path, help="where the operator's log goes")
     parser.add_argument("--large", action="store_true", help="50,000 Workloads in 1,000 queues")
+    parser.add_argument(
+        "--one-namespace", action="store_true", help="all Workloads of one tenant, without owners"
+    )
     parser.add_argument("--part", type=float, default=1.0, help="fraction of the Workloads")
     parser.add_argument("--untold", action="store_true", help="write no Disruptions")
     parser.add_argument("--quick", action="store_true", help="a few seconds, times do not matter")
@@ -65,6 +69,8 @@ def main(arguments: list[str] | None = None) -> int:
     if not 0 < chosen.part <= 1:
         parser.error(f"--part {chosen.part:g}: accepted: more than 0, at most 1")
     shape = QUICK if chosen.quick else LARGE if chosen.large else BASELINE
+    if chosen.one_namespace:
+        shape = ONE_NAMESPACE
     load = shape.part(chosen.part) if chosen.part < 1 else shape
     asyncio.run(_run(shape, load, chosen.kubeconfig, chosen.log, untold=chosen.untold))
     return 0

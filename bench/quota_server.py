@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from bench.quota_shapes import BASELINE, LARGE, QUICK, Object
+from bench.quota_shapes import BASELINE, LARGE, ONE_NAMESPACE, QUICK, Object
 from kubelocal.cluster import EmbeddedCluster
 from reprieve.api.crds import all_crds, kueue_crds
 from reprieve.kube.client import Client, connect
@@ -96,7 +96,7 @@ async def serve(shape: str, kubeconfig: Path) -> None:
     async with EmbeddedCluster() as cluster:
         cluster.write_kubeconfig(kubeconfig)
         client = connect(await load_connection(str(kubeconfig)), SystemClock())
-        found = next(each for each in (BASELINE, LARGE, QUICK) if each.name == shape)
+        found = next(each for each in (BASELINE, LARGE, ONE_NAMESPACE, QUICK) if each.name == shape)
         await create_all(client, found.objects())
         await client.close()
         print(cluster.url.rpartition(":")[2], flush=True)

@@ -1,7 +1,9 @@
-"""The reference's load test: its two shapes, and the objects that it creates.
+"""The reference's load test: its shapes, and the objects that it creates.
 
 One flavor with cpu only, one pod in each Workload, one namespace and one LocalQueue for each
-ClusterQueue. Source: specification of the quota plane, section 13.
+ClusterQueue. In `ONE_NAMESPACE` all queues have their Workloads in one, so that all of a class are
+of one tenant and one template, and none has an owner: who is the same work as whom is then what the
+governor of disruptions has to find out. Source: specification of the quota plane, section 13.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from typing import Any
 
 from reprieve.api.kueue import API_VERSION
 
-__all__ = ["BASELINE", "LARGE", "QUICK", "RUNTIME", "Class", "Shape"]
+__all__ = ["BASELINE", "LARGE", "ONE_NAMESPACE", "QUICK", "RUNTIME", "Class", "Shape"]
 
 RUNTIME = "kueue.x-k8s.io/performance-scheduler-running-ms"
 NOMINAL = 20
@@ -39,6 +41,11 @@ class Shape:
     cohorts: int
     queues: int
     classes: tuple[Class, ...]
+    namespace: str = ""  # of all Workloads; empty: one for each queue, called like it
+
+    def where(self, queue: str, name: str) -> tuple[str, str]:
+        """Return namespace and name of a Workload."""
+        return (self.namespace, f"{queue}-{name}") if self.namespace else (queue, name)
 
     def part(self, fraction: float) -> Shape:
         """Return the shape with that fraction of the Workloads of each class, at least one."""
@@ -64,7 +71,7 @@ class Shape:
         return self.cohorts * self.queues * one
 
     def names(self) -> list[tuple[str, str]]:
-        """Return cohort and ClusterQueue; the namespace is called like the latter."""
+        """Return cohort and ClusterQueue."""
         return [
             (f"cohort-{cohort:02}", f"queue-{cohort:02}-{queue:03}")
             for cohort in range(self.cohorts)
@@ -73,16 +80,19 @@ class Shape:
 
     def objects(self) -> list[Object]:
         """Return everything but the Workloads, in an order in which it can be created."""
-        found = [_object("ResourceFlavor", "rf", {})]
+        found, spaces = [_object("ResourceFlavor", "rf", {})], set[str]()
         for cohort, name in self.names():
-            found.append({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+            space = self.namespace or name
+            if space not in spaces:
+                spaces.add(space)
+                found.append({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}})
             found.append(_object("ClusterQueue", name, _cluster_queue(cohort)))
-            found.append(_object("LocalQueue", name, {"clusterQueue": name}, name))
+            found.append(_object("LocalQueue", name, {"clusterQueue": name}, space))
         return found
 
 
-def workload(name: str, queue: str, what: Class) -> Object:
-    """Return one Workload."""
+def workload(where: tuple[str, str], queue: str, what: Class) -> Object:
+    """Return one Workload, by namespace and name."""
     container = {
         "name": "c",
         "image": "registry.example/load:1",
@@ -94,7 +104,7 @@ def workload(name: str, queue: str, what: Class) -> Object:
         "priority": what.priority,
         "podSets": [{"name": "main", "count": 1, "template": pods}],
     }
-    obj = _object("Workload", name, spec, queue)
+    obj = _object("Workload", where[1], spec, where[0])
     obj["metadata"]["labels"] = {RUNTIME: str(what.runtime_ms), "class": what.name}
     return obj
 
@@ -136,6 +146,7 @@ LARGE = Shape(
         Class("large", 4, 700, 700, 200, 20),
     ),
 )
+ONE_NAMESPACE = replace(BASELINE, name="one-namespace", namespace="load")
 QUICK = Shape(
     "quick",
     1,

@@ -432,6 +432,7 @@ class World(Records):
     def _come_back(self) -> None:
         for work in self.works.values():
             if not self.there(work.pod):
+                self.planes.governor.ended(work.party, self.clock.wall())
                 self._put(work, self.clock.wall() + SECOND)
                 self.seen["new objects"] += 1
 

@@ -131,8 +131,8 @@ def test_two_begin_anew_when_what_let_them_was_changed() -> None:
 def test_two_victims_that_are_taken_for_one_line_of_work_are_held_each_for_its_own_cause() -> None:
     """One was made in the second in which the other was displaced, of one template."""
     found = Governor()
-    one = party("owner/b", weak="t", created=at(-1))
-    two = party("owner/c", weak="t", created=at(0))
+    one = party("object/b", weak="t", created=at(-1))
+    two = party("object/c", weak="t", created=at(0))
     for k in range(2):
         found.record(displaced(k + 0.5, "a", one, number=2 * k, above=9, cause="queue b"))
         found.record(displaced(k + 0.6, "a", two, number=2 * k + 1, above=9, cause="queue c"))
@@ -184,7 +184,7 @@ def returning(times: int, **links: str) -> list[Displacement]:
     def job(name: str, seconds: float) -> Party:
         weak = {"weak": f"{name}/template"} if "weak" in links else {}
         merged = {"merged": f"label/ns/{name}"} if "merged" in links else {}
-        return party(f"owner/{name}{made[name]}", created=at(seconds), **weak, **merged)
+        return party(f"object/{name}{made[name]}", created=at(seconds), **weak, **merged)
 
     born = {"a": 0.0, "b": 0.0}
     for k in range(times):
@@ -209,7 +209,7 @@ def test_victims_that_come_back_as_new_objects_are_held_as_those_that_stay(link:
         name: {"weak": f"{name}/template"} if link == "weak" else {"merged": f"label/ns/{name}"}
         for name in "ab"
     }
-    new, kept = party("owner/new", created=at(45), **links["a"]), rows[-1].preemptor
+    new, kept = party("object/new", created=at(45), **links["a"]), rows[-1].preemptor
     assert kept is not None
     held = [found.hold(question(50, new, kept)), found.hold(question(50, kept, new))]
     assert [hold for hold in held if hold] == [Hold(loop.until, Rule.CYCLE)]

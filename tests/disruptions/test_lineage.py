@@ -1,4 +1,4 @@
-"""Which objects are one line of work: by owner, by template, by label, and weakly once gone."""
+"""Which objects are one line of work: by owner, gang, label, and weakly once gone."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ class Told:
         self.rows = Rows()
         self.families = Families(self.rows)
 
-        self.families.reach(100, 100)
+        self.families.reach(100)
 
     def learn(self, party: Party, at: Nanos) -> None:
         self.families.learn(self.rows.parties.add(party), at)
 
     def displaced(self, party: Party, seconds: float) -> None:
-        self.families.displaced(self.rows.append(displaced(seconds, "p", party)), -1)
+        self.families.displaced(self.rows.append(displaced(seconds, "p", party)))
+
+    def ended(self, party: Party, seconds: float) -> None:
+        self.families.ended(self.rows.parties.lines.find(party.lineage), at(seconds))
 
     def wide(self, party: Party) -> int | str:
         found = self.families.of(party)
@@ -49,13 +52,11 @@ def families(*told: Identity) -> Told:
     [
         (identity("1", owner="d"), identity("2", owner="d"), True),
         (identity("1", owner="d"), identity("2", owner="e"), False),
-        (
-            identity("1", queue="q", template="t"),
-            identity("2", queue="q", template="t"),
-            True,
-        ),
-        (identity("1", queue="q", template="t"), identity("2", queue="p", template="t"), False),
-        (identity("1", template="t"), identity("2", "other", template="t"), False),
+        # Independent submissions of one template, also as pods of gangs.
+        (identity("1", queue="q", template="t"), identity("2", queue="q", template="t"), False),
+        (identity("1", group="g"), identity("2", group="g"), True),
+        (identity("1", group="g", template="t"), identity("2", group="h", template="t"), False),
+        (identity("1", group="g"), identity("2", "other", group="g"), False),
         (identity("1"), identity("2"), False),
         # An owner goes before the template, which many jobs have in common.
         (identity("1", owner="d", template="t"), identity("2", owner="e", template="t"), False),
@@ -66,7 +67,7 @@ def families(*told: Identity) -> Told:
         (identity("1", owner="d", label="x"), identity("2", owner="d", label="y"), True),
     ],
 )
-def test_objects_are_one_line_of_work_by_owner_then_template_and_by_label(
+def test_objects_are_one_lineage_by_owner_then_gang_and_by_label(
     one: Identity, other: Identity, same: bool
 ) -> None:
     told = families(one, other)
@@ -87,6 +88,10 @@ def test_what_is_submitted_again_after_it_was_displaced_is_weakly_the_same_work_
     gone = identity("1", owner="a", template="t", created=at(0))
     told = families(gone)
     told.displaced(party_of(gone), 10.9)
+    # It is there still, and comes back as itself.
+    beside = party_of(identity("0", owner="z", template="t", created=at(11)))
+    assert told.wide(beside) != told.wide(party_of(gone))
+    told.ended(party_of(gone), 10.9)
     before = party_of(identity("2", owner="b", template="t", created=at(9)))
     # Instants of creation have whole seconds: this one may have come at 10.95.
     back = party_of(identity("3", owner="c", template="t", created=at(10)))
@@ -112,10 +117,11 @@ def test_work_that_was_displaced_together_is_not_the_same_work() -> None:
     for each in (first, second):
         told.learn(party_of(each), at(10.5))
         told.displaced(party_of(each), 10.5)
+        told.ended(party_of(each), 10.5)
     assert told.wide(party_of(first)) != told.wide(party_of(second))
 
 
-def test_over_random_objects_families_are_what_shared_owners_templates_and_labels_connect() -> None:
+def test_over_random_objects_families_are_what_shared_owners_gangs_and_labels_connect() -> None:
     random, joined, labelled = Random(3), 0, 0
     for number in range(300):
         told = [
@@ -125,6 +131,7 @@ def test_over_random_objects_families_are_what_shared_owners_templates_and_label
                 owner=random.choice(("", "d", "e", "f", "g", "h")),
                 queue=random.choice("qp"),
                 template=random.choice(("", "t", "s")),
+                group=random.choice(("", "v", "w")),
                 label=random.choice(("", "", "", "x", "y")),
             )
             for k in range(8)
@@ -149,8 +156,8 @@ def test_over_random_objects_families_are_what_shared_owners_templates_and_label
 def _keys(each: Identity) -> list[tuple[str, ...]]:
     if each.owner:
         own: tuple[str, ...] = ("owner", each.owner)
-    elif each.template:
-        own = ("template", each.namespace, each.queue, each.template)
+    elif each.group:
+        own = ("group", each.namespace, each.group)
     else:
         own = ("uid", each.uid)
     return [own, *([("label", each.namespace, each.label)] if each.label else [])]

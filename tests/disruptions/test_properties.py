@@ -156,7 +156,7 @@ class Work:
             identity(
                 uid,
                 self.name if self.link == "template" else "ns",
-                owner={"owner": self.name, "template": ""}.get(self.link, uid),
+                owner={"owner": self.name, "weak": uid, "label": uid}.get(self.link, ""),
                 template=f"shape of {self.name}" if self.link in ("template", "weak") else "",
                 label=self.name if self.link == "label" else "",
                 created=at(seconds),
@@ -233,6 +233,7 @@ class Play:
         if above <= 0:
             self.audit.append((self.seconds, one.node, other.node, above, 0, ""))
         self.last = other, other.party
+        self.governor.ended(other.party, asked.now)
         other.come(self.seconds + 1)
 
     def look_at(self, hold: Hold, asked: Question, pair: tuple[str, str]) -> None:
@@ -260,6 +261,9 @@ class Play:
         self.governor = Governor(self.policy)
         records = [*self.rows, *self.others]
         self.governor.fold(self.random.sample(records, len(records)))
+        for row in records:
+            if row.victim not in {work.party for work in self.works}:
+                self.governor.ended(row.victim, row.at)
         assert self.governor.loops(now) == before
         for row in self.rows:
             assert row.preemptor is not None
@@ -272,6 +276,7 @@ class Play:
         self.governor.record(row)
         self.others.append(row)
         self.last = victim, replace(victim.party, lineage=Lineage("gone"))
+        self.governor.ended(victim.party, row.at)
         victim.come(self.seconds + 1)
         self.seen["other actors"] += 1
 

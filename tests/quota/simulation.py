@@ -90,6 +90,8 @@ class Cluster:
         waiting = replace(workload, admission=None, reserved_at=None, evicted=mark)
         if self.returning:
             self.objects += 1
+            if self.ledger is not None and workload.party is not None:
+                self.ledger.governor.ended(workload.party, self.now)
             name, uid = f"{line_of(workload.name)}~{self.objects}", f"{workload.uid}~{self.objects}"
             # As old as it was: its age is no other one where its owner makes it again.
             waiting = self._known(replace(waiting, name=name, uid=uid, evicted=None))

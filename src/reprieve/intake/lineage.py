@@ -53,6 +53,7 @@ def workload_party(workload: kueue.Workload, owner: str, label: str) -> Party:
             template=hashlib.blake2b(said, digest_size=8).hexdigest(),
             label=label or (metadata.labels or {}).get(LINEAGE_LABEL, ""),
             created=_created(metadata.creation_timestamp),
+            stays=True,
         )
     )
 
@@ -73,6 +74,7 @@ def pod_party(row: PodRow) -> Party:
             template=template,
             label=dict(row.labels).get(LINEAGE_LABEL, ""),
             created=Nanos(row.created * SECOND),
+            group=row.group or row.gang,
         )
     )
 

@@ -1,8 +1,9 @@
 """Work that fails soon after it had others make way, again and again: a crash loop that evicts.
 
 A failure counts where its line of work had displaced somebody at most 5 minutes before, each
-displacement for one of them. Work with the same weak link counts as the same here: whoever fails is
-submitted again. What is known of a line of work's failures is those of the window.
+displacement for one of them. Who was submitted again after a failure is of the same family, and so
+its failures are added up; work of the same template that runs beside it is not. What is known of a
+lineage's failures is those of the window.
 Source: specification of disruptions, section 4.3.
 """
 
@@ -30,9 +31,7 @@ class CrashLoops:
         self._history = history
         self._failed: dict[Lineage, tuple[Party, set[Nanos]]] = {}
         self._most = _FORGET_AFTER
-        # By family and weak link, of what is known now.
-        self._crashed: dict[tuple[str, str], list[Nanos]] = {}
-        self._alike: set[str] = set()  # weak links of those that failed
+        self._crashed: dict[str, list[Nanos]] = {}  # by family, of what is known now
 
     def __bool__(self) -> bool:
         return bool(self._failed)
@@ -42,31 +41,25 @@ class CrashLoops:
         since = at - window
         _, known = self._failed.get(party.lineage, (party, set[Nanos]()))
         self._failed[party.lineage] = (party, {at, *(t for t in known if t > since)})
-        self._alike.add(party.weak)
         self.changed()
         if len(self._failed) > self._most:
             recent = {name: each for name, each in self._failed.items() if max(each[1]) > since}
             self._failed = recent
-            self._alike = {each.weak for each, _ in recent.values()}
             self._most = max(_FORGET_AFTER, 2 * len(recent))
 
     def changed(self) -> None:
         """Look anew at who displaced whom: something of that has changed."""
         self._crashed.clear()
 
-    def alike(self, party: Party) -> bool:
-        """Tell whether work with the same weak link has failed."""
-        return bool(party.weak) and party.weak in self._alike
-
     def of(self, preemptor: Party) -> list[Nanos]:
         """Return when work failed soon after it had displaced somebody, once for each time."""
         called = self._history.called
-        key = (called(preemptor), preemptor.weak)
+        key = called(preemptor)
         if key in self._crashed:
             return self._crashed[key]
         families, failures = {self._history.family(preemptor)}, list[Nanos]()
         for party, instants in self._failed.values():
-            if (party.weak and party.weak == preemptor.weak) or called(party) == key[0]:
+            if called(party) == key:
                 families.add(self._history.family(party))
                 failures += instants
         displaced = [at for family in families for at in self._history.did_at(family)]

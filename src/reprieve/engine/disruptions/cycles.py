@@ -60,7 +60,7 @@ class Cycles:
             return False
         history, at = self._history, self._history.at(row)
         since = Nanos(at - self._window)
-        if history.times(preemptor, victim, since) < self._limit:
+        if not history.reached(preemptor, victim, since, self._limit):
             return False
         both, found = {preemptor, victim}, False
         for loop in find_loops(history.edges(since), self._limit):

@@ -1,8 +1,12 @@
-"""Families: which lines of work are one, told in the order of time.
+"""Families: which lineages are one, told in the order of time.
 
-The name of a family is that of its member that was told first. Lines and parties are numbers of
-`Parties`. Who was displaced and has not come back is, for each weak link, a list of rows in the
-order of time, each linked to the next, so that all operations take constant time.
+The name of a family is that of its member that was told first. Lineages and parties are numbers of
+`Parties`. Who is away, and has nobody who came in its place, is for each weak link a list of
+lineages in the order of time, so that an operation costs what is older than it asks for.
+
+Away is a pod of its own from when it was displaced, since it does not come back, and everything
+else once it was displaced (or failed) and has ended (`Families.ended`): what is there still comes
+back as itself.
 Source: specification of disruptions, section 1.
 """
 
@@ -11,7 +15,7 @@ from __future__ import annotations
 from array import array
 from typing import Final
 
-from reprieve.engine.disruptions.lineage import Party
+from reprieve.engine.disruptions.lineage import Party, goes_for_good
 from reprieve.engine.disruptions.rows import Rows
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
@@ -20,10 +24,18 @@ __all__ = ["UNKNOWN", "Families", "reach"]
 
 UNKNOWN: Final = -1
 _NOT_LINKED: Final = -2
+_NEVER: Final = Nanos(-1)
+
+#: An end is seen some time after it happened, when others may have answered to it already.
+_SEEN_LATE: Final = 2 * SECOND
+
+# What makes a lineage that has ended be away.
+_DISPLACED: Final = 1
+_FAILED: Final = 2
 
 
 class Families:
-    """Follows which lines of work are one; for those that `reach` has made room for."""
+    """Follows which lineages are one; for those that `reach` has made room for."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -31,19 +43,28 @@ class Families:
         # Parents by line, of those that were learned.
         self._narrow = array("i")  # those with a label only
         self._wide = array("i")
-        # By weak link: the first and the last row of who is away; by row: those beside it.
+        # By weak link: the first and the last line that is away.
         self._first = array("i")
         self._last = array("i")
+        # By line: those beside it there, and since when it is away, or when it was displaced.
         self._next = array("i")
         self._previous = array("i")
-        self._latest = array("i")  # by line: the last row by which it went and may come back
+        self._since = array("q")
+        self._link = array("i")  # the weak link by which it is away
+        self._latest = array("i")  # the party as which it took part last
+        self._marks = bytearray()
+        # By line, of some: when it ended last, and when it got what it wanted.
+        self._ended: dict[int, Nanos] = {}
+        self._ran: dict[int, Nanos] = {}
 
-    def reach(self, lines: int, rows: int) -> None:
-        """Have room for so many lines and rows."""
-        for each in (self._narrow, self._wide, self._latest):
+    def reach(self, lines: int) -> None:
+        """Have room for so many lines."""
+        for each in (self._narrow, self._wide, self._link, self._latest):
             reach(each, lines, UNKNOWN)
         for each in (self._next, self._previous):
-            reach(each, rows, _NOT_LINKED)
+            reach(each, lines, _NOT_LINKED)
+        reach(self._since, lines, _NEVER)
+        self._marks.extend(bytes(max(0, lines - len(self._marks))))
 
     def learn(self, number: int, at: Nanos) -> int:
         """Take note of a party that took part in a displacement, and was there before it.
@@ -56,6 +77,8 @@ class Families:
         new = wide[line] < 0
         if new:
             wide[line] = line
+        elif self.is_away(line) and at > self._since[line]:
+            self._came_back(line)  # as itself
         if merged >= 0:
             for parents in (self._narrow, wide):
                 for each in (line, merged):
@@ -65,34 +88,83 @@ class Families:
         if new and weak >= 0:
             former = self._former(weak, parties.created[number], line, at)
             if former >= 0:
-                self._came_back(weak, former)
-                _join(wide, self._rows.suffered(former), line)
+                self._came_back(former)
+                _join(wide, former, line)
         return _root(wide, line)
 
-    def displaced(self, row: int, before: int) -> None:
-        """Take note that an object has to make way; it may come back as another one.
+    def displaced(self, row: int) -> None:
+        """Take note that an object is displaced."""
+        number = self._rows.victim[row]
+        line, at = self._parties.line[number], Nanos(self._rows.at[row])
+        if self.is_away(line):
+            self._came_back(line)
+        self._latest[line], self._since[line] = number, at
+        if self._parties.weak[number] < 0:
+            return
+        if goes_for_good(self._parties.lines[line]):
+            self._go(line, at)
+        elif self._ran.get(line, _NEVER) <= at:
+            self._marks[line] |= _DISPLACED
+            self._go_if_ended(line)
 
-        `before`: the row of the same victim and weak link before this one, -1 without.
-        """
-        weak = self._parties.weak[self._rows.victim[row]]
+    def displaces(self, number: int) -> None:
+        """Take note of who displaced somebody, as this party."""
+        line = self._parties.line[number]
+        self._latest[line] = number
+        if self._marks[line] & _FAILED and not self.is_away(line):
+            self._go_if_ended(line)
+
+    def failed(self, line: int) -> None:
+        """Take note that a lineage failed."""
+        self._marks[line] |= _FAILED
+        if self._latest[line] >= 0 and not self.is_away(line):
+            self._go_if_ended(line)
+
+    def ran(self, line: int, at: Nanos) -> None:
+        """Take note that a lineage got what it wanted: what was displaced before is back."""
+        self._ran[line] = at
+        if self._since[line] < at:
+            self._marks[line] &= ~_DISPLACED
+
+    def ended(self, line: int, at: Nanos) -> None:
+        """Take note that the last object of a lineage is gone, or has finished."""
+        self._ended[line] = at
+        if self._marks[line] and self._latest[line] >= 0 and not self.is_away(line):
+            self._go_if_ended(line)
+
+    def _go_if_ended(self, line: int) -> None:
+        ended, displaced = self._ended.get(line, _NEVER), self._since[line]
+        if ended >= displaced and ended >= 0:
+            self._go(line, Nanos(max(displaced, ended - _SEEN_LATE)))
+
+    def is_away(self, line: int) -> bool:
+        """Whether somebody could come in its place."""
+        return self._next[line] != _NOT_LINKED
+
+    def _go(self, line: int, since: Nanos) -> None:
+        """Put a lineage where it belongs among those that are away."""
+        weak = self._parties.weak[self._latest[line]]
         if weak < 0:
             return
         if weak >= len(self._first):
             for each in (self._first, self._last):
                 reach(each, weak + 1, UNKNOWN)
-        self._latest[self._rows.suffered(row)] = row
-        if before >= 0 and self._next[before] != _NOT_LINKED:
-            self._came_back(weak, before)
-        last = self._last[weak]
-        self._previous[row], self._next[row] = last, UNKNOWN
-        if last >= 0:
-            self._next[last] = row
+        self._link[line], self._since[line] = weak, since
+        after, before = UNKNOWN, self._last[weak]
+        while before >= 0 and self._since[before] > since:
+            after, before = before, self._previous[before]
+        self._previous[line], self._next[line] = before, after
+        if before >= 0:
+            self._next[before] = line
         else:
-            self._first[weak] = row
-        self._last[weak] = row
+            self._first[weak] = line
+        if after >= 0:
+            self._previous[after] = line
+        else:
+            self._last[weak] = line
 
-    def _came_back(self, weak: int, row: int) -> None:
-        before, after = self._previous[row], self._next[row]
+    def _came_back(self, line: int) -> None:
+        weak, before, after = self._link[line], self._previous[line], self._next[line]
         if before >= 0:
             self._next[before] = after
         else:
@@ -101,7 +173,8 @@ class Families:
             self._previous[after] = before
         else:
             self._last[weak] = before
-        self._next[row] = _NOT_LINKED
+        self._next[line] = _NOT_LINKED
+        self._marks[line] = 0
 
     # Which family
 
@@ -115,7 +188,7 @@ class Families:
         if weak >= 0:
             former = self._former(weak, party.created, line)
             if former >= 0:
-                return self.wide(self._rows.suffered(former))
+                return self.wide(former)
         return self.wide(self._parties.lines.find(party.merged)) if party.merged else UNKNOWN
 
     def wide(self, line: int) -> int:
@@ -142,30 +215,25 @@ class Families:
         return _root(narrow, line) if line >= 0 and narrow[line] >= 0 else UNKNOWN
 
     def _former(self, weak: int, created: int, line: int, before: Nanos | None = None) -> int:
-        """Return by which row went who has come back as this object, there `before` that."""
+        """Return in whose place this object has come, there `before` that; -1 for nobody's."""
         if weak >= len(self._first):
             return UNKNOWN
         # API servers give the instants of creation in whole seconds.
-        made, row, instants = created // SECOND, self._first[weak], self._rows.at
-        while row >= 0:
-            at = instants[row]
-            if at // SECOND > made or (before is not None and at >= before):
+        made, former = created // SECOND, self._first[weak]
+        while former >= 0:
+            since = self._since[former]
+            if since // SECOND > made or (before is not None and since >= before):
                 break
-            gone = self._rows.suffered(row)
-            if gone != line and self._made(gone) != made:
-                return row
-            row = self._next[row]
+            if former != line and self._parties.created[self._latest[former]] // SECOND != made:
+                return former
+            former = self._next[former]
         return UNKNOWN
-
-    def _made(self, line: int) -> int:
-        """Return the second in which an object was made that went, the last of its line."""
-        return self._parties.created[self._rows.victim[self._latest[line]]] // SECOND
 
 
 def reach(numbers: array[int], size: int, value: int) -> None:
     """Make an array as long as that."""
     if size > len(numbers):
-        numbers.extend(array("i", [value]) * (size - len(numbers)))
+        numbers.extend(array(numbers.typecode, [value]) * (size - len(numbers)))
 
 
 def _root(parents: array[int], line: int) -> int:

@@ -152,6 +152,7 @@ class Governor:
         """Take note that work got what it wanted: what it displaced for that was not in vain."""
         if self.concerns(party):
             self._admitted[party.lineage] = max(at, self._admitted.get(party.lineage, at))
+            self._history.ran(party.lineage, self._admitted[party.lineage])
             if len(self._admitted) > self._most_admitted:
                 # What was displaced before is not asked about any more (`_without_gain`).
                 since = at - self.policy.loop_window
@@ -163,6 +164,19 @@ class Governor:
         """Take note that work failed."""
         if self.concerns(party):
             self._crashes.failed(party, at, self.policy.repeated_window)
+            self._history.failed(party.lineage)
+
+    @_guarded
+    def ended(self, party: Party, at: Nanos) -> None:
+        """Take note that the last object of a lineage is gone, or has finished.
+
+        Work that was submitted again may come in its place, unless it ran again meanwhile.
+        """
+        late = self._history.ended(party.lineage, at)
+        if late is not None:
+            self._stale = self._stale or late
+            self._crashes.changed()
+            self._free.clear()
 
     # What follows
 
@@ -175,12 +189,17 @@ class Governor:
     def _concerns(self, party: Party) -> bool:
         return self._history.concerns(self._history.family(party))
 
+    @property
+    def knows_any(self) -> bool:
+        """Whether anybody was displaced."""
+        return bool(len(self._history.ledger))
+
     @_guarded
     def may_hold(self, preemptor: Party) -> bool:
         """Tell whether anybody could be held from a line of work; certain where it says no."""
         if self.policy.enforcement is not Enforcement.TOLD:
             return bool(len(self._history.ledger))
-        return self._crashes.alike(preemptor) or self.concerns(preemptor)
+        return self.concerns(preemptor)
 
     @_guarded
     def known_by(
@@ -381,13 +400,19 @@ class Governor:
             self._free.clear()
             self._history.clear()
             self._cycles.clear()
+            self._pairs.look_anew()
             for row in self._history.ledger.order:
                 self._take_in(row)
 
     def _take_in(self, row: int) -> None:
         families = self._history.take_in(row)
         closed = self._loops and self._cycles.taken_in(row, *families)
-        if closed or self._history.labelled(row):
+        labelled = self._history.labelled(row)
+        if labelled:
+            self._pairs.look_anew()
+        else:
+            self._pairs.taken_in(row, *families)
+        if closed or labelled:
             self._free.clear()
         for family in families:
             self._free.pop(family, None)

@@ -3,8 +3,9 @@
 Asked are the pairs of which one displaced the other `limit` times within the window, either of two
 since it may be the other one that is held, and those of loops, whose holds may last for longer than
 the window. A pair is asked about as it displaced the other last; it is forgotten when it is not
-held and the window has passed. Looking for pairs costs the rows of the window, and is done again
-only when a row was taken in. Source: specification of disruptions, section 4.
+held and the window has passed. A row that is taken in costs what happened to its victim within the
+window; all rows of the window are looked through only when all was taken in again.
+Source: specification of disruptions, section 4.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from reprieve.engine.disruptions.displacement import Displacement
 from reprieve.engine.disruptions.history import History
 from reprieve.engine.disruptions.questions import Hold, Loop, Question
 from reprieve.units.instants import Nanos
@@ -29,7 +31,22 @@ class HeldPairs:
         self._limit = limit
         self._window = window
         self._revision = -1
+        self._anew = True
         self._often: dict[Families, Question] = {}
+
+    def taken_in(self, row: int, preemptor: int, victim: int) -> None:
+        """Take note of a row of these families; -1 for a preemptor that it is not held against."""
+        if self._anew or preemptor < 0 or not self._limit:
+            return
+        since = Nanos(self._history.at(row) - self._window)
+        if self._history.reached(preemptor, victim, since, self._limit):
+            self._note(
+                (self._history.name(preemptor), self._history.name(victim)), self._history.row(row)
+            )
+
+    def look_anew(self) -> None:
+        """Look through all rows of the window next time: families may be others."""
+        self._anew = True
 
     def held(
         self, now: Nanos, loops: Iterable[Loop], ask: Callable[[Question], Hold | None]
@@ -40,6 +57,8 @@ class HeldPairs:
         if self._revision != self._history.revision:
             self._revision = self._history.revision
             self._name_anew()
+        if self._anew:
+            self._anew = False
             self._find_often(now)
         for loop in loops:
             for one, other in loop.held:
@@ -64,9 +83,11 @@ class HeldPairs:
     def _find_often(self, now: Nanos) -> None:
         often = self._history.often(Nanos(now - self._window), self._limit)
         for pair, row in sorted(often.items(), key=lambda each: each[1].identity):
-            one, other = row.preemptor, row.victim
-            assert one is not None
-            asked = Question(one, other, row.at, above=row.above, cause=row.cause)
-            self._often[pair] = asked
-            turned = Question(other, one, row.at, above=-row.above, cause=row.cause)
-            self._often.setdefault(pair[::-1], turned)
+            self._note(pair, row)
+
+    def _note(self, pair: Families, row: Displacement) -> None:
+        one, other = row.preemptor, row.victim
+        assert one is not None
+        self._often[pair] = Question(one, other, row.at, above=row.above, cause=row.cause)
+        turned = Question(other, one, row.at, above=-row.above, cause=row.cause)
+        self._often.setdefault(pair[::-1], turned)

@@ -24,6 +24,7 @@ from reprieve.engine.disruptions.ledger import MOST_ROWS, Ledger
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.disruptions.loops import Edge
 from reprieve.engine.disruptions.sides import Side
+from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
 
 __all__ = ["History"]
@@ -36,6 +37,9 @@ _LEAST_WORN: Final = 1_000
 #: Room for rows and lines to come: a part of those that there are, and so many.
 _MORE: Final = 32
 
+#: What ended so long before the last row is told after a restart.
+_TOLD_LATE: Final = 10 * SECOND
+
 _TAKEN: Final = 1
 _COUNTS: Final = 2
 
@@ -46,6 +50,11 @@ class History:
     def __init__(self, kept: int, most: int = MOST_ROWS) -> None:
         self.ledger = Ledger(kept, most)
         self.revision = 0
+        # Of lineages that took part: when the last object ended, when it got what it wanted, and
+        # which of them failed.
+        self._ended: dict[str, Nanos] = {}
+        self._ran: dict[str, Nanos] = {}
+        self._failed: set[str] = set()
         self.clear()
 
     def clear(self) -> None:
@@ -61,9 +70,23 @@ class History:
         self._state = bytearray()  # by row
         self._took = 0
         self._reach()
+        self._tell_families()
         # Of one family, a revision, and since when: what it and each other one did.
         self._dealings: tuple[int, int, int, dict[int, list[int]]] = (UNKNOWN, -1, 0, {})
         self._names: dict[int, frozenset[str]] = {}  # by family, until it has another row
+
+    def _tell_families(self) -> None:
+        """Let families know of each lineage what is in no row, and forget whose rows are gone."""
+        find, families = self._parties.lines.find, self._families
+        self._ended = {name: at for name, at in self._ended.items() if find(name) >= 0}
+        self._ran = {name: at for name, at in self._ran.items() if find(name) >= 0}
+        self._failed = {name for name in self._failed if find(name) >= 0}
+        for name, at in self._ended.items():
+            families.ended(find(name), at)
+        for name, at in self._ran.items():
+            families.ran(find(name), at)
+        for name in self._failed:
+            families.failed(find(name))
 
     def take_in(self, row: int) -> tuple[int, int]:
         """Take the next row in; return the families of both, no preemptor's where it counts not."""
@@ -81,11 +104,12 @@ class History:
                 if parties.merged[victim] >= 0:
                     one = families.wide(line)
                 self._by_preemptor.append(one, line, row)
+                families.displaces(preemptor)
                 state = _COUNTS
             else:
                 one = UNKNOWN
         self._by_victim.append(other, parties.line[victim], row)
-        families.displaced(row, self._alike_before(row))
+        families.displaced(row)
         self._state[row] = state
         self._took += 1
         if self.labelled(row):
@@ -104,19 +128,40 @@ class History:
         lines, rows = (n + n // _MORE + _MORE for n in (len(self._parties.lines), len(self._rows)))
         reach(self._seen, lines, UNKNOWN)
         self._state.extend(bytes(max(0, rows - len(self._state))))
-        for each in (self._families, self._by_preemptor, self._by_victim):
+        for each in (self._by_preemptor, self._by_victim):
             each.reach(lines, rows)
+        self._families.reach(lines)
 
-    def _alike_before(self, row: int) -> int:
-        """Return the last row of the same victim with the same weak link before this one."""
-        weak, victim = self._parties.weak, self._rows.victim
-        wanted = weak[victim[row]]
-        if wanted < 0:
-            return UNKNOWN
-        row = self._by_victim.previous(row)
-        while row >= 0 and weak[victim[row]] != wanted:
-            row = self._by_victim.previous(row)
-        return row
+    def ended(self, name: str, at: Nanos) -> bool | None:
+        """Take note that the last object of a lineage is gone, or has finished.
+
+        Return whether all has to be taken in again, since that comes late; None where the lineage
+        is in no row.
+        """
+        line = self._parties.lines.find(name)
+        if line < 0:
+            return None
+        self._ended[name] = at
+        last = self.ledger.last
+        if line >= len(self._seen) or (last is not None and at < last[0] - _TOLD_LATE):
+            return True
+        self.revision += 1
+        self._families.ended(line, at)
+        return False
+
+    def ran(self, name: str, at: Nanos) -> None:
+        """Take note that a lineage got what it wanted."""
+        self._ran[name] = at
+        line = self._parties.lines.find(name)
+        if 0 <= line < len(self._seen):
+            self._families.ran(line, at)
+
+    def failed(self, name: str) -> None:
+        """Take note that a lineage failed."""
+        self._failed.add(name)
+        line = self._parties.lines.find(name)
+        if 0 <= line < len(self._seen):
+            self._families.failed(line)
 
     @property
     def worn(self) -> bool:
@@ -255,6 +300,24 @@ class History:
                 if state[row] == _COUNTS and self.did(row, preemptor)
             }
         )
+
+    def reached(self, preemptor: int, victim: int, since: Nanos, limit: int) -> bool:
+        """Tell whether a family displaced another one at so many instants; costs no more rows."""
+        at, state, found = self._rows.at, self._state, set[int]()
+        for row in self._by_victim.rows(victim, since):
+            if state[row] == _COUNTS and at[row] not in found and self.did(row, preemptor):
+                found.add(at[row])
+                if len(found) >= limit:
+                    return True
+        return False
+
+    def name(self, family: int) -> str:
+        """Return the name of a family."""
+        return self._parties.lines[family]
+
+    def row(self, number: int) -> Displacement:
+        """Return a displacement that was taken in."""
+        return self._rows[number]
 
     def often(self, since: Nanos, limit: int) -> dict[tuple[str, str], Displacement]:
         """Return the last of each pair's displacements, where there were `limit` instants of them.

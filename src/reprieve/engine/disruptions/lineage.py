@@ -1,13 +1,12 @@
 """Lineage: which line of work an object belongs to, whatever its uid.
 
-A victim that is deleted comes back as another object. Objects are one line of work
+A victim that is deleted comes back as another object. Objects are one lineage
 
-1. when they have the same root controller owner
-2. without an owner, when namespace, queue and normalised pod template are the same
-3. weakly, when one was made after the other had been displaced, with the same tenant and template:
-   work that was submitted again under a new owner. Each displaced object is taken to come back
-   once, so that a study of many jobs of one template is not one line of work; and what was made in
-   the same second, or displaced at the same instant, was there beside it
+1. when they have the same root controller owner, or without one are of the same gang
+2. weakly, when one was made after the other was away, with the same tenant and template: work that
+   was submitted again. Away is a pod of its own that was displaced, and everything else that was
+   displaced (or failed) and then ended without having run again. Each of these comes back once at
+   the most, so that submissions of one template that are beside each other are independent
 
 The label `reprieve.dev/lineage` merges lineages of a namespace and splits none. Weak links count
 against preemptors (`families.wide`), never for the protection of a victim (`families.narrow`).
@@ -24,21 +23,32 @@ from typing import Final, NewType
 
 from reprieve.units.instants import Nanos
 
-__all__ = ["LINEAGE_LABEL", "Identity", "Lineage", "Party", "owner_lineage", "party_of"]
+__all__ = [
+    "LINEAGE_LABEL",
+    "Identity",
+    "Lineage",
+    "Party",
+    "goes_for_good",
+    "owner_lineage",
+    "party_of",
+]
 
 LINEAGE_LABEL: Final = "reprieve.dev/lineage"
 
 Lineage = NewType("Lineage", str)
 
 _UNKNOWN: Final = Nanos(0)
+_OBJECT: Final = "object/"
+_STAYING: Final = "staying/"
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
     """What is known of one object; what is empty is not known, or not there.
 
-    `owner`: uid of the root controller owner. `template`: digest of the normalised pod template.
-    `label`: the value of `LINEAGE_LABEL`.
+    `owner`: uid of the root controller owner. `group`: the name of its gang. `template`: digest of
+    the normalised pod template, in its queue. `label`: the value of `LINEAGE_LABEL`. `stays`: it is
+    there still when it was displaced.
     """
 
     uid: str
@@ -49,6 +59,8 @@ class Identity:
     template: str = ""
     label: str = ""
     created: Nanos = _UNKNOWN
+    group: str = ""
+    stays: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +94,22 @@ def owner_lineage(uid: str) -> Lineage:
     return Lineage(f"owner/{uid}")
 
 
+def goes_for_good(lineage: str) -> bool:
+    """Tell whether a lineage is one object that does not come back once it was displaced."""
+    return lineage.startswith(_OBJECT)
+
+
 def party_of(identity: Identity) -> Party:
     """Return the object's lineage, with its links to others."""
     space, template = identity.namespace, identity.template
     if identity.owner:
         lineage: str = owner_lineage(identity.owner)
-    elif template:
-        lineage = f"template/{space}/{identity.queue}/{template}"
+    elif identity.group:
+        lineage = f"group/{space}/{identity.group}"
     else:
-        lineage = f"object/{identity.uid}"
+        lineage = f"{_STAYING if identity.stays else _OBJECT}{identity.uid}"
+    if template and not identity.owner:
+        template = f"{identity.queue}/{template}"
     return Party(
         Lineage(lineage),
         identity.tenant,

@@ -15,7 +15,7 @@ from typing import Final
 from reprieve.api.reprieve import IntentPhase, ObjectRef, Preemption
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement, Exemption
-from reprieve.engine.disruptions.lineage import Party
+from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.plan import Plan
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.records.displacements import displacements_of
@@ -52,6 +52,7 @@ class PlaneDisplacements:
     """The displacements of one plane.
 
     `waits`: whether an object waits for room, as it did. `loops`: who names those who take part.
+    `is_there`: whether an object of a lineage exists.
     """
 
     def __init__(
@@ -60,8 +61,10 @@ class PlaneDisplacements:
         plane: Actor,
         waits: Callable[[ObjectRef], bool] = lambda ref: False,
         loops: LoopNotices | None = None,
+        is_there: Callable[[Lineage], bool] = lambda lineage: False,
     ) -> None:
         self.governor = governor
+        self._is_there = is_there
         self._loops = loops
         self._plane = plane
         self._waits = waits
@@ -177,6 +180,9 @@ class PlaneDisplacements:
             if completed and preemptor is not None and not self._waits(preemptor):
                 got += [(row.preemptor, row.at) for row in found if row.preemptor is not None]
         self.governor.fold(rows)
+        for row in rows:
+            if not self._is_there(row.victim.lineage):
+                self.governor.ended(row.victim, row.at)
         for party, at in got:
             self.governor.admitted(party, at)
 

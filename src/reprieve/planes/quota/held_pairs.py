@@ -17,6 +17,7 @@ from typing import Final
 from reprieve.api import kueue
 from reprieve.api.kueue import API_VERSION
 from reprieve.api.reprieve import IntentPhase, ObjectRef, Preemption
+from reprieve.engine.disruptions.displacement import Displacement
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.quota.displacements import Displacements, party_of
@@ -54,15 +55,18 @@ class HeldPairs:
         there: Callable[[ObjectRef], Party | None] = _nobody,
         waits: Callable[[ObjectRef, Nanos], bool] = _unknown,
         governor: Governor | None = None,
+        lineage_of: Callable[[kueue.Workload], Party | None] = lambda workload: None,
     ) -> None:
         """`there`: the line of work of a Workload that exists; `waits`: one waits since then.
 
         `governor`: that of all planes; without it, and without a limit, nobody is held.
+        `lineage_of`: that of a Workload which may be gone already.
         """
         options = context.options
         self._context = context
         self._there = there
         self._waits = waits
+        self._lineage_of = lineage_of
         self.ledger = (
             Displacements(options.loop_limit, options.loop_window, governor)
             if options.loop_limit or governor is not None
@@ -94,11 +98,14 @@ class HeldPairs:
         if ledger is None:
             return
         rows, got = [], list[tuple[Party, Nanos]]()
+        gone: list[Displacement] = []
         for intent in intents:
             preemptor = intent.spec.preemptor
             subjects = {victim.subject.uid: victim.subject for victim in intent.spec.victims}
             for row in displacements_of(intent, self._there):
                 rows.append(row)
+                if self._there(subjects[row.uid]) is None:
+                    gone.append(row)
                 self._loops.remember(row.victim.lineage, subjects[row.uid].reference)
                 if row.preemptor is not None and preemptor is not None:
                     self._loops.remember(row.preemptor.lineage, preemptor.reference)
@@ -106,6 +113,8 @@ class HeldPairs:
                     if completed and not self._waits(preemptor, row.at):
                         got.append((row.preemptor, row.at))
         ledger.fold(rows)
+        for row in gone:
+            ledger.governor.ended(row.victim, row.at)
         for party, at in got:
             ledger.governor.admitted(party, at)
 
@@ -156,7 +165,10 @@ class HeldPairs:
 
         Those have failed from when it was admitted on.
         """
-        if self.ledger is None or old is None or new is None or old.uid != new.uid:
+        if self.ledger is None or old is None:
+            return
+        if new is None or old.uid != new.uid:
+            self._ended(old.object)
             return
         before, after = old.object.status.conditions, new.object.status.conditions
         if before == after:
@@ -172,6 +184,19 @@ class HeldPairs:
                 if party is not None:
                     clock = self._context.clock
                     self.ledger.governor.failed(party, clock.wall() if at is None else at)
+        if is_true(condition_of(after, "Finished")) and not is_true(
+            condition_of(before, "Finished")
+        ):
+            self._ended(new.object)
+
+    def _ended(self, workload: kueue.Workload) -> None:
+        """Tell of a Workload that is gone or has finished, if anybody could come in its place."""
+        ledger = self.ledger
+        if ledger is None or not ledger.governor.knows_any:
+            return
+        party = self._lineage_of(workload)
+        if party is not None:
+            ledger.governor.ended(party, self._context.clock.wall())
 
     def loop_of(self, workload: Workload) -> str:
         """Return the loop that a workload is in, in words for its namespace; empty: in none."""

@@ -83,7 +83,13 @@ class QuotaPlane:
         self.state = QuotaState(context, self.watches, self._workload_changed, self._wake)
         self.state.follow()
         self.writer = WorkloadStatuses(context, self.state)
-        self.held_pairs = HeldPairs(context, self.state.party, self.state.waits, context.governor)
+        self.held_pairs = HeldPairs(
+            context,
+            self.state.party,
+            self.state.waits,
+            context.governor,
+            self.state.lineages.of,
+        )
         self.preemptions = Preemptions(
             context, self.state, self.writer, namespace, self._spawn, self.held_pairs.restore
         )

@@ -13,6 +13,7 @@ disruptions, sections 3 and 4.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -66,7 +67,9 @@ class SchedulingDisplacements:
         self._others = others
         self._returns = returns
         self._loops = loops
-        self.told = PlaneDisplacements(governor, Actor.SCHEDULING, self._waits, loops)
+        self.told = PlaneDisplacements(
+            governor, Actor.SCHEDULING, self._waits, loops, self._is_there
+        )
         self._governor = governor
         self._state = state
         self._clock = clock
@@ -75,6 +78,8 @@ class SchedulingDisplacements:
         # What more is known of a line of work is read once somebody is held from others.
         self._parties: dict[Lineage, PodRow | Party] = {}
         self._lineages: dict[Uid, Lineage] = {}
+        # Pods that have not finished, by lineage, of those that have an owner or a gang.
+        self._unfinished: Counter[Lineage] = Counter()
         state.observers.append(self._seen)
 
     def holds(self, units: Iterable[Unit]) -> dict[Unit, Mapping[Uid, Hold]]:
@@ -179,7 +184,9 @@ class SchedulingDisplacements:
         if row is None:
             if old is not None:
                 self._forget(old.uid)
+                self._count(old, None)
             return
+        self._count(old, row)
         if old is None and self._loops is not None and self._loops.knows_any:
             self._loops.again(pod_party(row), pod_reference(row))
         if not row.node or row.finished:
@@ -237,6 +244,26 @@ class SchedulingDisplacements:
             self._governor.failed(pod_party(row), Nanos(row.failed * SECOND + SECOND - 1))
         elif row.stuck and old is not None and not old.stuck:
             self._governor.failed(pod_party(row), self._clock.wall())
+
+    def _count(self, old: PodRow | None, row: PodRow | None) -> None:
+        """Count the pods of a lineage, and tell when its last one is gone or has finished."""
+        before = old is not None and not old.finished
+        after = row is not None and not row.finished
+        known = row or old
+        if before == after or known is None:
+            return
+        several = bool(known.controller or known.group or known.gang)
+        if several:
+            lineage = pod_lineage(known)
+            self._unfinished[lineage] += 1 if after else -1
+            if self._unfinished[lineage] > 0:
+                return
+            del self._unfinished[lineage]
+        if before and self._governor.knows_any:
+            self._governor.ended(pod_party(known), self._clock.wall())
+
+    def _is_there(self, lineage: Lineage) -> bool:
+        return lineage in self._unfinished
 
     def _forget(self, uid: Uid) -> None:
         lineage = self._lineages.pop(uid, None)
