@@ -1,9 +1,13 @@
-"""A quota plane with the webhooks that suspend jobs, gate pods and warn."""
+"""A quota plane with all webhooks of ours: of Kueue's kinds, of jobs and of pods.
+
+Every write of the plane passes through them: at the end none may have been refused.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +15,9 @@ from reprieve.engine.quota.model import LabelSelector
 from reprieve.jobs.model import JobKind
 from reprieve.planes.quota.context import QuotaOptions
 from reprieve.planes.quota.webhooks.jobs import JobRules, job_hooks
+from reprieve.planes.quota.webhooks.reviews import Asked, Hook, Verdict, kueue_hooks
 from reprieve.planes.quota.webhooks.tenancy import PlaneTenancy
+from reprieve.scenarios.embedded import OPERATOR_USER
 from tests.kueue.webhooks import webhooks
 from tests.quota_plane.site import Object, Site, site
 
@@ -25,9 +31,13 @@ async def gated_site(
     kinds: tuple[JobKind, ...],
     prepare: Callable[[Site], Awaitable[None]] | None = None,
     options: dict[str, Any] | None = None,
+    others: tuple[Hook, ...] = (),
     **rest: Any,
 ) -> AsyncIterator[Site]:
-    """Start a cluster, `prepare` it, then the plane for these kinds, and the webhooks."""
+    """Start a cluster, `prepare` it, then the plane for these kinds, and the webhooks.
+
+    `others`: webhooks of somebody else, which may refuse what they like.
+    """
     async with site(folder, *objects, start=False, **rest) as cluster:
         if prepare is not None:
             await prepare(cluster)
@@ -36,10 +46,26 @@ async def gated_site(
         tenancy = PlaneTenancy(
             plane.watches, plane.state, plane.lookup, LabelSelector(), external, plane.settle
         )
-        hooks = job_hooks(kinds, tenancy, JobRules())
+        refused: list[str] = []
+        ours = (*kueue_hooks(), *job_hooks(kinds, tenancy, JobRules()))
+        hooks = (*(_recorded(each, refused) for each in ours), *others)
         async with webhooks(cluster.client, hooks=hooks):
             await cluster.until("the plane has seen all", _ready(cluster))
             yield cluster
+        assert refused == []
+
+
+def _recorded(hook: Hook, refused: list[str]) -> Hook:
+    """Return a webhook that notes which writes of the operator it refuses."""
+
+    def judge(asked: Asked) -> Verdict:
+        verdict = hook.judge(asked)
+        if verdict.errors and asked.user == OPERATOR_USER:
+            metadata = asked.obj.get("metadata") or {}
+            refused.append(f"{hook.name}: {metadata.get('name')}: {verdict.errors}")
+        return verdict
+
+    return replace(hook, judge=judge)
 
 
 def _ready(cluster: Site) -> Callable[[], Awaitable[object]]:

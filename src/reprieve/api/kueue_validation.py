@@ -132,8 +132,6 @@ def workload_update_errors(workload: Json, old: Json) -> Iterator[str]:
     status, was = workload.get("status") or {}, old.get("status") or {}
     if _holds_quota(old) and spec.get("podSets") != before.get("podSets"):
         yield wrong.immutable("spec.podSets", spec.get("podSets"))
-    if _holds_quota(old) and _holds_quota(workload):
-        yield from _reclaimed(status.get("reclaimablePods"), was.get("reclaimablePods"))
     held, kept = status.get("admission"), was.get("admission")
     if held is not None and kept is not None and held != kept:
         yield wrong.immutable("status.admission", held)
@@ -264,17 +262,6 @@ def _admission(admission: Json | None, counts: Mapping[str, int]) -> Iterator[st
             if count > 0 and units % count:
                 here, why = f"{at}.resourceUsage[{resource}]", f"is not a multiple of {count}"
                 yield wrong.invalid(here, str(quantity), why)
-
-
-def _reclaimed(now: Sequence[Json] | None, before: Sequence[Json] | None) -> Iterator[str]:
-    counts = {each["name"]: each["count"] for each in now or ()}
-    for each in before or ():
-        at = f"status.reclaimablePods[{each['name']}]"
-        count = counts.get(each["name"])
-        if count is None:
-            yield wrong.required(at, "cannot be removed")
-        elif count < each["count"]:
-            yield wrong.invalid(f"{at}.count", count, f"cannot be less than {each['count']}")
 
 
 def _tolerations(given: Sequence[Json] | None, path: str) -> Iterator[str]:

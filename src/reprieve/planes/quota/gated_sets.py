@@ -45,6 +45,7 @@ from reprieve.planes.quota.job_lookup import QUEUE_NAME, queue_name, set_workloa
 from reprieve.planes.quota.job_workloads import JobWorkloads
 from reprieve.planes.quota.pod_lookup import PodLookup
 from reprieve.planes.quota.pod_steps import PodSteps
+from reprieve.planes.quota.refusals import Refusals
 from reprieve.planes.quota.state import QuotaState
 from reprieve.units.untrusted import integer_or_none
 from reprieve.wording.events import EventText
@@ -91,8 +92,9 @@ class SetReconciler:
             return
         wanted, surplus = set_workload_keys(kind, obj, self._state.workload)
         total = self._total(passes_on, obj)
+        refusals = Refusals()
         for at in wanted:
-            await self._keep(kind, obj, at, total)
+            await refusals.step(self._keep(kind, obj, at, total))
         for at in surplus:
             workload = self._state.workload(at)
             if workload is not None and not workload.metadata.deletion_timestamp:
@@ -102,7 +104,8 @@ class SetReconciler:
             if first(pod, "metadata.deletionTimestamp") or is_terminated(pod):
                 continue
             if not await self._hold_surplus(kind, obj, pod, wanted, total):
-                await self._stamp(kind, passes_on, obj, pod, wanted, total)
+                await refusals.step(self._stamp(kind, passes_on, obj, pod, wanted, total))
+        refusals.raise_first()
 
     @staticmethod
     def _total(passes_on: PassesOn, obj: Json) -> int:

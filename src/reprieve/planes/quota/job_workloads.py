@@ -305,18 +305,17 @@ class JobWorkloads:
         now = self._context.clock.wall()
         unasked = self._context.options.pods_ready is None
 
-        def change(current: Workload) -> Workload | None:
-            if (
-                is_condition_true(current, "Finished")
-                or is_condition_true(current, "Admitted") != admitted
-            ):
-                return None
-            # Where nobody waits for pods, nobody is told of them.
-            changed = current if unasked else pods_ready(current, ready, now)
-            return reclaimed(changed, surplus) if reclaims else changed
+        def is_meant(current: Workload) -> bool:
+            over = is_condition_true(current, "Finished")
+            return not over and is_condition_true(current, "Admitted") == admitted
 
-        if change(workload) is not workload:
-            await self._writer.change(at, workload.metadata.uid, change)
+        # Where nobody waits for pods, nobody is told of them.
+        shown: list[Callable[[Workload], Workload]] = []
+        if not unasked:
+            shown.append(lambda current: pods_ready(current, ready, now))
+        if reclaims:
+            shown.append(lambda current: reclaimed(current, surplus))
+        await self._writer.show(at, workload, shown, is_meant)
 
     def forget(self, at: str, *, lost: bool) -> None:
         """Forget a Workload that is gone; `lost`: its job is there, as far as is known."""

@@ -47,6 +47,7 @@ from reprieve.planes.quota.pod_groups import GroupReconciler
 from reprieve.planes.quota.pod_lookup import GROUP_PREFIX
 from reprieve.planes.quota.pod_steps import PodSteps
 from reprieve.planes.quota.pods import PodReconciler
+from reprieve.planes.quota.refusals import Refusals
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.watches import Watches
 from reprieve.planes.quota.workloads import WorkloadReconciler
@@ -219,13 +220,15 @@ class JobReconciler:
         if not await self._workloads.matches(kind, job, at, workload):
             await self._mend(kind, job, at, workload)
             return
-        await self._workloads.follow_labels(kind, job, at, workload, queue=suspended)
+        refusals = Refusals()
+        await refusals.step(self._workloads.follow_labels(kind, job, at, workload, queue=suspended))
         on_hold = is_on_hold(kind, job)
         if kind.on_hold:
-            await self._workloads.hold(at, workload, _ON_HOLD if on_hold else "")
+            await refusals.step(self._workloads.hold(at, workload, _ON_HOLD if on_hold else ""))
         if suspended and admitted and not on_hold:
-            await self._start(kind, job, at, workload)
-        await self._workloads.observe(kind, job, at, workload)
+            await refusals.step(self._start(kind, job, at, workload))
+        await refusals.step(self._workloads.observe(kind, job, at, workload))
+        refusals.raise_first()
 
     async def _mend(self, kind: JobKind, job: Json, at: str, workload: Workload) -> None:
         """Make up for a job that was changed."""

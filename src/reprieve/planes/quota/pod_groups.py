@@ -46,6 +46,7 @@ from reprieve.planes.quota.group_workloads import observed, workload_of
 from reprieve.planes.quota.job_workloads import JobWorkloads
 from reprieve.planes.quota.pod_lookup import PodLookup
 from reprieve.planes.quota.pod_steps import PodSteps, Why
+from reprieve.planes.quota.refusals import Refusals
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.workloads import WorkloadReconciler
 from reprieve.planes.quota.writing import WorkloadStatuses
@@ -92,7 +93,7 @@ class GroupReconciler:
             Deposed: the fence is closed.
             ApiError: to be tried again.
         """
-        kind, members = self._pods.kind, self._pods.members(at)
+        kind, members, refusals = self._pods.kind, self._pods.members(at), Refusals()
         workload = self._state.workload(at)
         if kind is None:
             return
@@ -100,9 +101,11 @@ class GroupReconciler:
             for pod in members:
                 # A set would only make the gated ones again.
                 alone = PARENT not in annotations_of(pod)
-                await self._steps.stop(kind, pod, Why.DELETED, DELETED, all_pods=alone)
-                await self._steps.writer.finalize(pod)
+                stop = self._steps.stop(kind, pod, Why.DELETED, DELETED, all_pods=alone)
+                await refusals.step(stop)
+                await refusals.step(self._steps.writer.finalize(pod))
             await self._releasing.reconcile(at)
+            refusals.raise_first()
             return
         if not members:
             await self._without_members(at, workload)
@@ -170,19 +173,21 @@ class GroupReconciler:
         *,
         below: bool,
     ) -> None:
+        refusals = Refusals()
         counts = {each.name: each.count for each in workload.spec.pod_sets}
         here = roster(counts, members, kind.gate)
         if not here.fits:
             for pod in members:
-                await self._steps.stop(kind, pod, Why.NO_WORKLOAD, UNMATCHED)
+                await refusals.step(self._steps.stop(kind, pod, Why.NO_WORKLOAD, UNMATCHED))
             if not below:
                 await self._workloads.delete(kind, members[0], at, workload)
+            refusals.raise_first()
             return
         for pod in here.excess:
             group = at.partition("/")[2]
-            await self._steps.turn_away(kind, pod, group, sum(counts.values()))
+            await refusals.step(self._steps.turn_away(kind, pod, group, sum(counts.values())))
         for pod in here.kept:
-            await self._steps.take_in(pod)
+            await refusals.step(self._steps.take_in(pod))
         if not below:
             await self._workloads.own(
                 at, workload, [owner(kind, pod, controller=False) for pod in here.kept]
@@ -195,18 +200,19 @@ class GroupReconciler:
         if is_true(eviction):
             why = f"{Why.EVICTED}{eviction.reason}"
             for pod in here.kept:
-                await self._steps.stop(kind, pod, why, eviction.message)
+                await refusals.step(self._steps.stop(kind, pod, why, eviction.message))
             if workload.status.admission is not None and not self._runs(at, here.kept):
                 await self._releasing.release(at, workload)
         elif admitted:
-            if not await self._start(kind, at, workload, here.kept):
+            if not await refusals.of(self._start(kind, at, workload, here.kept), True):
                 return
         elif started := _started(kind, here.kept):
             for pod in started:
-                await self._steps.stop(kind, pod, Why.NOT_ADMITTED, NOT_ADMITTED)
+                await refusals.step(self._steps.stop(kind, pod, Why.NOT_ADMITTED, NOT_ADMITTED))
         elif not below:
-            await self._workloads.follow_labels(kind, here.kept[0], at, workload)
+            await refusals.step(self._workloads.follow_labels(kind, here.kept[0], at, workload))
         await self._observe(at, workload, here)
+        refusals.raise_first()
 
     async def _start(
         self, kind: JobKind, at: str, workload: Workload, members: Sequence[Json]

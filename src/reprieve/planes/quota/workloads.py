@@ -31,6 +31,7 @@ from reprieve.planes.quota.deadlines import pods_ready_until, runs_until
 from reprieve.planes.quota.following import followed
 from reprieve.planes.quota.job_lookup import JobLookup, is_of_one_pod
 from reprieve.planes.quota.meters import place_of, ready_for
+from reprieve.planes.quota.refusals import Refusals
 from reprieve.planes.quota.retention import Retention
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.transitions import (
@@ -109,10 +110,16 @@ class WorkloadReconciler:
         if not workload.spec.active:
             workload = await self._evict_inactive(key, workload)
         await self._state.configured()
+        refusals = Refusals()
         if workload is not None:
-            workload = await self._follow(key, workload)
-        if workload is None:
-            return
+            # What is due of it does not wait for what it shows.
+            workload = await refusals.of(self._follow(key, workload), workload)
+        if workload is not None:
+            await self._give_back(key, workload)
+        refusals.raise_first()
+
+    async def _give_back(self, key: str, workload: Workload) -> None:
+        """Do what is due of a Workload that is not over."""
         if workload.status.admission is not None and not is_condition_true(workload, "Evicted"):
             await self._hold(key, workload)
             return

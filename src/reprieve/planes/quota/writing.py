@@ -6,18 +6,22 @@ that can be trusted".
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from reprieve.api.kueue import Workload
 from reprieve.execution.statuses import StatusChange, write_status
-from reprieve.kube.errors import NotFound
+from reprieve.kube.errors import Forbidden, Invalid, NotFound
 from reprieve.kube.retry import retried
 from reprieve.kube.writes import Priority
 from reprieve.planes.quota.context import QuotaContext
+from reprieve.planes.quota.refusals import Refusals
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.watches import WORKLOADS
 
 __all__ = ["WorkloadStatuses"]
+
+#: Returns a Workload with its new status, the same for nothing to write, None for no reason to.
+Change = Callable[[Workload], Workload | None]
 
 
 class WorkloadStatuses:
@@ -80,3 +84,48 @@ class WorkloadStatuses:
         except NotFound:
             self._state.gone(key)
             return None
+
+    async def show(
+        self,
+        key: str,
+        workload: Workload,
+        changes: Sequence[Callable[[Workload], Workload]],
+        is_meant: Callable[[Workload], bool],
+    ) -> None:
+        """Write changes of a status that do not depend on one another, as one where that is taken.
+
+        A change that the API server refuses keeps none of the others from being written.
+
+        Args:
+            key: `namespace/name`.
+            workload: as it is known; nothing is written where no change changes it.
+            changes: each returns the Workload with its new status, the same for nothing to write.
+            is_meant: whether the Workload as it is by then is still to be changed.
+
+        Raises:
+            Deposed: the fence is closed.
+            ApiError: the API server refused a change, or is not there.
+        """
+
+        def together(some: Sequence[Callable[[Workload], Workload]]) -> Change:
+            def change(current: Workload) -> Workload | None:
+                if not is_meant(current):
+                    return None
+                for each in some:
+                    current = each(current)
+                return current
+
+            return change
+
+        if together(changes)(workload) is workload:
+            return
+        uid = workload.metadata.uid
+        try:
+            await self.change(key, uid, together(changes))
+        except (Forbidden, Invalid):
+            if len(changes) == 1:
+                raise
+            refusals = Refusals()
+            for each in changes:
+                await refusals.step(self.change(key, uid, together([each])))
+            refusals.raise_first()
