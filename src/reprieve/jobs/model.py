@@ -19,6 +19,7 @@ __all__ = [
     "Beside",
     "Components",
     "JobKind",
+    "Labelled",
     "PassesOn",
     "PodSetSource",
     "Progress",
@@ -150,6 +151,16 @@ class Progress(_Row, frozen=True):
     name: str = "name"
 
 
+class Labelled(_Row, frozen=True):
+    """Pods of a job by a label that its controller gives them.
+
+    `names`: paths in the job at which the label's values stand.
+    """
+
+    label: str
+    names: list[str] = msgspec.field(default_factory=lambda: ["metadata.name"])
+
+
 class Components(_Row, frozen=True):
     """A kind that wraps other objects: where they are, and what is declared of their pods.
 
@@ -227,6 +238,7 @@ class JobKind(_Row, frozen=True):
         succeeded: tests of which one holds for a job that ended well; `failed` likewise.
         ready: tests of which one holds when all pods are ready.
         active: tests of which one holds while there are pods.
+        pods: how its pods are found where `active` may say too early that there are none.
         on_hold: tests of which one holds while it needs no quota, and will not start.
         unmanaged: tests of which one holds for a job that is left alone.
         progress: replicas that have succeeded and whose quota is free.
@@ -255,6 +267,7 @@ class JobKind(_Row, frozen=True):
     failed: list[Test] = []
     ready: list[Test] = []
     active: list[Test] = []
+    pods: list[Labelled] = []
     on_hold: list[Test] = []
     unmanaged: list[Test] = []
     progress: Progress | None = None

@@ -12,6 +12,7 @@ from reprieve.jobs.model import (
     Asked,
     Components,
     JobKind,
+    Labelled,
     PodSetSource,
     Progress,
     Reaches,
@@ -29,6 +30,8 @@ _SUCCEEDED: Final = [Test(condition="Succeeded")]
 _FAILED: Final = [Test(condition="Failed")]
 _RUNNING: Final = [Test(condition="Running")]
 _SUSPEND: Final = "spec.suspend"
+_JOB_SET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"
+_RAY_CLUSTER: Final = "ray.io/cluster"
 
 
 def _job() -> JobKind:
@@ -97,6 +100,7 @@ def _job_set() -> JobKind:
             )
         ],
         active=[Test(positive=["status.replicatedJobsStatus.*.active"])],
+        pods=[Labelled(_JOB_SET_NAME)],
         progress=Progress("status.replicatedJobsStatus"),
     )
 
@@ -130,6 +134,8 @@ def _train_job() -> JobKind:
             )
         ],
         active=[Test(positive=["status.jobsStatus.*.active"])],
+        # Of the JobSet of its name.
+        pods=[Labelled(_JOB_SET_NAME)],
         progress=Progress("status.jobsStatus"),
     )
 
@@ -153,6 +159,7 @@ def _training(kind: str, replicas: str, roles: Sequence[str], version: str = "v1
         failed=_FAILED,
         ready=_RUNNING,
         active=[Test(positive=["status.replicaStatuses.*.active"])],
+        pods=[Labelled("training.kubeflow.org/job-name")],
         priority=["spec.runPolicy.schedulingPolicy.priorityClass"],
     )
 
@@ -224,6 +231,7 @@ def _ray_kinds() -> list[JobKind]:
             message="status.message",
             ready=[Test(field="status.rayClusterStatus.state", values=["ready"])],
             active=[Test(field="status.jobDeploymentStatus", without=["Suspended", "New", ""])],
+            pods=[Labelled(_RAY_CLUSTER, ["status.rayClusterName"])],
             on_hold=[Test(field="status.jobDeploymentStatus", values=["ValidationFailed"])],
             unmanaged=[Test(field="spec.clusterSelector", without=["", "{}"])],
         ),
@@ -236,6 +244,7 @@ def _ray_kinds() -> list[JobKind]:
             pod_sets=_ray("spec"),
             ready=[Test(field="status.state", values=["ready"])],
             active=[Test(field="status.state", values=["ready"])],
+            pods=[Labelled(_RAY_CLUSTER)],
         ),
         JobKind(
             api_version="ray.io/v1",
@@ -246,6 +255,15 @@ def _ray_kinds() -> list[JobKind]:
             pod_sets=_ray("spec.rayClusterConfig"),
             ready=[Test(condition="Ready")],
             active=[Test(condition="Ready")],
+            pods=[
+                Labelled(
+                    _RAY_CLUSTER,
+                    [
+                        "status.activeServiceStatus.rayClusterName",
+                        "status.pendingServiceStatus.rayClusterName",
+                    ],
+                )
+            ],
         ),
     ]
 
@@ -275,6 +293,7 @@ def _app_wrapper() -> JobKind:
         ],
         ready=[Test(condition="PodsReady")],
         active=[Test(condition="QuotaReserved")],
+        pods=[Labelled("workload.codeflare.dev/appwrapper")],
     )
 
 
@@ -322,6 +341,7 @@ def _spark() -> JobKind:
             )
         ],
         active=[Test(field=state, values=["RUNNING"])],
+        pods=[Labelled("sparkoperator.k8s.io/app-name")],
         feature="SparkApplicationIntegration",
     )
 

@@ -103,6 +103,9 @@ class ChildrenController:
         if owner is None:
             return
         pods = pods_below(self._informer, owner["metadata"]["uid"])
+        if suspended and any(is_active(pod) or _ends(pod) for pod in pods):
+            # Said when they are gone, as the controllers of these kinds do.
+            return
         state = State.PENDING if waits else state_of(pods, suspended)
         status: dict[str, Any] = copy.deepcopy(owner.get("status") or {})
         if key.resource in COUNTS:
@@ -194,6 +197,10 @@ def _directed(template: Object, wanted: Object) -> Object:
         if new := [each for each in said.get(field) or () if each not in known]:
             spec[field] = [*known, *new]
     return directed
+
+
+def _ends(pod: Object) -> bool:
+    return _leaves(pod) and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
 
 
 def _leaves(obj: Object) -> bool:

@@ -41,17 +41,19 @@ from reprieve.planes.quota.deletion_pace import DeletionPace
 from reprieve.planes.quota.exposure import ExposureEvents
 from reprieve.planes.quota.gated_sets import SetReconciler
 from reprieve.planes.quota.injections import injections
-from reprieve.planes.quota.job_lookup import JobLookup, workload_key
+from reprieve.planes.quota.job_lookup import JobLookup, job_key, workload_key
 from reprieve.planes.quota.job_workloads import JobWorkloads
 from reprieve.planes.quota.pod_groups import GroupReconciler
 from reprieve.planes.quota.pod_lookup import GROUP_PREFIX
 from reprieve.planes.quota.pod_steps import PodSteps
 from reprieve.planes.quota.pods import PodReconciler
 from reprieve.planes.quota.refusals import Refusals
+from reprieve.planes.quota.remaining_pods import has_remaining_pods
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.watches import Watches
 from reprieve.planes.quota.workloads import WorkloadReconciler
 from reprieve.planes.quota.writing import WorkloadStatuses
+from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
 from reprieve.wording.events import EventText
 from reprieve.wording.kueue_jobs import (
@@ -66,6 +68,7 @@ from reprieve.wording.kueue_jobs import (
 __all__ = ["JobReconciler"]
 
 _ON_HOLD: Final = "Job is on hold"
+_LOOK_AGAIN: Final = SECOND
 
 
 class JobReconciler:
@@ -93,6 +96,8 @@ class JobReconciler:
         namespace: str,
         again: Callable[[str, Nanos], None],
     ) -> None:
+        self._context = context
+        self._again = again
         self._state = state
         self._watches = watches
         self._jobs = jobs
@@ -207,7 +212,7 @@ class JobReconciler:
         if is_true(eviction) and admission is not None:
             if not suspended:
                 await self._stop(kind, job, eviction.message)
-            elif not active:
+            elif not active and not await self._has_pods(kind, job):
                 await self._restore(kind, job, at)
                 await self._releasing.release(at, workload)
             return
@@ -238,9 +243,18 @@ class JobReconciler:
             await self._workloads.finish(kind, job, at, workload, "OutOfSync", OUT_OF_SYNC)
         elif workload.status.admission is None:
             await self._workloads.update(kind, job, at, workload)
-        elif not is_active(kind, job):
+        elif not is_active(kind, job) and not await self._has_pods(kind, job):
             await self._restore(kind, job, at)
             await self._workloads.delete(kind, job, at, workload)
+
+    async def _has_pods(self, kind: JobKind, job: Json) -> bool:
+        """Tell whether pods of a stopped job remain; it is looked at again soon then."""
+        if not await has_remaining_pods(self._context.client, kind, job):
+            return False
+        metadata = job["metadata"]
+        soon = Nanos(self._context.clock.wall() + _LOOK_AGAIN)
+        self._again(job_key(kind, metadata["namespace"], metadata["name"]), soon)
+        return True
 
     async def _start(self, kind: JobKind, job: Json, at: str, workload: Workload) -> None:
         admission = workload.status.admission

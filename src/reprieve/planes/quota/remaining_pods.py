@@ -1,0 +1,53 @@
+"""Whether a stopped job still has pods, beyond what its status says.
+
+The status of many kinds tells that they are stopped, or not ready yet, while their pods still run
+down: a RayCluster's state, a JobSet's count of active jobs. The quota of a victim is free only when
+its pods are gone, so that the pods themselves are asked for, by the labels that the kind's own
+controller gives them (`JobKind.pods`).
+
+Source: specification of the quota plane, section 10.1, "a victim holds its quota until its pods are
+gone".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from reprieve.jobs.model import JobKind
+from reprieve.jobs.paths import Json, first, values
+from reprieve.kube.client import Client
+from reprieve.kube.resource import PODS
+
+__all__ = ["has_remaining_pods"]
+
+_LONGEST_VALUE: Final = 63
+_OVER: Final = ("Succeeded", "Failed")
+
+
+async def has_remaining_pods(client: Client, kind: JobKind, job: Json) -> bool:
+    """Tell whether a pod of the job is still there and has not ended.
+
+    Raises:
+        ApiError: the pods cannot be listed.
+    """
+    namespace = str(job["metadata"].get("namespace") or "")
+    for label, value in _selected(kind, job):
+        page = await client.list(
+            PODS, dict[str, Any], namespace=namespace, label_selector=f"{label}={value}"
+        )
+        for pod in page.items:
+            # Copies of a cluster do not select by labels.
+            labels = first(pod, "metadata.labels") or {}
+            if labels.get(label) == value and first(pod, "status.phase") not in _OVER:
+                return True
+    return False
+
+
+def _selected(kind: JobKind, job: Json) -> Iterator[tuple[str, str]]:
+    for each in kind.pods:
+        for path in each.names:
+            for value in values(job, path):
+                # A longer name is in no label.
+                if isinstance(value, str) and 0 < len(value) <= _LONGEST_VALUE:
+                    yield each.label, value

@@ -1,0 +1,172 @@
+"""A victim of any kind holds its quota until its pods are gone, whatever its status says."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprieve.jobs.model import JobKind
+from reprieve.jobs.paths import first, put
+from reprieve.jobs.suspendable_rows import SUSPENDABLE
+from reprieve.kube.resource import PODS
+from tests.quota_plane.gated_site import QUEUE, gated_site
+from tests.quota_plane.kind_stories import manifest, resource, state_of
+from tests.quota_plane.site import (
+    NAMESPACE,
+    WORKLOADS,
+    Object,
+    Site,
+    cluster_queue,
+    flavor,
+    local_queue,
+    node,
+)
+from tests.quota_plane.test_kinds import prepare
+
+#: The kinds whose status may say that they are stopped while their pods still run down. The counts
+#: of a Job include pods that terminate.
+SAID_EARLY = {kind.kind: kind for kind in SUSPENDABLE if kind.kind != "Job"}
+
+
+def test_every_kind_but_jobs_says_how_its_pods_are_found() -> None:
+    assert [name for name, kind in SAID_EARLY.items() if not kind.pods] == []
+
+
+def pod(kind: JobKind, name: str) -> Object:
+    """Return a pod as the kind's controller labels it, which takes 30 s to end."""
+    (by,) = kind.pods
+    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "1"}}}
+    return {
+        "metadata": {
+            "name": f"{name}-pod",
+            "namespace": NAMESPACE,
+            "labels": {by.label: name},
+            "annotations": {"sim.reprieve.dev/termination-time": "30s"},
+        },
+        "spec": {"containers": [container], "terminationGracePeriodSeconds": 60},
+    }
+
+
+async def reserved(cluster: Site) -> tuple[str, bool]:
+    """Return what the Workload says of its quota, and whether it still has an admission."""
+    (found,) = (await cluster.client.list(WORKLOADS, dict, namespace=NAMESPACE)).items
+    status = found.get("status") or {}
+    said = {each["type"]: each["status"] for each in status.get("conditions") or ()}
+    return said.get("QuotaReserved", ""), status.get("admission") is not None
+
+
+@pytest.mark.parametrize("name", SAID_EARLY)
+async def test_its_quota_is_free_when_its_pods_are_gone(name: str, tmp_path: Path) -> None:
+    kind = SAID_EARLY[name]
+    async with gated_site(
+        tmp_path,
+        flavor(),
+        cluster_queue("cq", 4),
+        local_queue("q", "cq"),
+        kinds=(kind,),
+        nodes=[node("node-0")],
+        prepare=prepare,
+        without=("children", "jobs"),
+    ) as cluster:
+        client, jobs = cluster.client, resource(kind)
+        body = manifest(kind.kind, "early")
+        body["metadata"]["labels"] = {QUEUE: "q"}
+        await client.create(jobs, body, dict)
+
+        async def started() -> bool:
+            found: Object = await client.get(jobs, NAMESPACE, "early", dict)
+            return first(found, kind.suspend) is False
+
+        await cluster.until("it starts", started)
+        await client.create(PODS, pod(kind, "early"), dict)
+
+        async def runs() -> bool:
+            found: Object = await client.get(PODS, NAMESPACE, "early-pod", dict)
+            return first(found, "status.phase") == "Running"
+
+        await cluster.until("its pod runs", runs)
+        status: Any = state_of(kind.active, on=False)
+        for path in kind.pods[0].names:
+            if path != "metadata.name":
+                found = {"status": status}
+                put(found, path, "early")
+                break
+        await client.patch_status(jobs, NAMESPACE, "early", status, dict)
+        (workload,) = (await client.list(WORKLOADS, dict, namespace=NAMESPACE)).items
+        at = workload["metadata"]["name"]
+        await client.patch(WORKLOADS, NAMESPACE, at, {"spec": {"active": False}}, dict)
+
+        async def stopped() -> bool:
+            found: Object = await client.get(jobs, NAMESPACE, "early", dict)
+            return first(found, kind.suspend) is True
+
+        await cluster.until("it is stopped", stopped)
+        await client.delete(PODS, NAMESPACE, "early-pod")
+        await asyncio.sleep(20)
+        assert await reserved(cluster) == ("True", True)
+
+        async def free() -> bool:
+            return await reserved(cluster) == ("False", False)
+
+        await cluster.until("the quota is free", free)
+
+
+async def test_a_ray_cluster_that_never_was_ready_gives_its_quota_back_with_its_last_pod(
+    tmp_path: Path,
+) -> None:
+    kind = SAID_EARLY["RayCluster"]
+    async with gated_site(
+        tmp_path,
+        flavor(),
+        cluster_queue("cq", 4),
+        local_queue("q", "cq"),
+        kinds=(kind,),
+        nodes=[node("node-0")],
+        prepare=prepare,
+    ) as cluster:
+        client, clusters = cluster.client, resource(kind)
+
+        def template(name: str, **annotations: str) -> Object:
+            container = {"name": name, "image": "x", "resources": {"requests": {"cpu": "1"}}}
+            spec = {"terminationGracePeriodSeconds": 60, "containers": [container]}
+            return {"metadata": {"annotations": annotations}, "spec": spec}
+
+        head = template("head", **{"sim.reprieve.dev/termination-time": "20s"})
+        worker = template("w", **{"sim.reprieve.dev/start-latency": "120s"})
+        body = {
+            "metadata": {"name": "rc", "namespace": NAMESPACE, "labels": {QUEUE: "q"}},
+            "spec": {
+                "suspend": True,
+                "headGroupSpec": {"rayStartParams": {}, "template": head},
+                "workerGroupSpecs": [
+                    {"groupName": "w", "replicas": 1, "rayStartParams": {}, "template": worker}
+                ],
+            },
+        }
+        await client.create(clusters, body, dict)
+
+        async def runs() -> bool:
+            pods = (await client.list(PODS, dict, namespace=NAMESPACE)).items
+            return any(first(each, "status.phase") == "Running" for each in pods)
+
+        await cluster.until("its head runs", runs)
+        (workload,) = (await client.list(WORKLOADS, dict, namespace=NAMESPACE)).items
+        at = workload["metadata"]["name"]
+        await client.patch(WORKLOADS, NAMESPACE, at, {"spec": {"active": False}}, dict)
+        seen: set[tuple[bool, bool]] = set()
+
+        async def free() -> bool:
+            held = (await reserved(cluster))[1]
+            pods = (await client.list(PODS, dict, namespace=NAMESPACE)).items
+            seen.add((bool(pods), held))
+            state = first(await client.get(clusters, NAMESPACE, "rc", dict), "status.state")
+            assert not (pods and state == "suspended")
+            return not held
+
+        await cluster.until("the quota is free", free)
+        assert (True, True) in seen
+        # Asked in this order: a pod that was there after the quota was free would be seen.
+        assert (True, False) not in seen
