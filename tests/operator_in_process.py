@@ -54,7 +54,7 @@ class OperatorInProcess:
         flags = ["--controllers", "idle", "--kubeconfig", str(kubeconfig), *arguments]
         given = run.make_context("run", flags).params
         self._options = operator_options(environment, **given)
-        self._clock = clock
+        self.clock = clock
         self._log = _Lines(on_line)
         self._log.setFormatter(TextFormatter(clock))
         self._task: asyncio.Task[object] | None = None
@@ -62,9 +62,9 @@ class OperatorInProcess:
     async def start(self) -> None:
         """Run from now on."""
         logging.getLogger().addHandler(self._log)
-        keeper = None if self._options.dry_run else _Leads(self._clock)
+        keeper = None if self._options.dry_run else _Leads(self.clock)
         self._task = asyncio.create_task(
-            run_operator(self._options, self._clock, keeper)  # type: ignore[arg-type]
+            run_operator(self._options, self.clock, keeper)  # type: ignore[arg-type]
         )
         self._task.add_done_callback(self._ended)
 

@@ -60,6 +60,10 @@ class LoopClock:
     async def sleep(self, nanoseconds: int) -> None:
         await asyncio.sleep(max(0, nanoseconds) / SECOND)
 
+    def step(self, nanoseconds: int) -> None:
+        """Move this clock's wall time alone."""
+        self._ahead += nanoseconds
+
 
 def loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Return what makes the loop of a test, for `pytest_asyncio_loop_factories` of a folder."""

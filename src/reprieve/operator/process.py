@@ -71,6 +71,7 @@ from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
 from reprieve.units.errors import UsageError
 from reprieve.units.instants import Nanos
+from reprieve.units.steady_clock import SteadyClock
 
 __all__ = ["PLANES", "End", "OperatorOptions", "run_operator"]
 
@@ -107,6 +108,7 @@ async def run_operator(options: OperatorOptions, clock: Clock, keeper: LeaseKeep
     await_records()
     settings = operator_settings(options)
     metrics = Metrics()
+    clock = SteadyClock(clock)
     with decision_log(options.decision_log, clock, metrics) as told:
         return await _connected(options, settings, clock, metrics, keeper, told)
 
@@ -189,6 +191,7 @@ async def _run(
         identity=identity,
         decision_limit=limit,
         lagging=lambda: lag.current > _MOST_LAG,
+        stepped=lambda: clock.stepped if isinstance(clock, SteadyClock) else None,
         stop=stop,
         mirror=mirror,
         wait_leading=None if keeper is None else keeper.wait_leading,

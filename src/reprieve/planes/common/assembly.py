@@ -28,6 +28,7 @@ from reprieve.telemetry.decision_log import DecisionLog
 from reprieve.telemetry.http import Check, Page
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.clock import Clock
+from reprieve.units.instants import Nanos
 
 if TYPE_CHECKING:
     # It brings numpy, whose threads a process must not have before it forks.
@@ -109,7 +110,8 @@ class Surroundings:
     what became of their work, None where nobody is told. `governor`: asked and told by all
     planes. `loops`: names who goes in a circle. `others`:
     follows what other actors evict, where that is wanted. `decision_log`: None where none is
-    written. `measured`: what stands for the exporters of metrics, None where they are asked.
+    written. `stepped`: when the wall clock was stepped last, monotonic. `measured`: what stands for
+    the exporters of metrics, None where they are asked.
     """
 
     options: OperatorOptions
@@ -132,6 +134,7 @@ class Surroundings:
     others: OtherActors | None = None
     decision_log: DecisionLog | None = None
     measured: Callable[[], Exposition] | None = None
+    stepped: Callable[[], Nanos | None] = lambda: None
 
     @property
     def namespace(self) -> str:

@@ -41,6 +41,7 @@ async def assemble(given: Surroundings) -> Assembled:
         metrics=given.metrics,
         start=proven,
         lagging=given.lagging,
+        stepped=given.stepped,
         decision_limit=given.decision_limit,
         disruptions=given.disruptions,
         governor=given.governor,

@@ -18,12 +18,12 @@ from reprieve.kube.events import EventRecorder
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.common.mirror import Mirror
 from reprieve.planes.common.solve import DecisionLimit
-from reprieve.settings.idle import Tier, kaiwo_config_tier
+from reprieve.settings.idle import Overrides, Tier, kaiwo_config_tier, resolve
 from reprieve.settings.start_up import StartUp
 from reprieve.telemetry.decision_log import DecisionLog
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.clock import Clock
-from reprieve.units.durations import HOUR
+from reprieve.units.durations import HOUR, format_duration
 from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 from reprieve.wording.events import EventText
@@ -41,6 +41,7 @@ class IdleContext:
     """One running idle plane.
 
     `read_only` says in one line why nothing is written (beside a live Kaiwo), empty when we do.
+    `stepped`: when the wall clock was stepped last, monotonic.
     `measured` gives each poll what exporters are asked for else.
     `config` is the tier of the KaiwoConfig, replaced whenever that object changes.
     """
@@ -53,6 +54,7 @@ class IdleContext:
     metrics: Metrics
     start: StartUp
     lagging: Callable[[], bool] = lambda: False
+    stepped: Callable[[], Nanos | None] = lambda: None
     measured: Callable[[], Exposition] | None = None
     dry_run: bool = False
     read_only: str = ""
@@ -74,6 +76,14 @@ class IdleContext:
     def tiers(self) -> Iterable[Tier]:
         """The tiers below the annotations, in order."""
         return (self.config, *self.start.tiers)
+
+    def since_step(self) -> str:
+        """Return why nothing is preempted after a step of the wall clock, empty when it is over."""
+        stepped = self.stepped()
+        grace = resolve(Overrides(), self.tiers).grace_period
+        if stepped is None or self.clock.monotonic() - stepped >= grace:
+            return ""
+        return f"the wall clock was stepped within the last {format_duration(grace)}"
 
     def announce(self, about: Reference, text: EventText, plan: str = "") -> None:
         """Send an event; it never fails the caller."""

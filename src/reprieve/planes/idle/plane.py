@@ -44,6 +44,7 @@ from reprieve.planes.idle.displacements import IdleDisplacements, party_of_root
 from reprieve.planes.idle.due import Due
 from reprieve.planes.idle.evaluator import Evaluator
 from reprieve.planes.idle.housekeeping import Housekeeping
+from reprieve.planes.idle.idle_time import IdleTime
 from reprieve.planes.idle.measures.metric_sources import (
     MetricReader,
     StandInReader,
@@ -96,7 +97,8 @@ class IdlePlane:
             restarted=lambda kind, why: context.metrics.watch_restarts.labels(kind, why).inc(),
         )
         self._namespace = operator_namespace
-        self.workloads = TrackedWorkloads(start.policy)
+        idle_time = IdleTime(clock, start.policy.polling_interval)
+        self.workloads = TrackedWorkloads(start.policy, idle_time)
         self._due = Due(self.workloads, clock)
         self._roots = Roots(client, context.mapper, start.policy.literal, self._due.root)
         self._ownership = Ownership(self.watches.pods.cache, self._roots.knows)
@@ -371,7 +373,7 @@ class IdlePlane:
             return "the lease is not held for long enough"
         if context.lagging():
             return "the event loop lags"
-        return next(iter(self.watches.troubles()), "")
+        return context.since_step() or next(iter(self.watches.troubles()), "")
 
     def _pods_left(self, root: Reference) -> bool:
         """Whether pods that an eviction ends still exist; a revived root's new ones do not."""

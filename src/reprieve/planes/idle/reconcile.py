@@ -106,6 +106,7 @@ class Reconciler:
         if context.read_only:
             # Another operator decides: what its status says is what we go on from later.
             return
+        self._workloads.settle(held)
         kueue = [workload for pod in pods for workload in self._kueue_of(pod.uid)]
         of_root = self._kueue_of(held.root.uid)
         workload = row_of(context, held, pods, kueue, of_root=of_root)

@@ -66,6 +66,7 @@ class Snapshots:
         for held in self._workloads:
             if held.status.phase in _NO_PART and held.root.uid not in claims:
                 continue
+            self._workloads.settle(held)
             try:
                 found.append(self._row(held, nodes))
             except Exception:

@@ -18,6 +18,7 @@ from reprieve.intake.gpuworkloads import ref_of, remembered, root_of, status_fro
 from reprieve.intake.readings import impossible_by_namespace, readings_by_namespace
 from reprieve.kube.objects import version_number
 from reprieve.planes.common.foreign_decider import UNWRITTEN, StatusWrites, status_writes
+from reprieve.planes.idle.idle_time import IdleTime
 from reprieve.planes.idle.measures.scraper import PodKey, Poll
 from reprieve.planes.idle.records import WatchedGpuWorkload, WorkloadRecord
 from reprieve.units.ids import GpuWorkloadKey
@@ -94,8 +95,9 @@ class TrackedWorkload:
 class TrackedWorkloads:
     """All GpuWorkloads by key and by root."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, idle_time: IdleTime | None = None) -> None:
         self._policy = policy
+        self._idle_time = idle_time
         self._held: dict[GpuWorkloadKey, TrackedWorkload] = {}
         # All and only held workloads, by root uid; more than one only when made by hand.
         self._by_root: dict[str, dict[GpuWorkloadKey, TrackedWorkload]] = {}
@@ -155,10 +157,19 @@ class TrackedWorkloads:
         if held is not None and held.ref.uid == record.uid:
             self._forget_root(held)
             del self._held[key]
+            if self._idle_time is not None:
+                self._idle_time.forget(key)
 
     def remember(self, held: TrackedWorkload, status: Status) -> None:
         """Keep a status that was decided, whether or not it is worth a write."""
         held.status = status
+
+    def settle(self, held: TrackedWorkload) -> None:
+        """Have it be idle for no longer than this process saw."""
+        if self._idle_time is not None:
+            since = self._idle_time.since(held.key, held.status.idle_since)
+            if since != held.status.idle_since:
+                held.status = replace(held.status, idle_since=since)
 
     def take_back(self, held: TrackedWorkload) -> None:
         """Let go of a decision that could not be written: it is made, and reported, again."""
@@ -172,6 +183,8 @@ class TrackedWorkloads:
     def take(self, poll: KnownPoll) -> list[GpuWorkloadKey]:
         """Take in a poll; return the keys of the workloads that it may concern."""
         self._poll = poll
+        if self._idle_time is not None:
+            self._idle_time.polled()
         concerned = []
         for key, held in self._held.items():
             if not held.over:

@@ -1,0 +1,119 @@
+"""A step of the operator's wall clock ends no idle work before its grace period is over."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from reprieve.planes.idle.idle_time import IdleTime
+from reprieve.units.clock import VirtualClock
+from reprieve.units.durations import HOUR, MINUTE, SECOND
+from reprieve.units.ids import GpuWorkloadKey
+from reprieve.units.instants import Nanos
+from reprieve.units.steady_clock import SteadyClock
+from tests.idle.site import Operator, Site, container, job
+from tests.operator_in_process import OperatorInProcess
+from tests.virtual_time import LoopClock
+
+_GRACE = {"GPU_PREEMPTION_DEFAULT_GRACE_PERIOD": "10m", "GPU_PREEMPTION_POLLING_INTERVAL": "5s"}
+DAY = 24 * HOUR
+_KEY = GpuWorkloadKey("team/job-idle")
+
+
+def clock_of(operator: Operator) -> LoopClock:
+    assert isinstance(operator.processes, OperatorInProcess)
+    clock = operator.processes.clock
+    assert isinstance(clock, LoopClock)
+    return clock
+
+
+async def started(site: Site) -> tuple[Operator, float]:
+    """Have idle work on all GPUs of the node and a demand; return since when it is idle."""
+    await site.create(job("idle", container(gpu=8), enabled="true"))
+    operator = await site.run(_GRACE)
+    await site.until_phase("Job/idle", "Idle")
+    idle_since = asyncio.get_running_loop().time()
+    await site.create(job("wants", container(gpu=8), enabled="true"))
+    await site.until_phase("Job/wants", "PendingGpu")
+    return operator, idle_since
+
+
+async def until_preempted(site: Site) -> float:
+    await site.until(site.records, seconds=1_500)
+    return asyncio.get_running_loop().time()
+
+
+async def test_a_day_ahead_ends_no_work_that_is_idle_for_seconds(site: Site) -> None:
+    operator, idle_since = await started(site)
+    clock_of(operator).step(DAY)
+    preempted = await until_preempted(site)
+    # The step lasts, and is followed in the end: the time that was seen counts all the same.
+    assert 600 <= preempted - idle_since <= 900
+    assert operator.said("the wall clock was stepped by +24h")
+    assert operator.said("the wall clock was stepped within the last 10m")
+    await operator.stop()
+
+
+async def test_a_step_back_for_a_moment_has_no_effect_on_when_work_is_idle_since(
+    site: Site,
+) -> None:
+    site.busy("Job/idle", 90)
+    await site.create(job("idle", container(gpu=8), enabled="true"))
+    operator = await site.run(_GRACE)
+    await site.until_phase("Job/idle", "Active")
+    clock = clock_of(operator)
+    clock.step(-HOUR)
+    site.busy("Job/idle", 0)
+    await site.until_phase("Job/idle", "Idle")
+    idle_since = asyncio.get_running_loop().time()
+    clock.step(HOUR)
+    await site.create(job("wants", container(gpu=8), enabled="true"))
+    preempted = await until_preempted(site)
+    assert 580 <= preempted - idle_since <= 900
+    await operator.stop()
+
+
+async def test_idle_time_counts_while_polls_come_in_and_by_the_monotonic_clock() -> None:
+    clock = VirtualClock()
+    idle_time = IdleTime(clock, 10 * SECOND)
+    idle_time.polled()
+    since = Nanos(clock.wall() - MINUTE)  # a former process wrote it
+    assert idle_time.since(_KEY, since) == since
+    for _ in range(6):
+        await clock.advance(10 * SECOND)
+        idle_time.polled()
+    assert idle_time.since(_KEY, since) == since
+    clock.set_wall(Nanos(clock.wall() + DAY))
+    moved = idle_time.since(_KEY, since)
+    assert moved == since + DAY
+    # The machine was stopped for an hour: of that, no more counts than some polls would have.
+    await clock.advance(HOUR)
+    idle_time.polled()
+    assert idle_time.since(_KEY, moved) == clock.wall() - 2 * MINUTE - 30 * SECOND
+
+
+async def test_ages_do_not_follow_a_step_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    inner = VirtualClock()
+    clock = SteadyClock(inner)
+    began = clock.wall()
+    for step in (DAY, -HOUR):
+        inner.set_wall(Nanos(inner.wall() + step))
+        await inner.advance(18 * SECOND)
+        assert clock.wall() - began < MINUTE
+        assert clock.stepped is not None
+        inner.set_wall(Nanos(inner.wall() - step))
+        assert clock.wall() == inner.wall()
+    # A clock that was wrong and is put right is followed after some time; a slow one always.
+    inner.set_wall(Nanos(inner.wall() + HOUR))
+    assert clock.wall() < inner.wall()
+    await inner.advance(3 * MINUTE)
+    assert clock.wall() == inner.wall()
+    inner.set_wall(Nanos(inner.wall() + SECOND))
+    assert clock.wall() == inner.wall()
+    texts = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert next(text for text in texts if "stepped by" in text).startswith(
+        "the wall clock was stepped by +24h"
+    )
+    assert any(text.startswith("ages go by the wall clock again, which is +1h") for text in texts)
