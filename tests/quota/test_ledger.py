@@ -19,6 +19,8 @@ from reprieve.api.reprieve import (
     PreemptionStatus,
     Proof,
     Victim,
+    VictimState,
+    VictimStatus,
 )
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.quota.displacements import Displacements
@@ -61,7 +63,9 @@ def test_without_a_window_nobody_is_held() -> None:
     assert memory.held(later(4)) == {}
 
 
-def restored(*former: Preemption, known: bool = True) -> HeldPairs:
+def restored(
+    *former: Preemption, known: bool = True, waits: bool = False, interrupted: tuple[str, ...] = ()
+) -> HeldPairs:
     options = SimpleNamespace(loop_limit=2, loop_window=HOUR)
     context = SimpleNamespace(
         options=options,
@@ -76,19 +80,24 @@ def restored(*former: Preemption, known: bool = True) -> HeldPairs:
     def there(ref: ObjectRef) -> Party | None:
         return Party(Lineage(f"owner/{ref.name}"), "ns") if known else None
 
-    pairs = HeldPairs(cast("Any", context), there)
-    pairs.restore(reversed(former))
+    pairs = HeldPairs(cast("Any", context), there, lambda ref, since: waits)
+    pairs.restore(reversed(former), interrupted)
     assert pairs.ledger is not None
     return pairs
 
 
 @pytest.mark.parametrize(
-    ("phase", "held"), [(IntentPhase.COMPLETED, False), (IntentPhase.ABANDONED, True)]
+    ("phase", "waits", "held"),
+    [
+        (IntentPhase.COMPLETED, False, False),
+        (IntentPhase.COMPLETED, True, True),
+        (IntentPhase.ABANDONED, True, False),
+    ],
 )
-def test_a_restart_holds_no_higher_priority_for_preemptions_that_were_completed(
-    phase: IntentPhase, held: bool
+def test_a_restart_holds_a_higher_priority_for_completed_plans_alone_while_it_waits(
+    phase: IntentPhase, waits: bool, held: bool
 ) -> None:
-    pairs = restored(record(1, phase), record(2, phase), known=False)
+    pairs = restored(record(1, phase), record(2, phase), known=False, waits=waits)
     high, low = work("high"), work("low")
     assert pairs.ledger is not None
     end = later(1) + HOUR
@@ -117,11 +126,40 @@ def test_a_restart_knows_new_objects_again_from_what_the_records_say_of_their_li
 
 
 def test_records_of_earlier_versions_count_for_the_work_of_objects_that_are_there() -> None:
-    phase = IntentPhase.ABANDONED
-    pairs = restored(record(1, phase), record(2, phase))
+    phase = IntentPhase.COMPLETED
+    pairs = restored(record(1, phase), record(2, phase), waits=True)
     assert pairs.ledger is not None
     high, low = of("high", 0), of("low", 7)
     assert pairs.ledger.held_until(high, low, later(3), above=5) == later(1) + HOUR
+
+
+@pytest.mark.parametrize("state", [None, VictimState.SPARED, VictimState.FAILED, VictimState.GONE])
+def test_who_was_not_evicted_by_an_abandoned_plan_counts_for_nothing(
+    state: VictimState | None,
+) -> None:
+    states = [] if state is None else [VictimStatus("low", state)]
+    former = [
+        replace(each, status=replace(each.status, victims=states))
+        for each in (record(number, IntentPhase.ABANDONED) for number in range(3))
+    ]
+    pairs = restored(*former, waits=True)
+    assert pairs.ledger is not None and not pairs.ledger.governor.rows
+
+
+def test_what_an_interrupted_plan_did_not_bring_its_preemptor_is_not_held_against_it() -> None:
+    former = [record(number, IntentPhase.COMPLETED) for number in range(3)]
+    names = tuple(each.metadata.name for each in former)
+    high, low = of("high", 0), of("low", 7)
+    for interrupted, held in ((), True), (names, False):
+        pairs = restored(*former, waits=True, interrupted=interrupted)
+        assert pairs.ledger is not None and len(pairs.ledger.governor.rows) == 3
+        assert (pairs.ledger.held_until(high, low, later(3), above=5) is not None) == held
+
+
+def test_a_dry_run_displaced_nobody() -> None:
+    plain = record(1, IntentPhase.PLANNED)
+    pairs = restored(replace(plain, spec=replace(plain.spec, dry_run=True)))
+    assert pairs.ledger is not None and not pairs.ledger.governor.rows
 
 
 @pytest.mark.parametrize("finished", [False, True])

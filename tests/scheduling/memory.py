@@ -73,7 +73,8 @@ class MemoryApi:
     """Objects by kind and name, and the watches on them.
 
     `before` and `after` see each write before and after it is stored; an answer of theirs, or what
-    they raise, takes the place of the real one. `deleted` counts deletions of pods by name.
+    they raise, takes the place of the real one. `deleted` counts deletions of pods by name. While
+    it is `away` every read is answered with a 503.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -81,6 +82,7 @@ class MemoryApi:
         self.objects: dict[str, dict[tuple[str, str], Object]] = defaultdict(dict)
         self.deleted: Counter[str] = Counter()
         self.writes: list[tuple[str, Target]] = []
+        self.away = False
         self.before: Callable[[str, Target], FakeAnswer | None] = lambda verb, where: None
         self.after: Callable[[str, Target], FakeAnswer | None] = lambda verb, where: None
         self._version = itertools.count(100)
@@ -103,7 +105,8 @@ class MemoryApi:
                     queue.put_nowait(line)
             return FakeAnswer(lines=queue)
         if request.method == "GET":
-            return self._read(where)
+            away = refusal(503, "ServiceUnavailable", "away")
+            return away if self.away else self._read(where)
         verb = "bind" if where.part == "binding" else request.method.lower()
         self.writes.append((verb, where))
         answer = self.before(verb, where)

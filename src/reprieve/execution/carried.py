@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
+from msgspec.structs import replace
+
 from reprieve.api.reprieve import IntentPhase, Preemption, Victim, VictimState, VictimStatus
 from reprieve.units.durations import SECOND
 
@@ -22,7 +24,9 @@ class Carried(Generic[M]):
     are on their way. `states`: of those of whom it is known what became of them, or is tried again
     (PENDING). `busy`: a task is at it, so that `reconcile` leaves it alone. `ending`: how it is to
     be closed, once that is known. `ended`: when victims were seen to be out of the way, as RFC
-    3339. `told`: their tenants are told, or will be. Other instants are monotonic.
+    3339. `told`: their tenants are told, or will be. `passing`: uids of those for whom the API
+    server had no answer. `interrupted`: a fault came between the plan's steps. Other instants are
+    monotonic.
     """
 
     intent: Preemption
@@ -39,6 +43,16 @@ class Carried(Generic[M]):
     ending: tuple[IntentPhase, str] | None = None
     ended: dict[str, str] = field(default_factory=dict)
     told: bool = False
+    passing: set[str] = field(default_factory=set)
+    interrupted: bool = False
+
+    @property
+    def away(self) -> bool:
+        """Whether somebody is pending since the API server did not answer."""
+        return any(self.state(each) is VictimState.PENDING for each in self._passing())
+
+    def _passing(self) -> list[Victim]:
+        return [each for each in self.intent.spec.victims if each.root.uid in self.passing]
 
     @property
     def name(self) -> str:
@@ -86,3 +100,17 @@ class TakenOver(Generic[M]):
 
     records: tuple[Preemption, ...]
     plans: tuple[Carried[M], ...]
+
+    @property
+    def interrupted(self) -> frozenset[str]:
+        """The names of the plans that were open: the former process did not finish them."""
+        return frozenset(each.name for each in self.plans)
+
+    def known(self, record: Preemption) -> Preemption:
+        """Return a record with what is known of its victims by now, and how it ended if it did."""
+        plan = next((each for each in self.plans if each.name == record.metadata.name), None)
+        if plan is None:
+            return record
+        phase = record.status.phase if plan.ending is None else plan.ending[0]
+        status = replace(record.status, phase=phase, victims=plan.outcome())
+        return replace(record, status=status)

@@ -114,19 +114,29 @@ class Executor(Generic[M]):
         """
         with _stalling(each):
             going = [v for v in each.intent.spec.victims if v.root.uid not in each.states]
-            last = going.pop() if going and self._victims.manner.last_alone else None
-            await self._steps.evict(each, going)
-            if last is None:
-                return
-            failed = next((v for v in going if each.state(v) in _FAILED), None)
-            unit = [v for v in each.intent.spec.victims if v.unit and v.unit == last.unit]
-            begun = any(each.is_over(victim) for victim in unit)
-            if failed is None or begun:
-                await self._steps.evict(each, [last])
-            else:
-                why = f"not touched: {each.states[failed.root.uid].message}"
-                await self._steps.spare(each, last, why)
+            await self._evict_last_alone(each, going)
             self._steps.tear(each)
+
+    async def _evict_last_alone(self, each: Carried[M], going: Sequence[Victim]) -> None:
+        """Evict these; where the last goes alone it waits for the others, or is spared."""
+        if not going or not self._victims.manner.last_alone:
+            await self._steps.evict(each, going)
+            return
+        *others, last = going
+        await self._steps.evict(each, others)
+        failed = [v for v in others if each.state(v) in _FAILED]
+        unit = [v for v in each.intent.spec.victims if v.unit and v.unit == last.unit]
+        if not failed or any(each.is_over(victim) for victim in unit):
+            await self._steps.evict(each, [last])
+            return
+        refused = next((v for v in failed if v.root.uid not in each.passing), None)
+        why = f"not touched: {each.states[(refused or failed[0]).root.uid].message}"
+        if refused is None:
+            # Only the API server is away: the others go as soon as it is back, and then the last.
+            self._steps.record(each, last, VictimResult(VictimState.PENDING, why, away=True))
+            self._steps.hold_up(each)
+        else:
+            await self._steps.spare(each, last, why)
 
     async def try_again(self, each: Carried[M]) -> None:
         """Try once more to evict those who are pending.
@@ -136,7 +146,7 @@ class Executor(Generic[M]):
         """
         each.again = True
         with _stalling(each):
-            await self._steps.evict(each, each.pending)
+            await self._evict_last_alone(each, each.pending)
             self._steps.tear(each)
             since, limit = each.pending_since, self._victims.manner.given_up_after
             now = self._clock.monotonic()
@@ -270,7 +280,7 @@ class Executor(Generic[M]):
             ApiError: to be tried again, by `reconcile` if nobody else does so.
         """
         each = self._begin(intent, again=True)
-        each.stalled = True
+        each.stalled = each.interrupted = True
         victims = intent.spec.victims
 
         async def read(victim: Victim) -> Reading[M]:
@@ -308,12 +318,16 @@ class Executor(Generic[M]):
             return
         if found.rest and self._victims.manner.rest_is_marked:
             stale = await self._victims.stale(each.intent, [victim for victim, _ in found.rest])
-            for victim, _ in found.rest:
+
+            async def marked(victim: Victim) -> None:
                 refusal = stale or await self._steps.mark(each, [victim])
                 if refusal:
                     await self._steps.spare(each, victim, refusal)
-                else:
+                elif not each.is_over(victim):
                     going.append(victim)
+
+            rest = [victim for victim, _ in found.rest]
+            await each_of(rest, marked, self._victims.manner.marked_at_once)
         else:
             for victim, why in found.rest:
                 self._steps.record(each, victim, VictimResult(VictimState.SPARED, why))

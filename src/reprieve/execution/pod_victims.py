@@ -24,7 +24,7 @@ from reprieve.kube.bodies import Json, PatchType
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, NotFound
 from reprieve.kube.resource import PODS
-from reprieve.kube.retry import AWAY, retried
+from reprieve.kube.retry import AWAY, retried, says_nothing
 from reprieve.kube.writes import Priority
 from reprieve.units.clock import Clock
 from reprieve.units.instants import format_instant
@@ -201,6 +201,8 @@ class PodVictims:
         except NotFound:
             return self._found_gone(intent, victim, None)
         except ApiError as error:
+            if says_nothing(error):
+                return VictimResult(VictimState.PENDING, str(error), away=True)
             return VictimResult(VictimState.FAILED, str(error))
 
     async def _delete(self, asked: tuple[str, str], pod: Json) -> None:

@@ -18,8 +18,9 @@ from reprieve.execution.carried import FIRST_PAUSE, Carried
 from reprieve.execution.fence import Deposed
 from reprieve.execution.victims import Marked, VictimResult, Victims
 from reprieve.kube.errors import ApiError
+from reprieve.kube.retry import says_nothing
 from reprieve.units.clock import Clock
-from reprieve.units.durations import MINUTE
+from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.instants import format_instant
 
 __all__ = ["Steps", "each_of"]
@@ -31,6 +32,7 @@ R = TypeVar("R")
 M = TypeVar("M")
 _PENDING: Final = VictimState.PENDING
 _LONGEST_PAUSE: Final = MINUTE
+_LONGEST_AWAY: Final = 5 * SECOND  # while the API server has no answer
 
 
 class Steps(Generic[M]):
@@ -102,7 +104,7 @@ class Steps(Generic[M]):
                 each.left.add(uid)
 
         await each_of(victims, evict, self._victims.manner.evicted_at_once)
-        self._hold_up(each)
+        self.hold_up(each)
 
     async def _evicted(
         self, each: Carried[M], victim: Victim, mark: M | None
@@ -112,7 +114,7 @@ class Steps(Generic[M]):
         except Deposed:
             raise
         except ApiError as failure:
-            return VictimResult(_PENDING, str(failure))
+            return VictimResult(_PENDING, str(failure), away=says_nothing(failure))
         except Exception as fault:
             log.exception("victim %s/%s is not evicted", victim.root.namespace, victim.root.name)
             return VictimResult(_PENDING, f"a fault of the operator: {fault!r}")
@@ -125,25 +127,35 @@ class Steps(Generic[M]):
             if victim.unit in gone and each.state(victim) is VictimState.FAILED:
                 message = each.states[victim.root.uid].message
                 self.record(each, victim, VictimResult(_PENDING, message))
-        self._hold_up(each)
+        self.hold_up(each)
 
-    def _hold_up(self, each: Carried[M]) -> None:
+    def hold_up(self, each: Carried[M]) -> None:
         """Say when those who are pending are tried next, and tell the plane about them."""
         pending, now = each.pending, self._clock.monotonic()
         if not pending:
             return
+        longest = _LONGEST_AWAY if each.away else _LONGEST_PAUSE
         if each.pending_since is None:
             each.pending_since, each.pause = now, FIRST_PAUSE
         if each.next_try <= now:
             each.next_try = now + each.pause
-            each.pause = min(2 * each.pause, _LONGEST_PAUSE)
-        why = [(victim, each.states[victim.root.uid].message) for victim in pending]
+            each.pause = min(2 * each.pause, longest)
+        why = [
+            (victim, each.states[victim.root.uid].message)
+            for victim in pending
+            if victim.root.uid not in each.passing
+        ]
         self._victims.held_up(each.intent, why, now - each.pending_since)
 
     def record(self, each: Carried[M], victim: Victim, found: VictimResult) -> None:
         """Say in the plan what became of a victim."""
         uid, at = victim.root.uid, format_instant(self._clock.wall())
         each.states[uid] = VictimStatus(uid, found.state, at, found.message)
+        if found.away:
+            each.passing.add(uid)
+            each.interrupted = True
+        else:
+            each.passing.discard(uid)
 
 
 async def each_of(items: Iterable[T], work: Callable[[T], Awaitable[R]], at_once: int) -> list[R]:

@@ -27,10 +27,14 @@ class Marked(Generic[M]):
 
 @dataclass(frozen=True, slots=True)
 class VictimResult:
-    """What became of a victim in one call, or why it is not marked."""
+    """What became of a victim in one call, or why it is not marked.
+
+    `away`: the API server had no answer, which says nothing of the victim.
+    """
 
     state: VictimState
     message: str = ""
+    away: bool = False
 
 
 class Standing(StrEnum):

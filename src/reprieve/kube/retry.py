@@ -22,10 +22,10 @@ from contextvars import ContextVar
 from random import Random
 from typing import Final, TypeVar
 
-from reprieve.kube.errors import Conflict, ServerError, TooManyRequests, Unreachable
+from reprieve.kube.errors import ApiError, Conflict, ServerError, TooManyRequests, Unreachable
 from reprieve.units.durations import SECOND
 
-__all__ = ["ATTEMPTS", "AWAY", "UNSETTLED", "backoff", "retried"]
+__all__ = ["ATTEMPTS", "AWAY", "UNSETTLED", "backoff", "retried", "says_nothing"]
 
 T = TypeVar("T")
 Failures = tuple[type[Exception], ...]
@@ -79,6 +79,18 @@ async def retried(
         return await once()
     finally:
         _SEEN_TO.reset(inner)
+
+
+def says_nothing(failure: ApiError) -> bool:
+    """Whether a failure says nothing of the object that was written, after all tries.
+
+    A 500 that answers a write again and again, though the object could be read before each try, is
+    about that object: a webhook or a finalizer of somebody else has failed.
+    """
+    if not isinstance(failure, AWAY):
+        return False
+    written = failure.call is not None and failure.call.verb in ("delete", "patch", "update")
+    return not (written and failure.code == 500)
 
 
 def backoff(attempt: int, jitter: Random, retry_after: float | None = None) -> int:

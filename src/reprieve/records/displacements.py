@@ -14,19 +14,18 @@ from typing import Any, Final
 
 import msgspec
 
-from reprieve.api.reprieve import ObjectRef, Preemption, Victim, VictimState
+from reprieve.api.reprieve import IntentPhase, ObjectRef, Preemption, Victim, VictimState
 from reprieve.engine.disruptions.ledger import Actor, Displacement
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.records.victim_states import victim_states
 from reprieve.units.instants import Nanos, parse_instant
 
-__all__ = ["displacements_of", "kept_of", "stored"]
+__all__ = ["displacements_of", "kept_of", "stored", "was_evicted"]
 
 #: Most victims of one record: some 200 characters each.
 _MOST: Final = 300
 _STRICTLY: Final = 1  # who makes way in the scheduling plane has a strictly lower priority
 _KEY: Final = "displacements"
-_NOT_EVICTED: Final = (VictimState.SPARED, VictimState.FAILED)
 
 
 class _Row(msgspec.Struct, frozen=True):
@@ -74,20 +73,23 @@ def kept(recorded: Mapping[str, Any] | None) -> dict[str, Any] | None:
 def displacements_of(
     intent: Preemption, there: Callable[[ObjectRef], Party | None]
 ) -> Iterator[Displacement]:
-    """Yield what a record displaced, once for each unit; victims that were spared do not count.
+    """Yield what a record displaced, once for each unit that lost a victim (`was_evicted`).
 
     `there`: the line of work of an object that exists, for records that do not say it.
     """
+    if intent.spec.dry_run:
+        return
     preemptor, plane = intent.spec.preemptor, intent.spec.plane
     above = _STRICTLY if plane == Actor.SCHEDULING else 0
     known = _stored(intent.spec.input)
     at = _instant(intent.spec.decided_at)
     states = victim_states(intent)
-    spared = {uid for uid, each in states.items() if each.state in _NOT_EVICTED}
     units: set[str] = set()
     for victim in intent.spec.victims:
         subject = victim.subject
-        if victim.root.uid in spared or subject.uid in spared or victim.unit in units:
+        shown = states.get(victim.root.uid) or states.get(subject.uid)
+        state = None if shown is None else shown.state
+        if not was_evicted(intent.status.phase, state) or victim.unit in units:
             continue
         if victim.unit:
             units.add(victim.unit)
@@ -112,6 +114,20 @@ def displacements_of(
             row.above,
             row.cause,
         )
+
+
+def was_evicted(phase: IntentPhase, state: VictimState | None) -> bool:
+    """Whether a victim counts as evicted by its plan, which is in this phase.
+
+    Only outcomes count: a plan that was abandoned evicted those of whom that is written. While a
+    plan is open its victims count unless it is known that they stay. A plan that was completed
+    evicted all of whom nothing else is written, since earlier records do not list everybody.
+    """
+    if state is None:
+        return phase is not IntentPhase.ABANDONED
+    if state is VictimState.PENDING:
+        return phase.open
+    return state is VictimState.EVICTED
 
 
 def _stored(recorded: Mapping[str, Any] | None) -> Mapping[str, _Row]:

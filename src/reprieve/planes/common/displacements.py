@@ -2,8 +2,9 @@
 
 A plan counts from when it is decided, since others are decided before it is over: each of its units
 is one displacement. Who was not evicted in the end, or whose plan could not be recorded, is taken
-back. A process that takes over learns the rest from the records. Source: specification of
-disruptions, section 3.
+back. A process that takes over learns the rest from the records, with what it has found of the
+plans that were open: outcomes count, intentions do not. Source: specification of disruptions,
+section 3.
 """
 
 from __future__ import annotations
@@ -148,10 +149,20 @@ class PlaneDisplacements:
         self._open[record] = issued
         self._written(issued)
 
-    def ended(self, record: str, evicted: Collection[str]) -> None:
-        """A plan is over, with these evicted, by uid: of the others nothing has happened."""
+    def ended(self, record: str, evicted: Collection[str], *, interrupted: bool = False) -> None:
+        """A plan is over, with these evicted, by uid: of the others nothing has happened.
+
+        What the preemptor of a plan that was `interrupted` by a fault did not get is not its doing.
+        """
         issued = self._open.pop(record, Issued())
+        if interrupted:
+            self._excuse(issued.displacements)
         self._undo(Issued(tuple(each for each in issued.rows if each[1].isdisjoint(evicted))))
+
+    def _excuse(self, rows: Iterable[Displacement]) -> None:
+        for row in rows:
+            if row.preemptor is not None:
+                self.governor.admitted(row.preemptor, row.at)
 
     def take_back(self, issued: Issued) -> None:
         """Nothing of this could be recorded."""
@@ -163,21 +174,28 @@ class PlaneDisplacements:
             by = None if row.preemptor is None else row.preemptor.lineage
             self.governor.undo(by, row.uid)
 
-    def restore(self, intents: Iterable[Preemption]) -> None:
-        """Take over what former processes did.
+    def restore(self, intents: Iterable[Preemption], interrupted: Collection[str] = ()) -> None:
+        """Take over what former processes did; of plans that are open `ended` says the rest.
 
-        The preemptor of a completed plan is taken to have got its room, unless it still waits.
+        The preemptor of a completed plan is taken to have got its room, unless it still waits. What
+        it has not got of a plan that was `interrupted`, by the name of its record, or that was
+        abandoned, is not its doing.
         """
         rows: list[Displacement] = []
         got: list[tuple[Party, Nanos]] = []
         for intent in intents:
             found = list(displacements_of(intent, lambda ref: None))
             rows += found
+            if intent.status.phase.open:
+                self._open[intent.metadata.name] = Issued(
+                    tuple((row, _roots_with(intent, row.uid)) for row in found)
+                )
             self._name_restored(intent, found)
             self._remember(victim.root.uid for victim in intent.spec.victims)
             preemptor = intent.spec.preemptor
-            completed = intent.status.phase is IntentPhase.COMPLETED
-            if completed and preemptor is not None and not self._waits(preemptor):
+            phase, name = intent.status.phase, intent.metadata.name
+            completed = phase is IntentPhase.COMPLETED and name not in interrupted
+            if preemptor is not None and not (completed and self._waits(preemptor)):
                 got += [(row.preemptor, row.at) for row in found if row.preemptor is not None]
         self.governor.fold(rows)
         for row in rows:
@@ -195,3 +213,11 @@ class PlaneDisplacements:
             self._loops.remember(row.victim.lineage, subjects[row.uid].reference)
             if row.preemptor is not None and preemptor is not None:
                 self._loops.remember(row.preemptor.lineage, preemptor.reference)
+
+
+def _roots_with(intent: Preemption, subject: str) -> frozenset[str]:
+    """Return the roots of the unit of which this subject is the first that counts."""
+    first = next(each for each in intent.spec.victims if each.subject.uid == subject)
+    if not first.unit:
+        return frozenset((first.root.uid,))
+    return frozenset(each.root.uid for each in intent.spec.victims if each.unit == first.unit)

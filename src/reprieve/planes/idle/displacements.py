@@ -8,7 +8,7 @@ disruptions, section 4.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from reprieve.api.reprieve import ObjectRef, Preemption
@@ -103,9 +103,9 @@ class IdleDisplacements:
         """A pod of this root has failed."""
         self._governor.failed(party_of_root(root), self._clock.wall())
 
-    def restore(self, intents: Iterable[Preemption]) -> None:
+    def restore(self, intents: Iterable[Preemption], interrupted: Collection[str]) -> None:
         """Take over what former processes did."""
-        self.told.restore(intents)
+        self.told.restore(intents, interrupted)
 
     def _held_from(self, party: Party, idle: Iterable[Workload]) -> dict[Uid, Hold]:
         now, found = self._clock.wall(), dict[Uid, Hold]()

@@ -265,7 +265,9 @@ class IdlePlane:
         left = await self._book.recover()
         if self.context.disruptions is not None:
             await self.context.disruptions.recover(self._book.log, left.records)
-        self._displacements.restore(await self._book.log.all_whole(left.records))
+        interrupted = {each.metadata.name for each in left.claimed}
+        records = await self._book.log.all_whole(left.records)
+        self._displacements.restore(records, interrupted)
 
     async def _keep_few_records(self) -> None:
         await self._book.keep_few(unless=lambda: bool(self.context.read_only))

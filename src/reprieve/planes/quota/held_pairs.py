@@ -10,7 +10,7 @@ and 6; the design's "Where the planes meet".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -92,8 +92,12 @@ class HeldPairs:
             policy = replace(policy, loop_window=now.loop_window)
         governor.adopt(policy)
 
-    def restore(self, intents: Iterable[Preemption]) -> None:
-        """Take over what former processes did; victims that were spared do not count."""
+    def restore(self, intents: Iterable[Preemption], interrupted: Collection[str] = ()) -> None:
+        """Take over what former processes did; only who was evicted counts.
+
+        What the preemptor of a plan that was `interrupted`, by the name of its record, has not got
+        is not its doing.
+        """
         ledger = self.ledger
         if ledger is None:
             return
@@ -109,8 +113,9 @@ class HeldPairs:
                 self._loops.remember(row.victim.lineage, subjects[row.uid].reference)
                 if row.preemptor is not None and preemptor is not None:
                     self._loops.remember(row.preemptor.lineage, preemptor.reference)
-                    completed = intent.status.phase is IntentPhase.COMPLETED
-                    if completed and not self._waits(preemptor, row.at):
+                    phase, name = intent.status.phase, intent.metadata.name
+                    completed = phase is IntentPhase.COMPLETED and name not in interrupted
+                    if not completed or not self._waits(preemptor, row.at):
                         got.append((row.preemptor, row.at))
         ledger.fold(rows)
         for row in gone:

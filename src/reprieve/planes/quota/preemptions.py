@@ -7,11 +7,9 @@ Source: specification of the quota plane, section 9; the design's "Intent log an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Final
-
-import msgspec
 
 from reprieve.api.kueue import Workload
 from reprieve.api.reprieve import Action, Preemption
@@ -20,7 +18,6 @@ from reprieve.engine.quota import model
 from reprieve.engine.quota.displacements import party_of
 from reprieve.execution.at_stake import AtStake, Stake, lineage_of
 from reprieve.execution.book import Book, Retention
-from reprieve.execution.carried import Carried
 from reprieve.execution.executor import Executor
 from reprieve.intake.quota_workloads import is_condition_true
 from reprieve.planes.quota.context import QuotaContext, log, reference_of
@@ -50,7 +47,7 @@ class Preemptions:
         writer: WorkloadStatuses,
         namespace: str,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
-        restore: Callable[[list[Preemption]], None] = lambda intents: None,
+        restore: Callable[[list[Preemption], Collection[str]], None] = lambda intents, names: None,
     ) -> None:
         self._context = context
         self._state = state
@@ -82,11 +79,10 @@ class Preemptions:
             ApiError: to be tried again.
         """
         left = await self._executor.recover()
-        plans = {each.name: each for each in left.plans}
         for each in left.plans:
             log.info("%s taken over: %d marked", each.name, len(each.left))
         records = await self.book.log.all_whole(left.records)
-        self._restore([_as_known(each, plans.get(each.metadata.name)) for each in records])
+        self._restore(list(map(left.known, records)), left.interrupted)
 
     async def carry(
         self,
@@ -198,11 +194,3 @@ class Preemptions:
     def _retention(self) -> Retention:
         # The next process reads from the latest ones which pairs are held.
         return replace(_RETENTION, fresh=self._context.options.loop_window)
-
-
-def _as_known(intent: Preemption, plan: Carried[Workload] | None) -> Preemption:
-    """Return an intent with what is known of its victims by now."""
-    if plan is None:
-        return intent
-    status = msgspec.structs.replace(intent.status, victims=plan.outcome())
-    return msgspec.structs.replace(intent, status=status)

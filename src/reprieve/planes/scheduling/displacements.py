@@ -14,7 +14,7 @@ disruptions, sections 3 and 4.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from reprieve.api.reprieve import ObjectRef, Preemption
@@ -115,9 +115,9 @@ class SchedulingDisplacements:
         row = next((row for uid in unit.pods if (row := self._state.pod(uid)) is not None), None)
         return "" if row is None else self._loops.said_of(pod_party(row).lineage)
 
-    def restore(self, intents: Iterable[Preemption]) -> None:
+    def restore(self, intents: Iterable[Preemption], interrupted: Collection[str] = ()) -> None:
         """Take over what former processes did, and what pods still say of how they failed."""
-        self.told.restore(intents)
+        self.told.restore(intents, interrupted)
         for row in self._state.pods():
             if row.failed:  # of most pods nothing is to be said
                 self._note_failure(None, row)

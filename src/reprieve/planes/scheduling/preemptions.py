@@ -35,7 +35,7 @@ from reprieve.planes.scheduling.state import ClusterState
 from reprieve.planes.scheduling.statuses import Statuses
 from reprieve.planes.scheduling.victims import HELD, SchedulingVictims
 from reprieve.records.displacements import stored
-from reprieve.units.durations import MILLISECOND, SECOND
+from reprieve.units.durations import MILLISECOND, MINUTE, SECOND
 from reprieve.units.ids import Uid
 
 __all__ = ["Preemptions"]
@@ -45,6 +45,7 @@ _RETENTION: Final = Retention()
 _AGAIN: Final = SECOND
 _SEEN_WITHIN: Final = 5 * SECOND
 _LOOK: Final = 10 * MILLISECOND
+NOMINATED_FOR: Final = MINUTE
 _LONGEST_WAIT: Final = 10 * SECOND  # of a preemptor whose plan failed with nobody evicted
 
 
@@ -100,7 +101,10 @@ class Preemptions:
             ApiError: to be tried again.
         """
         left = await self._executor.recover()
-        self._displacements.restore(await self.book.log.all_whole(left.records))
+        records = await self.book.log.all_whole(left.records)
+        self._displacements.restore(map(left.known, records), left.interrupted)
+        for each in left.plans:
+            self._keep_room(each)
 
     def begin(
         self,
@@ -145,6 +149,19 @@ class Preemptions:
     async def keep_few_records(self) -> None:
         """Remove old records once in a while, until cancelled."""
         await self.book.keep_few(self._failures.clear)
+
+    def _keep_room(self, each: Carried[Json]) -> None:
+        """Keep the nodes of a plan that was taken over for the pods that it makes room for."""
+        if not each.any_over or each.ending is not None:
+            return
+        nodes = {place.uid: place.node for place in each.intent.spec.placement}
+        deadline = self._context.clock.monotonic() + NOMINATED_FOR
+        for row in self._victims.waiting(each.intent):
+            if row.nominated != nodes[row.uid]:
+                group = self._state.group(f"{row.namespace}/{row.group}") if row.group else None
+                priority = row.priority if group is None else group.priority
+                self._state.cluster.nominate(row.uid, nodes[row.uid], priority, deadline)
+                self._statuses.pod(row, nominated=nodes[row.uid])
 
     # One plan.
 
@@ -236,7 +253,7 @@ class Preemptions:
             await self._executor.evict(each)
         clock = self._context.clock
         end = clock.monotonic() + HELD
-        while each.pending and not each.stalled and each.next_try <= end:
+        while each.pending and not each.stalled and (each.next_try <= end or each.away):
             await clock.sleep(max(each.next_try - clock.monotonic(), 0))
             await self._executor.try_again(each)
         return each
@@ -244,7 +261,7 @@ class Preemptions:
     def _ended(self, each: Carried[Json], record: Preemption | None) -> None:
         self._victims.forget(each.intent)
         evicted = {uid for uid, s in each.states.items() if s.state is VictimState.EVICTED}
-        self._displacements.told.ended(each.name, evicted)
+        self._displacements.told.ended(each.name, evicted, interrupted=each.interrupted)
 
     async def _record_dry_run(self, plan: Plan, record: Record | None) -> None:
         await self.book.record_dry_run(plan, decision_input=await _input(plan, record))

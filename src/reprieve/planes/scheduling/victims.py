@@ -22,12 +22,14 @@ from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.scheduling.harm import lost_by
 from reprieve.execution.at_stake import AtStake, Stake, lineage_of
 from reprieve.execution.pod_victims import DEFAULT_GRACE, PodVictims
+from reprieve.execution.takeover import LET_GO
 from reprieve.execution.victims import Manner, Marked, Reading, VictimResult
 from reprieve.intake.lineage import pod_party
 from reprieve.kube.bodies import Json
 from reprieve.planes.scheduling.context import SchedulingContext, log
 from reprieve.planes.scheduling.preemptor import Preemptor
 from reprieve.planes.scheduling.references import pod_reference, reference_of
+from reprieve.planes.scheduling.remaining_proof import why_not_finished
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.telemetry.metrics import Remembered
 from reprieve.units.durations import MINUTE, SECOND
@@ -38,7 +40,9 @@ __all__ = ["HELD", "SchedulingVictims"]
 
 #: For how long a preemptor is held while what is left of a unit is tried again.
 HELD: Final = 7 * SECOND
-_MANNER: Final = Manner(last_alone=True, whole=True, given_up_after=10 * MINUTE)
+_MANNER: Final = Manner(
+    last_alone=True, whole=True, rest_is_marked=True, given_up_after=10 * MINUTE
+)
 
 
 class SchedulingVictims:
@@ -109,7 +113,14 @@ class SchedulingVictims:
         return bool(victim.unit)
 
     async def stale(self, intent: Preemption, victims: Sequence[Victim]) -> str:
-        return ""  # It was compared with what has happened just before it was recorded.
+        if len(victims) == len(intent.spec.victims):
+            return ""  # It was compared with what has happened just before it was recorded.
+        if not self.needed(intent):
+            return LET_GO
+        context, rows = self._context, self.waiting(intent)
+        now = context.clock.wall() // SECOND if context.policy.timed else 0
+        snapshot, overdue = self._state.cluster.snapshot(), self._state.overdue
+        return why_not_finished(intent, victims, rows, snapshot, context.policy, now, overdue)
 
     async def mark(self, intent: Preemption, victim: Victim) -> Marked[Json] | VictimResult:
         return await self._pods.mark(intent, victim)
@@ -127,12 +138,16 @@ class SchedulingVictims:
 
     def needed(self, intent: Preemption) -> bool:
         """Whether a pod of the preemptor still waits for a node, with all groups above it there."""
-        rows = (self._state.pod(Uid(place.uid)) for place in intent.spec.placement)
-        waiting = [row for row in rows if row is not None and self._state.ours(row)]
+        waiting = self.waiting(intent)
         groups = {f"{row.namespace}/{row.group}" for row in waiting if row.group}
         if not self._context.policy.gates.generic_workload:
             groups.clear()
         return bool(waiting) and all(self._state.root(key)[0] is not Way.MISSING for key in groups)
+
+    def waiting(self, intent: Preemption) -> list[PodRow]:
+        """Return the pods that a plan makes room for, as far as they still wait for a node."""
+        rows = (self._state.pod(Uid(place.uid)) for place in intent.spec.placement)
+        return [row for row in rows if row is not None and self._state.ours(row)]
 
     def observe(
         self, intent: Preemption, victim: Victim, state: VictimStatus | None

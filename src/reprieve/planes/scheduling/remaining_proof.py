@@ -1,0 +1,88 @@
+"""Whether a plan that a fault interrupted is finished: the proof made again for what is left of it.
+
+Those who went by the plan went in vain if the others stay and room is looked for elsewhere. So the
+others go, too, where a pod of the preemptor still waits, everybody who was to get a node does so on
+that node once they have gone (`engine.scheduling.proof`, compiled anew), and not without that.
+Pure. Source: the design's "Intent log and executor" and "Recovery".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from reprieve.api.reprieve import Preemption, Victim
+from reprieve.engine.cluster.rows import PodRow
+from reprieve.engine.cluster.snapshot import Snapshot
+from reprieve.engine.placement.profile import Policy
+from reprieve.engine.placement.reasons import Code
+from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel
+from reprieve.engine.plan import Victim as PlannedVictim
+from reprieve.engine.scheduling import outcome
+from reprieve.engine.scheduling.proof import feasibility_faults_of
+from reprieve.units.ids import PlanId, Uid
+
+__all__ = ["why_not_finished"]
+
+_FOUND = outcome.Preemption(
+    Code.SUCCESS, outcome.Explanation(outcome.Sentence.FOUND_GROUP), victims=()
+)
+
+
+def why_not_finished(
+    intent: Preemption,
+    rest: Sequence[Victim],
+    waiting: Sequence[PodRow],
+    snapshot: Snapshot,
+    policy: Policy,
+    now: int,
+    overdue: Collection[Uid],
+) -> str:
+    """Return why the rest of the victims stays, empty where it has to go.
+
+    `waiting`: the pods of the plan's placement that still wait for a node; `now`: Unix seconds.
+    """
+    if not waiting:
+        return "no pod of its preemptor waits any more"
+    uids = {row.uid for row in waiting}
+    first = waiting[0]
+    group = f"{first.namespace}/{first.group}" if first.group else ""
+    if group not in snapshot.group_index:
+        group = ""
+    unit = outcome.Unit(tuple(row.uid for row in waiting), group)
+    placement = tuple(
+        (Uid(place.uid), place.node) for place in intent.spec.placement if place.uid in uids
+    )
+    there = set(snapshot.pod_uids)
+    gone = [each for each in intent.spec.victims if each not in rest]
+
+    def faults(victims: Sequence[Victim]) -> Sequence[object]:
+        plan = Plan(
+            PlanId(intent.spec.plan_id),
+            Plane.SCHEDULING,
+            intent.spec.revision,
+            Proof(ProofLevel.PLACEMENT),
+            None,
+            tuple(map(_planned, victims)),
+            placement,
+        )
+        attempt = outcome.Attempt(unit, Code.UNSCHEDULABLE, (), preemption=_FOUND, plan=plan)
+        return feasibility_faults_of(snapshot, policy, attempt, now, overdue)
+
+    leaving = [each for each in gone if each.root.uid in there]
+    found = faults([*leaving, *rest])
+    if found:
+        return f"its plan does not hold any more: {found[0]}"
+    if not faults(leaving):
+        return "its preemptor fits without it by now"
+    return ""
+
+
+def _planned(victim: Victim) -> PlannedVictim:
+    return PlannedVictim(
+        victim.subject.reference,
+        victim.root.reference,
+        victim.amounts,
+        victim.rule,
+        victim.reason,
+        victim.unit,
+    )
