@@ -170,6 +170,15 @@ def job_whose_workload_is_deactivated() -> Story:
     return Story("job/train", [mine, workload(mine, active=False)])
 
 
+@story
+def job_whose_workload_was_deactivated_for_its_retries() -> Story:
+    mine = job(suspend=True)
+    message = "Exceeded the maximum number of re-queuing retries"
+    reason = "DeactivatedDueToRequeuingLimitExceeded"
+    evicted = condition("Evicted", True, message, reason, 5)
+    return Story("job/train", [mine, workload(mine, evicted, active=False)])
+
+
 def _refusal(about: Json, message: str, minutes: int) -> Json:
     """Return the event of a controller whose pod was refused so many minutes ago."""
     involved = {"kind": about["kind"], "uid": about["metadata"]["uid"]}
@@ -327,6 +336,14 @@ def pod_with_a_nominated_node() -> Story:
     other = pod("sweep", "gpu-7", conditions=[condition("DisruptionTarget", True)])
     taken = record("scheduling", waiting, [other], rule="lower priority", minutes=1)
     return Story("pod/urgent", [waiting, other, taken])
+
+
+@story
+def pod_with_a_nominated_node_that_is_cordoned() -> Story:
+    waiting = pod("urgent", conditions=[unscheduled(_FULL)], nominated="gpu-7", gpus=4)
+    other = pod("sweep", "gpu-7", conditions=[condition("DisruptionTarget", True)])
+    node = obj("v1", "Node", "gpu-7", "", spec={"unschedulable": True})
+    return Story("pod/urgent", [waiting, other, node])
 
 
 @story

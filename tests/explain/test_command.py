@@ -19,13 +19,15 @@ from click.testing import CliRunner, Result
 from kubelocal.running import Settings, running_in_thread
 from reprieve.api.crds import all_crds
 from reprieve.cli.explain import explain
-from reprieve.cli.get import get
+from reprieve.cli.get import Answer, get, printed
 from reprieve.cli.kubectl_plugin import completions
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS, Resource
 from reprieve.units.clock import SystemClock
 from reprieve.units.errors import UsageError
+from reprieve.units.instants import Nanos
+from reprieve.web.tables import Column, Kind, Table
 
 pytestmark = pytest.mark.real_time
 GROUP = "rbac.authorization.k8s.io"
@@ -184,9 +186,33 @@ def test_who_waits_is_listed_with_reason_and_remedy(site: Site) -> None:
     assert (item["unit"], item["amount"], item["shape"]) == ("pod/mine/waits", 8, "1 x 8")
 
 
+def test_where_nobody_waits_for_a_resource_others_for_which_some_do_are_named(site: Site) -> None:
+    told = site.list("waiters", "-A", "--resource", "cpu")
+    assert told.stdout == "No waiters of cpu found; --resource shows 1 of nvidia.com/gpu.\n"
+    told = site.list("waiters", "-n", "mine", "--resource", "cpu")
+    assert told.stdout == (
+        "No waiters of cpu found in namespace mine; -A looks in all; --resource shows 1 of "
+        "nvidia.com/gpu.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("resource", "header"), [("cpu", "CPU"), ("amd.com/gpu", "GPUS"), ("a.example/nic", "NIC")]
+)
+def test_amounts_stand_under_the_name_of_what_is_counted(resource: str, header: str) -> None:
+    columns = tuple(
+        Column(name, Kind.NUMBER if name == "amount" else Kind.TEXT)
+        for name in ("unit", "queue", "position", "amount", "since", "reason")
+    )
+    table = Table(columns, {"a": ("a", "", "", 2, "", "")})
+    first = printed(Answer(table, (), Nanos(0), resource=resource), "waiters", "text")
+    assert header in first.splitlines()[0].split()
+
+
 def test_a_tenant_lists_his_own_work_and_is_told_what_he_may_not_list(site: Site) -> None:
     holders, waiters = site.list("holders", tenant=True), site.list("waiters", tenant=True)
-    assert holders.stdout == "No holders found in namespace mine; -A looks in all.\n"
+    nothing = "No holders of nvidia.com/gpu found in namespace mine; -A looks in all.\n"
+    assert holders.stdout == nothing
     assert "pod/mine/waits" in waiters.stdout
     assert "you may not list: pods outside of mine, nodes, " in waiters.stderr
     for told in (holders, waiters):

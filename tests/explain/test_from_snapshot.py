@@ -74,9 +74,9 @@ def test_the_planes_decide_on_the_file_and_the_answer_is_as_old_as_it(tmp_path: 
     file.write_bytes(stored_bytes(snapshot()))
     told = asked(file, "pod/train-1", "team")
     assert (told["state"], told["asOf"]) == ("Waits", "2026-11-20T14:00:00Z")
-    # Each pod fits on the node, the gang of four does not.
+    # Each pod fits on the node, the gang of four does not, however empty the node is.
     assert told["waiting"]["plane"] == "scheduling"
-    assert told["waiting"]["reason"] in ("Full", "NoVictimsSuffice")
+    assert told["waiting"]["reason"] == "NoNodeMatches"
     assert told["certainty"][0] == "Decided anew on what the cluster held at 2026-11-20T14:00:00Z."
 
 

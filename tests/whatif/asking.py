@@ -58,6 +58,7 @@ async def ask(
     environment: Mapping[str, str] | None = None,
     asking: float = 0.0,
     config: Path | None = None,
+    quota_config: Path | None = None,
 ) -> Asked:
     """Return what would happen if these objects were created now.
 
@@ -69,6 +70,8 @@ async def ask(
     client = Client(Transport(ReadingWire(wire), clock))
     flags = run.make_context("run", ["--controllers", controllers]).params
     flags |= {"scheduler_names": tuple(names), "config_file": config}
+    if quota_config is not None:
+        flags["quota_config"] = quota_config
     deciders = Deciders.of(operator_options({**ENVIRONMENT, **(environment or {})}, **flags))
     try:
         snapshot = await gather(client, deciders.kinds(), clock, namespaces=[namespace])

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from reprieve.cli.plan_text import plan_text
 from reprieve.engine.diagnosis.causes import Cause
 from reprieve.engine.diagnosis.model import Diagnosis
+from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.scenarios.model import NodeSpec
 from reprieve.whatif.answer import Answer, Verdict
 from reprieve.whatif.document import plan_document
@@ -35,6 +36,7 @@ from tests.whatif.asking import ask
 from tests.whatif.plan_stories import answered
 
 GPU = "nvidia.com/gpu"
+CONFIGURATION = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
 plan_command = import_module("reprieve.cli.plan")
 Object = dict[str, Any]
 
@@ -212,3 +214,67 @@ def exit_code(answer: Answer, monkeypatch: pytest.MonkeyPatch, *flags: str) -> i
     monkeypatch.setattr(plan_command, "_answered", asked)
     manifest = "{apiVersion: batch/v1, kind: Job, metadata: {name: wanted}}"
     return CliRunner().invoke(plan_command.plan, ["-f", "-", *flags], input=manifest).exit_code
+
+
+@pytest.mark.parametrize(
+    ("controllers", "said"),
+    [
+        (
+            "quota",
+            (
+                ": jobset.x-k8s.io/jobset is not in the integrations.frameworks that are assumed "
+                "(batch/job); name the operator's configuration with --quota-config"
+            ),
+        ),
+        ("scheduling", ": the quota plane was not asked (--controllers)"),
+    ],
+)
+async def test_a_kind_that_is_not_assumed_to_be_queued_is_told_with_the_option(
+    tmp_path: Path, controllers: str, said: str
+) -> None:
+    base = (flavor(), cluster_queue("cq", 4), local_queue("q", "cq"))
+    template = job("any", pods=1)["spec"]["template"]
+    replicated = {"name": "main", "replicas": 1, "template": {"spec": {"template": template}}}
+    wanted = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {
+            "name": "wanted",
+            "namespace": NAMESPACE,
+            "labels": {"kueue.x-k8s.io/queue-name": "q"},
+        },
+        "spec": {"suspend": True, "replicatedJobs": [replicated]},
+    }
+    path = tmp_path / "configuration.yaml"
+    path.write_text(CONFIGURATION + "integrations: {frameworks: [jobset.x-k8s.io/jobset]}\n")
+    async with site(tmp_path, *base, nodes=[node("node-0")]) as cluster:
+        kubeconfig = cluster.embedded.kubeconfig
+        asked = await ask(kubeconfig, wanted, controllers=controllers)
+        (outcome,) = asked.answer.outcomes
+        assert outcome.verdict is None
+        assert outcome.message.endswith(said), outcome.message
+        asked = await ask(kubeconfig, wanted, quota_config=path)
+        assert asked.answer.verdict is Verdict.STARTS, asked.answer
+
+
+async def test_a_workload_that_the_rehearsal_deactivates_is_told_what_its_pods_lacked(
+    tmp_path: Path,
+) -> None:
+    base = (flavor(), cluster_queue("cq", 40), local_queue("q", "cq"))
+    path = tmp_path / "configuration.yaml"
+    retries = "{timestamp: Eviction, backoffBaseSeconds: 1, backoffLimitCount: 3}"
+    waiting = f"{{timeout: 8s, requeuingStrategy: {retries}}}"
+    path.write_text(f"{CONFIGURATION}waitForPodsReady: {waiting}\n")
+    async with site(tmp_path, *base, nodes=[node("node-0", 2)]) as cluster:
+        asked = await ask(
+            cluster.embedded.kubeconfig,
+            job("wanted", pods=1, cpu="4"),
+            controllers="scheduling,quota",
+            names=["default-scheduler"],
+            quota_config=path,
+        )
+        found = of(asked.answer)
+        assert (found.reason, found.cause) == (Reason.STOPPED, Cause.DEACTIVATED_BY_OPERATOR)
+        said = sentence(found)
+        assert "the reason is RequeuingLimitExceeded" in said
+        assert "its pods were told: 0/1 nodes are available: 1 Insufficient cpu." in said

@@ -13,9 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from reprieve.answers.kept_nodes import nominated_node, refusal_of
 from reprieve.answers.quantities import instant_or_none, listed
 from reprieve.answers.sources import Json
 from reprieve.answers.unit import Unit
+from reprieve.engine.diagnosis.causes import CAUSE, Cause
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason, dominant
 from reprieve.engine.plan import Plane
@@ -112,7 +114,8 @@ def of_pods(unit: Unit, waiting: Sequence[Json], groups_known: bool) -> Told:
     if unit.group is not None and not message:
         about = condition(unit.group, "PodGroupInitiallyScheduled", "PodGroupScheduled")
         message = str((about or {}).get("message") or "")
-    found = _of_group(unit, waiting, groups_known) or _of_message(waiting, message)
+    found = _of_group(unit, waiting, groups_known) or _nominated(unit, waiting)
+    found = found or _of_message(message)
     return Told(Plane.SCHEDULING, message, since, found)
 
 
@@ -242,11 +245,19 @@ def minimum_of(group: Json) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def _of_message(waiting: Sequence[Json], message: str) -> Diagnosis | None:
-    kept = [(pod.get("status") or {}).get("nominatedNodeName") for pod in waiting]
-    if any(kept):
-        on = listed(filter(None, kept))
-        return Diagnosis(Plane.SCHEDULING, Reason.NOMINATED_WAITING, {"on": on})
+def _nominated(unit: Unit, waiting: Sequence[Json]) -> Diagnosis | None:
+    """Return that nodes keep room for pods, and which of them would not accept them any more."""
+    kept = list(filter(None, map(nominated_node, waiting)))
+    if not kept:
+        return None
+    values = {"on": listed(kept)}
+    why = refusal_of(waiting, unit.kept_nodes)
+    if why:
+        values |= {CAUSE: Cause.NODE_REFUSES, "why": why}
+    return Diagnosis(Plane.SCHEDULING, Reason.NOMINATED_WAITING, values)
+
+
+def _of_message(message: str) -> Diagnosis | None:
     nodes = _NODES.match(message, max(0, message.find("0/")))
     filters = dict(_filters(message))
     reason = _scheduling_reason(message, filters) if nodes is not None and filters else None

@@ -202,15 +202,21 @@ class Reading:
         """The instant of which the answer is."""
         return self.source.now
 
-    async def get(self, resource: Resource, namespace: str, name: str) -> Json | None:
-        """Return an object; None where there is none, or where it may not be read."""
+    async def get(
+        self, resource: Resource, namespace: str, name: str, *, quietly: bool = False
+    ) -> Json | None:
+        """Return an object; None where there is none, or where it may not be read.
+
+        `quietly`: a refusal is not noted.
+        """
         space = namespace if resource.namespaced else ""
         key = resource.qualified, space, name
         if key not in self._objects:
             try:
                 self._objects[key] = await self.source.get(resource, space, name)
             except Forbidden as refusal:
-                self._note(resource, space, refusal)
+                if not quietly:
+                    self._note(resource, space, refusal)
                 self._objects[key] = None
         return self._objects[key]
 

@@ -174,6 +174,10 @@ def _without_pods(unit: Unit) -> Standing:
         return Standing(State.WAITS, since, told=Told(Plane.SCHEDULING, "", since, found))
     if unit.workload is not None and unit.workload["spec"].get("active") is False:
         text = "its Workload is deactivated (spec.active: false)"
+        evicted = condition(unit.workload, "Evicted") or {}
+        _, by_operator, why = str(evicted.get("reason", "")).partition("DeactivatedDueTo")
+        if by_operator:
+            text = f"its Workload was deactivated by the operator: {why}: {evicted.get('message')}"
         return Standing(State.STOPPED, text=text, remedy=_patch(unit.workload, "active", True))
     phase = str(((unit.gpu_workload or {}).get("status") or {}).get("phase", ""))
     root = unit.asked if job_kind_of(unit.asked) is not None else unit.root

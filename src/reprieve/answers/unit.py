@@ -6,10 +6,11 @@ to the pods. Who asks about a pod of a group is told of the group, as its member
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
+from reprieve.answers.kept_nodes import kept_nodes
 from reprieve.answers.kinds import LOCAL_QUEUES, POD_GROUPS, WORKLOADS
 from reprieve.answers.sources import Json, Reading
 from reprieve.api import kueue
@@ -36,6 +37,7 @@ class Unit:
         workload: its Workload.
         gpu_workload: its GpuWorkload.
         cluster_queue: the one that its Workload's LocalQueue leads to, where that can be read.
+        kept_nodes: on which room is kept for its pods, by name, as far as they can be read.
     """
 
     asked: Json
@@ -46,6 +48,7 @@ class Unit:
     workload: Json | None = None
     gpu_workload: Json | None = None
     cluster_queue: str = ""
+    kept_nodes: Mapping[str, Json] = field(default_factory=dict)
 
     @property
     def root(self) -> Json:
@@ -111,6 +114,7 @@ async def unit_of(reading: Reading, asked: Json) -> Unit:
         group=group,
         workload=workload,
         cluster_queue=await _cluster_queue(reading, workload),
+        kept_nodes=await kept_nodes(reading, own),
         gpu_workload=asked
         if asked["kind"] == "GpuWorkload"
         else await _gpu_workload(reading, above, own),

@@ -10,7 +10,7 @@ import asyncio
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
@@ -35,9 +35,9 @@ from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.watches import read_once
 from reprieve.web.pages.table import PAGES
 from reprieve.web.records.loops import loops_of
-from reprieve.web.tables import Cell, Column, Kind, Table, Viewer, seconds
+from reprieve.web.tables import Cell, Column, Kind, Page, Table, Viewer, seconds
 
-__all__ = ["get"]
+__all__ = ["Answer", "get", "printed"]
 
 _NAMESPACE: Final = "GPU_PREEMPTION_OPERATOR_NAMESPACE"
 _FORMS: Final = ("text", "wide", "json", "yaml")
@@ -52,7 +52,7 @@ _LOOP: Final = (
     Column("held", Kind.TEXT),
 )
 #: What stands above a column, where that is not its name.
-_HEADERS: Final = {"amount": "gpus", "lost": "lost s", "lostDeviceSeconds": "lost s"}
+_HEADERS: Final = {"lost": "lost s", "lostDeviceSeconds": "lost s"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,21 +126,36 @@ def get(
     if namespace is not None and all_namespaces:
         raise UsageError("-n and -A: accepted: one of them")
     asked = _Asked(namespace, all_namespaces, resource, form, kubeconfig, context)
-    found, unseen, at, place = asyncio.run(_found(what, asked))
-    click.echo(_printed(found, what, form, at, place), nl=False)
-    if unseen and form in ("text", "wide"):
-        click.echo(f"you may not list: {', '.join(unseen)}", err=True)
+    found = asyncio.run(_found(what, asked))
+    click.echo(printed(found, what, form), nl=False)
+    if found.unseen and form in ("text", "wide"):
+        click.echo(f"you may not list: {', '.join(found.unseen)}", err=True)
 
 
-async def _found(what: str, asked: _Asked) -> tuple[Table, Sequence[str], Nanos, str]:
-    """Return the table, what could not be listed, when, and the one namespace looked in or ''."""
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A table with what it is of.
+
+    `namespace`: the one looked in, empty for all. `resource`: what is counted, empty where nothing
+    is. `elsewhere`: how many rows there would be by other resources, where there are none by this.
+    """
+
+    table: Table
+    unseen: Sequence[str]
+    at: Nanos
+    namespace: str = ""
+    resource: str = ""
+    elsewhere: Mapping[str, int] = field(default_factory=dict)
+
+
+async def _found(what: str, asked: _Asked) -> Answer:
     connection = await load_connection(asked.kubeconfig, asked.context)
     clock = SystemClock()
     namespace = asked.namespace or connection.namespace
     client = reading_client(connection, clock)
     try:
         if what == _LOOPS:
-            return (*await _loops(client, clock), clock.wall(), "")
+            return Answer(*await _loops(client, clock), clock.wall())
         mirror = Mirror()
         await read_once(mirror, client, [namespace])
     finally:
@@ -148,11 +163,20 @@ async def _found(what: str, asked: _Asked) -> tuple[Table, Sequence[str], Nanos,
     parameters: dict[str, tuple[str, ...]] = {}
     if not asked.all_namespaces:
         parameters["ns"] = (namespace,)
-    if asked.resource is not None:
-        parameters["resource"] = (asked.resource,)
-    page = PAGES[_TABLES[what].page](mirror, _EVERYTHING, parameters, clock.wall())
+    shown, at = _TABLES[what], clock.wall()
+
+    def page_of(resource: str | None) -> Page:
+        chosen = {} if resource is None else {"resource": (resource,)}
+        return PAGES[shown.page](mirror, _EVERYTHING, {**parameters, **chosen}, at)
+
+    page = page_of(asked.resource)
+    table, elsewhere = page.tables[shown.table], dict[str, int]()
+    resource = str(page.values.get("resource", "")) if "amount" in shown.plain else ""
+    if resource and not table.rows:
+        others = {each: page_of(each) for each in page.values["resources"] if each != resource}
+        elsewhere = {name: len(other.tables[shown.table].rows) for name, other in others.items()}
     place = "" if asked.all_namespaces else namespace
-    return page.tables[_TABLES[what].table], mirror.unseen, clock.wall(), place
+    return Answer(table, mirror.unseen, at, place, resource, elsewhere)
 
 
 async def _loops(client: Client, clock: Clock) -> tuple[Table, Sequence[str]]:
@@ -178,8 +202,9 @@ def _called(ref: ObjectRef) -> str:
     return f"{ref.namespace}/{ref.name}"
 
 
-def _printed(table: Table, what: str, form: str, at: Nanos, namespace: str) -> str:
-    shown = _TABLES[what]
+def printed(found: Answer, what: str, form: str) -> str:
+    """Return what stands at the terminal, by a form of `_FORMS`."""
+    shown, table = _TABLES[what], found.table
     names = [column.name for column in table.columns]
     rows = [dict(zip(names, row, strict=True)) for row in table.rows.values()]
     if form == "json":
@@ -187,18 +212,36 @@ def _printed(table: Table, what: str, form: str, at: Nanos, namespace: str) -> s
     if form == "yaml":
         return str(yaml.safe_dump({"items": rows}, sort_keys=False))
     if not rows:
-        where = f" in namespace {safe(namespace)}; -A looks in all" if namespace else ""
-        return f"No {what} found{where}.\n"
+        return f"{_nothing(found, what)}.\n"
     wanted = (*shown.plain, *shown.wide) if form == "wide" else shown.plain
     columns = [column for name in wanted for column in table.columns if column.name == name]
-    return "".join(f"{line}\n" for line in _lines(columns, rows, at))
+    headers = {**_HEADERS, "amount": _header_of(found.resource)}
+    return "".join(f"{line}\n" for line in _lines(columns, rows, found.at, headers))
+
+
+def _nothing(found: Answer, what: str) -> str:
+    """Return that there are no rows, and of which resource and where there are some."""
+    said = f"No {what}{f' of {safe(found.resource)}' if found.resource else ''} found"
+    if found.namespace:
+        said += f" in namespace {safe(found.namespace)}; -A looks in all"
+    others = [f"{number:,} of {safe(name)}" for name, number in found.elsewhere.items() if number]
+    return f"{said}; --resource shows {', '.join(others)}" if others else said
+
+
+def _header_of(resource: str) -> str:
+    """Return what stands above amounts of a resource."""
+    name = resource.rpartition("/")[2]
+    return "gpus" if name == "gpu" else name
 
 
 def _lines(
-    columns: Sequence[Column], rows: Sequence[Mapping[str, Cell]], at: Nanos
+    columns: Sequence[Column],
+    rows: Sequence[Mapping[str, Cell]],
+    at: Nanos,
+    headers: Mapping[str, str],
 ) -> Iterator[str]:
     """Yield a header and a line for each row, in columns; numbers to the right."""
-    cells = [[_HEADERS.get(column.name, column.name).upper() for column in columns]]
+    cells = [[headers.get(column.name, column.name).upper() for column in columns]]
     cells += [[_cell(column, row[column.name], at) for column in columns] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:

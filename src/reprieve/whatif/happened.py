@@ -38,6 +38,7 @@ class Run:
         troubles: why a plane decided nothing.
         planes: as they were at the end; ask them, they do nothing any more.
         scheduler_names: whose pods are placed.
+        frameworks: of the kinds that are queued; None where the quota plane did not decide.
     """
 
     overlay: Overlay
@@ -50,3 +51,4 @@ class Run:
     troubles: tuple[str, ...] = ()
     planes: tuple[Plane, ...] = ()
     scheduler_names: frozenset[str] = frozenset()
+    frameworks: frozenset[str] | None = None

@@ -30,6 +30,7 @@ from reprieve.wording.kube_scheduler import (
 __all__ = ["answer_of"]
 
 _KUEUE: Final = "kueue.x-k8s.io/"
+_QUEUE_NAME: Final = f"{_KUEUE}queue-name"
 _GROUPS: Final = ("scheduling.k8s.io", "podgroups")
 #: Conditions that say why something does not start.
 _WHY: Final = ("QuotaReserved", POD_SCHEDULED, GROUP_SCHEDULED, GROUP_SCHEDULED_ALPHA)
@@ -205,7 +206,17 @@ class _Reading:
     def _why_not(self, obj: Json, pods: list[Json], held: JobKind | None) -> str:
         """Say why no plane decides about it; `held`: its kind, where it is suspended."""
         if held is not None:
-            return f"it is suspended ({held.suspend}: true), and no queue has taken it"
+            text = f"it is suspended ({held.suspend}: true), and no queue has taken it"
+            frameworks, labels = self._run.frameworks, obj["metadata"].get("labels") or {}
+            if _QUEUE_NAME in labels and frameworks is None:
+                text += ": the quota plane was not asked (--controllers)"
+            elif _QUEUE_NAME in labels and frameworks and held.framework not in frameworks:
+                known = ", ".join(sorted(frameworks))
+                text += (
+                    f": {held.framework} is not in the integrations.frameworks that are assumed "
+                    f"({known}); name the operator's configuration with --quota-config"
+                )
+            return text
         if not pods and first(obj, "spec.replicas") == 0:
             return "it asks for no pods (spec.replicas: 0)"
         names = sorted({str(pod["spec"].get("schedulerName")) for pod in pods})

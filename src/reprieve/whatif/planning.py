@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from reprieve.engine.diagnosis.causes import Cause
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.jobs.table import job_kinds
@@ -47,6 +48,7 @@ from reprieve.whatif.unjudged import Kinds, as_stored, kinds_by_name
 from reprieve.whatif.verifying import verified
 from reprieve.whatif.written import with_written
 from reprieve.wording.diagnosis import sentence
+from reprieve.wording.kube_scheduler import POD_SCHEDULED
 
 __all__ = ["kinds_of", "over_after", "planned"]
 
@@ -200,7 +202,23 @@ async def _with_diagnosis(
     found = await _diagnosis(run, outcome, fixes=fixes, over=over)
     if found is None:
         return outcome
+    if found.cause is Cause.DEACTIVATED_BY_OPERATOR:
+        found = replace(found, values={**found.values, "said": _said_to_pods(run, outcome)})
     return replace(outcome, diagnosis=found, reason=found.reason.value, message=sentence(found))
+
+
+def _said_to_pods(run: Run, outcome: Outcome) -> str:
+    """Return what the scheduler said last of pods that are gone with their job's admission."""
+    said = (
+        str(condition.get("message", ""))
+        for change in reversed(run.history)
+        if change.object["kind"] == "Pod"
+        and change.object["metadata"].get("namespace", "") == outcome.namespace
+        and change.object["metadata"]["name"].startswith(f"{outcome.name}-")
+        for condition in (change.object.get("status") or {}).get("conditions") or ()
+        if condition["type"] == POD_SCHEDULED and condition["status"] == "False"
+    )
+    return next(filter(None, said), "").rstrip(".")
 
 
 async def _diagnosis(

@@ -117,6 +117,9 @@ class Stage:
         start, at = len(self.overlay.history), self.clock.wall()
         created = [await self._create(each, question) for each in question.submitted]
         came = await self.rest.come()
+        frameworks = None
+        if isinstance(quota, QuotaPlane):
+            frameworks = frozenset(kind.framework for kind in quota.context.options.kinds)
         return Run(
             self.overlay,
             tuple(created),
@@ -127,6 +130,7 @@ class Stage:
             troubles=tuple(t for plane in self.planes.values() for t in plane.troubles()),
             planes=tuple(self.planes.values()),
             scheduler_names=self.deciders.scheduler_names,
+            frameworks=frameworks,
         )
 
     async def end(self) -> None:

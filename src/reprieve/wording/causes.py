@@ -44,7 +44,7 @@ CAUSES: Final[Mapping[Cause, CauseWords]] = {
         Reason.STOPPED,
         "Its Workload was deactivated by the operator",
         ("Mend what led to it, then activate Workload {workload}: `spec.active: true`.",),
-        ("the Workload is {workload}", "the reason is {why}"),
+        ("the Workload is {workload}", "the reason is {why}", "its pods were told: {said}"),
     ),
     Cause.NOT_COVERED: CauseWords(
         Reason.NO_FLAVOR_MATCHES,
@@ -113,7 +113,7 @@ CAUSES: Final[Mapping[Cause, CauseWords]] = {
                 "leave the node for it have ended."
             ),
         ),
-        ("kept on {on}", "{why}"),
+        ("{why}",),
     ),
     Cause.TOO_MANY_PODS: CauseWords(
         Reason.NO_NODE_MATCHES,

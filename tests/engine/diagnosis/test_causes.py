@@ -342,3 +342,13 @@ def test_a_condition_names_the_pod_set_that_lacks_something_though_the_scan_went
     assert entry.message.endswith(
         "insufficient unused quota for nvidia.com/gpu in flavor gpu-nodes, 4 more needed"
     )
+
+
+def test_holders_of_every_flavor_that_would_do_are_named() -> None:
+    flavors = tuple(FlavorQuotas(name, {GPU: Quota(4)}) for name in ("a100", "h100"))
+    both = queue("q", 0, groups=(ResourceGroup((GPU,), flavors),))
+    site = Site(both)
+    site.hold(held(work("one", "q", 4), "q", "a100"), held(work("two", "q", 4), "q", "h100"))
+    found = told(site.submit(work("w", "q", 4)))
+    assert found.deficit == {("a100", GPU): 4, ("h100", GPU): 4}
+    assert {each.holder.name for each in found.blockers} == {"one", "two"}

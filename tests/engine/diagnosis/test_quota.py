@@ -227,7 +227,7 @@ def test_what_is_missing_is_told_of_each_flavor_the_nearest_first() -> None:
     found = site.why("w")
     assert found is not None
     assert list(found.deficit.items()) == [(("h100", GPU), 1), (("a100", GPU), 3)]
-    assert [each.holder.name for each in found.blockers] == ["h"]
+    assert [each.holder.name for each in found.blockers] == ["h", "a"]
 
 
 def test_who_waits_for_victims_is_told_whom() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from reprieve.engine.cluster.rows import AffinityTerm
 from reprieve.engine.cluster.snapshot import Snapshot
+from reprieve.engine.diagnosis.causes import Cause
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.diagnosis.scheduling import PRIORITY, PROTECTED, RUNTIME, of_attempt
@@ -22,6 +23,7 @@ from reprieve.engine.scheduling.session import Session
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos
+from reprieve.wording.diagnosis import sentence
 from tests.engine.builders import (
     GPU,
     gang,
@@ -207,3 +209,39 @@ def test_figures_are_for_those_who_lack_room() -> None:
     missing = replace(found, reason=Reason.GROUP_MISSING, deficit={}, blockers=())
     snapshot = snapshot_of(node("a", gpus=8), pod("p", gpus=9))
     assert with_figures(snapshot, Policy(), unit, missing) is missing
+
+
+@pytest.mark.parametrize("others", [[], [pod("x", node="a", gpus=8)]])
+def test_a_group_that_no_nodes_hold_however_empty_is_told_so(others: list[Any]) -> None:
+    found = why(node("a", gpus=8), others, gang(3, gpus=4), key="default/g")
+    assert (found.reason, found.cause) == (Reason.NO_NODE_MATCHES, Cause.TOO_MANY_PODS)
+    assert (found.deficit, found.blockers) == ({("", GPU): 4}, ())
+    assert sentence(found).startswith(
+        "Its pods do not fit the nodes together, however empty these are: it lacks 4 "
+        "nvidia.com/gpu; of the 3 that its group needs 2 at most would fit"
+    )
+
+
+def test_with_a_lower_minimum_or_another_node_a_group_that_was_too_large_starts() -> None:
+    for rows in (
+        [node("a", gpus=8), *gang(3, gpus=4, min_count=2)],
+        [node("a", gpus=8), node("b", gpus=8), *gang(3, gpus=4)],
+    ):
+        snapshot = snapshot_of(*rows)
+        attempt = Session(snapshot, PLAIN, now=NOW).attempt(
+            Unit(tuple(snapshot.pending), "default/g")
+        )
+        assert attempt is not None
+        assert attempt.code is Code.SUCCESS
+
+
+def test_a_domain_that_is_too_small_for_a_group_is_named() -> None:
+    nodes = [node(f"{rack}-{n}", gpus=8, labels={"rack": rack}) for rack in "ab" for n in range(2)]
+    found = why(nodes, gang(5, gpus=4, topology_key="rack"), key="default/g")
+    assert (found.reason, found.cause) == (Reason.NO_NODE_MATCHES, Cause.TOO_MANY_PODS)
+    assert found.deficit == {("rack=a", GPU): 4}
+
+
+def test_a_group_that_empty_nodes_would_hold_is_told_that_they_are_full() -> None:
+    found = why(node("a", gpus=8), pod("x", node="a", gpus=4), gang(2, gpus=4), key="default/g")
+    assert (found.reason, found.cause) == (Reason.FULL, None)

@@ -16,7 +16,7 @@ from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.quota_causes import holding_cause
 from reprieve.engine.diagnosis.quota_holders import held_by
 from reprieve.engine.diagnosis.quota_never import named_pod_sets, no_flavor, too_much
-from reprieve.engine.diagnosis.quota_shortages import Shortage, shortages
+from reprieve.engine.diagnosis.quota_shortages import shortages
 from reprieve.engine.diagnosis.quota_trial import QuotaFacts, Trial, attempt, severity
 from reprieve.engine.diagnosis.reasons import Reason, dominant
 from reprieve.engine.plan import Plane
@@ -271,7 +271,8 @@ def _held(workload: Workload, trial: Trial) -> Diagnosis:
     who = preemptor(workload, trial.queue, snapshot.settings)
     # Victims that are found leave for another one.
     values = {} if trial.targets else holding_cause(trial, workload)
-    held = held_by(snapshot, who, trial.spared, _nearest(lacks), cause_in(values))
+    missing = [FlavorResource(each.flavor, name) for each in lacks for name in each.missing]
+    held = held_by(snapshot, who, trial.spared, missing, cause_in(values))
     deficit: dict[tuple[str, str], int] = {}
     for each in lacks:
         for name, amount in each.missing.items():
@@ -288,19 +289,6 @@ def _held(workload: Workload, trial: Trial) -> Diagnosis:
         refused=held.refused,
         earliest=until,
     )
-
-
-def _nearest(lacks: tuple[Shortage, ...]) -> tuple[FlavorResource, ...]:
-    """Return the flavor-resources of which the least is missing, by pod sets of one flavor."""
-    seen: set[tuple[str, str]] = set()
-    found = []
-    for each in lacks:
-        names = {(each.pod_sets, name) for name in each.missing}
-        if not seen.isdisjoint(names):
-            continue
-        seen.update(names)
-        found += [FlavorResource(each.flavor, name) for name in each.missing]
-    return tuple(found)
 
 
 def _open_checks(configuration: Configuration, workload: Workload) -> list[str]:

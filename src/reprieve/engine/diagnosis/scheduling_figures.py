@@ -15,13 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import nsmallest
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from reprieve.engine.cluster.rows import PODS, GroupRow
 from reprieve.engine.cluster.snapshot import I64, Flag, Mask, Pending, Snapshot
 from reprieve.engine.cluster.texts import texts_at
+from reprieve.engine.diagnosis.causes import CAUSE, Cause
 from reprieve.engine.diagnosis.model import Blocker, Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.diagnosis.scheduling import LEAVING, PRIORITY, PROTECTED, RUNTIME, STATIC
@@ -84,6 +85,9 @@ def with_figures(
         lack = _of_group(simulation, group, queued)
     if not lack.amounts:
         return found
+    larger = _larger_than_cluster(simulation, group, queued)
+    if larger is not None:
+        return replace(found, reason=Reason.NO_NODE_MATCHES, others=(), refused={}, **larger)
     deficit = {(lack.where, name): amount for name, amount in lack.amounts.items()}
     if found.reason is Reason.NO_NODE_MATCHES:
         return replace(found, deficit=deficit)  # however empty: nobody there is in its way
@@ -152,6 +156,39 @@ def _of_group(simulation: Simulation, group: GroupRow | None, queued: Sequence[P
         short = alone == alone.min()
     lacking = np.where(short, need[columns] * (wanted - fits), 0)
     return _Lack(where, _named(snapshot, columns, lacking), inside)
+
+
+def _larger_than_cluster(
+    simulation: Simulation, group: GroupRow | None, queued: Sequence[Pending]
+) -> dict[str, Any] | None:
+    """Return what is told of a group whose minimum no domain would hold, however empty.
+
+    None where that is not known: it is of pods of one class alone, which fit by resources.
+    """
+    if group is None or group.composite or len(_one_of_each(queued)) != 1:
+        return None
+    snapshot = simulation.snapshot
+    accepting = _accepting(simulation, queued[0])
+    need = simulation.requests_of(queued[0].pod_class)
+    columns = np.flatnonzero(need > 0)
+    each = snapshot.allocatable[:, columns] // need[columns]
+    minimum, most, place = group.min_count or 1, 0, ""
+    for where, inside in _domains(snapshot, group, accepting):
+        fits = int(each[inside].min(axis=1).sum()) if inside.any() else 0
+        if fits > most:
+            most, place = fits, where
+    if not 0 < most < minimum:
+        return None  # a pod that no node accepts is told as that
+    inside = dict(_domains(snapshot, group, accepting))[place]
+    alone = each[inside].sum(axis=0)
+    short = (alone < minimum) if (alone < minimum).any() else alone == alone.min()
+    lacking = np.where(short, need[columns] * (minimum - most), 0)
+    amounts = _named(snapshot, columns, lacking)
+    why = f"of the {minimum:,} that its group needs {most:,} at most would fit"
+    return {
+        "deficit": {(place, name): amount for name, amount in amounts.items()},
+        "values": {CAUSE: Cause.TOO_MANY_PODS, "why": why},
+    }
 
 
 def _one_of_each(queued: Sequence[Pending]) -> list[Pending]:
