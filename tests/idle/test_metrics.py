@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
 
 from reprieve.scenarios.model import NodeSpec
+from reprieve.units.durations import MILLISECOND, SECOND
 from tests.idle.exporters import FakeExporter
 from tests.idle.site import NAMESPACE, Site, job, open_site, pod, with_limits
 from tests.scraper.servers import serving
+from tests.virtual_time import LoopClock
 
 UNREACHABLE = ("False", "EndpointUnreachable")
 
@@ -62,6 +65,36 @@ async def test_an_endpoint_that_gives_no_samples_makes_nobody_idle(
     await site.until(lambda: operator.said("WARNING", url, logged))
     assert await site.events("GpuWorkload/pod-alone", "WorkloadIdle") == []
     assert site.evictions() == []
+
+
+def _federated(age_s: int) -> Any:
+    """Return what forwards the last value of somebody, with its time on the line."""
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        at = round((LoopClock().wall() - age_s * SECOND) / MILLISECOND)
+        of = f'gpu_id="0",namespace="{NAMESPACE}",pod="alone"'
+        return web.Response(text=f"gpu_gfx_activity{{{of}}} 0 {at}\n")
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("age_s", "literal", "phase"),
+    [(30, "", "Idle"), (3_600, "", "Active"), (3_600, "sampleTimesIgnored: true", "Idle")],
+)
+async def test_a_sample_that_is_old_by_its_own_time_makes_nobody_idle(
+    site: Site, age_s: int, literal: str, phase: str
+) -> None:
+    await site.create(pod("alone", 4, enabled="true"))
+    config = f"gpuPreemption: {{literal: {{{literal}}}}}\n" if literal else ""
+    async with serving(_federated(age_s)) as url:
+        variables = {"GPU_PREEMPTION_METRICS_ENDPOINT": f"{url}/federate"}
+        operator = await site.run(variables, config=config)
+        await site.until_phase("Pod/alone", phase)
+        await asyncio.sleep(120)
+        assert await site.phase("Pod/alone") == phase
+        old = operator.said("WARNING", "team/alone is dropped: Old", "time on the line")
+        assert bool(old) is (phase == "Active")
 
 
 @pytest.mark.real_time

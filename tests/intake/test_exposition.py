@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from reprieve.engine.idle.vendors import AMD, INTEL, NVIDIA
@@ -113,7 +115,10 @@ def test_a_value_that_no_gpu_can_have_is_set_apart(value: str, defect: Defect) -
     ],
 )
 def test_every_form_of_a_sample_line_is_understood(text: str, value: float) -> None:
-    assert parse_samples(f"{text}\n".encode(), [AMD]) == [amd("p", value, gpu="")]
+    (found,) = parse_samples(f"{text}\n".encode(), [AMD])
+    assert replace(found, at=None) == amd("p", value, gpu="")
+    own = text.rpartition("}")[2].split()[1:] if "}" in text else []
+    assert found.at == (int(own[0]) if own else None)
 
 
 def test_a_last_line_that_may_be_cut_off_is_refused() -> None:

@@ -61,6 +61,7 @@ _NUMBER: Final = (
     rb"|\.[0-9]++(?:[eE][+-]?+[0-9]++)?+|(?i:inf(?:inity)?+)|(?<![+-])(?i:nan))"
 )
 _TIME: Final = rb"(?:[ \t]++[+-]?+[0-9]{1,19}+)?+"
+_OWN_TIME: Final = rb"(?:[ \t]++([+-]?+[0-9]{1,19}+))?+"
 _QUOTED: Final = rb'"(?:[^"\\\n]++|\\[\\"n])*+"'
 _NAMED: Final = rb'(?!"")' + _QUOTED
 _LABEL: Final = (
@@ -70,7 +71,14 @@ _ITEM: Final = rb"[ \t]*+(?:" + _LABEL + rb"|" + _NAMED + rb")[ \t]*+"
 _LABELS: Final = rb"\{((?:" + _ITEM + rb"(?:," + _ITEM + rb")*+,?+)?+[ \t]*+)\}"
 
 _SAMPLE_LINE: Final = re.compile(
-    rb"[ \t]*+(" + _NAME + rb")?+[ \t]*+(?:" + _LABELS + rb")?+[ \t]*+(" + _NUMBER + rb")" + _TIME
+    rb"[ \t]*+("
+    + _NAME
+    + rb")?+[ \t]*+(?:"
+    + _LABELS
+    + rb")?+[ \t]*+("
+    + _NUMBER
+    + rb")"
+    + _OWN_TIME
 )
 _PAIR: Final = re.compile(
     rb"([a-zA-Z_][a-zA-Z0-9_]*+|" + _QUOTED + rb")[ \t]*+(?:=[ \t]*+(" + _QUOTED + rb"))?+"
@@ -98,13 +106,15 @@ class Defect(StrEnum):
     NEGATIVE = "Negative"
     ABOVE_100 = "Above100"
     TOO_MANY = "TooMany"  # more samples than the GPUs of any node
+    OLD = "Old"  # by the time that stands on its line
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
     """How busy one GPU, or one partition of it, of one pod is.
 
-    `utilization` is percent 0-100, not rounded. `gpu_id` and `partition` may be empty.
+    `utilization` is percent 0-100, not rounded. `gpu_id` and `partition` may be empty. `at`: the
+    Unix milliseconds that stand on its line, None for most exporters.
     """
 
     namespace: str
@@ -114,6 +124,7 @@ class Sample:
     utilization: float
     vendor: str  # Vendor.name
     metric: str
+    at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +283,7 @@ class ExpositionParser:
         form = _SAMPLE_LINE.fullmatch(line)
         if form is None:
             raise _malformed(line)
-        raw_name, raw_labels, value = form.groups()
+        raw_name, raw_labels, value, time = form.groups()
         labels: dict[str, str] = {}
         name = self._names.get(raw_name) if raw_name else None
         for key, content in _PAIR.findall(raw_labels) if raw_labels else ():
@@ -296,7 +307,9 @@ class ExpositionParser:
         if name in self._skipped:
             return
         vendor, metric, scale = self._families[name]
-        outcome = read_value(vendor, metric, scale, labels, number)
+        outcome = read_value(
+            vendor, metric, scale, labels, number, None if time is None else int(time)
+        )
         if outcome is None:
             self._unassigned += 1
         elif isinstance(outcome, Sample):
@@ -306,7 +319,12 @@ class ExpositionParser:
 
 
 def read_value(
-    vendor: Vendor, metric: str, scale: float, labels: Mapping[str, str], value: float
+    vendor: Vendor,
+    metric: str,
+    scale: float,
+    labels: Mapping[str, str],
+    value: float,
+    at: int | None = None,
 ) -> Sample | InvalidSample | None:
     """Return what one series says; None when it names no pod (a GPU that nobody holds).
 
@@ -322,7 +340,7 @@ def read_value(
         return None
     percent = value * scale
     if 0.0 <= percent <= 100.0:
-        return Sample(namespace, pod, gpu_id, partition, percent, vendor.name, metric)
+        return Sample(namespace, pod, gpu_id, partition, percent, vendor.name, metric, at)
     if math.isnan(percent):
         defect = Defect.NAN
     elif math.isinf(percent):

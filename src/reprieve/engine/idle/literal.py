@@ -31,6 +31,7 @@ class LiteralSwitches:
     partial_sets_marked: bool = False
     silence_counts_as_idle_time: bool = False
     annotations_read_once: bool = False
+    sample_times_ignored: bool = False
 
     @classmethod
     def all(cls) -> LiteralSwitches:
@@ -145,6 +146,13 @@ SWITCHES: Final[tuple[Switch, ...]] = (
         "Annotations are followed; a value that is not accepted gives way to the next tier.",
         "They are read when the GpuWorkload is made; a bad value of the root hides the other one.",
         "annotations_read_once",
+    ),
+    Switch(
+        "sampleTimesIgnored",
+        "section 10",
+        "A sample whose line carries a time older than the freshness window is dropped.",
+        "The time on a line is not read: a dead exporter's last value counts as of now.",
+        "sample_times_ignored",
     ),
 )
 

@@ -251,6 +251,11 @@ class Policy:
         """How long after a poll its samples count as fresh."""
         return max(3 * self.polling_interval, 60 * SECOND)
 
+    @property
+    def own_freshness(self) -> int | None:
+        """How old a sample may be by the time on its line, None where that is not looked at."""
+        return None if self.literal.sample_times_ignored else self.freshness
+
     def fingerprint(self) -> str:
         """Return a text that differs whenever a plan may differ because of the policy."""
         switches = ",".join(sorted(self.literal.switched_on()))

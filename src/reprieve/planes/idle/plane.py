@@ -234,6 +234,7 @@ class IdlePlane:
                     self.context.clock,
                     interval,
                     self._polled,
+                    self.context.start.policy.own_freshness,
                 )
                 clock = self.context.clock
                 group.create_task(persistent(scraper.run, clock, log, "polling metrics"))

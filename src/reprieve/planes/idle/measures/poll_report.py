@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Iterable
 
+from reprieve.intake.exposition import Defect, InvalidSample
 from reprieve.planes.idle.measures.scraper import PodKey, Poll, SourceHealth
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.durations import SECOND
@@ -48,9 +50,10 @@ class PollReport:
             metrics.samples_dropped.labels(reason).inc(number)
         for pod in sorted(poll.invalid.keys() - self._invalid):
             _log.warning(
-                "a sample of pod %s/%s is dropped: %s; accepted: 0 to 100 percent",
+                "a sample of pod %s/%s is dropped: %s; accepted: %s",
                 *pod,
                 ", ".join(sorted({bad.defect.value for bad in poll.invalid[pod]})),
+                _accepted(poll.invalid[pod]),
             )
         self._invalid = frozenset(poll.invalid)
         for pod in sorted(poll.conflicts.keys() - self._contradicted):
@@ -92,3 +95,9 @@ class PollReport:
             )
         elif before and not failures:
             _log.info("metrics endpoint %s: all %d targets answer again", shown, health.targets)
+
+
+def _accepted(dropped: Iterable[InvalidSample]) -> str:
+    if any(bad.defect is Defect.OLD for bad in dropped):
+        return "0 to 100 percent, with no time on the line or one within the freshness window"
+    return "0 to 100 percent"

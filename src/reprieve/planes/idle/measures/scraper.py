@@ -32,6 +32,7 @@ from reprieve.planes.idle.measures.metric_sources import (
     targets_of,
 )
 from reprieve.units.clock import Clock
+from reprieve.units.durations import MILLISECOND
 from reprieve.units.instants import Nanos
 
 __all__ = [
@@ -132,7 +133,10 @@ class Scraper:
         clock: Clock,
         interval: int,
         on_poll: Callable[[Poll], None],
+        freshness: int | None = None,
     ) -> None:
+        """`freshness`: how old a sample may be by its own time; None: that is not looked at."""
+        self._freshness = freshness
         self._sources = sources
         self._services = services
         self._reader = reader
@@ -180,6 +184,10 @@ class Scraper:
             for sample in reading.exposition.samples:
                 pod = PodKey(sample.namespace, sample.pod)
                 pods.add(pod)
+                if self._is_old(sample, at):
+                    old = InvalidSample(*pod, sample.gpu_id, Defect.OLD)
+                    invalid.setdefault(pod, []).append(old)
+                    continue
                 samples.setdefault(pod, []).append(sample)
             for bad in reading.exposition.invalid:
                 invalid.setdefault(PodKey(bad.namespace, bad.pod), []).append(bad)
@@ -203,6 +211,12 @@ class Scraper:
             unassigned=unassigned,
             readings=readings,
         )
+
+    def _is_old(self, sample: Sample, at: Nanos) -> bool:
+        """Tell whether the time on a sample's line is too long ago: it is nobody's use now."""
+        if self._freshness is None or sample.at is None:
+            return False
+        return at - sample.at * MILLISECOND > self._freshness
 
 
 def _conflicts(samples: Mapping[PodKey, Sequence[Sample]]) -> dict[PodKey, Conflict]:
