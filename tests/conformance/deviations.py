@@ -9,11 +9,22 @@ from typing import Any
 from tests.oracle.scheduling import topology, units
 from tests.oracle.scheduling.objects import Cluster, own_priority
 
+#: What is in force where nothing that is given is accepted.
+_BUILT_IN: dict[str, Any] = {
+    "threshold": 5.0,
+    "gracePeriodSeconds": 600,
+    "policy": "OnPressure",
+    "aggregation": "Max",
+    "ttlSeconds": 86400,
+    "tracked": True,
+}
 EXPECTED: dict[str, Any] = {
     "decision_reconcile.json::multi-pod-total": {
         "gpuResources": {"amd.com/gpu": 2},
         "status": {"phase": "Active", "idleSince": None, "aggregatedUtilization": None},
     },
+    "config_resolution.json::threshold-negative-annotation": _BUILT_IN,
+    "config_resolution.json::grace-negative": _BUILT_IN,
 }
 
 _PREEMPTION = ", pod group preemption: "

@@ -154,15 +154,17 @@ async def test_bad_values_are_named_and_the_namespaces_good_ones_are_in_force(si
         "utilizationThreshold": 12,
     }
     expected = {
-        "threshold": "'5%'; accepted: a number of percent such as 5 or 10.5; in force: 12",
+        "threshold": (
+            "'5%'; accepted: a number of percent from 0 to 100, such as 5 or 10.5; in force: 12"
+        ),
         "grace-period": (
-            "'10 minutes'; accepted: a Go duration such as 90s, 5m or 1h30m; in force: 15m0s"
+            "'10 minutes'; accepted: a Go duration such as 90s or 5m, 0 or more; in force: 15m0s"
         ),
         "policy": "'always'; accepted: OnPressure or Always; in force: OnPressure",
         "aggregation": "'Median'; accepted: Min, Max or Avg; in force: Max",
         "ttl": (
-            f"'{'1' * 36}...' (5000 characters); accepted: a Go duration such as 90s, 5m or "
-            "1h30m; in force: 48h0m0s"
+            f"'{'1' * 36}...' (5000 characters); accepted: a Go duration such as 90s or 5m, "
+            "0 or more; in force: 48h0m0s"
         ),
     }
     for suffix, text in expected.items():

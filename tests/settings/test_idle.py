@@ -24,6 +24,7 @@ from reprieve.settings.idle import (
     overrides_of,
     read_derived,
     resolve,
+    spec_tier,
     tier_of,
     with_overrides,
     write_derived,
@@ -105,6 +106,65 @@ def test_a_bad_annotation_is_named_and_hides_nothing(
             "aggregation": "Avg",
         }[suffix]
     )
+
+
+#: What no tier accepts, by setting, and what each of them says instead.
+BEYOND: dict[str, tuple[tuple[str, ...], str]] = {
+    "threshold": (
+        ("150", "100.5", "-1", "1e300"),
+        "a number of percent from 0 to 100, such as 5 or 10.5",
+    ),
+    "grace_period": (
+        ("-5m", "-1ns"),
+        "a Go duration such as 90s or 5m, 0 or more",
+    ),
+    "ttl": (("-1h", "-1ns"), "a Go duration such as 90s or 5m, 0 or more"),
+}
+
+
+def every_tier(setting: str, value: str) -> dict[str, Tier]:
+    """Return one value as each tier reads it."""
+    in_config = {"threshold": "defaultThreshold", "grace_period": "defaultGracePeriod"}
+    key = in_config.get(setting, "defaultTTL")
+    number = float(value) if setting == "threshold" else None
+    spec = GpuWorkloadSpec(
+        SPEC.workload_ref,
+        SPEC.gpu_resources,
+        utilization_threshold=number,
+        grace_period=value if setting == "grace_period" else None,
+        ttl_after_finished=value if setting == "ttl" else None,
+    )
+    root = derive(annotations(**{setting: value}), None, OFF)
+    namespace = derive(None, annotations(**{setting: value}), OFF)
+    return {
+        "root": Tier("root", root.overrides, root.rejected),
+        "namespace": Tier("namespace", namespace.overrides, namespace.rejected),
+        "spec": spec_tier(spec),
+        "config": kaiwo_config_tier({key: value if number is None else number}),
+        "environment": environment_tier({f"GPU_PREEMPTION_DEFAULT_{setting.upper()}": value}),
+        "file": tier_of({key: value}, "file", "--config: gpuPreemption."),
+    }
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [(name, each) for name, (values, _) in BEYOND.items() for each in values]
+)
+def test_no_tier_accepts_what_another_refuses_and_all_say_the_same(
+    setting: str, value: str
+) -> None:
+    for name, tier in every_tier(setting, value).items():
+        assert tier.overrides == Overrides(), name
+        assert [each.accepted for each in tier.rejected] == [BEYOND[setting][1]], name
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("threshold", "0"), ("threshold", "100"), ("grace_period", "0s"), ("ttl", "0s")],
+)
+def test_every_tier_accepts_the_bounds(setting: str, value: str) -> None:
+    for name, tier in every_tier(setting, value).items():
+        assert tier.rejected == (), name
+        assert getattr(tier.overrides, setting) == (float(value) if setting == "threshold" else 0)
 
 
 def test_annotations_read_once_lets_a_bad_root_value_hide_the_namespaces() -> None:

@@ -25,7 +25,6 @@ from reprieve.settings.idle_values import (
     NotAccepted,
     read_aggregation,
     read_duration,
-    read_percent,
     read_policy,
     read_threshold,
 )
@@ -47,6 +46,7 @@ __all__ = [
     "overrides_of",
     "read_derived",
     "resolve",
+    "spec_tier",
     "tier_of",
     "tracked",
     "with_overrides",
@@ -201,7 +201,12 @@ def follow(spec: Overrides, base: Overrides | None, derived: Overrides) -> Overr
 
 
 def overrides_of(spec: GpuWorkloadSpec) -> Overrides:
-    """Return the overrides in a GpuWorkload's spec; text that cannot be used counts as unset."""
+    """Return the overrides in a GpuWorkload's spec; what is not accepted counts as unset."""
+    return spec_tier(spec).overrides
+
+
+def spec_tier(spec: GpuWorkloadSpec) -> Tier:
+    """Return the tier of a GpuWorkload's spec, which the annotations or somebody's hand wrote."""
     return _read(
         "spec",
         _SPEC_FIELDS,
@@ -213,7 +218,7 @@ def overrides_of(spec: GpuWorkloadSpec) -> Overrides:
             "ttlAfterFinished": spec.ttl_after_finished,
         },
         "spec.",
-    ).overrides
+    )
 
 
 def with_overrides(spec: GpuWorkloadSpec, overrides: Overrides) -> GpuWorkloadSpec:
@@ -268,42 +273,43 @@ def read_derived(annotations: Mapping[str, str] | None) -> Overrides | None:
     return _read("derived", _SPEC_FIELDS, values, DERIVED_ANNOTATION).overrides
 
 
-_Reader = tuple[str, str, Callable[[object], Any]]  # key, field of Overrides, reader
+#: What each setting accepts, in whichever tier it stands.
+_ACCEPTED: Final[Mapping[str, Callable[[object], Any]]] = {
+    "threshold": read_threshold,
+    "grace_period": read_duration,
+    "policy": read_policy,
+    "aggregation": read_aggregation,
+    "ttl": read_duration,
+}
 
-_ANNOTATIONS: Final[tuple[_Reader, ...]] = (
-    (f"{ANNOTATION_PREFIX}threshold", "threshold", read_threshold),
-    (f"{ANNOTATION_PREFIX}grace-period", "grace_period", read_duration),
-    (f"{ANNOTATION_PREFIX}policy", "policy", read_policy),
-    (f"{ANNOTATION_PREFIX}aggregation", "aggregation", read_aggregation),
-    (f"{ANNOTATION_PREFIX}ttl", "ttl", read_duration),
-)
-_SPEC_FIELDS: Final[tuple[_Reader, ...]] = (
-    ("utilizationThreshold", "threshold", read_threshold),
-    ("gracePeriod", "grace_period", read_duration),
-    ("preemptionPolicy", "policy", read_policy),
-    ("aggregationPolicy", "aggregation", read_aggregation),
-    ("ttlAfterFinished", "ttl", read_duration),
-)
-_CONFIG_FIELDS: Final[tuple[_Reader, ...]] = (
-    ("defaultThreshold", "threshold", read_percent),
-    ("defaultGracePeriod", "grace_period", read_duration),
-    ("defaultPolicy", "policy", read_policy),
-    ("defaultAggregation", "aggregation", read_aggregation),
-    ("defaultTTL", "ttl", read_duration),
-)
-_VARIABLES: Final[tuple[_Reader, ...]] = (
-    ("GPU_PREEMPTION_DEFAULT_THRESHOLD", "threshold", read_threshold),
-    ("GPU_PREEMPTION_DEFAULT_GRACE_PERIOD", "grace_period", read_duration),
-    ("GPU_PREEMPTION_DEFAULT_POLICY", "policy", read_policy),
-    ("GPU_PREEMPTION_DEFAULT_AGGREGATION", "aggregation", read_aggregation),
-    ("GPU_PREEMPTION_DEFAULT_TTL", "ttl", read_duration),
-)
+#: By setting, its key in one kind of tier.
+_Keys = Mapping[str, str]
+
+_ANNOTATIONS: Final[_Keys] = {
+    each: f"{ANNOTATION_PREFIX}{each.replace('_', '-')}" for each in _ACCEPTED
+}
+_SPEC_FIELDS: Final[_Keys] = {
+    "threshold": "utilizationThreshold",
+    "grace_period": "gracePeriod",
+    "policy": "preemptionPolicy",
+    "aggregation": "aggregationPolicy",
+    "ttl": "ttlAfterFinished",
+}
+_CONFIG_FIELDS: Final[_Keys] = {
+    "threshold": "defaultThreshold",
+    "grace_period": "defaultGracePeriod",
+    "policy": "defaultPolicy",
+    "aggregation": "defaultAggregation",
+    "ttl": "defaultTTL",
+}
+_VARIABLES: Final[_Keys] = {each: f"GPU_PREEMPTION_DEFAULT_{each.upper()}" for each in _ACCEPTED}
 
 
-def _read(name: str, readers: tuple[_Reader, ...], values: Mapping[str, Any], where: str) -> Tier:
+def _read(name: str, keys: _Keys, values: Mapping[str, Any], where: str) -> Tier:
     found: dict[str, Any] = {}
     rejected = []
-    for key, setting, reader in readers:
+    for setting, reader in _ACCEPTED.items():
+        key = keys[setting]
         value = values.get(key)
         if value is None or value == "":
             continue

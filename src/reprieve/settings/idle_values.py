@@ -8,6 +8,7 @@ Hierarchy"; specification of the idle plane, sections 3 to 5.
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from reprieve.engine.idle.model import Aggregation, PreemptionPolicy
 from reprieve.units.durations import InvalidDuration, parse_duration
@@ -17,10 +18,13 @@ __all__ = [
     "NotAccepted",
     "read_aggregation",
     "read_duration",
-    "read_percent",
     "read_policy",
     "read_threshold",
 ]
+
+
+_PERCENT: Final = "a number of percent from 0 to 100, such as 5 or 10.5"
+_DURATION: Final = "a Go duration such as 90s or 5m, 0 or more"
 
 
 class NotAccepted(ValueError):
@@ -28,26 +32,19 @@ class NotAccepted(ValueError):
 
 
 def read_threshold(value: object) -> float:
-    """Return a threshold in percent, which a spec may have above 100."""
-    accepted = "a number of percent such as 5 or 10.5"
+    """Return a threshold in percent."""
     try:
         if isinstance(value, str):
-            return read_float(value)
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise NotAccepted(accepted)
-        number = float(value)
+            number = read_float(value)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            number = float(value)
+        else:
+            raise NotAccepted(_PERCENT)
     except (Unreadable, OverflowError):
-        raise NotAccepted(accepted) from None
-    if not math.isfinite(number):
-        raise NotAccepted(accepted)
-    return number
-
-
-def read_percent(value: object) -> float:
-    """Return a threshold that is a percentage."""
-    number = read_threshold(value)
-    if not 0 <= number <= 100:
-        raise NotAccepted("a number of percent, 0 to 100")
+        raise NotAccepted(_PERCENT) from None
+    # Above 100 everything is idle; what is no number compares as neither.
+    if not math.isfinite(number) or not 0 <= number <= 100:
+        raise NotAccepted(_PERCENT)
     return number
 
 
@@ -56,11 +53,11 @@ def read_duration(value: object) -> int:
     try:
         # YAML writers leave the quotes off `0`.
         text = "0" if value == 0 and not isinstance(value, bool) else value
-        if isinstance(text, str):
-            return parse_duration(text)
+        if isinstance(text, str) and (found := parse_duration(text)) >= 0:
+            return found
     except InvalidDuration:
         pass
-    raise NotAccepted("a Go duration such as 90s, 5m or 1h30m")
+    raise NotAccepted(_DURATION)
 
 
 def read_policy(value: object) -> PreemptionPolicy:

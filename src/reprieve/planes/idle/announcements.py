@@ -19,6 +19,7 @@ __all__ = [
     "tell_foreign",
     "tell_ignored_config",
     "tell_rejected",
+    "tell_rejected_spec",
     "tell_unknown_action",
     "tell_unresolved",
 ]
@@ -89,6 +90,17 @@ def tell_rejected(context: IdleContext, rejected: Rejected) -> None:
     log.warning("%s", message)
     about = Reference(KAIWO_CONFIG_API_VERSION, "KaiwoConfig", "", CONFIG_NAME, Uid(""))
     context.announce(about, EventText("Warning", "InvalidValue", message))
+
+
+def tell_rejected_spec(context: IdleContext, of: Reference, rejected: Rejected) -> None:
+    """Say that a value in the spec of a GpuWorkload is not accepted and therefore not in force."""
+
+    def say() -> None:
+        message = f"{rejected.where} is {shown(rejected.value)}; accepted: {rejected.accepted}"
+        log.warning("%s: %s", of, message)
+        context.announce(of, EventText("Warning", "InvalidValue", message))
+
+    context.say_once(f"{of.uid}/{rejected.where}/{rejected.value}", say)
 
 
 def tell_unknown_action(context: IdleContext, root: Reference, text: str) -> None:

@@ -24,7 +24,7 @@ from reprieve.intake.gpuworkloads import initial_status, new_gpu_workload, statu
 from reprieve.kube.bodies import merge_changes
 from reprieve.kube.errors import AlreadyExists, Conflict, NotFound
 from reprieve.kube.resource import GPU_WORKLOADS
-from reprieve.planes.idle.announcements import tell_unknown_action
+from reprieve.planes.idle.announcements import tell_rejected_spec, tell_unknown_action
 from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.roots import RootFacts
 from reprieve.planes.idle.workloads import (
@@ -40,6 +40,7 @@ from reprieve.settings.idle import (
     overrides_of,
     read_derived,
     resolve,
+    spec_tier,
     with_overrides,
     write_derived,
 )
@@ -136,6 +137,8 @@ class Tracking:
 
     async def _bring_in_line(self, workload: TrackedWorkload, derived: Derived) -> None:
         literal = self._context.start.policy.literal.annotations_read_once
+        for rejected in spec_tier(workload.object.spec).rejected:
+            tell_rejected_spec(self._context, workload.ref, rejected)
         if workload.over or workload.status.phase is Phase.PREEMPTING or literal:
             return
         made_by_us = DERIVED_ANNOTATION in (workload.object.metadata.annotations or {})
