@@ -66,8 +66,10 @@ KINDS = {Actor.QUOTA: "Workload", Actor.SCHEDULING: "Pod", Actor.IDLE: "Deployme
 class Play:
     """Lines of work that displace each other in a circle, each by another plane."""
 
-    def __init__(self, spaces: dict[str, str], *, key: bool = True) -> None:
-        self.governor, self.metrics, self.events = Governor(), Metrics(), Events()
+    def __init__(
+        self, spaces: dict[str, str], *, key: bool = True, named_series: int = 100
+    ) -> None:
+        self.governor, self.metrics, self.events = Governor(), Metrics(named_series), Events()
         self.notices = LoopNotices(
             self.governor, self.metrics, cast("Any", self.events), Numbers(key=key)
         )
@@ -136,11 +138,23 @@ async def test_events_name_work_of_other_namespaces_by_a_number_alone(key: bool)
         assert f"{about.namespace}/" in text and other not in text and related is None
         number = r"another tenant's work " + (r"#[0-9a-f]{4}" if key else r"\(\d\)")
         assert len(set(re.findall(number, text))) == 1
-    # Operators see the names.
+    # Operators see the names where they ask for them.
     (family,) = play.metrics.held_pairs.collect()
     assert {frozenset(each.labels.values()) for each in family.samples} == {
         frozenset(("red/x", "blue/y"))
     }
+
+
+async def test_a_metric_counts_pairs_and_names_nobody_unless_that_is_asked_for() -> None:
+    play = Play({"x": "red", "y": "red"}, named_series=0)
+    for number in range(2):
+        play.turn(number)
+    await play.notices.show(at(300))
+    (family,) = play.metrics.held_pairs.collect()
+    (sample,) = family.samples
+    assert (sample.labels, sample.value) == ({"first": "other", "second": "other"}, 2.0)
+    await play.notices.show(at(2 * 3_600))
+    assert play.metrics.held_pairs.collect()[0].samples == []
 
 
 async def test_within_a_namespace_both_are_named_and_related() -> None:

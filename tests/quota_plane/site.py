@@ -219,7 +219,7 @@ class Site:
         connection = await load_connection(str(self.embedded.operator_kubeconfig))
         self._client = connect(connection, clock)
         events = EventRecorder(self._client, clock, instance="test")
-        self.metrics = Metrics()
+        self.metrics = Metrics(100)
         context = QuotaContext(
             client=self._client,
             clock=clock,

@@ -66,6 +66,15 @@ _CONTROLLERS = ("idle", "scheduling", "quota")
     help="Who reads metrics and pages: everybody, or whom the API server allows; then over TLS.",
 )
 @click.option(
+    "--named-series",
+    default=0,
+    show_default=True,
+    metavar="N",
+    type=click.IntRange(0, 10_000),
+    help="How many names of gangs and workloads metrics have series of their own for; all others "
+    "have one together, called other.",
+)
+@click.option(
     "--lease-duration",
     default="15s",
     show_default=True,

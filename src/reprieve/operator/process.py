@@ -107,7 +107,7 @@ async def run_operator(options: OperatorOptions, clock: Clock, keeper: LeaseKeep
     """
     await_records()
     settings = operator_settings(options)
-    metrics = Metrics()
+    metrics = Metrics(options.named_series)
     clock = SteadyClock(clock)
     with decision_log(options.decision_log, clock, metrics) as told:
         return await _connected(options, settings, clock, metrics, keeper, told)

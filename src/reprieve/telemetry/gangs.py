@@ -21,7 +21,8 @@ class GangMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.preemption_seconds = Histogram(
             "scheduler_job_preemption_duration_seconds",
-            "Time of an attempt at job preemption, by the preemptor and what it ended in.",
+            "Time of an attempt at job preemption, by the preemptor (other unless gangs are to be "
+            "named) and what it ended in.",
             ("jobName", "result"),
             buckets=_SECONDS,
             registry=registry,

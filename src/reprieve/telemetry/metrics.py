@@ -2,8 +2,9 @@
 
 One `Metrics` is made for each process and handed to whoever counts; it has its own registry, so
 that several operators may live in one process (tests, `reprieve up`). Labels take only values from
-closed sets or configured names (sources, resources, namespaces, queues), never names of pods or
-objects; but for pairs of workloads that are held, which are few and vanish.
+closed sets or configured names (sources, resources, queues), never what tenants call their work;
+where a name is asked for (`--named-series`) so many have series of their own, and all others one
+together (`CappedNames`). Namespaces are the cluster's: of those the first thousand are named.
 Counters of plans and preemptions carry the plan id as exemplar, which OpenMetrics scrapes show.
 """
 
@@ -21,6 +22,7 @@ from prometheus_client.process_collector import ProcessCollector
 from reprieve import __version__
 from reprieve.engine.diagnosis.reasons import REASONS, Reason
 from reprieve.engine.plan import Plane
+from reprieve.telemetry.capped_names import CappedNames
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import PlanId
 
@@ -29,6 +31,7 @@ __all__ = ["IdleGpuSeconds", "Metrics", "Remembered"]
 _PREFIX: Final = "reprieve"
 _FAST: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _TIMES: Final = (1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0)
+_MOST_NAMESPACES: Final = 1_000
 _SLOW: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
@@ -59,7 +62,7 @@ class Metrics:
     Metrics in: `scrape_seconds` per target, `scrape_failures` by class, `scrape_targets` by state
     in the last poll, `samples` and `samples_dropped` by reason, `last_poll`, `polling_interval`.
     Cluster: `api_requests` by HTTP method and code ("none": no answer), `watch_restarts`.
-    Quota: `held_pairs`, one series for each pair; `loop_members`, how many lines of work are in
+    Quota: `held_pairs`, how many are held; `loop_members`, how many lines of work are in
     loops; `unproven`, preemptions that were left out for want of nodes; `kueue_leads` 0 or 1;
     `webhook_refused` by reason.
     Disruptions: `disruptions`, one for each displaced unit, by its rule; `disruption_failures`,
@@ -74,8 +77,11 @@ class Metrics:
     Process: `leader` 0 or 1, `intents_open`, `intents_closed` by phase, `loop_lag_seconds`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, named_series: int = 0) -> None:
+        """`named_series`: how many names of tenants' work a label takes; 0: none."""
         self.registry = CollectorRegistry()
+        self.names = CappedNames(named_series)
+        self.namespaces = CappedNames(_MOST_NAMESPACES)
         self.workloads = self._gauge("gpu_workloads", "GpuWorkloads by phase.", "phase")
         self.idle_gpu_seconds = self._counter(
             "idle_gpu_seconds", "GPU-seconds held by idle workloads.", "namespace", "resource"
@@ -155,7 +161,7 @@ class Metrics:
         )
         self.held_pairs = self._gauge(
             "quota_held_pair",
-            "1 while the first may not preempt the second, in any plane.",
+            "How many pairs there are of which the first may not preempt the second, in any plane.",
             "first",
             "second",
         )
@@ -270,5 +276,6 @@ class IdleGpuSeconds:
         """
         for (namespace, resource), number in self._held.items():
             elapsed = max(0, monotonic - self._since) / SECOND
-            self._metrics.idle_gpu_seconds.labels(namespace, resource).inc(number * elapsed)
+            shown = self._metrics.namespaces.of(namespace)
+            self._metrics.idle_gpu_seconds.labels(shown, resource).inc(number * elapsed)
         self._held, self._since = dict(held), monotonic

@@ -71,7 +71,7 @@ class LoopNotices:
         # The last object of each lineage that took part in a displacement.
         self._known: dict[Lineage, Reference] = {}
         self._unwritten: Counter[Pair] = Counter()
-        self._pairs: dict[Families, list[str]] = {}  # with their names in the metric
+        self._pairs: dict[Families, list[str]] = {}  # with their names
         self._loops: dict[tuple[Lineage, ...], Loop] = {}
         self._said: dict[Lineage, str] = {}
         self._busy = False
@@ -131,15 +131,25 @@ class LoopNotices:
             for pair, found in self._governor.held(now).items()
             if pair in self._pairs or not self._is_unwritten(found[0])
         }
-        gauge = self._metrics.held_pairs
+        before = Counter(map(self._labels_of, self._pairs.values()))
         for pair in self._pairs.keys() - held.keys():
-            gauge.remove(*self._pairs.pop(pair))
+            del self._pairs[pair]
         for pair in sorted(held.keys() - self._pairs.keys()):
             asked, hold = held[pair]
             names = [self._name(each.lineage) for each in (asked.preemptor, asked.victim)]
             self._pairs[pair] = names
-            gauge.labels(*names).set(1)
             await self._announce_pair(asked, hold, names)
+        self._count_pairs(before)
+
+    def _count_pairs(self, before: Counter[tuple[str, ...]]) -> None:
+        gauge, now = self._metrics.held_pairs, Counter(map(self._labels_of, self._pairs.values()))
+        for labels in before.keys() - now.keys():
+            gauge.remove(*labels)
+        for labels, number in now.items():
+            gauge.labels(*labels).set(number)
+
+    def _labels_of(self, names: Iterable[str]) -> tuple[str, ...]:
+        return tuple(map(self._metrics.names.of, names))
 
     async def _announce_pair(self, asked: Question, hold: Hold, names: list[str]) -> None:
         policy = self._governor.policy

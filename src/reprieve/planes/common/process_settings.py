@@ -44,6 +44,7 @@ class OperatorOptions:
 
     `scheduler_names`: whose pods are scheduled, each with the default profile; without any, those
     of `scheduler_config` or else the one of `SCHEDULER_NAME`. `decision_log`: a file, or `-`.
+    `named_series`: how many names of tenants' work metrics show.
     """
 
     controllers: tuple[str, ...]
@@ -55,6 +56,7 @@ class OperatorOptions:
     metrics_port: int = 8080
     metrics_host: str | None = "127.0.0.1"
     metrics_auth: bool = False
+    named_series: int = 0
     lease_duration: int = 15 * SECOND
     decision_limit: int = 5 * SECOND
     longest_silence: int = 30 * SECOND

@@ -142,6 +142,7 @@ class GangCarryOut:
         metrics = self._context.scheduler_metrics
         metrics.preemption_attempts.inc()
         result = wording.job_reason(job.reason)
-        self._metrics.preemption_seconds.labels(cycle.key, result).observe(seconds)
+        name = self._context.metrics.names.of(cycle.key)
+        self._metrics.preemption_seconds.labels(name, result).observe(seconds)
         if job.reason is JobReason.SUCCESS:
             metrics.preemption_victims.observe(len(job.slots))
