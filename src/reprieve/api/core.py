@@ -171,6 +171,7 @@ class PodSpec(_Struct, frozen=True):
     scheduling_group: SchedulingGroup | None = None
     overhead: dict[str, str | int | float] | None = None
     resources: ContainerResources | None = None
+    scheduler_name: str | None = None
 
 
 class PodTemplate(_Struct, frozen=True):

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -74,6 +74,7 @@ class Fault(StrEnum):
     REDUCIBLE = "a victim can be put back, and the plan does not say so"
     WRONGLY_COMPATIBLE = "the plan says that it may take too many, and may not, or does not"
     UNGUARDED = "a guard is missing"
+    TORN_GANG = "a gang that goes as a whole is not named as a whole"
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +212,8 @@ def _proof(
             yield Violation(Fault.NOT_FEASIBLE, key, f"{name}: {flight} + {freed} < {count}")
     leaving = [pod for w in incoming for pod in w.pods]
     victims = [workloads[_key(v.subject)] for v in plan.victims if _key(v.subject) in workloads]
+    yield from _torn(victims, snapshot)
+    victims = _units(victims)
     spare = _spare_of_sum(proof, need, victims)
     if on_nodes:
         pods = [pod for w in victims for pod in w.pods]
@@ -223,6 +226,30 @@ def _proof(
     elif not proof.compatible:
         for victim in spare:
             yield Violation(Fault.REDUCIBLE, victim.key)
+
+
+def _torn(victims: Sequence[Workload], snapshot: IdleSnapshot) -> Iterator[Violation]:
+    """Yield the units of which some member is not named, or is known to stay."""
+    named = Counter(each.unit for each in victims if each.unit)
+    there = Counter(each.unit for each in snapshot.workloads if each.unit in named)
+    for unit in sorted(named):
+        if unit in snapshot.busy_units or named[unit] != there[unit]:
+            yield Violation(Fault.TORN_GANG, unit, f"{named[unit]}/{there[unit]}")
+
+
+def _units(victims: Sequence[Workload]) -> list[Workload]:
+    """Return each unit as one workload: its members go and stay together."""
+    found: dict[str, Workload] = {}
+    for each in victims:
+        unit = each.unit or f"/{each.root.uid}"
+        first = found.get(unit)
+        if first is None:
+            found[unit] = each
+            continue
+        gpus = Counter(first.gpus)
+        gpus.update(each.gpus)
+        found[unit] = replace(first, gpus=dict(gpus), pods=(*first.pods, *each.pods))
+    return list(found.values())
 
 
 def _spare_of_sum(

@@ -50,6 +50,10 @@ _IDLE_RULES: Final = {
         "its devices were idle for the longest, and others waited for them",
         "using its devices, a longer grace period, or a policy that never preempts it",
     ),
+    "FewestIdle": (
+        "its devices were idle, and no other idle work with so few would have made the room",
+        "using its devices, a longer grace period, or a policy that never preempts it",
+    ),
     "Always": (
         "its devices were idle for longer than its policy allows",
         "using its devices, or a longer grace period",

@@ -231,6 +231,12 @@ def declined_text(declined: Declined) -> str:
             return "no pending workload needs it"
         case Reason.REPRIEVED:
             return "the pending workload fits without it"
+        case Reason.PART_OF_GANG:
+            return "its gang is evicted as a whole, and not all of it is idle"
+        case Reason.OWNED:
+            return "another plane decides about it"
+        case Reason.DISPLACED:
+            return "it was displaced lately, and no idle workload is evicted for its return"
         case Reason.HELD:
             until = "" if declined.until is None else f" before {format_instant(declined.until)}"
             return f"the governor of disruptions lets it not be displaced{until}"

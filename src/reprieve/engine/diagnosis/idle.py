@@ -38,6 +38,7 @@ _PASSING: Final[Mapping[outcome.Reason, Reason]] = {
     outcome.Reason.CLAIMED: Reason.HELD_BY_CLAIM,
     outcome.Reason.NOT_FRESH: Reason.STALE_METRICS,
     outcome.Reason.HELD: Reason.VICTIMS_PROTECTED,
+    outcome.Reason.PART_OF_GANG: Reason.NOT_IDLE_YET,
 }
 _KINDS: Final = (
     Reason.NOT_IDLE_YET,
@@ -53,6 +54,12 @@ _UNSERVED: Final = (
     outcome.Reason.SHORT,
     outcome.Reason.NO_PLACEMENT,
     outcome.Reason.NO_PENDING_POD,
+)
+#: Another plane answers for it, or room is no help.
+_NOT_ITS_DEMAND: Final = (
+    outcome.Reason.NO_PENDING_POD,
+    outcome.Reason.OWNED,
+    outcome.Reason.DISPLACED,
 )
 _NAMED: Final = 20  # blockers
 _TRIES: Final = 20  # instants at which more work will have been idle for long enough
@@ -98,7 +105,7 @@ def diagnose_demand(
     if _is_served(facts.evaluation, demand):
         return None
     declined = kept.get(demand.ref)
-    if declined is None or declined.reason is outcome.Reason.NO_PENDING_POD:
+    if declined is None or declined.reason in _NOT_ITS_DEMAND:
         return Diagnosis(Plane.IDLE, Reason.NO_PRESSURE)
     idle = _idle(facts.snapshot, demand)
     blockers, refused = _blockers(facts, demand, idle, kept)

@@ -10,6 +10,8 @@
    sum reaches the need (fit Sum, and for demands that wait for quota). If that never comes about,
    nobody is taken.
 3. With fit Node, or `irreducible`, victims that can be put back are reprieved, youngest idle first.
+4. With `fewest`, the same is done from the smallest to the largest, with the largest reprieved
+   first; the set with fewer GPUs is taken, that of the oldest among equals.
 
 Eligible: Idle with a timer that has reached the grace period, not claimed by a plan, and (unless a
 literal switch says otherwise) with fresh samples of all running GPU pods. Whom the governor of
@@ -26,6 +28,7 @@ from dataclasses import dataclass, field
 
 from reprieve.engine.idle.claims import demand_order
 from reprieve.engine.idle.flights import idle_for, in_flight
+from reprieve.engine.idle.gangs import units_of, whole_units
 from reprieve.engine.idle.model import (
     Fit,
     IdleSnapshot,
@@ -38,6 +41,7 @@ from reprieve.engine.idle.model import (
 )
 from reprieve.engine.idle.outcome import (
     RULE_ALWAYS,
+    RULE_FEWEST_IDLE,
     RULE_NOT_NEEDED,
     RULE_OLDEST_IDLE,
     Declined,
@@ -69,6 +73,8 @@ class _Run:
     declined: list[Declined] = field(default_factory=list)
     due: list[Nanos] = field(default_factory=list)
     idle: list[Workload] = field(default_factory=list)  # eligible, OnPressure, oldest idle first
+    # The same as units, each with its members, by the root of the first member.
+    units: dict[Uid, tuple[Workload, tuple[Workload, ...]]] = field(default_factory=dict)
     reprieved: set[Uid] = field(default_factory=set)  # roots that were put back
     held: dict[Uid, Nanos] = field(default_factory=dict)  # roots left alone, until when
     roots: set[Uid] = field(default_factory=set)  # of eligible workloads: each counts once
@@ -105,6 +111,8 @@ def evaluate(
         pace.begin(workload.key)
         if _eligible(run, workload):
             eligible.append(workload)
+    eligible, torn = whole_units(workloads, eligible, snapshot.busy_units)
+    run.declined.extend(Declined(each.ref, Reason.PART_OF_GANG) for each in torn)
     always = [w for w in eligible if w.settings.policy is PreemptionPolicy.ALWAYS]
     for workload in always:
         if _held(run, "", workload):
@@ -112,6 +120,7 @@ def evaluate(
             run.declined.append(Declined(workload.ref, Reason.HELD, until=until))
     always = [w for w in always if w.root.uid not in run.held]
     run.idle = [w for w in eligible if w.settings.policy is PreemptionPolicy.ON_PRESSURE]
+    run.units = {each.root.uid: (each, of) for each, of in units_of(run.idle)}
     for workload in always:
         run.taken.add(workload.root.uid)
         run.plans.append(_always_plan(run, workload))
@@ -175,41 +184,66 @@ def _spared(run: _Run, workload: Workload, reason: Reason, until: Nanos | None =
 
 
 def _serve(run: _Run, demand: Workload) -> None:
+    if demand.key in run.snapshot.owned:
+        run.declined.append(Declined(demand.ref, Reason.OWNED))
+        return
+    if demand.key in run.snapshot.displaced:
+        run.declined.append(Declined(demand.ref, Reason.DISPLACED))
+        return
     waiting = pending_pods(demand)
     on_nodes = run.policy.fit is Fit.NODE and not _waits_for_quota(demand, waiting)
     if on_nodes and not waiting:
         run.declined.append(Declined(demand.ref, Reason.NO_PENDING_POD))
         return
     _withdraw(run, demand)
-    search, credit = _search(run, demand, waiting if on_nodes else ())
+    pods = waiting if on_nodes else ()
+    search, credit = _search(run, demand, pods)
     if search.fits():
         run.covered.extend(_take_room(run, search, credit))
         run.declined.append(Declined(demand.ref, Reason.COVERED, search.incoming))
         return
-    idle = [each for each in run.idle if not _held(run, demand.key, each)]
+    held = {each.root.uid for each in run.idle if _held(run, demand.key, each)}
+    idle = [
+        unit
+        for unit, members in run.units.values()
+        if held.isdisjoint(each.root.uid for each in members)
+    ]
     if not search.collect(idle):
         run.declined.append(search.declined(idle))
         return
-    spare = search.spare()
     trim = on_nodes or run.policy.irreducible
+    spare, rule = search.spare(), RULE_OLDEST_IDLE
     if trim:
-        spared = {victim.root.uid for victim in spare}
-        search.victims = [v for v in search.victims if v.root.uid not in spared]
-        run.reprieved.update(spared)
+        search.reprieve(spare)
+        if run.policy.fewest:
+            smaller, _ = _search(run, demand, pods)
+            smaller.collect(sorted(idle, key=_smallest_first))
+            spare_of_smaller = smaller.spare()
+            smaller.reprieve(spare_of_smaller)
+            if smaller.victims and smaller.gpus < search.gpus:
+                search, spare, rule = smaller, spare_of_smaller, RULE_FEWEST_IDLE
+    spared = _roots(run, spare) if trim else set()
+    run.reprieved.update(spared)
     _take_room(run, search, credit)
-    run.taken.update(v.root.uid for v in search.victims)
+    victims = [each for v in search.victims for each in run.units[v.root.uid][1]]
+    run.taken.update(v.root.uid for v in victims)
     run.plans.append(
         _plan(
             run,
             preemptor=demand.ref,
-            victims=search.victims,
-            rule=RULE_OLDEST_IDLE,
+            victims=victims,
+            rule=rule,
             proof=_proof(search, compatible=bool(spare) and not trim),
             placement=search.placement,
-            reprieved={RULE_NOT_NEEDED: len(spare)} if spare and trim else {},
+            reprieved={RULE_NOT_NEEDED: len(spared)} if spared else {},
             guards=(Guard(demand.ref, (Phase.PENDING_GPU,)),),
         )
     )
+
+
+def _roots(run: _Run, units: Iterable[Workload]) -> set[Uid]:
+    """Return the roots of all members of these units."""
+    return {each.root.uid for unit in units for each in run.units[unit.root.uid][1]}
 
 
 def _held(run: _Run, demand: str, workload: Workload) -> bool:
@@ -322,7 +356,7 @@ def _plan(
         revision=run.snapshot.revision,
         proof=proof,
         preemptor=preemptor,
-        victims=tuple(Victim(v.ref, v.root, dict(v.gpus), rule) for v in victims),
+        victims=tuple(Victim(v.ref, v.root, dict(v.gpus), rule, unit=v.unit) for v in victims),
         placement=placement,
         reprieved=reprieved or {},
         guards=(*guards, *(Guard(v.ref, (Phase.IDLE,)) for v in victims)),
@@ -361,3 +395,8 @@ def _oldest_idle_first(workload: Workload) -> tuple[int, GpuWorkloadKey]:
     """Order: 1. start of the idle stretch; 2. namespace/name."""
     since = workload.status.idle_since
     return (0 if since is None else since, workload.key)
+
+
+def _smallest_first(workload: Workload) -> tuple[int, int, GpuWorkloadKey]:
+    """Order: 1. fewest GPUs; 2. start of the idle stretch; 3. namespace/name."""
+    return (sum(workload.gpus.values()), *_oldest_idle_first(workload))

@@ -18,7 +18,7 @@ from reprieve.engine.idle.model import Phase, Workload
 from reprieve.engine.idle.resources import add
 from reprieve.units.ids import GpuWorkloadKey
 
-__all__ = ["gang_of", "joined"]
+__all__ = ["gang_of", "joined", "units_of", "whole_units"]
 
 
 def gang_of(workload: Workload) -> str:
@@ -57,6 +57,35 @@ def joined(
     silent = {each.key for several in waiting.values() for each in several} - demands.keys()
     kept = (each for each in workloads if each.key not in silent)
     return tuple(_renamed(demands.get(w.key, w), names) for w in kept), speakers
+
+
+def whole_units(
+    workloads: Sequence[Workload], eligible: Sequence[Workload], busy: Collection[str]
+) -> tuple[list[Workload], list[Workload]]:
+    """Return who may go, and who may not since its unit does not go as a whole.
+
+    Args:
+        workloads: of the snapshot.
+        eligible: those of them that may go by themselves, in order.
+        busy: units with a pod that is known to stay.
+    """
+    roots = {each.root.uid for each in eligible}
+    torn = set(busy) | {w.unit for w in workloads if w.unit and w.root.uid not in roots}
+    return (
+        [each for each in eligible if each.unit not in torn],
+        [each for each in eligible if each.unit in torn],
+    )
+
+
+def units_of(eligible: Sequence[Workload]) -> list[tuple[Workload, tuple[Workload, ...]]]:
+    """Return each unit as one workload, with its members, in the order of the first of them."""
+    members: dict[str, list[Workload]] = {}
+    for each in eligible:
+        members.setdefault(each.unit or f"/{each.root.uid}", []).append(each)
+    return [
+        (_together(first, (first, *rest)) if rest else first, (first, *rest))
+        for first, *rest in members.values()
+    ]
 
 
 def _together(first: Workload, several: Sequence[Workload]) -> Workload:

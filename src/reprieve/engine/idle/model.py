@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.idle.literal import LiteralSwitches
+from reprieve.engine.plan import Plane
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
@@ -166,6 +167,7 @@ class Workload:
     `ref` is the GpuWorkload itself, `root` the object that is evicted. `gpus` is the total per GPU
     resource name over all owned pods. `pods`: all and only the owned pods that still exist.
     `released`: when the last of them went away, None while one exists or when that was not seen.
+    `unit`: the group, `namespace/name`, with which it is evicted as a whole; empty for none.
     """
 
     ref: Reference
@@ -176,6 +178,7 @@ class Workload:
     status: Status
     pods: tuple[PodRow, ...] = ()
     released: Nanos | None = None
+    unit: str = ""
 
     @property
     def key(self) -> GpuWorkloadKey:
@@ -213,7 +216,9 @@ class IdleSnapshot:
     They hold from the commit on, whether or not the victim's status shows it already. `served`:
     GpuWorkloads with a pod on a node; what was freed for them they may have. `holds`: roots that
     the governor of disruptions holds, by the demand from which it does, or the empty text where
-    they would go for nobody.
+    they would go for nobody. `owned`: demands for which another plane of the process evicts.
+    `displaced`: demands that made room for others lately, where planes decide together.
+    `busy_units`: groups that go as a whole, of which some pod is not idle, or has not opted in.
     """
 
     revision: int
@@ -223,6 +228,9 @@ class IdleSnapshot:
     reservations: tuple[Reservation, ...] = ()
     served: frozenset[GpuWorkloadKey] = frozenset()
     holds: Mapping[str, Mapping[Uid, Hold]] = field(default_factory=dict)
+    owned: Mapping[GpuWorkloadKey, Plane] = field(default_factory=dict)
+    displaced: frozenset[GpuWorkloadKey] = frozenset()
+    busy_units: frozenset[str] = frozenset()
 
     def held_until(self, demand: str, root: Uid, now: Nanos) -> Nanos | None:
         """Return until when a root is held from a demand, None where it may go."""
@@ -234,14 +242,17 @@ class IdleSnapshot:
 class Policy:
     """What holds for the whole plane: options, intervals (nanoseconds) and literal switches.
 
-    `settling`: how long after the end of a victim's last pod its GPUs still count as on their way
-    to the demand, which the scheduler needs to place the pods (hazard H4). `slack`: how long after
-    its graceful end a pod that is still there counts as leaving; then it is planned around.
+    `fewest`: of two sets, that of the oldest and that of the smallest, the one with fewer GPUs is
+    taken; where the scheduling plane decides beside this one. `settling`: how long after the end
+    of a victim's last pod its GPUs still count as on their way to the demand, which the scheduler
+    needs to place the pods (hazard H4). `slack`: how long after its graceful end a pod that is
+    still there counts as leaving; then it is planned around.
     """
 
     polling_interval: int = 15 * SECOND
     fit: Fit = Fit.SUM
     irreducible: bool = False
+    fewest: bool = False
     settling: int = 15 * SECOND
     slack: int = 60 * SECOND
     literal: LiteralSwitches = field(default_factory=LiteralSwitches)
@@ -259,4 +270,5 @@ class Policy:
     def fingerprint(self) -> str:
         """Return a text that differs whenever a plan may differ because of the policy."""
         switches = ",".join(sorted(self.literal.switched_on()))
-        return f"fit={self.fit};irreducible={self.irreducible};literal={switches}"
+        fewest = ";fewest" if self.fewest else ""
+        return f"fit={self.fit};irreducible={self.irreducible};literal={switches}{fewest}"

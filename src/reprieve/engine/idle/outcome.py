@@ -17,6 +17,7 @@ from reprieve.units.references import Reference
 
 __all__ = [
     "RULE_ALWAYS",
+    "RULE_FEWEST_IDLE",
     "RULE_NOT_NEEDED",
     "RULE_OLDEST_IDLE",
     "Declined",
@@ -25,6 +26,7 @@ __all__ = [
 ]
 
 RULE_OLDEST_IDLE: Final = "OldestIdle"
+RULE_FEWEST_IDLE: Final = "FewestIdle"
 RULE_ALWAYS: Final = "Always"
 RULE_NOT_NEEDED: Final = "NotNeeded"  # reprieved: the demand fits without it
 
@@ -43,6 +45,9 @@ class Reason(StrEnum):
     NO_DEMAND = "NoDemand"  # eligible, but no demand needs it
     REPRIEVED = "Reprieved"
     HELD = "Held"  # by the governor of disruptions
+    PART_OF_GANG = "PartOfGang"  # it goes with a gang of which not all is idle
+    OWNED = "Owned"  # another plane of the process evicts for it
+    DISPLACED = "Displaced"  # it was displaced lately: nobody goes for its return
 
 
 @dataclass(frozen=True, slots=True)

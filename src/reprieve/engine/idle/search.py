@@ -190,6 +190,16 @@ class Search:
                 spare.append(victim)
         return spare
 
+    @property
+    def gpus(self) -> int:
+        """Return how many GPUs the victims hold."""
+        return sum(sum(victim.gpus.values()) for victim in self.victims)
+
+    def reprieve(self, spare: Iterable[Workload]) -> None:
+        """Let these victims stay."""
+        roots = {victim.root.uid for victim in spare}
+        self.victims = [each for each in self.victims if each.root.uid not in roots]
+
     def declined(self, idle: Iterable[Workload]) -> Declined:
         """Return why nobody goes; every useful workload of `idle` has been added in vain."""
         if self.pods:

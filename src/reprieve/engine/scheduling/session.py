@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
@@ -26,20 +27,35 @@ from reprieve.engine.placement.profile import Policy, Profile, policy_text
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.claims import deallocate_claims, deallocations
+from reprieve.engine.scheduling.domains import GroupPlacing
 from reprieve.engine.scheduling.group import endless_tree, missing_group, schedule_group
 from reprieve.engine.scheduling.group_preemption import preempt_for_group
 from reprieve.engine.scheduling.held import held_back, held_until
 from reprieve.engine.scheduling.hierarchy import as_preemptor, raised_above, trees_of
+from reprieve.engine.scheduling.leaving import (
+    NOBODY_PUT_OFF,
+    PUT_OFF,
+    PutOff,
+    leaving_slots,
+    room_on_its_way,
+)
 from reprieve.engine.scheduling.min_runtime import protected_until, spared_by
 from reprieve.engine.scheduling.nominations import kept_for_others, nominations_of
-from reprieve.engine.scheduling.outcome import Attempt, Explanation, Member, Sentence, Unit
-from reprieve.engine.scheduling.placing import Choose, best_node
+from reprieve.engine.scheduling.outcome import (
+    Attempt,
+    Explanation,
+    Member,
+    Preemption,
+    Sentence,
+    Unit,
+)
+from reprieve.engine.scheduling.placing import Choose, best_node, place_members
 from reprieve.engine.scheduling.plans import plan_of
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.pod import PodPostFilter, schedule_pod
 from reprieve.engine.scheduling.pod_preemption import preempt_for_pod
 from reprieve.engine.scheduling.reservations import with_reservations
-from reprieve.engine.scheduling.tree_placing import in_placement_order
+from reprieve.engine.scheduling.tree_placing import in_placement_order, place_unit
 from reprieve.units.ids import Uid
 
 __all__ = ["GROUP_POST_FILTERS", "Session"]
@@ -84,6 +100,7 @@ class Session:
     groups of older front doors by the key of their unit; `jobs`: how they preempt. `now`: Unix
     seconds, for a policy that is `timed`. `scorers`: placement scorers of others, by name.
     `preempt_pod`: preemption for a plain pod. `holds`: who is held from whom, and until when.
+    `waits`: units for which nobody is evicted yet.
     """
 
     def __init__(
@@ -100,8 +117,10 @@ class Session:
         scorers: Mapping[str, PlacementScorer] = MappingProxyType({}),
         preempt_pod: PodPostFilter = preempt_for_pod,
         holds: Mapping[Unit, Mapping[Uid, Hold]] = MappingProxyType({}),
+        waits: PutOff = NOBODY_PUT_OFF,
     ) -> None:
         self.snapshot = snapshot
+        self._waits = waits
         self._gangs = gangs
         self._jobs = jobs
         self._policy = policy
@@ -152,6 +171,35 @@ class Session:
         self._remember(attempt, queued, turn.group, simulation)
         return attempt
 
+    def places_all(self, units: Iterable[Unit], gone: Collection[Uid] = ()) -> bool:
+        """Return whether all of these units have nodes once `gone`, and what ends, are gone.
+
+        The session is of no further use: its simulations are changed.
+        """
+        emptied: set[str] = set()
+        for unit in units:
+            turn = self._turn(unit)
+            if isinstance(turn, Attempt):
+                return False
+            name = turn.profile.scheduler_name
+            simulation = self._simulation(name)
+            own = frozenset(pending.row.uid for pending in turn.queued)
+            self._respect(simulation, own, unit.group, turn.priority)
+            if name not in emptied:
+                emptied.add(name)
+                simulation.remove(leaving_slots(simulation, gone))
+            if turn.group is None:
+                found, _ = place_members(simulation, turn.queued, 0, len(turn.queued), self._choose)
+                failed = found.failure is not None or found.error
+            else:
+                placing = place_unit(
+                    simulation, turn.group, turn.queued, self._policy, self._choose
+                )
+                failed = placing.failure is not None or placing.error
+            if failed:
+                return False
+        return True
+
     def _turn(self, unit: Unit) -> _Turn | Attempt:
         """Return as whom a unit is looked at, or what became of it without a look at any node."""
         queued = [self.snapshot.pending[uid] for uid in unit.pods if uid in self.snapshot.pending]
@@ -201,20 +249,48 @@ class Session:
     def _scheduled(self, simulation: Simulation, turn: _Turn) -> Attempt:
         """Look for nodes, and for victims, as a unit of its kind does."""
         unit, queued, choose = turn.unit, turn.queued, self._choose
+        put_off = unit in self._waits.put_off
+        jobs = replace(self._jobs, enabled=False) if put_off else self._jobs
         if turn.gang is not None:
-            return schedule_gang(simulation, unit, turn.gang, queued, self._jobs, choose)
+            return schedule_gang(simulation, unit, turn.gang, queued, jobs, choose)
         if turn.job:
-            return schedule_alone(simulation, unit, queued[0], self._jobs, choose)
+            return schedule_alone(simulation, unit, queued[0], jobs, choose)
+        waits = put_off or unit in self._waits.patient
         if turn.group is None:
-            return schedule_pod(
-                simulation, unit, queued[0], self._policy, choose, self._preempt_pod
-            )
+            preempt = self._preempt_pod
+            if waits:
+                preempt = partial(self._preempt_later, put_off)
+            return schedule_pod(simulation, unit, queued[0], self._policy, choose, preempt)
         plugins = [
             (name, self._plugins[name])
             for name in turn.profile.pod_group_post_filters
             if name in self._plugins
         ]
+        if waits:
+            plugins = [("Joint", self._preempt_group_later), *(() if put_off else plugins)]
         return schedule_group(simulation, unit, turn.group, queued, self._policy, choose, plugins)
+
+    def _preempt_later(
+        self, put_off: bool, simulation: Simulation, pending: Pending, policy: Policy
+    ) -> Preemption:
+        """Wait for pods that end; else evict nobody yet, or preempt."""
+        waits = room_on_its_way(simulation, None, [pending], policy, self._choose)
+        if waits is not None:
+            return waits
+        return PUT_OFF if put_off else self._preempt_pod(simulation, pending, policy)
+
+    def _preempt_group_later(
+        self,
+        simulation: Simulation,
+        group: GroupRow,
+        queued: Sequence[Pending],
+        policy: Policy,
+        choose: Choose,
+        failed: GroupPlacing,
+    ) -> Preemption:
+        """Wait for pods that end; else leave it to the plugins after this one, if any."""
+        del failed
+        return room_on_its_way(simulation, group, queued, policy, choose) or PUT_OFF
 
     def _planned(self, attempt: Attempt, turn: _Turn) -> Attempt:
         """Return the attempt with the plan of the victims that it found, if it has none yet."""

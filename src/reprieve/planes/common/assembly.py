@@ -18,6 +18,7 @@ from reprieve.execution.fence import Fence
 from reprieve.intake.exposition import Exposition
 from reprieve.kube.client import Client
 from reprieve.kube.events import EventRecorder
+from reprieve.planes.common.joint import Joint
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.common.mirror import Mirror
 from reprieve.planes.common.process_settings import OperatorOptions, OperatorSettings
@@ -112,6 +113,7 @@ class Surroundings:
     follows what other actors evict, where that is wanted. `decision_log`: None where none is
     written. `stepped`: when the wall clock was stepped last, monotonic. `measured`: what stands for
     the exporters of metrics, None where they are asked.
+    `joint`: where planes register, and ask each other.
     """
 
     options: OperatorOptions
@@ -135,6 +137,7 @@ class Surroundings:
     decision_log: DecisionLog | None = None
     measured: Callable[[], Exposition] | None = None
     stepped: Callable[[], Nanos | None] = lambda: None
+    joint: Joint = field(default_factory=Joint)
 
     @property
     def namespace(self) -> str:

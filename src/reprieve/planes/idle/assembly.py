@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from reprieve.engine.idle.model import Fit
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client
 from reprieve.kube.discovery import RestMapper
 from reprieve.kube.errors import AlreadyExists, ApiError
 from reprieve.kube.resource import KAIWO_CONFIGS
 from reprieve.planes.common.assembly import Assembled, Surroundings
+from reprieve.planes.common.process_settings import SCHEDULING
 from reprieve.planes.idle.context import IdleContext
 from reprieve.planes.idle.plane import IdlePlane
 from reprieve.planes.idle.provable import with_provable_fit
@@ -31,6 +34,10 @@ async def assemble(given: Surroundings) -> Assembled:
     if not given.options.dry_run:
         await _make_kaiwo_config(client)
     proven = await given.answered(partial(with_provable_fit, client, given.settings.start))
+    policy = proven.policy
+    if SCHEDULING in given.options.controllers:
+        policy = replace(policy, fewest=policy.fit is Fit.NODE)
+    start = replace(proven, policy=policy)
     context = IdleContext(
         client=client,
         mapper=RestMapper(client, clock),
@@ -39,7 +46,7 @@ async def assemble(given: Surroundings) -> Assembled:
         shared=given.mirror,
         events=given.events,
         metrics=given.metrics,
-        start=proven,
+        start=start,
         lagging=given.lagging,
         stepped=given.stepped,
         decision_limit=given.decision_limit,
@@ -48,9 +55,12 @@ async def assemble(given: Surroundings) -> Assembled:
         loops=given.loops,
         decision_log=given.decision_log,
         measured=given.measured,
+        joint=given.joint,
         dry_run=given.options.dry_run,
     )
-    return Assembled(IdlePlane(context, given.namespace))
+    plane = IdlePlane(context, given.namespace)
+    given.joint.idle = plane.side
+    return Assembled(plane)
 
 
 async def _make_kaiwo_config(client: Client) -> None:

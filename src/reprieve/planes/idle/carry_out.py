@@ -166,7 +166,7 @@ class CarryOut:
         begun = await self._open_intents.begin(plan, intent)
         if begun.abandoned or begun.stalled:
             context.metrics.count_plan(plan.id, plan.plane, "abandoned")
-            self._hold(plan)
+            self.hold(plan)
             return None
         self._held.pop(plan.id, None)
         context.metrics.count_plan(plan.id, plan.plane, "committed")
@@ -184,7 +184,7 @@ class CarryOut:
             text = preemption_not_recorded(str(failure), pause)
             self._context.announce(plan.preemptor, text, plan.id)
 
-    def _hold(self, plan: Plan) -> None:
+    def hold(self, plan: Plan) -> None:
         """Keep a plan that came to nothing from being tried again at once."""
         clock = self._context.clock
         _, pause = self._held.get(plan.id, (0, _RETRY // 2))

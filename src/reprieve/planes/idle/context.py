@@ -15,6 +15,7 @@ from reprieve.intake.exposition import Exposition
 from reprieve.kube.client import Client
 from reprieve.kube.discovery import RestMapper
 from reprieve.kube.events import EventRecorder
+from reprieve.planes.common.joint import Joint
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.common.mirror import Mirror
 from reprieve.planes.common.solve import DecisionLimit
@@ -64,6 +65,7 @@ class IdleContext:
     governor: Governor = field(default_factory=Governor)
     loops: LoopNotices | None = None
     decision_log: DecisionLog | None = None
+    joint: Joint = field(default_factory=Joint)
     # When something was said that need not be said again soon, monotonic; oldest first.
     said: dict[str, Nanos] = field(default_factory=dict)
     shared: InitVar[Mirror | None] = None

@@ -31,8 +31,9 @@ from reprieve.planes.common.suspects import Ended
 from reprieve.planes.idle.carry_out import CarryOut
 from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.displacements import IdleDisplacements
-from reprieve.planes.idle.effects import answers_of, plans_of
+from reprieve.planes.idle.effects import Begin, Refuse, answers_of, plans_of
 from reprieve.planes.idle.evaluation_lease import evaluation_lease
+from reprieve.planes.idle.joint_side import JointSide
 from reprieve.planes.idle.open_intents import OpenIntents
 from reprieve.planes.idle.set_aside import SetAside
 from reprieve.planes.idle.workloads import TrackedWorkloads
@@ -50,6 +51,7 @@ from reprieve.wording.kaiwo import (
 __all__ = ["Evaluator"]
 
 _RETRY: Final = SECOND
+_REMEMBERED: Final = 1_000
 _PACE: Final = Pace(held_back=SECOND, told_at=logging.WARNING, gather=SECOND // 10)
 
 
@@ -77,7 +79,10 @@ class Evaluator:
         held_back: Callable[[], str],
         noted: Callable[[IdleSnapshot, Evaluation, Nanos], None],
         displacements: IdleDisplacements,
+        side: Callable[[], JointSide],
     ) -> None:
+        self._side = side
+        self._refused: dict[str, None] = {}  # ids of plans that were not confirmed, oldest first
         self._noted = noted
         self._context = context
         self._book = book
@@ -146,6 +151,7 @@ class Evaluator:
         policy = context.start.policy
         self._carry_out.answers(tuple(answers_of(evaluation, policy)))
         self._noted(snapshot, evaluation, now)
+        self._side().evaluated(snapshot, evaluation)
         if not evaluation.plans:
             return
         if context.dry_run:
@@ -164,9 +170,34 @@ class Evaluator:
             now = context.clock.wall()
             snapshot, evaluation = await self._evaluate(snapshot, now)
             decided_on = await self._recorded(snapshot, now, len(evaluation.plans))
-            effects = tuple(plans_of(evaluation, snapshot, policy, now))
+            effects = await self._confirmed(
+                tuple(plans_of(evaluation, snapshot, policy, now)), snapshot
+            )
             begun = await self._carry_out.begin(effects, decided_on)
         self._carry_out.go_on(begun)
+        for effect in effects:
+            if isinstance(effect, Begin):
+                self._side().begun(effect.plan, snapshot)
+
+    async def _confirmed(
+        self, effects: Sequence[Refuse | Begin], snapshot: IdleSnapshot
+    ) -> list[Refuse | Begin]:
+        """Leave out the plans that the scheduling plane does not confirm, for a while."""
+        rows = {row.key: row for row in snapshot.workloads}
+        found: list[Refuse | Begin] = []
+        for effect in effects:
+            why = await self._side().refusal(effect.plan, rows) if isinstance(effect, Begin) else ""
+            if why:
+                level = logging.DEBUG if effect.plan.id in self._refused else logging.INFO
+                log.log(level, "plan %s is not carried out: %s", effect.plan.id, why)
+                self._refused[effect.plan.id] = None
+                while len(self._refused) > _REMEMBERED:
+                    del self._refused[next(iter(self._refused))]
+                self._side().refused(effect.plan, snapshot)
+                self._carry_out.hold(effect.plan)
+            else:
+                found.append(effect)
+        return found
 
     async def _decide(self, now: Nanos) -> tuple[IdleSnapshot, Evaluation]:
         context = self._context

@@ -45,6 +45,7 @@ from reprieve.planes.idle.due import Due
 from reprieve.planes.idle.evaluator import Evaluator
 from reprieve.planes.idle.housekeeping import Housekeeping
 from reprieve.planes.idle.idle_time import IdleTime
+from reprieve.planes.idle.joint_side import JointSide
 from reprieve.planes.idle.measures.metric_sources import (
     MetricReader,
     StandInReader,
@@ -151,6 +152,16 @@ class IdlePlane:
             held_back=self._held_back,
             noted=self.waiting.record,
             displacements=self._displacements,
+            side=lambda: self.side,
+        )
+        self.side = JointSide(
+            context.joint,
+            self.workloads,
+            self._ownership,
+            pod_of=self.watches.pods.cache.get,
+            tracks=self._tracks,
+            served=lambda: self.evaluator.open_intents.claims().values(),
+            ready=lambda: self.ready and not self.context.read_only,
         )
         self._snapshots = Snapshots(
             context,
@@ -159,6 +170,7 @@ class IdlePlane:
             self.watches,
             self._queued.workloads,
             self._displacements.holds,
+            self.side,
         )
         self._reconciler = Reconciler(
             context,
@@ -363,6 +375,11 @@ class IdlePlane:
             self._roots.forget_between(self._ownership.between())
 
     # Facts for others
+
+    def _tracks(self, root: Reference) -> bool | None:
+        """Return whether a root has opted in, None while it is not known."""
+        facts = self._roots.facts(root.uid)
+        return None if facts is None else self._tracking.wanted(root, facts)
 
     def _snapshot(self, claims: Mapping[Uid, GpuWorkloadKey | None]) -> IdleSnapshot:
         return self._snapshots.take(claims, self.evaluator.open_intents.placements())

@@ -45,6 +45,7 @@ from reprieve.settings.idle import (
     write_derived,
 )
 from reprieve.units.ids import GpuWorkloadKey
+from reprieve.units.references import Reference
 from reprieve.units.untrusted import cut, shown
 from reprieve.wording.events import EventText
 
@@ -80,13 +81,7 @@ class Tracking:
         Raises:
             ApiError: the API server failed; to be tried again.
         """
-        derived = derive(
-            facts.annotations,
-            self._namespace_annotations(root.ref.namespace),
-            self._context.start.policy.literal,
-            str(root.ref),
-            f"Namespace/{root.ref.namespace}",
-        )
+        derived = self._derived(root.ref, facts)
         self._report(root, derived)
         action = facts.annotations.get(ON_PREEMPTION)
         if derived.tracked and action and action not in set(Action):
@@ -101,6 +96,19 @@ class Tracking:
         present = isinstance(facts.state, Present) and facts.state.uid == root.ref.uid
         if derived.tracked and gpus and present:
             await self._create(root, derived, gpus)
+
+    def wanted(self, root: Reference, facts: RootFacts) -> bool:
+        """Whether the annotations in force opt the root in."""
+        return self._derived(root, facts).tracked
+
+    def _derived(self, root: Reference, facts: RootFacts) -> Derived:
+        return derive(
+            facts.annotations,
+            self._namespace_annotations(root.namespace),
+            self._context.start.policy.literal,
+            str(root),
+            f"Namespace/{root.namespace}",
+        )
 
     async def _create(self, root: Root, derived: Derived, gpus: Mapping[str, int]) -> None:
         made = new_gpu_workload(root, root.ref.namespace, gpus)

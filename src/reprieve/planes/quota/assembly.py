@@ -46,6 +46,7 @@ async def assemble(given: Surroundings) -> Assembled:
         dry_run=given.options.dry_run,
     )
     plane = QuotaPlane(context, given.namespace, given.view)
+    given.joint.quota_decides = lambda: not plane.notice()
     runners = []
     if stored.content is not None:
         runners.append(LiveConfiguration(context, stored, plane.take))

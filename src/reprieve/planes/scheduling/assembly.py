@@ -50,6 +50,8 @@ async def assemble(given: Surroundings) -> Assembled:
         loops=given.loops,
         others=given.others,
         decision_log=given.decision_log,
+        joint=given.joint,
     )
     plane = SchedulingPlane(context, given.namespace)
+    given.joint.scheduling = plane.side
     return Assembled(plane, page=plane.gangs.page, view=plane.state)

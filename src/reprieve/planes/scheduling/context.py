@@ -17,6 +17,7 @@ from reprieve.execution.fence import Fence
 from reprieve.execution.parts import SIZES, Sizes
 from reprieve.kube.client import Client
 from reprieve.kube.events import EventRecorder
+from reprieve.planes.common.joint import Joint
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.common.mirror import Mirror
 from reprieve.planes.common.other_actors import OtherActors
@@ -62,6 +63,7 @@ class SchedulingContext:
     others: OtherActors | None = None
     decision_log: DecisionLog | None = None
     record_sizes: Sizes = SIZES
+    joint: Joint = field(default_factory=Joint)
     shared: InitVar[Mirror | None] = None
     mirror: Mirror = field(init=False)
 

@@ -24,6 +24,7 @@ from reprieve.engine.placement.reasons import Code
 from reprieve.engine.plan import Plane
 from reprieve.engine.plan_faults import PlanFault, PlanRefused
 from reprieve.engine.scheduling.commit import still_holds
+from reprieve.engine.scheduling.leaving import NOBODY_PUT_OFF, PutOff
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.pod import PodPostFilter
@@ -31,6 +32,7 @@ from reprieve.engine.scheduling.pod_preemption import preempt_for_pod
 from reprieve.engine.scheduling.proof import faults_of
 from reprieve.engine.scheduling.queue import Outcome
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS, Session
+from reprieve.planes.common.joint import Joint
 from reprieve.planes.common.loop import DecisionLoop, Pace
 from reprieve.planes.common.solve import TookTooLong, at_work_on
 from reprieve.planes.scheduling.carry_out import CarryOut
@@ -38,6 +40,7 @@ from reprieve.planes.scheduling.context import SchedulingContext, log
 from reprieve.planes.scheduling.effects import Facts, Record, effects_of, reminders
 from reprieve.planes.scheduling.gangs.carry_out import GangCarryOut
 from reprieve.planes.scheduling.gangs.plane import GangPlane
+from reprieve.planes.scheduling.joint_side import Deferrals
 from reprieve.planes.scheduling.plugin_times import measured, measured_preemption
 from reprieve.planes.scheduling.set_aside import SetAside
 from reprieve.planes.scheduling.state import ClusterState
@@ -87,11 +90,11 @@ def decide(
     preempt_pod: PodPostFilter = preempt_for_pod,
     holds: Mapping[Unit, Mapping[Uid, Hold]] = _NOBODY_HELD,
     sampled: Callable[[], bool] = lambda: False,
+    put_off: PutOff = NOBODY_PUT_OFF,
 ) -> tuple[list[Decided], list[Unit]]:
     """Decide units in order for the time of a slice; return the decisions and who is left.
 
-    A plan whose proof fails is a failure of its unit, and goes no further. `sampled` is asked of
-    each unit that is refused whether its input is wanted.
+    A plan without a proof is a failure of its unit. `sampled`: whether a refusal's input is wanted.
     """
     wall = clock.wall() // SECOND if policy.timed else 0
     session = Session(
@@ -105,6 +108,7 @@ def decide(
         scorers=scorers,
         preempt_pod=preempt_pod,
         holds=holds,
+        waits=put_off,
     )
     decided: list[Decided] = []
     before = start = clock.monotonic()
@@ -129,8 +133,7 @@ def decide(
         if faults:
             decided.append(Decided(unit, None, took, PlanRefused(faults)))
             return decided, units[number + 1 :]
-        earlier = tuple(decided)
-        made = partial(_input, snapshot, policy, unit, earlier, overdue, wall, held)
+        made = partial(_input, snapshot, policy, unit, tuple(decided), overdue, wall, held)
         decided.append(_decided(unit, attempt, took, made, sampled))
         before = clock.monotonic()
     return decided, []
@@ -183,7 +186,9 @@ class Decisions:
         gang_carry_out: GangCarryOut,
         holds: Callable[[Iterable[Unit]], Mapping[Unit, Mapping[Uid, Hold]]] = lambda units: {},
         loop_of: Callable[[Unit], str] = lambda unit: "",
+        deferrals: Deferrals | None = None,
     ) -> None:
+        self._deferrals = deferrals or Deferrals(Joint(), context.clock)
         self._holds = holds
         self._loop_of = loop_of
         self._gangs = gangs
@@ -285,6 +290,7 @@ class Decisions:
             return
         snapshot = self._state.cluster.snapshot()
         disturbed = self._state.disturbed
+        put_off = self._deferrals.of(units)
         decided, left = await self.loop.solver.run(
             decide,
             snapshot,
@@ -299,6 +305,7 @@ class Decisions:
             self._preempt_pod,
             self._holds(units),
             self._waiting.is_sampled,
+            put_off,
         )
         self._left = [*left, *self._left]
         doubtful = self._state.disturbed != disturbed
@@ -314,6 +321,19 @@ class Decisions:
                 held = False
             # Those after it were decided with it in place.
             doubtful = doubtful or not held
+            self._after(each, put_off)
+
+    def _after(self, decided: Decided, put_off: PutOff) -> None:
+        """Try a unit that was put off again when that ends; forget others."""
+        unit, attempt = decided.unit, decided.attempt
+        if attempt is None:
+            return
+        waits = attempt.preemption is None or not attempt.preemption.evaluated
+        due = put_off.until.get(unit)
+        if attempt.code is not Code.SUCCESS and waits and due is not None:
+            self._state.queue.remind(unit, due)
+        elif attempt.code is Code.SUCCESS or attempt.plan is not None:
+            self._deferrals.forget(unit)
 
     def _commit(self, decided: Decided, snapshot: Snapshot, doubtful: bool) -> bool:
         attempt, unit = decided.attempt, decided.unit

@@ -34,6 +34,7 @@ from reprieve.planes.scheduling.decisions import Decisions
 from reprieve.planes.scheduling.displacements import SchedulingDisplacements
 from reprieve.planes.scheduling.gangs.carry_out import GangCarryOut
 from reprieve.planes.scheduling.gangs.plane import GangPlane, QueueFacts
+from reprieve.planes.scheduling.joint_side import Deferrals, SchedulingJoint
 from reprieve.planes.scheduling.kinds import snapshot_kinds
 from reprieve.planes.scheduling.preemptions import Preemptions
 from reprieve.planes.scheduling.protections import tell_ignored
@@ -154,7 +155,9 @@ class SchedulingPlane:
             gang_carry_out=self.gang_carry_out,
             holds=self.displacements.holds,
             loop_of=self.displacements.loop_of,
+            deferrals=Deferrals(context.joint, context.clock),
         )
+        self.side = SchedulingJoint(context, self.state, self.decisions.loop.solver)
 
     @property
     def ready(self) -> bool:

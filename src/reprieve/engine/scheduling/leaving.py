@@ -1,0 +1,123 @@
+"""Room that is on its way: pods that end already, and others that are about to be evicted.
+
+A unit that has a node for its minimum once the pods that end are gone waits for that room, and
+nobody else is evicted for it; it is nominated to these nodes, so that the room is kept. Only where
+several planes decide together: kube-scheduler waits for its own victims alone. Source: the design's
+"Where the planes meet".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from reprieve.engine.cluster.rows import GroupRow
+from reprieve.engine.cluster.snapshot import I64, Flag, Pending
+from reprieve.engine.placement.profile import Policy
+from reprieve.engine.placement.reasons import Code
+from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence, Unit
+from reprieve.engine.scheduling.placing import Choose, place_members
+from reprieve.engine.scheduling.tree_placing import place_unit
+from reprieve.units.ids import Uid
+
+__all__ = [
+    "NOBODY_PUT_OFF",
+    "PUT_OFF",
+    "PutOff",
+    "leaving_slots",
+    "room_on_its_way",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PutOff:
+    """Which of some units wait before anybody is evicted for them.
+
+    `put_off`: another plane has not answered, or evicts for them. `patient`: they wait for pods
+    that end already, where those suffice. `until`: monotonic, when that ends by itself.
+    """
+
+    put_off: frozenset[Unit] = frozenset()
+    patient: frozenset[Unit] = frozenset()
+    until: Mapping[Unit, int] = field(default_factory=dict)
+
+
+#: Where one plane decides alone.
+NOBODY_PUT_OFF: Final = PutOff()
+#: The end of a search for victims that another plane has not answered yet.
+PUT_OFF: Final = Preemption(
+    Code.UNSCHEDULABLE, Explanation(Sentence.SILENT), evaluated=False, keep_nominations=True
+)
+
+
+def leaving_slots(simulation: Simulation, gone: Collection[Uid] = ()) -> I64:
+    """Return the slots of pods that end, and of `gone`: (pods,).
+
+    Pods that should have ended by now (`evictable`) are not waited for.
+    """
+    snapshot = simulation.snapshot
+    there = simulation.present & simulation.evictable
+    leaves = (snapshot.pod_flags & Flag.DELETING) > 0
+    if gone:
+        leaves |= np.array([uid in gone for uid in snapshot.pod_uids], np.bool_)
+    return np.flatnonzero(there & leaves)
+
+
+def _places_without(
+    simulation: Simulation,
+    slots: I64,
+    group: GroupRow | None,
+    queued: Sequence[Pending],
+    policy: Policy,
+    choose: Choose,
+) -> tuple[tuple[Uid, str], ...]:
+    """Return a node for each pod that has one without the pods of `slots`; empty below the minimum.
+
+    Without a group each of the pods has to have one. The simulation is left as it was.
+    """
+    before = simulation.checkpoint()
+    simulation.remove(slots)
+    try:
+        if group is None:
+            found, _ = place_members(simulation, queued, 0, len(queued), choose)
+            nodes, failed = found.nodes, found.failure is not None or found.error
+        else:
+            placing = place_unit(simulation, group, queued, policy, choose)
+            nodes, failed = placing.nodes, placing.failure is not None or placing.error
+    finally:
+        simulation.rollback(before)
+    if failed:
+        return ()
+    names = simulation.snapshot.nodes
+    return tuple(
+        (pending.row.uid, names[node].name)
+        for pending, node in zip(queued, nodes, strict=True)
+        if node >= 0
+    )
+
+
+def room_on_its_way(
+    simulation: Simulation,
+    group: GroupRow | None,
+    queued: Sequence[Pending],
+    policy: Policy,
+    choose: Choose,
+) -> Preemption | None:
+    """Return that the unit waits for pods that end already; None where they do not suffice."""
+    slots = leaving_slots(simulation)
+    if not len(slots):
+        return None
+    placed = _places_without(simulation, slots, group, queued, policy, choose)
+    if not placed:
+        return None
+    return Preemption(
+        Code.SUCCESS,
+        Explanation(Sentence.ONGOING),
+        nominated=placed,
+        evaluated=False,
+        keep_nominations=True,
+    )

@@ -1,0 +1,75 @@
+"""What the planes of one process ask each other about a demand, so that one of them evicts for it.
+
+Each plane that runs registers here when it is assembled; a plane that runs alone finds nobody and
+decides as it always did. The idle plane does not evict for what our own quota plane keeps waiting.
+For pods that our own scheduling plane schedules it searches first: until it has answered, the
+scheduling plane puts its own preemption off, and what it found is carried out only where the
+scheduling plane has placed all pods of the demand with these victims gone. Source: the design's
+"Where the planes meet".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from reprieve.units.ids import Uid
+
+__all__ = ["IdleSide", "Joint", "SchedulingSide", "Verdict"]
+
+
+class Verdict(StrEnum):
+    """What the idle plane says of the pods of a demand."""
+
+    NOT_ASKED = "NotAsked"  # they have not opted in, or there is no idle work
+    UNDECIDED = "Undecided"  # it has not evaluated the demand yet
+    SERVED = "Served"  # idle work is being evicted for it
+    DECLINED = "Declined"  # no idle work helps
+
+
+class IdleSide(Protocol):
+    """The idle plane, as others ask it."""
+
+    def verdict(self, pods: Sequence[Uid]) -> Verdict:
+        """Return whether idle work is evicted for these pods."""
+        ...
+
+
+class SchedulingSide(Protocol):
+    """The scheduling plane, as others ask it."""
+
+    def schedules(self, scheduler_name: str) -> bool:
+        """Whether pods of this scheduler name are ours to place."""
+        ...
+
+    async def refused_without(self, pods: Sequence[Uid], gone: Collection[Uid]) -> str:
+        """Return why the pods cannot all be placed once others are gone, empty if they can."""
+        ...
+
+    def waiting_with(self, pods: Sequence[Uid]) -> frozenset[Uid]:
+        """Return these pods, and all that wait in the same groups."""
+        ...
+
+    def wake(self, pods: Collection[Uid]) -> None:
+        """Try these pods again: what was said of them has changed."""
+        ...
+
+    def goes_whole(self, group: str) -> bool:
+        """Whether the pods of a group, `namespace/name`, go together or not at all."""
+        ...
+
+
+@dataclass(slots=True)
+class Joint:
+    """The planes that run in this process. `quota_decides`: whether our quota plane does."""
+
+    idle: IdleSide | None = None
+    scheduling: SchedulingSide | None = None
+    quota_decides: Callable[[], bool] = field(default=lambda: False)
+
+    @property
+    def several(self) -> bool:
+        """Whether the idle and the scheduling plane run together."""
+        return self.idle is not None and self.scheduling is not None

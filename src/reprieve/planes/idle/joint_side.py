@@ -1,0 +1,201 @@
+"""What the idle plane answers to other planes of its process, and asks of them.
+
+A demand is *answered* once an evaluation has seen it pending and has evicted nobody for it; it is
+*served* while an open intent evicts for it. Until either is so it is undecided, and the scheduling
+plane puts its own preemption off. The root of a pod is known a moment after the pod, and the root's
+GpuWorkload a moment later. Source: the design's "Where the planes meet".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from reprieve.api.core import KueueWorkload
+from reprieve.engine.disruptions.governor import Governor
+from reprieve.engine.disruptions.lineage import Party, owner_lineage
+from reprieve.engine.idle.model import IdleSnapshot, Phase, Workload
+from reprieve.engine.idle.outcome import Evaluation
+from reprieve.engine.owners import DemandState, owner_of
+from reprieve.engine.plan import Plan, Plane
+from reprieve.intake.cluster.pod_classes import DEFAULT_SCHEDULER
+from reprieve.planes.common.joint import Joint, Verdict
+from reprieve.planes.idle.ownership import Ownership
+from reprieve.planes.idle.records import PodRecord
+from reprieve.planes.idle.workloads import TrackedWorkload, TrackedWorkloads, key_of
+from reprieve.units.ids import GpuWorkloadKey, Uid
+from reprieve.units.instants import Nanos
+from reprieve.units.references import Reference
+
+__all__ = ["JointSide", "awaits_quota", "displaced_lately"]
+
+
+def awaits_quota(workloads: Iterable[KueueWorkload]) -> bool:
+    """Whether one of these Kueue Workloads has no reserved quota, and has not finished."""
+    for workload in workloads:
+        said = {each.type: each.status for each in workload.status.conditions or ()}
+        if said.get("QuotaReserved") != "True" and said.get("Finished") != "True":
+            return True
+    return False
+
+
+def displaced_lately(
+    governor: Governor, root: Reference, pods: Iterable[PodRecord], now: Nanos
+) -> bool:
+    """Whether work of this root made room for others within the governor's window."""
+    owners = {root.uid, *(owner.uid for pod in pods for owner in pod.owners)}
+    return any(governor.displaced(Party(owner_lineage(uid)), now) for uid in sorted(owners))
+
+
+class JointSide:
+    """The idle plane, as other planes of the process see it.
+
+    `tracks`: whether a root has opted in, None while that is not known. `ready`: whether the plane
+    decides at all.
+    """
+
+    def __init__(
+        self,
+        joint: Joint,
+        workloads: TrackedWorkloads,
+        ownership: Ownership,
+        *,
+        pod_of: Callable[[Uid], PodRecord | None],
+        tracks: Callable[[Reference], bool | None],
+        served: Callable[[], Collection[GpuWorkloadKey | None]],
+        ready: Callable[[], bool],
+    ) -> None:
+        self._joint = joint
+        self._workloads = workloads
+        self._ownership = ownership
+        self._pod_of = pod_of
+        self._tracks = tracks
+        self._served = served
+        self._ready = ready
+        self._answered: frozenset[GpuWorkloadKey] = frozenset()
+
+    def verdict(self, pods: Sequence[Uid]) -> Verdict:
+        """Return whether idle work is evicted for these pods (`Verdict`)."""
+        if not self._ready() or not any(w.status.phase is Phase.IDLE for w in self._workloads):
+            served = set(self._served()) - {None}
+            if not served or not self._ready():
+                return Verdict.NOT_ASKED
+        found = {self._verdict_of(uid) for uid in pods}
+        for verdict in (Verdict.NOT_ASKED, Verdict.SERVED, Verdict.DECLINED):
+            if verdict in found:
+                return verdict
+        return Verdict.UNDECIDED
+
+    def _verdict_of(self, uid: Uid) -> Verdict:
+        pod = self._pod_of(uid)
+        if pod is None:
+            return Verdict.UNDECIDED
+        if not pod.row.gpus:
+            return Verdict.NOT_ASKED
+        root = self._ownership.root_of(uid)
+        if root is None:
+            return Verdict.UNDECIDED
+        held = [each for each in self._workloads.of_root(root.ref.uid) if not each.over]
+        if not held:
+            return Verdict.NOT_ASKED if self._tracks(root.ref) is False else Verdict.UNDECIDED
+        keys = {each.key for each in held}
+        if keys & set(self._served()):
+            return Verdict.SERVED
+        return Verdict.DECLINED if keys & self._answered else Verdict.UNDECIDED
+
+    def owner(
+        self,
+        held: TrackedWorkload,
+        pods: Sequence[PodRecord],
+        kueue: Iterable[KueueWorkload],
+    ) -> Plane:
+        """Return the plane that evicts for a pending GpuWorkload; `kueue`: its Workloads."""
+        schedules = self._joint.scheduling
+        names = _scheduler_names(pods)
+        return owner_of(
+            DemandState(
+                awaits_quota=awaits_quota(kueue),
+                quota_is_ours=self._joint.quota_decides(),
+                scheduler_is_ours=schedules is not None
+                and bool(names)
+                and all(map(schedules.schedules, names)),
+            )
+        )
+
+    def waiting_with(self, pods: Sequence[Uid]) -> frozenset[Uid]:
+        """Return the pods that wait in the same groups, as far as the scheduling plane knows."""
+        scheduling = self._joint.scheduling
+        return frozenset() if scheduling is None else scheduling.waiting_with(pods)
+
+    def goes_whole(self, group: str) -> bool:
+        """Whether the pods of a group go together, as far as the scheduling plane knows."""
+        return self._joint.scheduling is not None and self._joint.scheduling.goes_whole(group)
+
+    def evaluated(self, snapshot: IdleSnapshot, evaluation: Evaluation) -> None:
+        """Take note of an evaluation, and have the scheduling plane go on with who got nobody."""
+        waiting = {w.key: w for w in snapshot.workloads if w.status.phase is Phase.PENDING_GPU}
+        served = {
+            key_of(plan.preemptor.namespace, plan.preemptor.name)
+            for plan in evaluation.plans
+            if plan.preemptor is not None
+        }
+        answered = {key for key in waiting.keys() - served if self._is_whole(waiting[key])}
+        before, self._answered = self._answered, frozenset(answered)
+        self._wake(waiting[key] for key in self._answered - before)
+
+    def refused(self, plan: Plan, snapshot: IdleSnapshot) -> None:
+        """Take note of a plan that the scheduling plane does not confirm."""
+        demand = _demand_of(plan, snapshot)
+        if demand is not None and self._is_whole(demand):
+            self._answered |= {demand.key}
+            self._wake((demand,))
+
+    def begun(self, plan: Plan, snapshot: IdleSnapshot) -> None:
+        """Have the scheduling plane keep the room that a plan makes."""
+        demand = _demand_of(plan, snapshot)
+        if demand is not None:
+            self._wake((demand,))
+
+    async def refusal(self, plan: Plan, rows: Mapping[GpuWorkloadKey, Workload]) -> str:
+        """Return why the scheduling plane would not place the demand of a plan; empty if it would.
+
+        A demand that it does not schedule is proven by the plan alone.
+        """
+        scheduling, preemptor = self._joint.scheduling, plan.preemptor
+        if scheduling is None or preemptor is None:
+            return ""
+        demand = rows.get(key_of(preemptor.namespace, preemptor.name))
+        pods = [Uid(uid) for uid, _ in plan.placement]
+        pending = [found for uid in pods if (found := self._pod_of(uid)) is not None]
+        names = _scheduler_names(pending)
+        if demand is None or not names or not all(map(scheduling.schedules, names)):
+            return ""
+        gone = [Uid(pod.uid) for each in plan.victims for pod in self._ownership.pods_of(each.root)]
+        return await scheduling.refused_without(pods, gone)
+
+    def _is_whole(self, demand: Workload) -> bool:
+        """Whether all pods that wait with those of a demand are seen as its own."""
+        scheduling = self._joint.scheduling
+        pods = [pod.uid for pod in demand.pods if pod.node is None]
+        return scheduling is None or scheduling.waiting_with(pods) <= set(pods)
+
+    def _wake(self, demands: Iterable[Workload]) -> None:
+        scheduling = self._joint.scheduling
+        pods = [pod.uid for demand in demands for pod in demand.pods if pod.node is None]
+        if scheduling is not None and pods:
+            scheduling.wake(pods)
+
+
+def _demand_of(plan: Plan, snapshot: IdleSnapshot) -> Workload | None:
+    if plan.preemptor is None:
+        return None
+    key = key_of(plan.preemptor.namespace, plan.preemptor.name)
+    return next((each for each in snapshot.workloads if each.key == key), None)
+
+
+def _scheduler_names(pods: Iterable[PodRecord]) -> set[str]:
+    """Return the names of the schedulers of those of the pods that wait for a node."""
+    return {
+        pod.pending.spec.scheduler_name or DEFAULT_SCHEDULER
+        for pod in pods
+        if pod.pending is not None
+    }

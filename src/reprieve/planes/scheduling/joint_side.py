@@ -1,0 +1,182 @@
+"""What the scheduling plane answers to the idle plane of its process, and when it waits for it.
+
+1. Preemption for a unit whose demand the idle plane has not decided about, or evicts for, is *put
+   off*: for a few seconds while nothing is decided, and for as long as an open intent serves it.
+2. A unit that has a node once pods that end already are gone is *patient*: nobody is evicted for
+   it, for a minute at most.
+3. What the idle plane found is confirmed: with its victims gone, and with what ends already, all
+   pods of the demand are placed by all filters, and not without the victims.
+
+Source: the design's "Where the planes meet".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+from reprieve.engine.cluster.rows import PodRow
+from reprieve.engine.cluster.snapshot import Snapshot
+from reprieve.engine.placement.filtering import PlacementScorer
+from reprieve.engine.placement.profile import Policy
+from reprieve.engine.scheduling.leaving import PutOff
+from reprieve.engine.scheduling.outcome import Unit
+from reprieve.engine.scheduling.session import Session
+from reprieve.planes.common.joint import Joint, Verdict
+from reprieve.planes.common.solve import Solver
+from reprieve.planes.scheduling.context import SchedulingContext
+from reprieve.planes.scheduling.state import ClusterState
+from reprieve.units.clock import Clock
+from reprieve.units.durations import MINUTE, SECOND
+from reprieve.units.ids import Uid
+
+__all__ = ["Deferrals", "SchedulingJoint"]
+
+_UNDECIDED_FOR: Final = 5 * SECOND
+_PATIENT_FOR: Final = MINUTE
+_REMEMBERED: Final = 20_000
+
+
+class Deferrals:
+    """How long each unit has been put off; nobody is where the idle plane does not run."""
+
+    def __init__(self, joint: Joint, clock: Clock) -> None:
+        self._joint = joint
+        self._clock = clock
+        # Monotonic instants of the first deferral, by the unit's name; oldest first.
+        self._undecided: dict[str, int] = {}
+        self._patient: dict[str, int] = {}
+
+    def of(self, units: Iterable[Unit]) -> PutOff:
+        """Return who is put off, and who is patient."""
+        idle = self._joint.idle
+        if idle is None or not self._joint.several:
+            return PutOff()
+        now = self._clock.monotonic()
+        put_off: set[Unit] = set()
+        patient: set[Unit] = set()
+        until: dict[Unit, int] = {}
+        for unit in units:
+            since = _since(self._patient, unit.name, now)
+            if now - since < _PATIENT_FOR:
+                patient.add(unit)
+                until[unit] = since + _PATIENT_FOR
+            verdict = idle.verdict(unit.pods)
+            if verdict is Verdict.SERVED:
+                put_off.add(unit)
+            elif verdict is Verdict.UNDECIDED:
+                since = _since(self._undecided, unit.name, now)
+                if now - since < _UNDECIDED_FOR:
+                    put_off.add(unit)
+                    until[unit] = since + _UNDECIDED_FOR
+        return PutOff(frozenset(put_off), frozenset(patient), until)
+
+    def forget(self, unit: Unit) -> None:
+        """A unit was placed, or was decided about without being put off."""
+        self._undecided.pop(unit.name, None)
+        self._patient.pop(unit.name, None)
+
+
+def _since(known: dict[str, int], name: str, now: int) -> int:
+    since = known.setdefault(name, now)
+    if len(known) > _REMEMBERED:
+        del known[next(iter(known))]
+    return since
+
+
+class SchedulingJoint:
+    """The scheduling plane, as the idle plane sees it."""
+
+    def __init__(self, context: SchedulingContext, state: ClusterState, solver: Solver) -> None:
+        self._context = context
+        self._state = state
+        self._solver = solver
+
+    def schedules(self, scheduler_name: str) -> bool:
+        """Whether pods of this scheduler name are ours to place."""
+        return scheduler_name in self._context.scheduler_names
+
+    def goes_whole(self, group: str) -> bool:
+        """Whether the pods of a group go together or not at all."""
+        row = self._state.group(group)
+        return (
+            self._context.policy.gates.generic_workload
+            and row is not None
+            and (row.all_or_nothing or row.composite)
+        )
+
+    def wake(self, pods: Collection[Uid]) -> None:
+        """Try these pods again."""
+        rows = [row for uid in pods if (row := self._state.pod(uid)) is not None]
+        keys = dict.fromkeys(self._unit_key(row) for row in rows)
+        self._state.queue.activate(keys, self._context.clock.monotonic())
+        self._state.changed()
+
+    def waiting_with(self, pods: Sequence[Uid]) -> frozenset[Uid]:
+        """Return these pods, and all that wait in the same groups."""
+        units = self._units(pods) or ()
+        return frozenset(pods).union(*(unit.pods for unit in units))
+
+    async def refused_without(self, pods: Sequence[Uid], gone: Collection[Uid]) -> str:
+        """Return why the pods cannot all be placed once others are gone, empty if they can."""
+        units = self._units(pods)
+        if units is None:
+            return ""
+        if not units:
+            return "its pods no longer wait for a node"
+        context = self._context
+        return await self._solver.run(
+            refusal,
+            self._state.cluster.snapshot(),
+            context.policy,
+            units,
+            frozenset(gone),
+            frozenset(self._state.overdue),
+            context.clock.wall() // SECOND if context.policy.timed else 0,
+            context.scorers,
+        )
+
+    def _units(self, pods: Sequence[Uid]) -> list[Unit] | None:
+        """Return the units of waiting pods; None where an older gang is among them."""
+        found: dict[str, Unit] = {}
+        for uid in pods:
+            row = self._state.pod(uid)
+            if row is None or not self._state.ours(row):
+                continue
+            if row.gang:
+                return None
+            key = self._unit_key(row)
+            if key == row.uid:
+                found[key] = Unit((row.uid,))
+            elif key not in found:
+                members = [each for each in self._state.members(key) if self._state.ours(each)]
+                members.sort(key=lambda each: (each.name, each.uid))
+                found[key] = Unit(tuple(each.uid for each in members), key)
+        return list(found.values())
+
+    def _unit_key(self, row: PodRow) -> str:
+        if row.group and self._context.policy.gates.generic_workload:
+            key = f"{row.namespace}/{row.group}"
+            return self._state.root(key)[1] or key
+        return row.uid
+
+
+def refusal(
+    snapshot: Snapshot,
+    policy: Policy,
+    units: Sequence[Unit],
+    gone: frozenset[Uid],
+    overdue: frozenset[Uid],
+    now: int,
+    scorers: Mapping[str, PlacementScorer],
+) -> str:
+    """Return why it is wrong to evict `gone` for these units; empty where it is right."""
+
+    def session() -> Session:
+        return Session(snapshot, policy, overdue=overdue, now=now, scorers=scorers)
+
+    if session().places_all(units):
+        return "what is free, or on its way, is enough for it"
+    if not session().places_all(units, gone):
+        return "not all of its pods have a node with the victims gone"
+    return ""
