@@ -73,3 +73,10 @@ def test_over_random_clusters_a_search_evicts_no_more_than_member_order() -> Non
         sizes = {tuple(sorted(pod.asks.items())) for pod in given.members}
         smaller += len(sizes) > 1 and evicted(given, outcome) < evicted(given, in_order)
     assert both >= CLUSTERS // 4 and smaller >= 3, (both, smaller)
+
+
+def test_the_reference_is_given_the_costs_of_the_nodes_that_it_looks_at() -> None:
+    given = world(4917)  # with the costs of all candidates of the search its order is another
+    found, outcome = attempt(given, JobPolicy())
+    assert found.reason is JobReason.SUCCESS
+    assert evicted(given, outcome) == (2, [10, 10])

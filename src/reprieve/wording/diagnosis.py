@@ -55,6 +55,7 @@ class Words:
     details: tuple[str, ...] = ()
 
 
+_SURPLUS: Final = "all of its pods have to find a node, also the {surplus} beyond the minimum"
 _QUOTA: Final[Mapping[Reason, Words]] = {
     Reason.STOPPED: Words(
         "Its queue is stopped",
@@ -188,17 +189,17 @@ _SCHEDULING: Final[Mapping[Reason, Words]] = {
     Reason.VICTIMS_PROTECTED: Words(
         "Who could make way for it is protected",
         "Wait until the protection ends, or ask for less.",
-        ("the first protection ends at {until}",),
+        ("the first protection ends at {until}", _SURPLUS),
     ),
     Reason.NO_VICTIMS_SUFFICE: Words(
         "Even if all work of lower priority made way, it would not fit",
         "Ask for less, use a higher priority, or wait until work of its own priority ends.",
-        ("it lacks {lacks}", "short is {short}"),
+        ("it lacks {lacks}", "short is {short}", _SURPLUS),
     ),
     Reason.FULL: Words(
         "The nodes that it accepts are full, and no work on them is of lower priority",
         "Wait until work ends, ask for less, or use a higher priority.",
-        ("it lacks {lacks}", "short is {short}"),
+        ("it lacks {lacks}", "short is {short}", _SURPLUS),
     ),
     Reason.BACKOFF: Words(
         "It was refused lately and is not tried before its pause is over",
@@ -259,6 +260,7 @@ _STAYS: Final[Mapping[str, str]] = MappingProxyType(
         "repeated displacement": "protected, since it was displaced again and again",
         "crash loop": "held from work that fails after displacing others",
         "fair share": "within its fair share",
+        "label, quota, gang or budget": "protected by a label, quota, gang or budget",
         "borrowing": "out of reach of work that would borrow",
         "not enough": "too small to help",
     }

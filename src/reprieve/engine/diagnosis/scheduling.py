@@ -93,6 +93,7 @@ PRIORITY: Final = "priority"
 PROTECTED: Final = "preemption priority class"
 RUNTIME: Final = "minimum runtime"
 LEAVING: Final = "leaving already"
+KEPT: Final = "label, quota, gang or budget"
 _SAID: Final[Mapping[Sentence, Reason]] = MappingProxyType(
     {
         Sentence.NO_GROUP: Reason.GROUP_MISSING,
@@ -182,6 +183,9 @@ def _told(
             values["until"] = format_instant(held.until)
     if attempt.protected:
         refused[PROTECTED] = attempt.protected
+    job = None if attempt.gang is None else attempt.gang.job
+    if job is not None and job.protected:
+        refused[KEPT] = job.protected
     filters = {} if fit is None else _by_filter(fit)
     return Diagnosis(
         Plane.SCHEDULING,
@@ -321,9 +325,11 @@ def _by_cycle(
     elif job.reason is JobReason.POLICY_NEVER:
         found[Reason.POLICY_NEVER] = ""
     elif job.reason is JobReason.NOT_HELPFUL:
-        if attempt.spared is not None or attempt.held is not None:
+        if cycle.surplus:
+            values["surplus"] = str(cycle.surplus)
+        if attempt.spared is not None or attempt.held is not None or job.protected:
             found[Reason.VICTIMS_PROTECTED] = ""
-        elif any(job.possible.values()):
+        elif job.allowed:
             found[Reason.NO_VICTIMS_SUFFICE] = ""
         else:
             found[Reason.FULL] = ""

@@ -218,6 +218,7 @@ def _failed(
         trigger.row.uid,
         waiting=len(placed) + len(before),
         pods=len(queued) + len(before),
+        surplus=_surplus(group, len(queued)),
     )
     if placing.error:
         _unplace(simulation, placed)
@@ -252,6 +253,12 @@ def _failed(
     cycle = replace(cycle, rejected=tuple(uid for uid, _ in before))
     waiting = [] if searching else list(nodes.items())
     return _preempted(snapshot, unit, queued, [*before, *waiting], members, preemption, cycle)
+
+
+def _surplus(group: GangGroup, queued: int) -> int:
+    """Return how many pods of a group are beyond the minimums of its gangs."""
+    have = queued + sum(len(gang.waiting) + gang.bound for gang in group.gangs)
+    return max(0, have - sum(gang.minimum for gang in group.gangs))
 
 
 def _preempted(

@@ -153,7 +153,8 @@ class JobPreemption:
     victims. `statuses`: what was said of nodes, by name; `counts`: the same counted, of `nodes`.
     `unplaced`: members that got no node. `terminating`: keys of pods that are waited for, with
     their node. `lower`: pods of lower priority that lose their nomination to a victim's node.
-    `gangs`: slots of those victims that go together, by gang.
+    `gangs`: slots of those victims that go together, by gang. Where it is not helpful, `allowed` is
+    how many pods could have gone, and `protected` how many more would have had to.
     """
 
     code: Code
@@ -171,6 +172,8 @@ class JobPreemption:
     gangs: tuple[tuple[int, ...], ...] = ()
     violating: int = 0
     reprieved: tuple[tuple[str, int], ...] = ()
+    allowed: int = 0
+    protected: int = 0
 
     @property
     def slots(self) -> tuple[int, ...]:

@@ -156,21 +156,45 @@ class _DryRun:
             return self._failure(everywhere, verdict, members)
         matches = self._budgets()
         present = self._choosable(matches)
-        result: JobPreemption | None = None
+        allowed = 0
         for _ in range(_ROUNDS):
             possible, units = self._possible(present, candidates)
-            result, broken = self._attempt(members, candidates, possible, units, matches)
+            allowed = max(allowed, len(possible.slots))
+            result, broken = self._attempt(members, candidates, present, possible, units, matches)
             if not broken:
-                return result
+                break
             present = present.copy()
             present[broken] = False
-        assert result is not None
-        return self._failure({}, ((NodeVerdict.NO_VICTIMS, nodes),), members)
+        else:
+            result = self._failure({}, ((NodeVerdict.NO_VICTIMS, nodes),), members)
+        if result.reason is not JobReason.NOT_HELPFUL:
+            return result
+        protected = self._protected(members, candidates, possible)
+        return replace(result, allowed=allowed, protected=protected)
+
+    def _protected(self, members: Sequence[Pending], candidates: Mask, possible: Possible) -> int:
+        """Return how many pods of lower priority may not go, if all members fit without them."""
+        simulation, snapshot = self.simulation, self.simulation.snapshot
+        lower = simulation.present & (snapshot.pod_node >= 0)
+        lower &= snapshot.pod_priority < self.job.trigger.row.priority
+        lower[lower] &= candidates[snapshot.pod_node[lower]]
+        slots = np.flatnonzero(lower)
+        kept = np.setdiff1d(slots, possible.slots)
+        if not len(kept):
+            return 0
+        before = simulation.checkpoint()
+        simulation.remove(slots)
+        try:
+            nodes = self._place(members, candidates, possible, {})
+        finally:
+            simulation.rollback(before)
+        return len(kept) if nodes is not None and len(nodes) == len(members) else 0
 
     def _attempt(
         self,
         members: Sequence[Pending],
         candidates: Mask,
+        present: Mask,
         possible: Possible,
         units: Units,
         matches: BudgetMatches,
@@ -188,7 +212,7 @@ class _DryRun:
         try:
             nodes = self._place(members, candidates, possible, said)
             found_all = nodes is not None and len(nodes) == len(members)
-            others = self._in_member_order(members, candidates, possible)
+            others = self._in_member_order(members, candidates, possible, present)
             placements = [each for each in (nodes if found_all else None, *others) if each]
             if not placements:
                 placed = len(nodes or ())
@@ -210,19 +234,21 @@ class _DryRun:
         return self._success(placement, possible, units, reprieved, said), []
 
     def _in_member_order(
-        self, members: Sequence[Pending], candidates: Mask, possible: Possible
+        self, members: Sequence[Pending], candidates: Mask, possible: Possible, present: Mask
     ) -> list[list[int]]:
         """Return what members find in their own order, as the reference places them and beside.
 
-        Empty for `placement: first-fit`, which is that already.
+        The reference's costs are of the nodes that it looks at alone. Empty for `placement:
+        first-fit`, which is that already.
         """
         if self.policy.placement is Placement.FIRST_FIT:
             return []
         simulation, cost = self.simulation, possible.cost
         free_first = by_cost(np.where(possible.here, cost + 1, 0))
         helped = candidates & _HELPED[self.codes]
+        own_cost = self._possible(present, helped)[0].cost
         found = [
-            first_fit(simulation, members, by_cost(cost), helped, narrowing=True),
+            first_fit(simulation, members, by_cost(own_cost), helped, narrowing=True),
             first_fit(simulation, members, free_first, candidates, narrowing=False),
         ]
         return [nodes for nodes in found if len(nodes) == len(members)]

@@ -215,7 +215,8 @@ class GangCycle:
     were given a node and wait in Permit, each for its own of `waits` nanoseconds. `rejected`:
     members that waited there before and no longer do; `gave_back`: because the trigger's gang gives
     back what it has as soon as one does not fit. `bound_before`: members that waited and are bound
-    now too, with their node. `waiting` of the group's `pods` had a node when the cycle ended.
+    now too, with their node. `waiting` of the group's `pods` had a node when the cycle ended;
+    `surplus` of them are beyond the minimum, and block a job's preemption as all others do.
     """
 
     key: str
@@ -228,6 +229,7 @@ class GangCycle:
     bound_before: tuple[tuple[Uid, str], ...] = ()
     waiting: int = 0
     pods: int = 0
+    surplus: int = 0
 
 
 @dataclass(frozen=True, slots=True)
