@@ -15,6 +15,7 @@ from reprieve.api.crds import kueue_crds, load
 from reprieve.engine.quota.assignment import NoFitReason
 from reprieve.engine.quota.entries import Unready
 from reprieve.engine.quota.model import Reason, Strategy
+from reprieve.intake.quota_workloads import LACKS_PODS
 from reprieve.jobs.table import BUILT_IN, job_kinds
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
@@ -235,7 +236,7 @@ def test_the_reasons_and_strategies_are_all_there() -> None:
     ]
     assert {row[0] for row in rows("strategy")} == {str(each) for each in Strategy}
     waiting = {word for row in rows("reason") for word in row[0].split(", ")}
-    beside = {"Suspended", "OnHold", "Deactivated", "Inadmissible"}
+    beside = {"Suspended", "OnHold", "Deactivated", "Inadmissible", LACKS_PODS}
     assert waiting == {*beside, *(str(each) for each in (*Unready, *NoFitReason) if each)}
     sources = "".join(file.read_text(encoding="utf-8") for file in SOURCES.rglob("*.py"))
     assert [word for word in beside if f'"{word}"' not in sources] == []

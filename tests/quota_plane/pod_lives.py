@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from reprieve.jobs.paths import first
 from reprieve.kube.resource import PODS
 from tests.quota_plane.gated_site import CLASS, QUEUE
@@ -17,6 +19,7 @@ from tests.quota_plane.life import PREFIX, Life
 from tests.quota_plane.site import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
+    JOBS,
     LOCAL_QUEUES,
     NAMESPACE,
     WORKLOADS,
@@ -114,6 +117,54 @@ class APodThatNeverRanIsNotQueuedAgain(Life):
     async def reserved(self, name: str) -> bool:
         said = await self.conditions(f"pod-{self.name}-{name}")
         return said.get("QuotaReserved", ("",))[0] == "True"
+
+
+class AGroupWithoutItsPodsIsNotQueued(Life):
+    """A group whose pods were evicted waits without quota until they are made again."""
+
+    def member(self, name: str) -> Object:
+        return self.pod(name, cpu="1", labels={GROUP: self.name}, annotations={TOTAL: "2"})
+
+    async def tell(self) -> None:
+        for name in "ab":
+            await self.client.create(PODS, self.member(name), dict)
+
+        async def runs() -> bool:
+            return list((await self.phases()).values()) == ["Running"] * 2
+
+        await self.until("both run", runs)
+        await self.client.create(JOBS, self.job("high", "high", pods=2), dict)
+
+        async def took_over() -> bool:
+            return len(await self.job_pods("high")) == 2
+
+        await self.until("the job runs in its place", took_over)
+        await self.client.delete(JOBS, NAMESPACE, f"{self.name}-high")
+        await self.client.create(JOBS, self.job("low", pods=2), dict)
+
+        async def passed() -> bool:
+            return len(await self.job_pods("low")) == 2
+
+        # It would be before this one in the queue.
+        await self.until("a later job gets the quota", passed)
+        await asyncio.sleep(30)
+        assert await passed()
+        said = await self.conditions(self.name)
+        assert said["WaitingForReplacementPods"][:2] == ("True", "Preempted")
+        assert said["QuotaReserved"] == (
+            "False",
+            "WaitingForReplacementPods",
+            "The group waits for pods in place of those that failed or were evicted",
+        )
+        await self.client.delete(JOBS, NAMESPACE, f"{self.name}-low")
+        for name in "cd":
+            await self.client.create(PODS, self.member(name), dict)
+
+        async def runs_again() -> bool:
+            phases = await self.phases()
+            return [phases.get(name) for name in "cd"] == ["Running"] * 2
+
+        await self.until("it runs again once its pods are there", runs_again)
 
 
 class AGroupIsKeptAtItsSize(Life):

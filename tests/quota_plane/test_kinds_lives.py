@@ -27,6 +27,7 @@ from tests.quota_plane.kind_stories import ROWS, definition, resource
 from tests.quota_plane.life import Life
 from tests.quota_plane.pod_lives import (
     AGroupIsKeptAtItsSize,
+    AGroupWithoutItsPodsIsNotQueued,
     APodIsMarkedWhenItIsEnded,
     APodThatNeverRanIsNotQueuedAgain,
     ASetIsHeldWithoutReplicas,
@@ -47,6 +48,7 @@ LIVES: dict[str, type[Life]] = {
         APodIsMarkedWhenItIsEnded,
         APodThatNeverRanIsNotQueuedAgain,
         AGroupIsKeptAtItsSize,
+        AGroupWithoutItsPodsIsNotQueued,
         ASetIsHeldWithoutReplicas,
         JobsBelowAQueuedOneAreNotQueued,
         AJobRunsWithFewerPods,

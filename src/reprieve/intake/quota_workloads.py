@@ -50,6 +50,7 @@ __all__ = [
     "ADMISSION_GATED_BY",
     "CHECKPOINT_INTERVAL",
     "JOB_UID",
+    "LACKS_PODS",
     "ON_HOLD",
     "PRIORITY_BOOST",
     "REPLACES",
@@ -64,6 +65,8 @@ __all__ = [
 JOB_UID: Final = "kueue.x-k8s.io/job-uid"
 #: Reason of `QuotaReserved=False` of a workload that asks for nothing now.
 ON_HOLD: Final = "OnHold"
+#: Condition of a group of pods some of which are to be made again before it can run.
+LACKS_PODS: Final = "WaitingForReplacementPods"
 PRIORITY_BOOST: Final = "kueue.x-k8s.io/priority-boost"
 ADMISSION_GATED_BY: Final = "kueue.x-k8s.io/admission-gated-by"
 #: How long after a save the next one is said, as a Go duration.
@@ -174,7 +177,8 @@ def workload_row(
         preempted=_eviction(conditions.get("Preempted")),
         active=spec.active,
         requeued=(requeued is None or requeued.status != "False")
-        and (reserved is None or reserved.reason != ON_HOLD),
+        and (reserved is None or reserved.reason != ON_HOLD)
+        and not is_true(conditions.get(LACKS_PODS)),
         requeue_at=_instant(requeue.requeue_at) if requeue is not None else None,
         checks={each.name: _check(each.state) for each in status.admission_checks or ()},
         admission_gated=bool(annotations.get(ADMISSION_GATED_BY)),

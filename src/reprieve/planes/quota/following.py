@@ -17,7 +17,12 @@ from typing import Final
 from reprieve.api.kueue import Condition, Workload
 from reprieve.engine.quota import model
 from reprieve.engine.quota.checks import required_checks
-from reprieve.intake.quota_workloads import ADMISSION_GATED_BY, condition_of, is_condition_true
+from reprieve.intake.quota_workloads import (
+    ADMISSION_GATED_BY,
+    LACKS_PODS,
+    condition_of,
+    is_condition_true,
+)
 from reprieve.planes.quota.transitions import (
     DEACTIVATED,
     DEACTIVATED_MESSAGE,
@@ -38,6 +43,7 @@ _PENDING: Final = ("PendingEvaluation", "Workload is pending evaluation in the s
 _CLEARED: Final = ("PendingEvaluation", "AdmissionGatedBy cleared, waiting for quota reservation")
 _REACTIVATED: Final = ("Reactivated", "The workload was reactivated")
 _BACKOFF: Final = ("BackoffFinished", "The workload backoff was finished")
+_LACKS_PODS: Final = "The group waits for pods in place of those that failed or were evicted"
 _STARTED: Final = {
     "ClusterQueueStopped": (
         "ClusterQueueRestarted",
@@ -153,6 +159,8 @@ def _blocker(
     found = queue_blocker(row, local, configuration.cluster_queues, inactive)
     if found[0]:
         return found
+    if is_condition_true(workload, LACKS_PODS):
+        return LACKS_PODS, _LACKS_PODS
     gates = (workload.metadata.annotations or {}).get(ADMISSION_GATED_BY, "")
     return (_GATED, f"Admission is gated by: {gates}") if gates else ("", "")
 
@@ -161,7 +169,7 @@ def _is_over(condition: Condition | None) -> bool:
     """Tell whether a condition says what `_blocker` said before, and does not any more."""
     if condition is None or condition.status != "False":
         return False
-    if condition.reason in (DEACTIVATED, "Suspended"):
+    if condition.reason in (DEACTIVATED, "Suspended") or condition.message == _LACKS_PODS:
         return True
     if condition.reason == _GATED:
         return condition.message.startswith("Admission is gated by: ")

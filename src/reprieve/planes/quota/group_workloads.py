@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from reprieve.api.kueue import Workload
-from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_true
+from reprieve.intake.quota_workloads import LACKS_PODS, condition_of, is_condition_true, is_true
 from reprieve.jobs.groups import Roster
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first
@@ -34,7 +34,6 @@ from reprieve.units.instants import Nanos
 __all__ = ["observed", "workload_of"]
 
 _MOST_ROLES: Final = 18
-_WAITING: Final = "WaitingForReplacementPods"
 
 
 def workload_of(
@@ -72,7 +71,9 @@ def observed(workload: Workload, here: Roster, now: Nanos, *, waited: bool = Tru
     wanted = sum(each.count for each in workload.spec.pod_sets)
     ready = admitted and len(present) >= wanted and all(is_ready(pod) for pod in present)
     fast = any(is_fast(pod) for pod in here.kept)
-    changed = _waiting(workload, here.absent, now, fast=fast)
+    # A set may make the next pod only once the one before it runs: of those one pod is enough.
+    absent = 0 if fast and any(is_runnable(pod) for pod in here.kept) else here.absent
+    changed = _waiting(workload, absent, now, fast=fast)
     changed = pods_ready(changed, ready, now) if waited else changed
     if any(is_serving(pod) for pod in here.kept):
         return changed
@@ -81,7 +82,7 @@ def observed(workload: Workload, here: Roster, now: Nanos, *, waited: bool = Tru
 
 
 def _waiting(workload: Workload, absent: int, now: Nanos, *, fast: bool) -> Workload:
-    before = condition_of(workload.status.conditions, _WAITING)
+    before = condition_of(workload.status.conditions, LACKS_PODS)
     eviction = condition_of(workload.status.conditions, "Evicted")
     if absent and is_true(eviction):
         said = (True, eviction.reason, eviction.message)
@@ -98,7 +99,7 @@ def _waiting(workload: Workload, absent: int, now: Nanos, *, fast: bool) -> Work
         *said[1:],
     ):
         return workload
-    return with_condition(workload, _WAITING, *said, now)
+    return with_condition(workload, LACKS_PODS, *said, now)
 
 
 def _disagreement(composer: Composer, members: Sequence[Json], group: str) -> str:
