@@ -282,3 +282,52 @@ def test_nodes_of_ones_own_and_a_scenario_exclude_each_other(
         main()
     assert ended.value.code == 2
     assert "accepted: either --scenario, or --nodes and --gpus" in capsys.readouterr().err
+
+
+CONFIGURED = """
+name: configured
+namespace: configured
+operator_env: {{}}
+controllers: [scheduling]
+operator_config:
+  scheduling:
+    configuration:
+      apiVersion: kubescheduler.config.k8s.io/v1
+      kind: {kind}
+      profiles: [{{schedulerName: mine}}]
+cluster: {{nodes: [{{name: node-0, allocatable: {{cpu: '4'}}}}]}}
+steps:
+- apply:
+    object:
+      apiVersion: v1
+      kind: Pod
+      metadata: {{name: small}}
+      spec:
+        schedulerName: mine
+        containers: [{{name: main, image: 'registry.example/main:1'}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "last", "code"),
+    [
+        (
+            "KubeSchedulerConfiguration",
+            "- wait_bound: {count: 1, timeout: 60}\n",
+            "scenario configured: passed",
+            0,
+        ),
+        # Nothing is waited for, and the operator ends at once.
+        ("SomethingElse", "", "scenario configured: failed", 1),
+    ],
+)
+async def test_a_scheduler_configuration_of_a_scenario_is_in_force(
+    tmp_path: Path, kind: str, more: str, last: str, code: int
+) -> None:
+    file = tmp_path / "configured.yaml"
+    file.write_text(CONFIGURED.format(kind=kind) + more, encoding="utf-8")
+    arguments = ("--headless", "--for", "30s", "--scenario", str(file), "--without-web")
+    async with started(*arguments) as process:
+        output, errors = await process.communicate()
+    said = (output + errors).decode()
+    assert (process.returncode, last in said) == (code, True), said

@@ -13,7 +13,7 @@ import errno
 import re
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -148,7 +148,7 @@ class UpSession:
                     operator_arguments=(
                         "--controllers",
                         ",".join(controllers),
-                        *_OPERATOR,
+                        *_scheduler_names(self._scenario),
                         "--feature-gates",
                         options.feature_gates,
                     ),
@@ -280,6 +280,13 @@ class UpSession:
             (sys.stderr if error else sys.stdout).flush()
         except OSError:
             self._stop.set()
+
+
+def _scheduler_names(scenario: Scenario) -> Sequence[str]:
+    """Return flags that name our schedulers, none where a scheduler configuration does."""
+    scheduling = scenario.operator_config.get("scheduling")
+    configured = isinstance(scheduling, Mapping) and scheduling.get("configuration") is not None
+    return () if configured else _OPERATOR
 
 
 async def _cancel(task: asyncio.Task[Any]) -> None:

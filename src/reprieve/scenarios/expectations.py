@@ -124,7 +124,7 @@ async def wait_absent(play: Play, step: WaitAbsent) -> None:
 
 
 async def wait_bound(play: Play, step: WaitBound) -> None:
-    """Until that many pods of the group have a node and are not being deleted."""
+    """Until that many pods of the group, or of none, have a node and are not being deleted."""
     observer = play.stage.observer
     bound = 0
 
@@ -133,7 +133,7 @@ async def wait_bound(play: Play, step: WaitBound) -> None:
         bound = sum(
             bool(pod["spec"].get("nodeName")) and not pod["metadata"].get("deletionTimestamp")
             for pod in observer.all("pods", play.namespace)
-            if step.group in _groups_of(pod)
+            if (step.group in groups if (groups := _groups_of(pod)) else not step.group)
         )
         return True if bound == step.count else None
 

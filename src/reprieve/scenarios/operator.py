@@ -28,6 +28,9 @@ _TERMINATION_S: Final = 10.0
 # Before a replica that ended by itself is replaced; twice as long each time.
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 60.0
+# What a replica says once it has read its settings and begins its work.
+_BEGUN: Final = "telemetry on port"
+_BEGINNING_S: Final = 60.0
 # Variables of our own process that the interpreter needs to start; nothing else is handed down.
 _INHERITED: Final = ("PATH", "HOME", "LANG", "LC_ALL", "VIRTUAL_ENV", "PYTHONPATH", "TMPDIR")
 
@@ -73,6 +76,7 @@ class OperatorProcesses:
         self._ended: list[tuple[int, int]] = []
         self._end = asyncio.Event()
         self._spoke = asyncio.Event()
+        self._begun = asyncio.Event()
         self._stopping = False
         self._starting_again: set[asyncio.Task[None]] = set()
 
@@ -136,6 +140,23 @@ class OperatorProcesses:
             self.tail(5)
         )
 
+    async def ended_so_far(self) -> str:
+        """Return what happened where the last replica has ended, once one has begun its work.
+
+        Empty where none has ended, was started, or has begun within a minute.
+        """
+        if not self._end.is_set() and (self._stopping or not self._running):
+            return ""
+        ended = asyncio.create_task(self.stopped_by_itself())
+        begun = asyncio.create_task(self._begun.wait())
+        await asyncio.wait(
+            {ended, begun}, timeout=_BEGINNING_S, return_when=asyncio.FIRST_COMPLETED
+        )
+        said = ended.result() if ended.done() else ""
+        for task in (ended, begun):
+            task.cancel()
+        return said
+
     async def until_said(self, text: str, seconds: float = 60.0) -> None:
         """Return as soon as a line with this text was printed.
 
@@ -183,6 +204,8 @@ class OperatorProcesses:
 
     def _keep(self, line: str) -> None:
         self._log.append(line)
+        if _BEGUN in line:
+            self._begun.set()
         self._spoke.set()
         if self._on_line is not None:
             self._on_line(line)

@@ -100,6 +100,10 @@ async def play_scenario(
                 where = f"step {number} ({outcome.keyword} {outcome.subject}): {outcome.detail}"
                 seen = _seen(stage.observer, namespace, operator)
                 return ScenarioResult(scenario.name, Outcome.FAILED, steps, where, seen)
+        ended = await operator.ended_so_far()
+        if ended:
+            seen = _seen(stage.observer, namespace, operator)
+            return ScenarioResult(scenario.name, Outcome.FAILED, steps, ended, seen)
         return ScenarioResult(scenario.name, Outcome.PASSED, steps)
     except (StepFailed, StoreError, ClusterError) as failure:
         seen = _seen(stage.observer, namespace, operator)

@@ -190,11 +190,11 @@ class WaitEvent(Strict, frozen=True):
 
 
 class WaitBound(Strict, frozen=True):
-    """Until `count` running or starting pods of a PodGroup have a node."""
+    """Until `count` running or starting pods have a node: of a PodGroup, or of none."""
 
-    group: str
     count: Annotated[int, msgspec.Meta(ge=0)]
     timeout: Seconds
+    group: str = ""
 
 
 class WaitAdmitted(Strict, frozen=True):
