@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
-from aiohttp import web
 
+from reprieve.telemetry.connections import Connections, Limits, listening
 from reprieve.units.clock import Clock, SystemClock
 from reprieve.units.durations import SECOND
 from reprieve.web.live.watching import Watching
@@ -21,7 +21,7 @@ from reprieve.web.server.door import Door
 from reprieve.web.server.explaining import Explanations
 from reprieve.web.server.local import LocalDoor
 from reprieve.web.server.planning import Plans, with_kubeconfig
-from reprieve.web.server.process import page_runner
+from reprieve.web.server.process import LIMITS, page_runner
 from tests.web.stand_in import StandIn
 
 TOKEN = "a-token-of-this-start"
@@ -61,6 +61,7 @@ async def serving(
     checked: int = 30 * SECOND,
     clock: Clock | None = None,
     headers: dict[str, str] | None = None,
+    limits: Limits = LIMITS,
 ) -> AsyncIterator[Served]:
     clock = clock or QuickClock()
     watching = Watching(cluster, clock, lambda: secrets.token_hex(6))
@@ -75,11 +76,13 @@ async def serving(
         checked,
         explanations,
     )
-    runner = page_runner(site)
+    connections = Connections(limits=limits)
+    runner = page_runner(site, connections)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    assert runner.server is not None
+    port_of = listening(connections, runner.server, "127.0.0.1", 0, None)
+    port = await port_of.__aenter__()
     making = asyncio.create_task(watching.run())
-    port = runner.addresses[0][1]
     known = {"Authorization": f"Bearer {TOKEN}"} if headers is None else headers
     jar = aiohttp.CookieJar(unsafe=True)
     try:
@@ -88,4 +91,5 @@ async def serving(
     finally:
         making.cancel()
         await asyncio.gather(making, return_exceptions=True)
+        await port_of.__aexit__(None, None, None)
         await runner.cleanup()

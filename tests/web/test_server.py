@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import csv
 import gzip
 import io
@@ -15,6 +16,7 @@ import aiohttp
 import pytest
 
 from reprieve.kube.credentials import Connection, Headers
+from reprieve.telemetry.connections import Limits
 from reprieve.units.durations import SECOND
 from reprieve.web.live.differences import begun
 from reprieve.web.server.assets import load_assets
@@ -181,6 +183,63 @@ async def test_a_wrong_token_in_the_address_gives_no_cookie_and_leads_nowhere_el
             async with served.client.get(served.address + path, allow_redirects=False) as answer:
                 assert "Set-Cookie" not in answer.headers
                 assert not answer.headers["Location"].startswith("//")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/\\evil.example/",
+        "/\\/evil.example",
+        "/\t/evil.example",
+        "\\\\evil.example",
+        "//evil.example",
+    ],
+)
+async def test_no_address_leads_to_another_server(path: str) -> None:
+    """As browsers read it: a backslash is a slash, and tabs and newlines are not there."""
+    async with serving(StandIn(), headers={}) as served:
+        host, port = served.address.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        head = f"GET {path}?token={TOKEN} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n"
+        writer.write(head.encode())
+        answer = await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+    locations = [
+        line.partition(b":")[2].strip().decode()
+        for line in answer.split(b"\r\n")
+        if line.lower().startswith(b"location:")
+    ]
+    assert b" 303 " in answer.splitlines()[0] or b" 400 " in answer.splitlines()[0]
+    for location in locations:
+        seen = "".join(each for each in location if each >= " ").replace("\\", "/")
+        assert seen.startswith("/") and not seen.startswith("//"), location
+
+
+async def test_a_head_that_does_not_come_is_waited_for_a_short_time_only() -> None:
+    async with serving(StandIn(), headers={}, limits=Limits(most=3, head_s=0.2)) as served:
+        host, port = served.address.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET /api/session HTTP/1.1\r\nHost: ")
+        with contextlib.suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        writer.close()
+        # Others are served meanwhile and after that.
+        await served.json("/api/session", 401)
+
+
+async def test_no_more_connections_are_open_than_the_limit() -> None:
+    async with serving(StandIn(), headers={}, limits=Limits(most=2)) as served:
+        host, port = served.address.removeprefix("http://").split(":")
+        kept = [await asyncio.open_connection(host, int(port)) for _ in range(2)]
+        for reader, writer in kept:
+            writer.write(f"GET /healthz HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
+            assert b" 200 " in await reader.readline()
+        reader, writer = await asyncio.open_connection(host, int(port))
+        with contextlib.suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        writer.close()
+        for _, each in kept:
+            each.close()
 
 
 async def test_the_token_may_be_given_to_the_login_page_too() -> None:

@@ -206,6 +206,24 @@ async def test_streams_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) ->
             await stream.aclose()
 
 
+async def test_one_viewer_leaves_streams_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "_MOST_OF_ONE", 2)
+    async with _running(StandIn()) as (served, _):
+        mine = [served.stream(_NOW, None, "me") for _ in range(2)]
+        for stream in mine:
+            await anext(stream)
+
+        with pytest.raises(TooManyStreams, match="2 pages of yours are open"):
+            await anext(served.stream(_NOW, None, "me"))
+        another = served.stream(_NOW, None, "you")
+        await anext(another)
+        await mine.pop().aclose()
+        again = served.stream(_NOW, None, "me")
+        await anext(again)
+        for stream in (*mine, another, again):
+            await stream.aclose()
+
+
 def test_pages_that_take_long_to_make_are_made_less_often() -> None:
     def pause(cost: int) -> int:
         pace = Pace()

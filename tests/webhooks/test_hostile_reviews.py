@@ -17,7 +17,6 @@ import orjson
 import pytest
 
 from reprieve.api.kueue_conversion import KEPT, convert
-from reprieve.planes.quota.webhooks import connections as webhook_connections
 from reprieve.planes.quota.webhooks import requests as webhook_requests
 from reprieve.planes.quota.webhooks.certificates import Certificates, new_certificates
 from reprieve.planes.quota.webhooks.registration import CONVERT
@@ -25,6 +24,8 @@ from reprieve.planes.quota.webhooks.requests import MOST_BYTES, PLACES
 from reprieve.planes.quota.webhooks.reviews import Asked, Hook, Verdict
 from reprieve.planes.quota.webhooks.server import serve_webhooks
 from reprieve.planes.quota.webhooks.tenancy import TenancyOnTheLoop
+from reprieve.telemetry import connections
+from reprieve.telemetry.connections import Limits
 from reprieve.units.clock import SystemClock
 from reprieve.units.errors import UsageError
 from reprieve.units.instants import Nanos
@@ -278,7 +279,7 @@ async def test_who_sends_slowly_is_left(door: Door, monkeypatch: pytest.MonkeyPa
     kept = await door.connect()
     await kept.send(request)
     assert (await kept.answer())[0] == 200
-    monkeypatch.setattr(webhook_connections, "HEAD_S", 0.2)
+    monkeypatch.setattr(connections, "DEFAULT", Limits(head_s=0.2))
     monkeypatch.setattr(webhook_requests, "_BODY_S", 0.2)
     first, second = await door.connect(), await door.connect()
     await first.send(b"POST")
@@ -291,7 +292,7 @@ async def test_who_sends_slowly_is_left(door: Door, monkeypatch: pytest.MonkeyPa
     await kept.send(b"POST /convert HT")
     assert await kept.closed()
     assert door.refused == {"slow-head": 3}
-    monkeypatch.setattr(webhook_connections, "HEAD_S", 60.0)
+    monkeypatch.setattr(connections, "DEFAULT", Limits(head_s=60.0))
     slow = await door.connect()
     await slow.send(_head(CONVERT, "Content-Length: 10") + b"{")
     code, status = await slow.answer()
@@ -303,14 +304,14 @@ async def test_a_connection_may_wait_for_its_first_request_as_long_as_for_the_ne
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = admission()
-    monkeypatch.setattr(webhook_connections, "HEAD_S", 0.2)
+    monkeypatch.setattr(connections, "DEFAULT", Limits(head_s=0.2))
     unused, half = await door.connect(), await door.connect()
     await half.send(b"POST")
     assert await half.closed()
     await unused.send(_head(PATH, f"Content-Length: {len(body)}") + body)
     assert (await unused.answer())[0] == 200
     assert door.refused == {"slow-head": 1}
-    monkeypatch.setattr(webhook_connections, "IDLE_S", 0.2)
+    monkeypatch.setattr(connections, "DEFAULT", Limits(idle_s=0.2))
     assert await (await door.connect()).closed()
     assert door.refused == {"slow-head": 1, "unused": 1}
 
@@ -318,7 +319,7 @@ async def test_a_connection_may_wait_for_its_first_request_as_long_as_for_the_ne
 async def test_there_are_only_so_many_connections(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhook_connections, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(connections, "DEFAULT", Limits(most=3))
     first = [await door.connect() for _ in range(3)]
     assert await (await door.connect()).closed()
     assert door.refused == {"connections": 1}
@@ -332,7 +333,7 @@ async def test_there_are_only_so_many_connections(
 async def test_who_does_not_read_the_answer_is_left(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhook_connections, "WRITE_S", 0.2)
+    monkeypatch.setattr(connections, "DEFAULT", Limits(write_s=0.2))
     talk = await door.connect()
     one = workload()
     one["metadata"]["annotations"] = {"a": "x" * 2_900_000}

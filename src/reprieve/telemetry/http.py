@@ -9,7 +9,6 @@ whom it lets in, by their bearer token and over TLS.
 
 from __future__ import annotations
 
-import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -22,9 +21,9 @@ from aiohttp.typedefs import Handler, Middleware
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from reprieve.units.errors import UsageError
+from reprieve.telemetry.connections import IDLE_S, Connections, listening
 
-__all__ = ["Access", "Check", "Page", "Probe", "Protection", "serve_telemetry", "site"]
+__all__ = ["Access", "Check", "Page", "Probe", "Protection", "serve_telemetry"]
 
 _OPEN: Final = ("/healthz", "/readyz")
 _BEARER: Final = "Bearer "
@@ -86,39 +85,27 @@ async def serve_telemetry(
     Raises:
         UsageError: the port cannot be listened on.
     """
-    application = web.Application(
-        middlewares=[] if protection is None else [_protected(protection.judge)]
-    )
+    connections = Connections()
+    judging = [] if protection is None else [_protected(protection.judge)]
+    application = web.Application(middlewares=[connections.middleware(), *judging])
     application.router.add_get("/metrics", _metrics(registry))
     application.router.add_get("/healthz", _probe(healthy))
     application.router.add_get("/readyz", _probe(ready))
     if pages is not None:
         application.router.add_get("/apis/v1/plugins/{path:.*}", _pages(pages))
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+    runner = web.AppRunner(
+        application, access_log=None, shutdown_timeout=1.0, keepalive_timeout=IDLE_S
+    )
     await runner.setup()
+    assert runner.server is not None
+    context = None if protection is None else protection.context
     try:
-        try:
-            context = None if protection is None else protection.context
-            await site(runner, host, port, context).start()
-        except OSError as error:
-            raise UsageError(
-                f"--metrics-port {port}: cannot listen: {error.strerror or error}; "
-                "accepted: a free port, 0 takes any"
-            ) from None
-        yield runner.addresses[0][1]
+        async with listening(
+            connections, runner.server, host, port, context, "--metrics-port"
+        ) as found:
+            yield found
     finally:
         await runner.cleanup()
-
-
-def site(
-    runner: web.AppRunner, host: str | None, port: int, context: ssl.SSLContext | None = None
-) -> web.BaseSite:
-    """Return where a server listens: at one port, also where `port` 0 takes a free one."""
-    if host is None and port == 0 and socket.has_dualstack_ipv6():
-        # One socket, because each address family would be given a free port of its own.
-        free = socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
-        return web.SockSite(runner, free, ssl_context=context)
-    return web.TCPSite(runner, host, port, ssl_context=context)
 
 
 def _protected(judge: Callable[[str, str], Awaitable[Access]]) -> Middleware:

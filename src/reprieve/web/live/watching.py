@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -30,6 +31,8 @@ log: Final = logging.getLogger(__name__)
 #: Topics that nobody watches any more, kept for those who come back.
 _KEPT: Final = 32
 _MOST_STREAMS: Final = 256
+#: Of one viewer: more pages than anybody reads, and few enough to leave room for others.
+_MOST_OF_ONE: Final = 32
 #: A comment goes out after so long a silence, so that nothing between here and there hangs up.
 _BEAT: Final = 15 * SECOND
 BEAT: Final = b": still here\n\n"
@@ -103,6 +106,7 @@ class Watching:
         self._topics: dict[Key, _Watched] = {}
         self._arrived = asyncio.Event()
         self.streams = 0
+        self._of_viewer: Counter[str] = Counter()
 
     @property
     def topics(self) -> int:
@@ -127,8 +131,12 @@ class Watching:
         """
         return self._asked(key).state
 
-    async def stream(self, key: Key, position: Position | None) -> AsyncGenerator[bytes]:
+    async def stream(
+        self, key: Key, position: Position | None, viewer: str = ""
+    ) -> AsyncGenerator[bytes]:
         """Yield events, until the page can be shown no more; comments when nothing happens.
+
+        `viewer`: the name of who watches.
 
         The first event is made before the first wait, so that what is refused is refused at once.
 
@@ -141,9 +149,14 @@ class Watching:
             raise TooManyStreams(
                 f"{_MOST_STREAMS} streams are open, as many as one server serves: close some pages"
             )
+        if self._of_viewer[viewer] >= _MOST_OF_ONE:
+            raise TooManyStreams(
+                f"{_MOST_OF_ONE} pages of yours are open, as many as a viewer may have: close some"
+            )
         watched = self._present(key)
         watched.streams += 1
         self.streams += 1
+        self._of_viewer[viewer] += 1
         self._arrived.set()
         try:
             while not watched.ended:
@@ -157,6 +170,9 @@ class Watching:
         finally:
             watched.streams -= 1
             self.streams -= 1
+            self._of_viewer[viewer] -= 1
+            if not self._of_viewer[viewer]:
+                del self._of_viewer[viewer]
             watched.left = self._clock.monotonic()
 
     async def run(self) -> None:

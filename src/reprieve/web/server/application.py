@@ -7,6 +7,7 @@ has the rest. Only `plan`, `login` and `logout` are POSTs, and none of them writ
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 import reprieve
+from reprieve.telemetry.connections import Connections
 from reprieve.units.clock import Clock
 from reprieve.units.errors import ReprieveError, UsageError
 from reprieve.web.live.topic import read_position
@@ -44,6 +46,7 @@ T = TypeVar("T")
 
 #: Bytes of a request.
 _BODY: Final = 2**20
+_BODY_S: Final = 10.0
 #: Parameters that say how a page is sent, not which.
 _OURS: Final = ("from", "token")
 _NO_PAGE: Final = "there is no such page"
@@ -76,9 +79,10 @@ class Site:
     explanations: Explanations | None = None
 
 
-def application(site: Site) -> web.Application:
+def application(site: Site, connections: Connections) -> web.Application:
     """Return the server of the page; it runs no task of its own."""
-    result = web.Application(middlewares=[_told_errors, guard(site.names)], client_max_size=_BODY)
+    middlewares = [connections.middleware(), _told_errors, guard(site.names)]
+    result = web.Application(middlewares=middlewares, client_max_size=_BODY)
     result.on_response_prepare.append(add_headers)
     routes = _Routes(site)
     add = result.router.add_route
@@ -130,7 +134,7 @@ class _Routes:
         # The header is of a stream that broke, the parameter of a page that was loaded before.
         told = request.headers.get("Last-Event-ID") or request.query.get("from")
         key = _key(request, request.query.get("page", ""), visit.viewer)
-        events = site.watching.stream(key, read_position(told))
+        events = site.watching.stream(key, read_position(told), visit.name)
         return await send_stream(request, events, site.door, visit, site.clock, site.checked)
 
     async def download(self, request: web.Request) -> web.Response:
@@ -200,7 +204,11 @@ async def _body(request: web.Request, type: type[T]) -> T:
     if request.content_type != "application/json":
         raise UsageError("body: accepted: JSON, with Content-Type: application/json")
     try:
-        return msgspec.json.decode(await request.read(), type=type)
+        async with asyncio.timeout(_BODY_S):
+            body = await request.read()
+        return msgspec.json.decode(body, type=type)
+    except TimeoutError:
+        raise UsageError(f"body: not there within {_BODY_S:g} s") from None
     except web.HTTPRequestEntityTooLarge:
         raise UsageError(f"body: longer than {_BODY} bytes, which is the most") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hmac
 from typing import Final
+from urllib.parse import quote
 
 from aiohttp import web
 
@@ -18,6 +19,7 @@ from reprieve.web.tables import Viewer
 
 __all__ = ["LocalDoor"]
 
+_AS_IS: Final = "/?&=%:;,@!$'()*+~#"
 _BEARER: Final = "Bearer "
 _WANTED: Final = (
     "open the address that reprieve dashboard printed, or give the token that stands in it"
@@ -64,8 +66,10 @@ class LocalDoor:
         if given is None:
             return None
         rest = request.rel_url.without_query_params("token")
-        # A location that began with two slashes would be another server's.
-        response = web.Response(status=303, headers={"Location": "/" + str(rest).lstrip("/")})
+        # A location that began with two slashes would be another server's, and browsers take a
+        # backslash for a slash and leave out tabs: nothing stands in it as it came.
+        path = quote(str(rest), safe=_AS_IS).lstrip("/")
+        response = web.Response(status=303, headers={"Location": f"/{path}"})
         if self._is(given):
             self._remember(request, response)
         return response

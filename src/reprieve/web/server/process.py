@@ -22,9 +22,9 @@ from reprieve.kube.errors import ApiError
 from reprieve.kube.reader import Reader
 from reprieve.kube.transport import Request
 from reprieve.settings.start_up import DEFAULT_NAMESPACE
-from reprieve.telemetry.http import site as listening
+from reprieve.telemetry.connections import HEAD_S, Connections, Limits, listening
 from reprieve.units.clock import Clock
-from reprieve.units.errors import ReprieveError, UsageError
+from reprieve.units.errors import ReprieveError
 from reprieve.web.live.watching import Watching
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.watches import feeds, run_feeds, settled
@@ -41,6 +41,8 @@ __all__ = ["Listening", "page_runner", "serve_page"]
 _FIRST_LISTS_S: Final = 10.0
 #: Tokens of people in many groups are long.
 _LONGEST_HEADER: Final = 32 * 1024
+#: Streams hold a connection each, and cut off by themselves who does not read.
+LIMITS: Final = Limits(most=1_024, write_s=60.0, idle_s=30.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,8 @@ async def serve_page(
     found = await feeds(mirror, reader, clock, namespaces)
     watching = Watching(MirroredCluster(mirror), clock, lambda: secrets.token_hex(6))
     site = Site(watching, door, load_assets(), plans, clock, cluster, where.names)
-    runner = page_runner(site)
+    connections = Connections(limits=LIMITS)
+    runner = page_runner(site, connections)
     work = (run_feeds(found), watching.run(), opening.run())
     tasks = [asyncio.create_task(each) for each in work]
     try:
@@ -96,14 +99,11 @@ async def serve_page(
             async with asyncio.timeout(_FIRST_LISTS_S):
                 await settled(found, clock)
         await runner.setup()
-        try:
-            await listening(runner, where.host, where.port, where.tls).start()
-        except OSError as error:
-            raise UsageError(
-                f"--port {where.port}: cannot listen: {error.strerror or error}; accepted: a free "
-                "port, 0 takes any"
-            ) from None
-        yield runner.addresses[0][1]
+        assert runner.server is not None
+        async with listening(
+            connections, runner.server, where.host, where.port, where.tls, "--port"
+        ) as port:
+            yield port
     finally:
         for task in tasks:
             task.cancel()
@@ -111,16 +111,18 @@ async def serve_page(
         await runner.cleanup()
 
 
-def page_runner(site: Site) -> web.AppRunner:
+def page_runner(site: Site, connections: Connections | None = None) -> web.AppRunner:
     """Return what runs the server: it keeps no log of requests, which would hold tokens."""
     silent = logging.getLogger("reprieve.web.http")
     silent.setLevel(logging.CRITICAL)  # aiohttp quotes headers that it cannot read
     return web.AppRunner(
-        application(site),
+        application(site, connections or Connections(limits=LIMITS)),
         access_log=None,
         logger=silent,
         handler_cancellation=True,
         shutdown_timeout=0.5,
+        keepalive_timeout=LIMITS.idle_s,
+        lingering_time=HEAD_S,
         max_field_size=_LONGEST_HEADER,
     )
 

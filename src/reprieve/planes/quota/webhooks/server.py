@@ -32,7 +32,6 @@ from reprieve.planes.quota.webhooks.certificates import (
     load_chain,
     stored_certificates,
 )
-from reprieve.planes.quota.webhooks.connections import IDLE_S, Connections, listening
 from reprieve.planes.quota.webhooks.registration import (
     CONFIGURATIONS,
     CONVERT,
@@ -47,6 +46,7 @@ from reprieve.planes.quota.webhooks.reviews import (
     conversion_review,
 )
 from reprieve.settings.quota import QuotaSettings
+from reprieve.telemetry.connections import IDLE_S, Connections, listening
 from reprieve.units.clock import Clock
 from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.errors import UsageError

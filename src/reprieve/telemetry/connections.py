@@ -1,16 +1,16 @@
-"""What one connection to the webhooks may cost: how many there are, and how long each may dawdle.
+"""What one connection to a server may cost: how many there are, and how long each may dawdle.
 
-A connection is closed when
+For the webhooks, the page and the telemetry alike. A connection is closed when
 
-1. `MOST_CONNECTIONS` are open already
+1. as many are open already as the server's `Limits` say
 2. the handshake of TLS, or the head of a request once its first byte came, takes too long
 3. its peer does not read an answer for too long
-4. nothing was asked on it for `IDLE_S`, after an answer or from the start: the API server opens
-   connections that it uses later, and does not ask again where the first request on one fails
+4. nothing was asked on it for the idle time from the start: the API server opens connections that
+   it uses later, and does not ask again where the first request on one fails
 
-That is longer than the API server keeps an idle connection, so that it is the API server that
-closes. After an answer aiohttp takes that time. How long a body may take, and how large it may be,
-is for `webhook_requests`.
+For webhooks that is longer than the API server keeps an idle connection, so that it is the API
+server that closes. After an answer aiohttp takes the time. How long a body may take, and how large
+it may be, is for who reads it.
 
 Source: the threat model in `docs/security.md`.
 """
@@ -22,6 +22,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Final, cast
 
 from aiohttp import web
@@ -29,22 +30,45 @@ from aiohttp.typedefs import Handler, Middleware
 
 from reprieve.units.errors import UsageError
 
-__all__ = ["IDLE_S", "MOST_CONNECTIONS", "Connections", "listening"]
+__all__ = ["HEAD_S", "IDLE_S", "Connections", "Limits", "listening"]
 
-MOST_CONNECTIONS: Final = 256
 HANDSHAKE_S: Final = 5.0
 HEAD_S: Final = 5.0
-WRITE_S: Final = 10.0
 IDLE_S: Final = 120.0
 _BACKLOG: Final = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of one server: connections at a time, and seconds."""
+
+    most: int = 256
+    head_s: float = HEAD_S
+    write_s: float = 10.0
+    idle_s: float = IDLE_S
+
+
+DEFAULT = Limits()
+
+
+def _unheard(why: str) -> None:
+    return
 
 
 class Connections:
     """All connections of one server. `refused` hears why one was closed."""
 
-    def __init__(self, refused: Callable[[str], None]) -> None:
+    def __init__(
+        self, refused: Callable[[str], None] = _unheard, limits: Limits | None = None
+    ) -> None:
+        self._limits = limits
         self._refused = refused
         self._open: dict[object, _Connection] = {}
+
+    @property
+    def limits(self) -> Limits:
+        """Return what one connection may cost."""
+        return self._limits or DEFAULT
 
     def opened(self, inner: asyncio.Protocol) -> asyncio.Protocol:
         """Return what listens to a new connection, on which `inner` speaks HTTP."""
@@ -68,7 +92,7 @@ class Connections:
 
     def takes(self, inner: object, connection: _Connection) -> bool:
         """Count a connection; tell whether there is room for it."""
-        if len(self._open) >= MOST_CONNECTIONS:
+        if len(self._open) >= self.limits.most:
             return False
         self._open[inner] = connection
         return True
@@ -102,7 +126,7 @@ class _Connection(asyncio.Protocol):
             self._close("connections")
             return
         self._inner.connection_made(transport)
-        self._unused = self._close_after(IDLE_S, "unused")
+        self._unused = self._close_after(self._owner.limits.idle_s, "unused")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._owner.forget(self._inner)
@@ -116,14 +140,14 @@ class _Connection(asyncio.Protocol):
             return
         _stop(self._unused)
         if not self._in_request and self._head is None:
-            self._head = self._close_after(HEAD_S, "slow-head")
+            self._head = self._close_after(self._owner.limits.head_s, "slow-head")
         self._inner.data_received(data)
 
     def eof_received(self) -> bool | None:
         return self._inner.eof_received() if self._taken else None
 
     def pause_writing(self) -> None:
-        self._write = self._close_after(WRITE_S, "slow-reader")
+        self._write = self._close_after(self._owner.limits.write_s, "slow-reader")
         self._inner.pause_writing()
 
     def resume_writing(self) -> None:
@@ -158,7 +182,8 @@ async def listening(
     speaking: Callable[[], asyncio.Protocol],
     host: str | None,
     port: int,
-    context: ssl.SSLContext,
+    context: ssl.SSLContext | None,
+    called: str = "webhook port",
 ) -> AsyncIterator[int]:
     """Listen until the end of the block; gives the port.
 
@@ -167,7 +192,8 @@ async def listening(
         speaking: makes what speaks HTTP on a new one.
         host: None listens on all addresses.
         port: 0 takes a free one.
-        context: of TLS.
+        context: of TLS, None without.
+        called: the setting of the port.
 
     Raises:
         UsageError: the port cannot be listened on.
@@ -177,12 +203,12 @@ async def listening(
             lambda: connections.opened(speaking()),
             sock=_socket(host, port),
             ssl=context,
-            ssl_handshake_timeout=HANDSHAKE_S,
+            ssl_handshake_timeout=None if context is None else HANDSHAKE_S,
             backlog=_BACKLOG,
         )
     except OSError as error:
         raise UsageError(
-            f"webhook port {port}: cannot listen: {error.strerror or error}; "
+            f"{called} {port}: cannot listen: {error.strerror or error}; "
             "accepted: a free port, 0 takes any"
         ) from None
     try:
