@@ -70,7 +70,7 @@ async def test_that_a_victim_was_evicted_is_told_however_often_somebody_is_faste
     async def somebody_is_faster(write: Write, stage: Stage) -> None:
         nonlocal met
         told = write.path.partition("?")[0].endswith(f"/gpuworkloads/{name}/status")
-        if stage is Stage.BEFORE and told and b'"Preempted"' in write.body and met < 12:
+        if stage is Stage.BEFORE and told and b'"Preempted"' in write.body:
             met += 1
             await site.patch(GPU_WORKLOADS, name, {"metadata": {"labels": {"seen": str(met)}}})
         await site.on_write(write, stage)
@@ -78,7 +78,7 @@ async def test_that_a_victim_was_evicted_is_told_however_often_somebody_is_faste
     site.cluster.on_write = somebody_is_faster
     await site.until_phase("Deployment/notebook", "Preempted")
     await site.until(lambda: operator.said("completed"))
-    assert met == 12
+    assert met == 3, "after two conflicts it is written over any version"
     assert sum((await lost(operator)).values()) > 0, "what was evicted is counted, too"
     (record,) = await site.records()
     assert [victim["state"] for victim in record["status"]["victims"]] == ["Evicted"]

@@ -7,8 +7,10 @@
 2. From the moment in which its name is chosen until it is closed a plan stands in `open`, so that
    who makes way is known before the API server has answered.
 3. What could not be begun and is stored all the same, as an answer was lost, is abandoned.
-4. A dry run is written once for each plan, and never closed.
-5. A closed record goes after its time to live, or above a cap, the oldest first (`Retention`).
+4. A plan that evicted nobody and is made again takes the place of its former record: many tries of
+   one plan are one record, whose attempt says how many they were.
+5. A dry run is written once for each plan, and never closed.
+6. A closed record goes after its time to live, or above a cap, the oldest first (`Retention`).
 
 Source: the design's "Intent log and executor", steps 2, 3 and 6, and "Recovery".
 """
@@ -27,6 +29,7 @@ from reprieve.api.reprieve import (
     IntentPhase,
     Preemption,
     PreemptionSpec,
+    VictimState,
     VictimStatus,
 )
 from reprieve.engine.plan import Plan, Plane
@@ -55,6 +58,7 @@ log: Final = logging.getLogger("reprieve.execution")
 _NUMBERS: Final = 20  # names that are tried for one plan
 _QUICK: Final = 3  # tries at writing a plan; whoever cannot have it written pauses for longer
 _NOBODY: Final = "always"
+_MOST_FOR_NOTHING: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,8 @@ class Book:
         self._numbers: dict[str, int] = {}  # the last that was taken, by uid of the preemptor
         self._unbegun = Unbegun()
         self._noted: set[str] = set()  # plans of a dry run that have a record
+        # The last records of plans that evicted nobody, by preemptor and plan.
+        self._for_nothing: dict[tuple[str, str], Preemption] = {}
         metrics.intents_open.labels(plane.value).set_function(lambda: len(self.open))
         self._closed = metrics.intents_closed
 
@@ -122,6 +128,7 @@ class Book:
         for each in records:
             whom = _preemptor(each.spec)
             self._numbers[whom] = max(self._numbers.get(whom, 0), each.spec.attempt)
+            self._remember(each)
         claimed = await claim_open(self.log, self._fence, self._clock, records)
         return Recovered(tuple(records), tuple(claimed))
 
@@ -156,7 +163,9 @@ class Book:
             name = intent_name(plan, number)
             self.open[name] = spec
             try:
-                return await self._begin(name, spec)
+                begun = await self._begin(name, spec)
+                await self._remove_former(whom, plan.id)
+                return begun
             except IntentTaken as again:
                 del self.open[name]
                 taken = again
@@ -212,7 +221,29 @@ class Book:
             closed = None
         self.open.pop(name, None)
         self._closed.labels(self.plane.value, phase.value).inc()
+        if closed is not None:
+            self._remember(closed)
         return closed
+
+    def _remember(self, record: Preemption) -> None:
+        """Know the record of a plan that evicted nobody, should the plan be made again."""
+        evicted = (each.state is VictimState.EVICTED for each in record.status.victims)
+        some = record.status.victims_by_state.get(VictimState.EVICTED.value, 0)
+        if record.status.phase is not IntentPhase.ABANDONED or record.spec.dry_run:
+            return
+        if record.status.victims and not some and not any(evicted):
+            spec = replace(record.spec, victims=[], placement=[], guards=[], input=None)
+            self._for_nothing[_preemptor(spec), spec.plan_id] = replace(record, spec=spec)
+            while len(self._for_nothing) > _MOST_FOR_NOTHING:
+                del self._for_nothing[next(iter(self._for_nothing))]
+
+    async def _remove_former(self, whom: str, plan: str) -> None:
+        former = self._for_nothing.pop((whom, plan), None)
+        if former is not None:
+            try:
+                await self.log.remove(former)
+            except ApiError as failure:
+                log.warning("preemption %s stays for now: %s", former.metadata.name, failure)
 
     async def settle(self) -> None:
         """Abandon what could not be begun and is stored all the same.

@@ -2,7 +2,8 @@
 
 The only place that changes objects of other people. Each call reads the root first and sends the
 write with preconditions on uid and resourceVersion, so that a root that was created again under the
-same name is left alone and a write that was delayed past a hand-over fails. Source: the design's
+same name is left alone and a write that was delayed past a hand-over fails. Who is
+changed all the time is written by uid alone (`contest`). Source: the design's
 "Intent log and executor", step 5; the idle plane's specification, section 11 and hazard H3.
 """
 
@@ -15,6 +16,7 @@ from enum import StrEnum
 from typing import Final
 
 from reprieve.api.reprieve import Action, ObjectRef, Victim
+from reprieve.execution.contest import Contest
 from reprieve.execution.fence import Fence
 from reprieve.execution.rights import permitted
 from reprieve.jobs.table import BUILT_IN
@@ -28,7 +30,7 @@ from reprieve.kube.errors import (
     NotFound,
 )
 from reprieve.kube.resource import Resource
-from reprieve.kube.retry import retried
+from reprieve.kube.retry import retried, says_nothing
 from reprieve.kube.writes import Priority
 
 __all__ = [
@@ -71,11 +73,15 @@ class Result(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """The result and, for people, why; `rule`: the right to add where one is missing."""
+    """The result and, for people, why; `rule`: the right to add where one is missing.
+
+    `away`: of one that has failed, the API server had no answer, which says nothing of the root.
+    """
 
     result: Result
     detail: str = ""
     rule: str = ""
+    away: bool = False
 
     @property
     def over(self) -> bool:
@@ -99,7 +105,7 @@ async def evict(
     except (NotFound, NotServed):
         return Eviction(Result.GONE)
     except ApiError as failure:
-        return Eviction(Result.FAILED, str(failure))
+        return Eviction(Result.FAILED, str(failure), away=says_nothing(failure))
     try:
         return await _evict(client, resource, fence, victim, by_name)
     except NotFound:
@@ -107,7 +113,7 @@ async def evict(
     except Forbidden as refusal:
         return Eviction(Result.FORBIDDEN, str(refusal), _rule(resource, victim.action))
     except ApiError as failure:
-        return Eviction(Result.FAILED, str(failure))
+        return Eviction(Result.FAILED, str(failure), away=says_nothing(failure))
 
 
 def _rule(resource: Resource, action: Action) -> str:
@@ -175,9 +181,13 @@ async def _evict(
     namespace = root.namespace if resource.namespaced else ""
     writer = client.at(Priority.EVICT, fence.check, timeout=fence.request_timeout)
 
+    contest = Contest()
+
     async def once() -> Eviction:
         found: Json = await client.get(resource, namespace, root.name, dict)
         metadata = found["metadata"]
+        if contest.lost:
+            metadata = found["metadata"] = {**metadata, "resourceVersion": ""}
         if metadata["uid"] != root.uid and not by_name:
             return Eviction(Result.REPLACED, f"{root.kind}/{root.name} now has another uid")
         if metadata.get("deletionTimestamp"):
@@ -199,7 +209,7 @@ async def _evict(
                 return await _scale_to_zero(writer, resource, found, root)
 
     try:
-        return await retried(once, client.transport.pause, (Conflict,))
+        return await retried(contest.of(once), client.transport.pause, (Conflict,))
     except Conflict as answer:
         return Eviction(Result.FAILED, str(answer))
 
@@ -231,7 +241,10 @@ async def _scale_to_zero(
     if (found["metadata"].get("annotations") or {}).get(FORMER_REPLICAS) != str(replicas):
         # Kept first: a crash in between costs an annotation, not the number.
         patch = {"metadata": {"annotations": {FORMER_REPLICAS: str(replicas)}}}
+        version = found["metadata"]["resourceVersion"]
         found = await _patch(writer, resource, found, patch)
+        if not version:
+            found["metadata"]["resourceVersion"] = ""
     await writer.patch_scale(
         resource,
         found["metadata"].get("namespace", ""),
@@ -244,7 +257,9 @@ async def _scale_to_zero(
 
 async def _patch(writer: Client, resource: Resource, found: Json, patch: Json) -> Json:
     metadata = found["metadata"]
-    preconditions = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+    preconditions = {"uid": metadata["uid"]}
+    if metadata["resourceVersion"]:
+        preconditions["resourceVersion"] = metadata["resourceVersion"]
     body = {**patch, "metadata": {**patch.get("metadata", {}), **preconditions}}
     patched: Json = await writer.patch(
         resource, metadata.get("namespace", ""), metadata["name"], body, dict

@@ -320,7 +320,7 @@ class Executor(Generic[M]):
             stale = await self._victims.stale(each.intent, [victim for victim, _ in found.rest])
 
             async def marked(victim: Victim) -> None:
-                refusal = stale or await self._steps.mark(each, [victim])
+                refusal = stale or await self._steps.mark(each, [victim], insist=True)
                 if refusal:
                     await self._steps.spare(each, victim, refusal)
                 elif not each.is_over(victim):

@@ -16,9 +16,11 @@ from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first, put
 from reprieve.jobs.reading import is_suspended
 from reprieve.jobs.writing import Injection, restored, started, stopped, told_runtime
+from reprieve.kube.bodies import merge_changes
 from reprieve.kube.client import Client
-from reprieve.kube.errors import NotFound
+from reprieve.kube.errors import Conflict, NotFound
 from reprieve.kube.resource import Resource
+from reprieve.kube.retry import retried
 from reprieve.kube.writes import Priority
 
 __all__ = ["JobWriter", "resource_of"]
@@ -63,13 +65,44 @@ class JobWriter:
         )
 
     async def stop(self, kind: JobKind, job: Json) -> bool:
-        """Suspend a job that runs; its own controller deletes its pods."""
-        return await self._modify(
-            kind,
-            job,
-            lambda current: None if is_suspended(kind, current) else stopped(kind, current),
-            Priority.EVICT,
-        )
+        """Suspend a job that runs; its own controller deletes its pods.
+
+        Whoever patches the job all the time keeps it no longer than a few conflicts: it is read
+        and judged again, and what makes it stop is patched by its uid alone.
+        """
+
+        def change(current: Json) -> Json | None:
+            return None if is_suspended(kind, current) else stopped(kind, current)
+
+        try:
+            return await self._modify(kind, job, change, Priority.EVICT)
+        except Conflict:
+            return await self._stop_by_uid(kind, job, change)
+
+    async def _stop_by_uid(
+        self, kind: JobKind, job: Json, change: Callable[[Json], Json | None]
+    ) -> bool:
+        metadata, resource = job["metadata"], resource_of(kind)
+        writer = self._fenced(Priority.EVICT)
+
+        async def once() -> bool:
+            current: Json = await writer.get(
+                resource, metadata["namespace"], metadata["name"], dict
+            )
+            if current["metadata"]["uid"] != metadata["uid"]:
+                return False
+            wanted = change(current)
+            if wanted is None:
+                return False
+            patch = merge_changes(current, wanted)
+            patch["metadata"] = {**patch.get("metadata", {}), "uid": metadata["uid"]}
+            await writer.patch(resource, metadata["namespace"], metadata["name"], patch, dict)
+            return True
+
+        try:
+            return await retried(once, self._client.transport.pause, (Conflict,))
+        except NotFound:
+            return False
 
     async def restore(self, kind: JobKind, job: Json, pod_sets: Sequence[Json]) -> bool:
         """Put the templates of a suspended job back to those of its Workload."""

@@ -1,6 +1,8 @@
 """How a pod makes way: it is marked with `DisruptionTarget`, then deleted with its own grace.
 
-Both go by uid and resourceVersion; one that is gone, replaced or being deleted gets no call. Plans
+Both go by uid and resourceVersion; one that is gone, replaced or being deleted gets no call. Who
+has changed since is read and judged again, and then goes by its uid alone: whoever may patch a pod
+could else keep it for as long as he patches it. A refusal is tried again a few times. Plans
 may name the same pod: one that leaves already still stands on its node when the next plan is made,
 and a preemptor of higher priority takes whom a lower one has chosen. Such plans take turns at it,
 and it is evicted by the one whose deletion it was; to all others it is gone. Source: specification
@@ -17,16 +19,18 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from reprieve.api.reprieve import Preemption, Victim, VictimState
+from reprieve.execution.contest import Contest
 from reprieve.execution.fence import Deposed, Fence
 from reprieve.execution.statuses import StatusChange, write_status
 from reprieve.execution.victims import Marked, Reading, Standing, VictimResult
 from reprieve.kube.bodies import Json, PatchType
 from reprieve.kube.client import Client
-from reprieve.kube.errors import ApiError, NotFound
+from reprieve.kube.errors import ApiError, Forbidden, Invalid, NotFound, Unreachable
 from reprieve.kube.resource import PODS
-from reprieve.kube.retry import AWAY, retried, says_nothing
+from reprieve.kube.retry import AWAY, UNSETTLED, retried, says_nothing
 from reprieve.kube.writes import Priority
 from reprieve.units.clock import Clock
+from reprieve.units.durations import SECOND
 from reprieve.units.instants import format_instant
 
 __all__ = ["DEFAULT_GRACE", "PodVictims", "is_marked"]
@@ -39,6 +43,9 @@ _REASON: Final = "PreemptionByScheduler"
 _RESUMED: Final = "preempting to accommodate a higher priority workload"
 _GONE: Final = "gone or on its way already, not by this plan"
 _ON_ITS_WAY: Final = "gone or on its way"
+#: A refusal may pass as well: a webhook that is away, a role that is about to be written.
+_AGAIN: Final = (*UNSETTLED, Forbidden, Invalid)
+_STARTS_WITHIN: Final = 20 * SECOND
 _MOST_EVICTED: Final = 32_768  # of whom it is known which plan evicted them; the oldest go
 
 
@@ -69,14 +76,24 @@ class PodVictims:
         *,
         evicted: Callable[[Preemption, Victim, int], None],
         seen: Callable[[Victim], Json | None] = lambda victim: None,
+        changed: Callable[[Victim, Json], str] = lambda victim, pod: "",
+        refused: Callable[[Preemption, Victim, str], None] = lambda intent, victim, why: None,
     ) -> None:
+        """`changed` says of a pod as it is now why it is no victim any more, empty where it is.
+
+        `refused` is told of every victim of which all tries were refused, and why.
+        """
         self._client = client
         self._clock = clock
         self._evicted = evicted
         self._seen = seen
+        self._changed = changed
+        self._refused = refused
         self._writer = client.at(Priority.EVICT, fence.check, timeout=fence.request_timeout)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unanswered: set[tuple[str, str]] = set()  # deletions: plan and victim
+        # Since when the right to delete seems to be missing, by plan and victim: monotonic.
+        self._without_right: dict[tuple[str, str], int] = {}
         self._evicted_by: dict[int, int] = {}  # victims, and whose they were: digests of both
         # What the victims of a plan, or of a unit of it that was taken over, are told.
         self._messages: dict[tuple[str, str], str] = {}
@@ -95,6 +112,8 @@ class PodVictims:
         name = intent.metadata.name
         self._unanswered = {each for each in self._unanswered if each[0] != name}
         self._messages = {key: text for key, text in self._messages.items() if key[0] != name}
+        rights = self._without_right
+        self._without_right = {key: at for key, at in rights.items() if key[0] != name}
 
     async def mark(self, intent: Preemption, victim: Victim) -> Marked[Json] | VictimResult:
         """Mark a pod; one that leaves already is gone.
@@ -103,21 +122,31 @@ class PodVictims:
             Deposed: the fence is closed.
             ApiError: it could not be marked.
         """
-        known = self._as_seen(victim)
+        known, contest = self._as_seen(victim), Contest()
 
         async def once() -> Marked[Json] | VictimResult:
             nonlocal known
             pod, known = known or await self._read(victim), None
             if pod is None or _ends(pod):
                 return VictimResult(VictimState.GONE, _GONE)
+            if contest.met:
+                if why := self._changed(victim, pod):
+                    return VictimResult(VictimState.FAILED, why)
+                pod = _by_uid(pod) if contest.lost else pod
             if not is_marked(pod):
                 pod = await self._mark(pod, self._message(intent, victim))
             return Marked(pod)
 
         try:
-            return await retried(once, self._client.transport.pause, soon=True)
+            return await retried(contest.of(once), self._client.transport.pause, _AGAIN, soon=True)
         except NotFound:
             return VictimResult(VictimState.GONE, _GONE)
+        except ApiError as error:
+            if self._starts_up((intent.metadata.name, victim.root.uid), error):
+                raise Unreachable(str(error)) from error
+            if not says_nothing(error):
+                self._tell_refused(intent, victim, str(error))
+            raise
 
     async def spare(self, pod: Json | None) -> None:
         """Take the mark back, as kube-controller-manager does with one that led to nothing.
@@ -182,28 +211,43 @@ class PodVictims:
     async def _try_to_evict(
         self, intent: Preemption, victim: Victim, known: Json | None
     ) -> VictimResult:
-        asked = (intent.metadata.name, victim.root.uid)
+        asked, contest = (intent.metadata.name, victim.root.uid), Contest()
 
         async def once() -> VictimResult:
             nonlocal known
             pod, known = known or await self._read(victim), None
             if pod is None or _ends(pod):
                 return self._found_gone(intent, victim, pod)
+            if contest.met:
+                if why := self._changed(victim, pod):
+                    return VictimResult(VictimState.FAILED, why)
+                pod = _by_uid(pod) if contest.lost else pod
             if not is_marked(pod):
                 pod = await self._mark(pod, self._message(intent, victim))
-            await self._delete(asked, pod)
+            await self._delete(asked, _by_uid(pod) if contest.lost else pod)
             self._is_of(intent, victim)
             self._tell_evicted(intent, victim, pod)
             return VictimResult(VictimState.EVICTED)
 
         try:
-            return await retried(once, self._client.transport.pause, soon=True)
+            return await retried(contest.of(once), self._client.transport.pause, _AGAIN, soon=True)
         except NotFound:
             return self._found_gone(intent, victim, None)
         except ApiError as error:
-            if says_nothing(error):
+            if says_nothing(error) or self._starts_up(asked, error):
                 return VictimResult(VictimState.PENDING, str(error), away=True)
+            self._tell_refused(intent, victim, str(error))
             return VictimResult(VictimState.FAILED, str(error))
+
+    def _starts_up(self, asked: tuple[str, str], error: ApiError) -> bool:
+        """Whether a right seems to be missing for a short while only.
+
+        An API server that has just been started does not know all roles yet.
+        """
+        if not isinstance(error, Forbidden) or error.rule is None:
+            return False
+        now = self._clock.monotonic()
+        return now - self._without_right.setdefault(asked, now) < _STARTS_WITHIN
 
     async def _delete(self, asked: tuple[str, str], pod: Json) -> None:
         metadata = pod["metadata"]
@@ -213,7 +257,7 @@ class PodVictims:
                 metadata["namespace"],
                 metadata["name"],
                 uid=metadata["uid"],
-                resource_version=metadata["resourceVersion"],
+                resource_version=metadata.get("resourceVersion", ""),
             )
         except AWAY:
             self._unanswered.add(asked)
@@ -245,6 +289,12 @@ class PodVictims:
         except Exception:
             # It is evicted all the same.
             log.exception("the end of %s/%s is not told", victim.root.namespace, victim.root.name)
+
+    def _tell_refused(self, intent: Preemption, victim: Victim, why: str) -> None:
+        try:
+            self._refused(intent, victim, why)
+        except Exception:
+            log.exception("%s/%s: a refusal is not told", victim.root.namespace, victim.root.name)
 
     def _message(self, intent: Preemption, victim: Victim) -> str:
         """Return what is said to a victim: as was said to others of its unit, if anything was."""
@@ -282,11 +332,17 @@ class PodVictims:
             metadata["name"],
             metadata["uid"],
             {"conditions": [condition]},
-            metadata["resourceVersion"],
+            metadata.get("resourceVersion", ""),
             PatchType.STRATEGIC,
         )
         marked: Json = await write_status(self._writer, change, dict)
         return marked
+
+
+def _by_uid(pod: Json) -> Json:
+    """Return a pod that is written by its uid alone, whatever its version is by then."""
+    kept = {key: value for key, value in pod["metadata"].items() if key != "resourceVersion"}
+    return {**pod, "metadata": kept}
 
 
 def _unit(victim: Victim) -> str:

@@ -2,8 +2,9 @@
 
 Each reads the pod first and judges it again after a conflict, so that one that was created again
 under the same name is left alone. A pod that is ended gets the condition `TerminationTarget` and is
-then deleted, by uid and resourceVersion, with its own grace period. Every write is fenced. Source:
-specification of the quota plane, sections 10.4 and 10.5; the design's "Intent log and executor".
+then deleted, by uid and resourceVersion, and in a contest by uid, with its own grace period.
+Every write is fenced. Source: specification of the quota plane, sections 10.4 and 10.5; the
+design's "Intent log and executor".
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from reprieve.execution.contest import Contest
 from reprieve.execution.fence import Fence
 from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pods import FINALIZER, has_finalizer, is_gated
@@ -88,6 +90,8 @@ class PodWriter:
             Priority.EVICT, fence.check, timeout=fence.request_timeout, field_manager=_MANAGER
         )
 
+        contest = Contest()
+
         async def once() -> bool:
             current: Json = await self._client.get(
                 PODS, metadata["namespace"], metadata["name"], dict
@@ -108,12 +112,12 @@ class PodWriter:
                 metadata["namespace"],
                 metadata["name"],
                 uid=metadata["uid"],
-                resource_version=marked["metadata"]["resourceVersion"],
+                resource_version="" if contest.lost else marked["metadata"]["resourceVersion"],
             )
             return True
 
         try:
-            return await retried(once, self._client.transport.pause, (Conflict,))
+            return await retried(contest.of(once), self._client.transport.pause, (Conflict,))
         except NotFound:
             return False
 

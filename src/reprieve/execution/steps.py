@@ -42,18 +42,21 @@ class Steps(Generic[M]):
         self._victims = victims
         self._clock = clock
 
-    async def mark(self, each: Carried[M], victims: Sequence[Victim]) -> str:
+    async def mark(
+        self, each: Carried[M], victims: Sequence[Victim], *, insist: bool = False
+    ) -> str:
         """Mark these; return why the first that could not be was not, empty if all were.
 
         Raises:
             Deposed: the fence is closed.
+            ApiError: with `insist`, the API server had no answer about one of them.
         """
         manner, refusals = self._victims.manner, list[str]()
 
         async def mark(victim: Victim) -> None:
             if refusals and manner.all_or_nobody:
                 return
-            found = await self._marked(each.intent, victim)
+            found = await self._marked(each.intent, victim, insist=insist)
             if isinstance(found, Marked):
                 each.marks[victim.root.uid] = found.mark
                 return
@@ -66,12 +69,16 @@ class Steps(Generic[M]):
         await each_of(victims, mark, manner.marked_at_once)
         return next(iter(refusals), "")
 
-    async def _marked(self, intent: Preemption, victim: Victim) -> Marked[M] | VictimResult:
+    async def _marked(
+        self, intent: Preemption, victim: Victim, *, insist: bool
+    ) -> Marked[M] | VictimResult:
         try:
             return await self._victims.mark(intent, victim)
         except Deposed:
             raise
         except ApiError as failure:
+            if insist and says_nothing(failure):
+                raise
             return VictimResult(VictimState.FAILED, str(failure))
         except Exception as fault:
             log.exception("victim %s/%s is not marked", victim.root.namespace, victim.root.name)

@@ -209,7 +209,7 @@ _SCHEDULING: Final[Mapping[Reason, Words]] = {
 }
 _IDLE: Final[Mapping[Reason, Words]] = {
     Reason.VICTIMS_PROTECTED: Words(
-        "The idle work that could make way for it was displaced too often, and is left alone",
+        "The idle work that could make way for it was displaced too often, or cannot be evicted",
         "Wait until that ends; its Disruptions say why.",
         ("the first is left alone until {until}",),
     ),
@@ -259,6 +259,7 @@ _STAYS: Final[Mapping[str, str]] = MappingProxyType(
         "without gain": "held, since it was displaced for nothing before",
         "repeated displacement": "protected, since it was displaced again and again",
         "crash loop": "held from work that fails after displacing others",
+        "eviction refused": "left alone, since its eviction was refused",
         "fair share": "within its fair share",
         "label, quota, gang or budget": "protected by a label, quota, gang or budget",
         "borrowing": "out of reach of work that would borrow",

@@ -16,6 +16,7 @@ _WHY: Final[Mapping[Rule, str]] = MappingProxyType(
         Rule.WITHOUT_GAIN: "they made way for it before, and it got nothing of it",
         Rule.REPEATED: "they were displaced again and again",
         Rule.CRASH_LOOP: "it failed again and again soon after others had made way for it",
+        Rule.REFUSED: "their eviction was refused",
     }
 )
 

@@ -22,6 +22,7 @@ from reprieve.engine.scheduling.outcome import (
     Preemption,
     Sentence,
 )
+from reprieve.units.instants import Nanos, format_instant
 from reprieve.units.untrusted import cut
 from reprieve.wording.events import EventText
 from reprieve.wording.rejections import reason_text
@@ -362,6 +363,15 @@ def victim_overdue(namespace: str, name: str) -> EventText:
     """Return our own event about a victim that does not end."""
     note = f"{namespace}/{name} was to make way and does not end: preemption is planned around it"
     return EventText("Warning", "VictimOverdue", _note(note), "Preempting")
+
+
+def eviction_refused(namespace: str, name: str, why: str, until: Nanos, about: str) -> EventText:
+    """Return our own event about a victim whose eviction is refused; `about`: whose namespace."""
+    victim = f"{namespace}/{name}" if about == namespace else "A victim of another namespace"
+    because = f": {why}" if about == namespace else ""
+    at = format_instant(until)
+    note = f"{victim} cannot be evicted and is no victim before {at}; others are tried{because}"
+    return EventText("Warning", "EvictionRefused", _note(note), "Preempting")
 
 
 def _counted(nodes: int, counts: Mapping[str, int]) -> str:

@@ -34,6 +34,7 @@ class Rule(StrEnum):
     WITHOUT_GAIN = "without gain"
     REPEATED = "repeated displacement"
     CRASH_LOOP = "crash loop"
+    REFUSED = "eviction refused"
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ _WHY: Final[Mapping[Rule, str]] = MappingProxyType(
         Rule.REPEATED: "that were displaced again and again",
         Rule.CRASH_LOOP: "from which it is held, since it fails again and again after others made "
         "way for it",
+        Rule.REFUSED: "whose eviction was refused",
     }
 )
 

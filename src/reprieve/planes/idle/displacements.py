@@ -18,6 +18,7 @@ from reprieve.engine.disruptions.lineage import Identity, Party, party_of
 from reprieve.engine.disruptions.questions import NOBODY, Enforcement, Hold, Question
 from reprieve.engine.idle.model import Phase, PreemptionPolicy, Workload
 from reprieve.engine.plan import Plan
+from reprieve.execution.not_evictable import NotEvictable
 from reprieve.execution.returns import Returns
 from reprieve.planes.common.displacements import Issued, PlaneDisplacements, Side
 from reprieve.planes.common.loop_notices import LoopNotices
@@ -58,6 +59,7 @@ class IdleDisplacements:
     ) -> None:
         self._returns = returns
         self.told = PlaneDisplacements(governor, Actor.IDLE, self._waits, loops)
+        self.not_evictable = NotEvictable()
         self._governor = governor
         self._workloads = workloads
         self._clock = clock
@@ -76,6 +78,9 @@ class IdleDisplacements:
         if self._governor.policy.enforcement is not Enforcement.TOLD:
             always = [w for w in idle if w.settings.policy is PreemptionPolicy.ALWAYS]
             found[""] = self._held_from(NOBODY, always)
+        refused = self.not_evictable.held(self._clock.wall())
+        if refused:
+            found = {key: {**found.get(key, {}), **refused} for key in ("", *demands)}
         return {key: held for key, held in found.items() if held}
 
     def issue(self, plan: Plan) -> Issued:

@@ -27,6 +27,7 @@ from reprieve.engine.idle.lifecycle import marked, step
 from reprieve.engine.idle.lifecycle_facts import DeleteOutcome, Facts, Missing
 from reprieve.engine.idle.model import Phase, Status, Workload
 from reprieve.engine.plan import Plan
+from reprieve.execution.contest import Contest
 from reprieve.execution.evict import Eviction, Result
 from reprieve.execution.statuses import StatusChange, write_status
 from reprieve.intake.gpuworkloads import status_to_api, workload_row
@@ -137,8 +138,10 @@ class Marks:
             evicted=status.phase == Phase.PREEMPTED,
         )
 
-    async def mark(self, intent: Preemption, victim: Victim, found: GpuWorkload) -> None:
-        """Write Preempting over the version that was read."""
+    async def mark(
+        self, intent: Preemption, victim: Victim, found: GpuWorkload, *, by_uid: bool = False
+    ) -> None:
+        """Write Preempting over the version that was read, with `by_uid` over any version."""
         now = self._context.clock.wall()
         row = self._row(found)
         preemptor = intent.spec.preemptor
@@ -150,7 +153,7 @@ class Marks:
             chosen = next(v for v in plan.victims if v.subject.uid == victim.subject.uid)
             started = preemption_started(plan, chosen, row, now)
             conditions = marked_conditions(conditions, started, now)
-        await self._show(found, status, conditions)
+        await self._show(found, status, conditions, by_uid=by_uid)
         self._idle_since[victim.subject.uid] = row.status.idle_since
         self._at_stake[victim.subject.uid] = self._lost_with(victim.root.reference)
         log.info("%s: Idle -> Preempting, plan %s: %s", row.key, intent.spec.plan_id, victim.reason)
@@ -172,7 +175,13 @@ class Marks:
         )
 
     async def take_back(
-        self, intent: Preemption, victim: Victim, found: GpuWorkload, why: str
+        self,
+        intent: Preemption,
+        victim: Victim,
+        found: GpuWorkload,
+        why: str,
+        *,
+        by_uid: bool = False,
     ) -> None:
         """Take the mark back."""
         row = self._row(found)
@@ -183,7 +192,7 @@ class Marks:
             preempted_for="",
             preemption_reason="",
         )
-        await self._show(found, status, found.status.conditions or ())
+        await self._show(found, status, found.status.conditions or (), by_uid=by_uid)
         log.info("%s: spared, plan %s: %s", row.key, intent.spec.plan_id, why)
         self._changed(row.key)
 
@@ -195,16 +204,18 @@ class Marks:
         Raises:
             ApiError: it could not be written; the plan stays open, and it is tried again.
         """
+        contest = Contest()
 
         async def once() -> None:
             found = await self._get(victim.subject)
             if found is None or found.status.phase not in (Phase.PREEMPTING, Phase.IDLE):
                 return
-            await self._write(found, intent, victim, eviction, evicted=evicted)
+            by_uid = contest.lost
+            await self._write(found, intent, victim, eviction, evicted=evicted, by_uid=by_uid)
             self._changed(key_of(victim.subject.namespace, victim.subject.name))
 
         with contextlib.suppress(NotFound):
-            await retried(once, self._context.client.transport.pause, (Conflict,))
+            await retried(contest.of(once), self._context.client.transport.pause, (Conflict,))
 
     async def _write(
         self,
@@ -214,6 +225,7 @@ class Marks:
         eviction: Eviction,
         *,
         evicted: bool,
+        by_uid: bool,
     ) -> None:
         now = self._context.clock.wall()
         row = self._row(found)
@@ -233,7 +245,7 @@ class Marks:
             else condition
             for condition in conditions_after(found.status.conditions or (), outcome, row, now)
         ]
-        await self._show(found, outcome.status, conditions)
+        await self._show(found, outcome.status, conditions, by_uid=by_uid)
         for text in texts:
             log.info("%s: %s, plan %s: %s", row.key, text.reason, intent.spec.plan_id, text.message)
             self._context.announce(row.ref, text, intent.spec.plan_id)
@@ -266,14 +278,23 @@ class Marks:
         return workload_row(found, settings)
 
     async def _show(
-        self, found: GpuWorkload, status: Status, conditions: Iterable[Condition]
+        self,
+        found: GpuWorkload,
+        status: Status,
+        conditions: Iterable[Condition],
+        *,
+        by_uid: bool,
     ) -> None:
-        """Write a status over the version that was judged."""
+        """Write a status over the version that was judged, or after a conflict by uid alone.
+
+        Whoever may write a GpuWorkload could else keep it for as long as he writes it.
+        """
         wanted = msgspec.structs.replace(
             status_to_api(status, conditions), policy=found.status.policy, gpus=found.status.gpus
         )
         change = StatusChange.over(GPU_WORKLOADS, found.metadata, found.status, wanted)
         if change is not None:
+            change = replace(change, version="") if by_uid else change
             self._workloads.observe(await write_status(self._fenced(), change, GpuWorkload))
 
     def _fenced(self) -> Client:

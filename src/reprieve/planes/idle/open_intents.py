@@ -81,7 +81,13 @@ class OpenIntents:
         # Plans of this process by id, for the texts of their events.
         self._plans: dict[str, Plan] = {}
         self._victims = IdleVictims(
-            context, workloads, self._plans.get, changed, lost_with, pods_left
+            context,
+            workloads,
+            self._plans.get,
+            changed,
+            lost_with,
+            pods_left,
+            displacements.not_evictable,
         )
         self._executor = Executor[None](
             book,

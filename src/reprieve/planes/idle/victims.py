@@ -10,6 +10,7 @@ specification of the idle plane, sections 11, 12 and 14; the design's "Intent lo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from reprieve.api.reprieve import (
@@ -20,7 +21,9 @@ from reprieve.api.reprieve import (
 )
 from reprieve.engine.idle.model import Phase
 from reprieve.engine.plan import Plan
+from reprieve.execution.contest import Contest
 from reprieve.execution.evict import Result, evict, obstacle
+from reprieve.execution.not_evictable import NotEvictable
 from reprieve.execution.victims import Manner, Marked, Reading, Standing, VictimResult
 from reprieve.kube.errors import ApiError, Conflict
 from reprieve.kube.retry import retried
@@ -34,7 +37,8 @@ from reprieve.wording.events import EventText
 
 __all__ = ["IdleVictims"]
 
-_ATTEMPTS: Final = 3  # at marking; who changes that often is not idle
+_ATTEMPTS: Final = 3  # at marking
+_REFUSALS: Final = 4  # after as many others are looked for
 _OVERDUE: Final = 5 * MINUTE
 
 
@@ -53,6 +57,7 @@ class IdleVictims:
         changed: Callable[[GpuWorkloadKey], None],
         lost_with: Callable[[Reference], int],
         pods_left: Callable[[Reference], bool],
+        not_evictable: NotEvictable,
     ) -> None:
         literal = context.start.policy.literal
         self.manner = Manner(
@@ -65,12 +70,16 @@ class IdleVictims:
         self._workloads = workloads
         self._pods_left = pods_left
         self._marks = Marks(context, workloads, plans, changed, lost_with)
+        self._not_evictable = not_evictable
+        self._refusals: dict[tuple[str, str], int] = {}  # by record and root
         self._overdue: set[str] = set()  # records of whose victims that was told
 
     def forget(self, intent: Preemption) -> None:
         """A plan is over."""
         self._overdue.discard(intent.metadata.name)
         self._marks.forget(intent)
+        name = intent.metadata.name
+        self._refusals = {key: n for key, n in self._refusals.items() if key[0] != name}
 
     # What the executor asks.
 
@@ -95,6 +104,7 @@ class IdleVictims:
             blocked = await obstacle(client, mapper, victim, ask=len(everybody) > 1)
             if blocked is not None:
                 if blocked.result is not Result.FAILED:
+                    self._not_evictable.refused(victim.root.uid, self._context.clock.wall())
                     await self._marks.settle(intent, victim, blocked)
                 return f"{victim.root.kind}/{victim.root.name}: {blocked.detail}"
         return ""
@@ -105,6 +115,8 @@ class IdleVictims:
         changed = f"{name} changed before it was marked"
         phases = next((g.phases for g in intent.spec.guards if g.subject == subject), None)
 
+        contest = Contest()
+
         async def once() -> Marked[None] | VictimResult:
             shown = await self._marks.read(subject, intent)
             if shown.marked:
@@ -112,7 +124,7 @@ class IdleVictims:
             if shown.found is None or (phases is not None and shown.phase not in phases):
                 return VictimResult(VictimState.SPARED, changed)
             try:
-                await self._marks.mark(intent, victim, shown.found)
+                await self._marks.mark(intent, victim, shown.found, by_uid=contest.lost)
             except Conflict:
                 raise
             except ApiError as failure:
@@ -122,22 +134,25 @@ class IdleVictims:
 
         pause = self._context.client.transport.pause
         try:
-            return await retried(once, pause, (Conflict,), _ATTEMPTS, soon=True)
+            return await retried(contest.of(once), pause, (Conflict,), _ATTEMPTS, soon=True)
         except Conflict:
             return VictimResult(VictimState.SPARED, changed)
 
     async def spare(self, intent: Preemption, victim: Victim, mark: None, why: str) -> None:
+        contest = Contest()
+
         async def once() -> None:
             shown = await self._marks.read(victim.subject, intent)
             if shown.found is None:
                 return
             if shown.marked:
-                await self._marks.take_back(intent, victim, shown.found, why)
+                found, by_uid = shown.found, contest.lost
+                await self._marks.take_back(intent, victim, found, why, by_uid=by_uid)
             else:
                 await self._marks.touch(intent, shown.found)
 
         self._marks.spared(victim)
-        await retried(once, self._context.client.transport.pause, (Conflict,))
+        await retried(contest.of(once), self._context.client.transport.pause, (Conflict,))
 
     async def evict(
         self, intent: Preemption, victim: Victim, mark: None, *, again: bool
@@ -147,7 +162,15 @@ class IdleVictims:
             context.client, context.mapper, context.fence, victim, by_name=self._by_name
         )
         if eviction.result is Result.FAILED:
-            return VictimResult(VictimState.PENDING, eviction.detail)
+            key = intent.metadata.name, victim.root.uid
+            refusals = self._refusals[key] = self._refusals.get(key, 0) + (not eviction.away)
+            if refusals < _REFUSALS:
+                return VictimResult(VictimState.PENDING, eviction.detail, away=eviction.away)
+            eviction = replace(eviction, result=Result.FORBIDDEN)
+        if eviction.result in (Result.FORBIDDEN, Result.REFUSED):
+            self._not_evictable.refused(victim.root.uid, context.clock.wall())
+        elif eviction.over:
+            self._not_evictable.forget(victim.root.uid)
         # Who is found gone after an earlier call went by that, though nobody could write it then.
         evicted = eviction.result is Result.EVICTED or (eviction.over and again)
         await self._marks.settle(intent, victim, eviction, evicted=evicted)

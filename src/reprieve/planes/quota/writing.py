@@ -1,5 +1,7 @@
 """Writes to the status of Workloads: by resourceVersion, and judged again after a conflict.
 
+Evictions of who is changed all the time name the uid alone (`execution.contest`).
+
 Every write is fenced: it is not sent once the lease may be another's. Source: the design's "State
 that can be trusted".
 """
@@ -7,8 +9,10 @@ that can be trusted".
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from reprieve.api.kueue import Workload
+from reprieve.execution.contest import Contest
 from reprieve.execution.statuses import StatusChange, write_status
 from reprieve.kube.errors import Forbidden, Invalid, NotFound
 from reprieve.kube.retry import retried
@@ -57,7 +61,7 @@ class WorkloadStatuses:
         """
         context, namespace, name = self._context, *key.split("/", 1)
         fence = context.fence
-        known = self._state.workload(key)
+        known, contest = self._state.workload(key), Contest()
 
         writer = context.client.at(priority, fence.check, timeout=fence.request_timeout)
 
@@ -75,12 +79,14 @@ class WorkloadStatuses:
             wanted = StatusChange.over(WORKLOADS, current.metadata, current.status, changed.status)
             if wanted is None:
                 return current
+            if priority is Priority.EVICT and contest.lost:
+                wanted = replace(wanted, version="")
             stored = await write_status(writer, wanted, Workload)
             self._state.wrote(stored)
             return stored
 
         try:
-            return await retried(once, context.client.transport.pause)
+            return await retried(contest.of(once), context.client.transport.pause)
         except NotFound:
             self._state.gone(key)
             return None

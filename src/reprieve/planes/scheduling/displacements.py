@@ -25,6 +25,7 @@ from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.disruptions.questions import Enforcement, Hold, Question
 from reprieve.engine.plan import Plan
 from reprieve.engine.scheduling.outcome import Unit
+from reprieve.execution.not_evictable import NotEvictable
 from reprieve.execution.returns import Returns
 from reprieve.intake.lineage import pod_line, pod_lineage, pod_party
 from reprieve.planes.common.displacements import Issued, PlaneDisplacements, Side
@@ -70,6 +71,7 @@ class SchedulingDisplacements:
         self.told = PlaneDisplacements(
             governor, Actor.SCHEDULING, self._waits, loops, self._is_there
         )
+        self.not_evictable = NotEvictable()
         self._governor = governor
         self._state = state
         self._clock = clock
@@ -85,12 +87,16 @@ class SchedulingDisplacements:
     def holds(self, units: Iterable[Unit]) -> dict[Unit, Mapping[Uid, Hold]]:
         """Return who is held from each of these units, as far as anybody is."""
         found: dict[Unit, Mapping[Uid, Hold]] = {}
+        refused = self.not_evictable.held(self._clock.wall())
+        if refused:
+            units = list(units)
+            found.update(dict.fromkeys(units, refused))
         for unit in units:
             rows = [row for uid in unit.pods if (row := self._state.pod(uid)) is not None]
             if rows and self._governor.may_hold(party := pod_party(rows[0])):
                 held = self._held_from(party, self._priority(unit, rows))
                 if held:
-                    found[unit] = held
+                    found[unit] = {**held, **refused}
         return found
 
     def issue(self, plan: Plan, pods: Sequence[Uid], lost: Sequence[int]) -> Issued:

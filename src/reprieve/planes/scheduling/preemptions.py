@@ -82,7 +82,7 @@ class Preemptions:
             sizes=context.record_sizes,
             retention=lambda: _RETENTION,
         )
-        self._victims = SchedulingVictims(context, state)
+        self._victims = SchedulingVictims(context, state, displacements.not_evictable)
         self._executor = Executor[Json](
             self.book,
             self._victims,

@@ -21,6 +21,7 @@ from reprieve.engine.cluster.trees import Way
 from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.scheduling.harm import lost_by
 from reprieve.execution.at_stake import AtStake, Stake, lineage_of
+from reprieve.execution.not_evictable import NotEvictable
 from reprieve.execution.pod_victims import DEFAULT_GRACE, PodVictims
 from reprieve.execution.takeover import LET_GO
 from reprieve.execution.victims import Manner, Marked, Reading, VictimResult
@@ -50,8 +51,11 @@ class SchedulingVictims:
 
     manner = _MANNER
 
-    def __init__(self, context: SchedulingContext, state: ClusterState) -> None:
+    def __init__(
+        self, context: SchedulingContext, state: ClusterState, not_evictable: NotEvictable
+    ) -> None:
         self._context = context
+        self._not_evictable = not_evictable
         self._state = state
         self._pods = PodVictims(
             context.client,
@@ -59,12 +63,16 @@ class SchedulingVictims:
             context.clock,
             evicted=self._evicted,
             seen=self._seen_metadata,
+            changed=self._changed,
+            refused=self._refused,
         )
         context.metrics.remembers(Remembered.EVICTED_PODS, lambda: self._pods.remembers)
         # For whom the plans of this process are, by record.
         self._preemptors: dict[str, Preemptor] = {}
         self._graces: dict[Uid, int] = {}
         self._deadlines: dict[tuple[str, str], int] = {}  # by record and victim, monotonic
+        # What plans of this process were decided on, by victim.
+        self._decided_on: dict[str, tuple[object, ...]] = {}
 
     def begin(self, intent: Preemption, preemptor: Preemptor) -> None:
         """A plan of this process is about to be carried out."""
@@ -73,6 +81,10 @@ class SchedulingVictims:
             preemptor.scheduler_name, preemptor.kind
         )
         self._pods.announce(intent, message)
+        for victim in intent.spec.victims:
+            row = self._state.pod(Uid(victim.root.uid))
+            if row is not None:
+                self._decided_on[row.uid] = _decisive(row)
 
     def forget(self, intent: Preemption) -> None:
         """A plan is over."""
@@ -82,6 +94,7 @@ class SchedulingVictims:
         for victim in intent.spec.victims:
             self._graces.pop(Uid(victim.root.uid), None)
             self._deadlines.pop((name, victim.root.uid), None)
+            self._decided_on.pop(victim.root.uid, None)
 
     def at_stake(self, plan: Plan) -> AtStake:
         """Return what a plan costs whom; who is not known any more is a line of work of its own."""
@@ -192,7 +205,35 @@ class SchedulingVictims:
             self._context.announce(pod_reference(row), text, preemptor.scheduler_name)
             self._state.queue.activate((preemptor.key,), self._context.clock.monotonic())
 
+    def _changed(self, victim: Victim, pod: Json) -> str:
+        """Return why a pod is no victim any more, as it is now; empty where it still is one."""
+        before, row = self._decided_on.get(victim.root.uid), self._state.pod(Uid(victim.root.uid))
+        if before is None or row is None:
+            return ""
+        # What the watch shows is read already; the rest of it nobody can change.
+        spec = pod["spec"]
+        fresh = spec.get("priority", row.priority), spec.get("nodeName", row.node)
+        if before == _decisive(row) and fresh == (row.priority, row.node):
+            return ""
+        return f"{victim.root.namespace}/{victim.root.name} is not what the plan was decided on"
+
+    def _refused(self, intent: Preemption, victim: Victim, why: str) -> None:
+        root, context = victim.root, self._context
+        until = self._not_evictable.refused(root.uid, context.clock.wall())
+        text = wording.eviction_refused(root.namespace, root.name, why, until, root.namespace)
+        log.warning("plan %s: %s", intent.spec.plan_id, text.message)
+        preemptor = self._preemptors.get(intent.metadata.name)
+        if preemptor is None:
+            return
+        about = reference_of(preemptor.about, context.group_version)
+        said = wording.eviction_refused(root.namespace, root.name, why, until, about.namespace)
+        context.announce(about, said, preemptor.scheduler_name)
+        row = self._state.pod(Uid(root.uid))
+        if row is not None:
+            context.announce(pod_reference(row), text, preemptor.scheduler_name)
+
     def _evicted(self, intent: Preemption, victim: Victim, grace: int) -> None:
+        self._not_evictable.forget(victim.root.uid)
         self._graces[Uid(victim.root.uid)] = grace
         plan: Any = intent.spec.plan_id
         self._context.metrics.count_preemption(plan, Plane.SCHEDULING, victim.rule, "evicted")
@@ -234,3 +275,18 @@ class SchedulingVictims:
             "resourceVersion": str(row.version),
             "generation": row.generation,
         }
+
+
+def _decisive(row: PodRow) -> tuple[object, ...]:
+    """Return what the choice of a pod as a victim depends on, whatever else of it is patched."""
+    return (
+        row.uid,
+        row.priority,
+        row.node,
+        row.group,
+        row.gang,
+        row.disruption,
+        row.protection,
+        row.min_runtime,
+        row.finished,
+    )

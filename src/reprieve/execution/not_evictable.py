@@ -1,0 +1,53 @@
+"""Who could not be evicted when that was tried, and so is left alone for a while.
+
+A webhook, a policy or a missing right may refuse the eviction of one object and of no other. Tried
+again in every plan it would keep its preemptor waiting beside victims that can go. So who was
+refused in all tries of a plan is held from everybody for two minutes, twice as long after each
+further plan, and at most an hour; who is evicted after all is forgotten. Of 10,000 the newest are
+known. Source: the design's "Intent log and executor".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from reprieve.engine.disruptions.questions import Hold, Rule
+from reprieve.units.durations import HOUR, MINUTE
+from reprieve.units.ids import Uid
+from reprieve.units.instants import Nanos
+
+__all__ = ["NotEvictable"]
+
+_FIRST: Final = 2 * MINUTE
+_LONGEST: Final = HOUR
+_MOST_DOUBLED: Final = 5
+_MOST: Final = 10_000
+
+
+class NotEvictable:
+    """Remembers by uid, across plans. Instants are wall time."""
+
+    def __init__(self) -> None:
+        self._known: dict[Uid, tuple[int, Nanos]] = {}  # times, and until when
+
+    def refused(self, uid: str, now: Nanos) -> Nanos:
+        """Take note that all tries to evict an object were refused; return until when it stays."""
+        times, _ = self._known.pop(Uid(uid), (0, now))
+        until = Nanos(now + min(_FIRST << min(times, _MOST_DOUBLED), _LONGEST))
+        self._known[Uid(uid)] = times + 1, until
+        while len(self._known) > _MOST:
+            del self._known[next(iter(self._known))]
+        return until
+
+    def forget(self, uid: str) -> None:
+        """An object was evicted, or is gone."""
+        self._known.pop(Uid(uid), None)
+
+    def held(self, now: Nanos) -> dict[Uid, Hold]:
+        """Return who is left alone at an instant."""
+        return {
+            uid: Hold(until, Rule.REFUSED) for uid, (_, until) in self._known.items() if now < until
+        }
+
+    def __len__(self) -> int:
+        return len(self._known)

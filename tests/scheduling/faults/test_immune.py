@@ -1,0 +1,146 @@
+"""Nobody makes himself immune: who patches his own pod goes, who cannot be evicted is passed by.
+
+Of two victims alike the other one is taken where the deletion of the first is refused.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from reprieve.units.durations import HOUR, MINUTE, SECOND
+from tests.kube.fakes import FakeAnswer, refusal
+from tests.scheduling.memory import Memory, Target, memory
+from tests.scheduling.site import NAMESPACE, group, pod
+
+_REASONS = {403: "Forbidden", 422: "Invalid", 500: "InternalError"}
+
+
+def _patches_itself(cluster: Memory, *names: str, **also: object) -> None:
+    """Whoever owns these pods is faster than every write to them, and writes once more."""
+
+    def before(verb: str, where: Target) -> FakeAnswer | None:
+        if where.kind == "pods" and where.name in names and verb in ("patch", "delete"):
+            found = cluster.api.objects["pods"].get((NAMESPACE, where.name))
+            if found is not None:
+                turn = str(len(cluster.api.writes))
+                metadata = {**found["metadata"], "annotations": {"turn": turn, **also}}
+                cluster.api.put("pods", {**found, "metadata": metadata})
+        return None
+
+    cluster.api.before = before
+
+
+async def _bound(cluster: Memory, *names: str, most: int = MINUTE) -> None:
+    def over() -> bool:
+        cluster.end_all()
+        return set(names) <= cluster.placed().keys()
+
+    await cluster.until(over, most)
+
+
+async def test_who_patches_his_own_pod_makes_way_all_the_same() -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        cluster.running(pod("low", 4, priority="low"), "node-0")
+        cluster.start()
+        await cluster.settle()
+        _patches_itself(cluster, "low")
+        cluster.create(pod("high", 4, priority="high"))
+        await _bound(cluster, "high", most=20 * SECOND)
+        assert cluster.api.deleted == {"low": 1}
+        assert len(cluster.intents()) == 1
+
+
+async def test_a_gang_whose_members_all_patch_themselves_goes_as_a_whole() -> None:
+    async with memory() as cluster:
+        cluster.nodes([4, 4])
+        cluster.create(group("unit", mode="all", priority="low"))
+        names = ["low-0", "low-1"]
+        for number, name in enumerate(names):
+            cluster.running(pod(name, 4, group="unit", priority="low"), f"node-{number}")
+        cluster.start()
+        await cluster.settle()
+        _patches_itself(cluster, *names)
+        cluster.create(pod("high", 4, priority="high"))
+        await _bound(cluster, "high", most=20 * SECOND)
+        assert cluster.api.deleted == dict.fromkeys(names, 1)
+
+
+async def test_who_is_no_victim_any_more_when_read_again_is_spared() -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        cluster.running(pod("low", 4, priority="low"), "node-0")
+        cluster.start()
+        await cluster.settle()
+
+        def before(verb: str, where: Target) -> FakeAnswer | None:
+            found = cluster.api.objects["pods"].get((NAMESPACE, where.name))
+            if where.name == "low" and verb in ("patch", "delete") and found is not None:
+                cluster.api.put("pods", {**found, "spec": {**found["spec"], "priority": 200_000}})
+            return None
+
+        cluster.api.before = before
+        cluster.create(pod("high", 4, priority="high"))
+        await cluster.pass_time(20 * SECOND)
+        assert not cluster.api.deleted
+
+
+class Refuses:
+    """Refuses what is asked of the first pod of which it is asked, and of no other."""
+
+    def __init__(self, verb: str, code: int) -> None:
+        self._verb, self._code = verb, code
+        self.name = ""
+
+    def __call__(self, verb: str, where: Target) -> FakeAnswer | None:
+        if (verb, where.kind) != (self._verb, "pods") or not where.name.startswith("low"):
+            return None
+        self.name = self.name or where.name
+        if where.name != self.name:
+            return None
+        return refusal(self._code, _REASONS[self._code], "the webhook says no")
+
+
+@pytest.mark.parametrize("verb", ["delete", "patch"])
+@pytest.mark.parametrize("code", [403, 422, 500])
+async def test_whose_eviction_is_refused_is_passed_by_and_an_equal_one_goes(
+    code: int, verb: str
+) -> None:
+    async with memory() as cluster:
+        cluster.nodes([4, 4])
+        cluster.running(pod("low-0", 4, priority="low"), "node-0")
+        cluster.running(pod("low-1", 4, priority="low"), "node-1")
+        cluster.start()
+        await cluster.settle()
+        # Whichever of the two is chosen first.
+        cluster.api.before = before = Refuses(verb, code)
+        cluster.create(pod("high", 4, priority="high"))
+        await _bound(cluster, "high")
+        await cluster.pass_time(SECOND)
+        (kept,) = {"low-0", "low-1"} & cluster.pods.keys()
+        assert kept == before.name and sum(cluster.api.deleted.values()) == 1
+        told = cluster.events("EvictionRefused")
+        assert {each["regarding"]["name"] for each in told} == {kept, "high"}
+        assert len(cluster.intents()) == 2
+
+
+@pytest.mark.parametrize("code", [403, 500])
+async def test_where_nobody_else_is_the_refused_one_is_tried_again_ever_more_seldom(
+    code: int,
+) -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        cluster.running(pod("low", 4, priority="low"), "node-0")
+        cluster.start()
+        await cluster.settle()
+        cluster.api.before = Refuses("delete", code)
+        cluster.create(pod("high", 4, priority="high"))
+        await cluster.pass_time(6 * HOUR)
+        tries = sum((verb, w.name) == ("delete", "low") for verb, w in cluster.api.writes)
+        assert 10 <= tries <= 60
+        (record,) = cluster.intents()
+        assert record["status"]["phase"] == "Abandoned" and record["spec"]["attempt"] >= 5
+        said = cluster.condition(cluster.pod("high"), "PodScheduled")[2]
+        assert "their eviction was refused" in said
+        cluster.api.before = lambda verb, where: None
+        await _bound(cluster, "high", most=2 * HOUR)
