@@ -14,6 +14,7 @@ from reprieve.cli.webhooks import webhooks
 from reprieve.jobs.table import job_kinds
 from reprieve.planes.quota.webhooks.registration import CONFIGURATIONS
 from tests.chart.helm import Rendered, render
+from tests.integration.roles import roles_of_the_template
 
 READ = {"get", "list", "watch"}
 OWNER = {"get", "list", "delete"}
@@ -355,3 +356,16 @@ def test_roles_can_be_left_to_the_user(tmp_path: Path) -> None:
     for planes in (["idle"], ["scheduling"], ["quota"]):
         rendered = render(tmp_path, {"rbac": {"create": False}, "controllers": planes})
         assert [rendered.all(kind) for kind in kinds] == [[], [], [], []]
+
+
+def test_without_helm_the_roles_of_the_template_are_those_that_it_renders(tmp_path: Path) -> None:
+    rendered = render(tmp_path, {"rbac": {"actions": True}})
+    by_helm = [
+        (each["kind"], each["rules"])
+        for kind in ("ClusterRole", "Role")
+        for each in rendered.all(kind)
+        if not each["metadata"]["name"].endswith(("-view", "-edit", "-admin"))
+        or each["metadata"]["name"].endswith("-disruptions-view")
+    ]
+    read = [(each["kind"], each["rules"]) for each in roles_of_the_template("anywhere")]
+    assert sorted(read, key=str) == sorted(by_helm, key=str)

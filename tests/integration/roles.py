@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -22,6 +23,9 @@ ROLES = {
     "ClusterRole": Resource(RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False),
 }
 _LOOKS = 600
+_BLOCK = re.compile(r"\{\{- (?:(?P<end>end)|if (?P<if>.+?)|range (?P<range>.+?)) \}\}")
+_HAS = re.compile(r'has "(\w+)" \.Values\.controllers')
+_NAMED = re.compile(r"\{\{ (.+?) \}\}")
 KINDS = (
     "ClusterRole",
     "Role",
@@ -45,7 +49,7 @@ def operator_rights(user: str, namespace: str) -> list[Object]:
         )
         found = [one for one in yaml.safe_load_all(text) if one and one["kind"] in KINDS]
     except ToolMissing:
-        found = _roles_of_the_template(namespace)
+        found = roles_of_the_template(namespace)
     roles = [one for one in found if one["kind"] in ("ClusterRole", "Role")]
     assert {role["kind"] for role in roles} == {"ClusterRole", "Role"}
     return [*found, *(_binding(role, user) for role in roles)]
@@ -107,19 +111,63 @@ class RoleRights:
         return bool(review["status"]["allowed"])
 
 
-def _roles_of_the_template(namespace: str) -> list[Object]:
-    """Return all rules that stand in the template as text, without those made of values."""
+def roles_of_the_template(namespace: str) -> list[Object]:
+    """Return the roles of the template by the chart's defaults and `rbac.actions`, without Helm.
+
+    Raises:
+        AssertionError: the template asks something that is not known here.
+    """
+    values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    values["rbac"]["actions"] = True
     text = (CHART / "templates" / "rbac.yaml").read_text(encoding="utf-8")
-    kept = [line for line in text.splitlines() if "{{" not in line]
-    roles = []
-    for document in yaml.safe_load_all("\n".join(kept)):
-        if document["kind"] not in ("ClusterRole", "Role"):
-            continue
-        document["metadata"] = {"name": "reprieve"}
-        if document["kind"] == "Role":
-            document["metadata"]["namespace"] = namespace
-        roles.append(document)
-    return roles
+    names = {
+        'include "reprieve.clusterName" .': "reprieve",
+        'include "reprieve.fullname" .': "reprieve",
+        'include "reprieve.serviceAccountName" .': "reprieve",
+        ".Release.Namespace": namespace,
+    }
+    lines = []
+    for line in _kept(text.splitlines(), values):
+        if not line.lstrip().startswith("{{-"):  # labels
+            lines.append(_NAMED.sub(lambda found: names[found[1]], line))
+    documents = yaml.safe_load_all("\n".join(lines))
+    return [each for each in documents if each and each["kind"] in ("ClusterRole", "Role")]
+
+
+def _kept(lines: Iterable[str], values: Object) -> Iterator[str]:
+    """Yield the lines of the blocks whose conditions hold."""
+    blocks: list[bool] = []
+    for line in lines:
+        block = _BLOCK.fullmatch(line)
+        if block is None:
+            if all(blocks):
+                yield line
+        elif block["end"]:
+            blocks.pop()
+        elif block["if"]:
+            blocks.append(all(blocks) and _holds(block["if"], values))
+        elif all(blocks):
+            assert not _value(block["range"], values), f"not known here: {line}"
+            blocks.append(False)
+        else:
+            blocks.append(False)
+
+
+def _holds(condition: str, values: Object) -> bool:
+    plane = _HAS.search(condition)
+    if plane is not None and (plane[0] == condition or condition.startswith(f"and ({plane[0]})")):
+        has = plane[1] in values["controllers"]
+        assert not has or plane[0] == condition, f"not known here: {condition}"
+        return has
+    return bool(_value(condition, values))
+
+
+def _value(path: str, values: Object) -> Any:
+    found: Any = values
+    assert path.startswith(".Values."), f"not known here: {path}"
+    for name in path.removeprefix(".Values.").split("."):
+        found = found[name]
+    return found
 
 
 def _binding(role: Object, user: str) -> Object:
