@@ -32,8 +32,8 @@ class Verdict(StrEnum):
 class IdleSide(Protocol):
     """The idle plane, as others ask it."""
 
-    def verdict(self, pods: Sequence[Uid]) -> Verdict:
-        """Return whether idle work is evicted for these pods."""
+    def verdicts(self, demands: Sequence[Sequence[Uid]]) -> list[Verdict]:
+        """Return for each of these demands, given by its pods, whether idle work is evicted."""
         ...
 
 

@@ -73,19 +73,23 @@ class JointSide:
         self._ready = ready
         self._answered: frozenset[GpuWorkloadKey] = frozenset()
 
-    def verdict(self, pods: Sequence[Uid]) -> Verdict:
-        """Return whether idle work is evicted for these pods (`Verdict`)."""
-        if not self._ready() or not any(w.status.phase is Phase.IDLE for w in self._workloads):
-            served = set(self._served()) - {None}
-            if not served or not self._ready():
-                return Verdict.NOT_ASKED
-        found = {self._verdict_of(uid) for uid in pods}
+    def verdicts(self, demands: Sequence[Sequence[Uid]]) -> list[Verdict]:
+        """Return for each of these demands, given by its pods, whether idle work is evicted."""
+        if not self._ready():
+            return [Verdict.NOT_ASKED] * len(demands)
+        served = frozenset(filter(None, self._served()))
+        if not served and not any(w.status.phase is Phase.IDLE for w in self._workloads):
+            return [Verdict.NOT_ASKED] * len(demands)
+        return [self._verdict(pods, served) for pods in demands]
+
+    def _verdict(self, pods: Sequence[Uid], served: frozenset[GpuWorkloadKey]) -> Verdict:
+        found = {self._verdict_of(uid, served) for uid in pods}
         for verdict in (Verdict.NOT_ASKED, Verdict.SERVED, Verdict.DECLINED):
             if verdict in found:
                 return verdict
         return Verdict.UNDECIDED
 
-    def _verdict_of(self, uid: Uid) -> Verdict:
+    def _verdict_of(self, uid: Uid, served: frozenset[GpuWorkloadKey]) -> Verdict:
         pod = self._pod_of(uid)
         if pod is None:
             return Verdict.UNDECIDED
@@ -94,11 +98,10 @@ class JointSide:
         root = self._ownership.root_of(uid)
         if root is None:
             return Verdict.UNDECIDED
-        held = [each for each in self._workloads.of_root(root.ref.uid) if not each.over]
-        if not held:
+        keys = {each.key for each in self._workloads.of_root(root.ref.uid) if not each.over}
+        if not keys:
             return Verdict.NOT_ASKED if self._tracks(root.ref) is False else Verdict.UNDECIDED
-        keys = {each.key for each in held}
-        if keys & set(self._served()):
+        if keys & served:
             return Verdict.SERVED
         return Verdict.DECLINED if keys & self._answered else Verdict.UNDECIDED
 

@@ -12,7 +12,7 @@ Source: the design's "Where the planes meet".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from reprieve.engine.cluster.rows import PodRow
@@ -47,7 +47,7 @@ class Deferrals:
         self._undecided: dict[str, int] = {}
         self._patient: dict[str, int] = {}
 
-    def of(self, units: Iterable[Unit]) -> PutOff:
+    def of(self, units: Sequence[Unit]) -> PutOff:
         """Return who is put off, and who is patient."""
         idle = self._joint.idle
         if idle is None or not self._joint.several:
@@ -56,12 +56,12 @@ class Deferrals:
         put_off: set[Unit] = set()
         patient: set[Unit] = set()
         until: dict[Unit, int] = {}
-        for unit in units:
+        verdicts = idle.verdicts([unit.pods for unit in units])
+        for unit, verdict in zip(units, verdicts, strict=True):
             since = _since(self._patient, unit.name, now)
             if now - since < _PATIENT_FOR:
                 patient.add(unit)
                 until[unit] = since + _PATIENT_FOR
-            verdict = idle.verdict(unit.pods)
             if verdict is Verdict.SERVED:
                 put_off.add(unit)
             elif verdict is Verdict.UNDECIDED:

@@ -1,0 +1,115 @@
+"""Gangs that are evicted whole, demands of other planes, and the set with the fewest GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from reprieve.engine.check import Fault, check, check_all
+from reprieve.engine.idle.evaluation import evaluate
+from reprieve.engine.idle.model import Fit, IdleSnapshot, NodeRow, Policy, Workload
+from reprieve.engine.idle.outcome import Reason
+from reprieve.engine.plan import Plane
+from reprieve.units.ids import GpuWorkloadKey
+from tests.engine.rows import NOW, ago, demand, pod, snapshot, workload
+
+GPU = "amd.com/gpu"
+SIZES = (1, 2, 4, 8)
+ON_NODES = Policy(fit=Fit.NODE)
+
+
+def running(
+    name: str, gpus: int, node: str = "n0", *, age: float = 3600, unit: str = ""
+) -> Workload:
+    pods = [pod(f"{name}-0", "Running", node=node, gpus={GPU: gpus})]
+    row = workload(name, gpus=gpus, idle_since=ago(age), pods=pods)
+    return replace(row, unit=unit)
+
+
+def wanting(gpus: int, name: str = "wanted") -> Workload:
+    pods = [pod(f"{name}-0", "Pending", gpus={GPU: gpus}, demand=True)]
+    return demand(name, gpus, pods=pods)
+
+
+def seen(*rows: Workload, free: int = 0, nodes: int = 1, **facts: object) -> IdleSnapshot:
+    found = snapshot(*rows)
+    return replace(found, nodes=tuple(NodeRow(f"n{k}", {GPU: free}) for k in range(nodes)), **facts)
+
+
+def victims(view: IdleSnapshot, policy: Policy = ON_NODES) -> list[str]:
+    plans = evaluate(view, policy, NOW).plans
+    assert check_all(plans, view, policy, NOW) == ()
+    return [victim.subject.name for plan in plans for victim in plan.victims]
+
+
+def reasons(view: IdleSnapshot) -> dict[str, Reason]:
+    return {e.subject.name: e.reason for e in evaluate(view, ON_NODES, NOW).declined}
+
+
+def test_all_members_of_a_unit_go_though_one_would_do() -> None:
+    ring = [running(f"r{k}", 4, unit="ml-team/ring") for k in range(2)]
+    view = seen(*ring, wanting(4))
+    (plan,) = evaluate(view, ON_NODES, NOW).plans
+    assert [(v.subject.name, v.unit) for v in plan.victims] == [
+        ("r0", "ml-team/ring"),
+        ("r1", "ml-team/ring"),
+    ]
+    assert check(plan, view, ON_NODES, NOW) == ()
+
+
+def test_a_unit_of_which_one_member_is_not_idle_stays() -> None:
+    young = running("r1", 4, age=1, unit="ml-team/ring")
+    view = seen(running("r0", 4, unit="ml-team/ring"), young, wanting(4))
+    assert victims(view) == []
+    assert reasons(view)["r0"] is Reason.PART_OF_GANG
+
+
+def test_a_unit_with_a_pod_that_is_known_to_stay_stays() -> None:
+    ring = running("r0", 4, unit="ml-team/ring")
+    view = seen(ring, wanting(4), busy_units=frozenset({"ml-team/ring"}))
+    assert (victims(view), reasons(view)["r0"]) == ([], Reason.PART_OF_GANG)
+
+
+def test_the_check_refuses_a_plan_that_tears_a_unit() -> None:
+    ring = [running(f"r{k}", 4, unit="ml-team/ring") for k in range(2)]
+    (plan,) = evaluate(seen(ring[0], wanting(4)), ON_NODES, NOW).plans
+    faults = {each.fault for each in check(plan, seen(*ring, wanting(4)), ON_NODES, NOW)}
+    assert faults == {Fault.TORN_GANG}
+
+
+def test_nobody_goes_for_a_demand_of_another_plane_or_one_that_returns() -> None:
+    key = GpuWorkloadKey("ml-team/wanted")
+    rows = running("idle", 4), wanting(4)
+    assert victims(seen(*rows)) == ["idle"]
+    owned = seen(*rows, owned={key: Plane.QUOTA})
+    back = seen(*rows, displaced=frozenset({key}))
+    assert (victims(owned), reasons(owned)["wanted"]) == ([], Reason.OWNED)
+    assert (victims(back), reasons(back)["wanted"]) == ([], Reason.DISPLACED)
+
+
+def test_with_fewest_the_smaller_set_goes_and_among_equals_the_oldest() -> None:
+    rows = running("old", 8, age=7200), running("small", 4, "n1"), wanting(4)
+    assert victims(seen(*rows, nodes=2)) == ["old"]
+    assert victims(seen(*rows, nodes=2), replace(ON_NODES, fewest=True)) == ["small"]
+    equal = running("old", 4, age=7200), running("new", 4, "n1"), wanting(4)
+    assert victims(seen(*equal, nodes=2), replace(ON_NODES, fewest=True)) == ["old"]
+
+
+def test_fewest_never_takes_more_and_always_serves_whom_the_oldest_serve() -> None:
+    random, fewer = Random(7), 0
+    for _ in range(400):
+        nodes = random.randint(1, 4)
+        rows = [
+            running(
+                f"w{k}", random.choice((1, 2, 4, 8)), f"n{random.randrange(nodes)}", age=3600 + k
+            )
+            for k in range(random.randint(1, 7))
+        ]
+        view = seen(*rows, wanting(random.choice(SIZES)), nodes=nodes)
+        sizes = {row.ref.name: sum(row.gpus.values()) for row in rows}
+        oldest = victims(view)
+        fewest = victims(view, replace(ON_NODES, fewest=True))
+        assert bool(oldest) == bool(fewest)
+        assert sum(map(sizes.__getitem__, fewest)) <= sum(map(sizes.__getitem__, oldest))
+        fewer += sum(map(sizes.__getitem__, fewest)) < sum(map(sizes.__getitem__, oldest))
+    assert fewer > 40, "the two orders hardly ever differ"

@@ -1,0 +1,109 @@
+"""Three planes of one process, and one demand: one plane evicts, and no more than helps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.together.site import deployment, gang, job, node, site
+
+
+async def test_no_idle_work_is_evicted_for_a_job_that_its_quota_refuses(tmp_path: Path) -> None:
+    notebooks = [job(f"notebook-{number}", "b") for number in range(3)]
+    async with site(tmp_path, [node("n0"), node("n1")], {"a": 4, "b": 0}) as cluster:
+        await cluster.runs(job("tune", "a", priority="high", queued=True), *notebooks)
+        await cluster.idle(*notebooks)
+        evicted = await cluster.demand(job("wanted", "a", priority="high", queued=True))
+        assert (evicted, cluster.placed("wanted")) == ({}, 0)
+
+
+async def test_idle_work_is_evicted_before_busy_work_of_lower_priority(tmp_path: Path) -> None:
+    idle, busy = deployment("ann", "b", priority="high"), deployment("bob", "b")
+    async with site(tmp_path, [node("n0")], {"a": 8, "b": 0}) as cluster:
+        await cluster.runs(idle, busy)
+        await cluster.idle(idle)
+        evicted = await cluster.demand(job("wanted", "a", priority="high"))
+        assert (evicted, cluster.placed("wanted"), cluster.placed("bob")) == ({"ann": 4}, 1, 1)
+
+
+async def test_work_that_has_not_opted_in_goes_by_priority_alone(tmp_path: Path) -> None:
+    idle, busy = deployment("ann", "b", priority="high"), deployment("bob", "b")
+    async with site(tmp_path, [node("n0")], {"a": 8, "b": 0}) as cluster:
+        await cluster.runs(idle, busy)
+        await cluster.idle(idle)
+        evicted = await cluster.demand(job("wanted", "a", priority="high", opted=False))
+        # What was displaced returns, and nobody is evicted for its return.
+        assert (evicted, cluster.placed("wanted"), cluster.placed("ann")) == ({"bob": 4}, 1, 1)
+
+
+async def test_a_gang_of_mode_all_is_evicted_whole_by_the_idle_plane(tmp_path: Path) -> None:
+    ring = gang("ring", "b", priority="high")
+    async with site(tmp_path, [node("n0")], {"a": 8, "b": 0}) as cluster:
+        await cluster.runs(ring)
+        await cluster.idle(ring)
+        evicted = await cluster.demand(job("wanted", "a", priority="high"))
+        assert (evicted, cluster.placed("wanted")) == ({"ring": 8}, 1)
+
+
+async def test_a_gang_of_mode_all_stays_while_one_of_its_pods_works(tmp_path: Path) -> None:
+    ring = gang("ring", "b", priority="high")
+    async with site(tmp_path, [node("n0")], {"a": 8, "b": 0}) as cluster:
+        await cluster.runs(ring)
+        await cluster.idle(ring[:2])
+        evicted = await cluster.demand(job("wanted", "a", priority="high"))
+        assert (evicted, cluster.placed("wanted"), cluster.placed("ring")) == ({}, 0, 2)
+
+
+async def test_nobody_is_evicted_for_a_gang_that_no_cluster_state_can_hold(tmp_path: Path) -> None:
+    idle = [job(f"idle-{number}", "b", gpus=8) for number in range(2)]
+    async with site(tmp_path, [node("n0"), node("n1")], {"a": 8, "b": 0}) as cluster:
+        await cluster.runs(*idle)
+        await cluster.idle(*idle)
+        evicted = await cluster.demand(gang("wanted", "a", pods=3, gpus=8, priority="high"))
+        assert (evicted, cluster.placed("wanted")) == ({}, 0)
+
+
+async def test_a_gang_is_one_demand_and_takes_the_smallest_idle_work(tmp_path: Path) -> None:
+    large, small = gang("large", "b", pods=2, mode="single"), job("small", "b", gpus=1)
+    rest = job("rest", "b", gpus=4, priority="high", opted=False)
+    async with site(tmp_path, [node("n0"), node("n1")], {"a": 8, "b": 0}) as cluster:
+        await cluster.runs(large, rest, small)
+        await cluster.idle(large, small)
+        evicted = await cluster.demand(gang("wanted", "a", pods=2, priority="high"))
+        assert evicted == {"large": 4} or evicted == {"small": 1, "large": 4}
+        assert cluster.placed("wanted") == 2
+        assert sum(evicted.values()) <= 5
+
+
+async def test_room_of_quota_victims_that_still_end_is_waited_for(tmp_path: Path) -> None:
+    borrower, idle = job("sweep", "b", queued=True), job("notebook", "b", priority="high")
+    async with site(tmp_path, [node("n0")], {"a": 4, "b": 0}) as cluster:
+        await cluster.runs(borrower, idle)
+        await cluster.idle(idle)
+        evicted = await cluster.demand(job("wanted", "a", priority="high", queued=True))
+        assert (evicted, cluster.placed("wanted")) == ({"sweep": 4}, 1)
+        assert cluster.placed("notebook") == 1
+
+
+async def test_idle_work_stays_where_a_filter_of_the_scheduler_refuses_the_demand(
+    tmp_path: Path,
+) -> None:
+    apart = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "topologyKey": "kubernetes.io/hostname",
+                    "namespaces": ["b"],
+                    "labelSelector": {"matchLabels": {"tests/unit": "neighbour"}},
+                }
+            ]
+        }
+    }
+    idle = job("notebook", "b", priority="high")
+    neighbour = job("neighbour", "b", priority="high", opted=False)
+    labels = {"kubernetes.io/hostname": "n0"}
+    async with site(tmp_path, [node("n0", labels=labels)], {"a": 8, "b": 0}) as cluster:
+        await cluster.runs(idle, neighbour)
+        await cluster.idle(idle)
+        evicted = await cluster.demand(job("wanted", "a", priority="high", affinity=apart))
+        assert (evicted, cluster.placed("wanted")) == ({}, 0)
+        assert cluster.placed("notebook") == 1
