@@ -24,7 +24,8 @@ ROOT: Final = Path(reprieve.__file__).parent
 
 #: The reader, and what is built on it: each bounds the text before it looks at it.
 READER: Final = tuple(
-    f"units/{name}.py" for name in ("untrusted", "quantities", "durations", "instants")
+    f"units/{name}.py"
+    for name in ("untrusted", "quantities", "durations", "instants", "bounded_yaml")
 )
 
 #: Rooms that no tenant's text comes to, or that are not the operator.
@@ -121,7 +122,6 @@ REVIEWED: Final = {
     "intake/owners.py": "parts of objects that were decoded already",
     "intake/quota.py": "a weight that was read as a quantity already",
     "jobs/table.py": "the package's own table",
-    "kube/credentials.py": "kubeconfig files",
     "kube/decoding.py": "answers of the API server; what is nested too deeply is skipped",
     "kube/errors.py": "answers of the API server",
     "kube/objects.py": "resource versions of the API server",

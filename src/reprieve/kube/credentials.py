@@ -193,10 +193,12 @@ def _context_names(paths: list[str], source: str) -> list[str]:
     """Return the contexts that the files define, after checking that each is a kubeconfig."""
     import yaml
 
+    from reprieve.units.bounded_yaml import read_yaml
+
     names: list[str] = []
     for path in paths:
         try:
-            content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+            content = read_yaml(Path(path).read_text(encoding="utf-8"))
         except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as cause:
             raise CredentialsError(f"{source} {path}: not YAML: {_line(cause)}") from cause
         except OSError as cause:

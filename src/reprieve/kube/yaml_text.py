@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import yaml
 
+from reprieve.units.bounded_yaml import BoundedLoader
+
 __all__ = ["ManifestLoader"]
 
 
-class ManifestLoader(yaml.SafeLoader):
+class ManifestLoader(BoundedLoader):
     """Reads plain values only, and no timestamps."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 (PyYAML's own form)

@@ -18,6 +18,7 @@ import msgspec
 import yaml
 
 from reprieve.scenarios.steps import STEP_KINDS, PhaseName, PreemptionReason, Step, Strict
+from reprieve.units.bounded_yaml import read_yaml
 from reprieve.units.errors import UsageError
 
 __all__ = ["InvalidScenario", "NodeSpec", "Scenario", "load", "parse"]
@@ -131,7 +132,7 @@ def parse(text: str, where: str) -> Scenario:
         InvalidScenario: not a scenario; the message names step, field and what is accepted.
     """
     try:
-        document = yaml.safe_load(text)
+        document = read_yaml(text)
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
         raise InvalidScenario(f"{where}: not YAML: {' '.join(str(error).split())}") from None
     file = _convert(document, _File, where)

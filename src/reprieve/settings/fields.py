@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import yaml
 
+from reprieve.units.bounded_yaml import BoundedLoader
 from reprieve.units.durations import InvalidDuration, parse_duration
 from reprieve.units.errors import UsageError
 
@@ -28,7 +29,7 @@ __all__ = [
 ]
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(BoundedLoader):
     """Safe YAML in which a key may stand once only."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from reprieve.settings.fields import mapping, read_yaml, refuse
+from reprieve.units.bounded_yaml import BoundedLoader
 from reprieve.units.errors import UsageError
 
 __all__ = ["Document", "Part", "read_document"]
@@ -98,7 +99,7 @@ def read_document(path: Path, keys: Collection[str], what: str = "study") -> Par
         raise UsageError(f"{path}: {why}; accepted: a {what} file in YAML") from None
     lines: dict[Path_, int] = {}
     try:
-        root = yaml.compose(content, Loader=yaml.SafeLoader)
+        root = yaml.compose(content, Loader=BoundedLoader)
         if root is not None:
             _note(root, (), lines, str(path))
     except yaml.MarkedYAMLError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Any
 
-import yaml
+from kubelocal.units.bounded_yaml import read_yaml_all
 
 __all__ = ["permissive_definitions"]
 
@@ -19,5 +19,5 @@ def permissive_definitions() -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for file in sorted(files(__package__).iterdir(), key=lambda entry: entry.name):
         if file.name.endswith(".yaml"):
-            found.extend(yaml.safe_load_all(file.read_text(encoding="utf-8")))
+            found.extend(read_yaml_all(file.read_text(encoding="utf-8")))
     return found

@@ -20,6 +20,7 @@ from kubelocal.server.errors import (
 )
 from kubelocal.server.kinds import Kind
 from kubelocal.server.protobuf import UnsupportedProtobuf, decode
+from kubelocal.units.bounded_yaml import FastLoader
 
 __all__ = [
     "DEPTH_LIMIT",
@@ -110,7 +111,7 @@ def decode_body(body: bytes, content_type: str, kind: Kind | None = None) -> dic
     return decoded
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+class _Loader(FastLoader):
     """YAML as the API reads it: a text that looks like a date stays a text."""
 
 

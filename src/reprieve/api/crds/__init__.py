@@ -83,9 +83,10 @@ def load(name: str) -> dict[str, Any]:
     Raises:
         UnknownCrd: `name` is none of `NAMES`, `KUEUE_NAMES` and `GANG_NAMES`.
     """
-    import yaml  # takes a tenth of a second of CPU, which `reprieve --help` must not pay
+    # Takes a tenth of a second of CPU, which `reprieve --help` must not pay.
+    from reprieve.units.bounded_yaml import read_yaml
 
-    shared = yaml.load(text(name), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    shared = read_yaml(text(name))
     # What stands behind one anchor is one object until here.
     loaded: dict[str, Any] = orjson.loads(orjson.dumps(shared))
     return loaded

@@ -35,6 +35,7 @@ from reprieve.intake.gangs import gang_name
 from reprieve.simulation.readers.columns import gathered, whole
 from reprieve.simulation.readers.lines import MOST_DEVICES
 from reprieve.simulation.trace import Job, Malformed, Trace
+from reprieve.units.bounded_yaml import FastLoader, read_yaml_all
 from reprieve.units.errors import UsageError
 from reprieve.units.quantities import InvalidQuantity
 from reprieve.units.untrusted import INT32, LONGEST_NAME, Unreadable
@@ -45,7 +46,6 @@ _ACCEPTED: Final = "what kwokctl snapshot record writes"
 _LONGEST: Final = 100 * 365 * 24 * 3_600 * 10**9
 _DEEPEST: Final = 100
 _OVER: Final = ("Succeeded", "Failed")
-_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 
@@ -229,7 +229,7 @@ def _documents(path: Path) -> Iterator[Any]:
         content = path.read_bytes()
         text = gzip.decompress(content) if path.suffix == ".gz" else content
         _check(path, text)
-        yield from yaml.load_all(text, Loader=_LOADER)
+        yield from read_yaml_all(text)
     except yaml.MarkedYAMLError as error:
         where = f"{path}:{_line(error.problem_mark)}"
         raise UsageError(f"{where}: {error.problem}; accepted: {_ACCEPTED}") from None
@@ -245,7 +245,7 @@ def _check(path: Path, text: bytes) -> None:
     values of types that their texts are not.
     """
     depth = 0
-    for event in yaml.parse(text, Loader=_LOADER):
+    for event in yaml.parse(text, Loader=FastLoader):
         odd = ""
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             odd = "an anchor"
