@@ -14,6 +14,9 @@ Source: specification of the quota plane, sections 4 and 9.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from reprieve.engine.quota.holders import effective_priority
 from reprieve.engine.quota.model import (
     Configuration,
@@ -25,7 +28,16 @@ from reprieve.engine.quota.model import (
 from reprieve.engine.quota.pending import Row
 from reprieve.engine.quota.timing import queue_timestamp
 
-__all__ = ["cluster_queue_of", "decides_alike", "is_best_effort", "may_queue", "place_of"]
+__all__ = [
+    "QUIET",
+    "WAKING",
+    "cluster_queue_of",
+    "decides_alike",
+    "is_best_effort",
+    "may_queue",
+    "offers_alike",
+    "place_of",
+]
 
 
 def place_of(workload: Workload, settings: Settings) -> Row:
@@ -77,3 +89,47 @@ def decides_alike(before: Workload, after: Workload) -> bool:
         and before.checks == after.checks
         and before.invalid == after.invalid
     )
+
+
+#: What a decision about others reads of a workload with quota, and what wakes them when it changes.
+WAKING: Final = (
+    "priority",
+    "boost",
+    "queue",
+    "reclaimable",
+    "pods_ready",
+    "replaces",
+    "preempt_min_runtime_s",
+    "reclaim_min_runtime_s",
+)
+#: The other fields, and why a change of them wakes nobody while the workload keeps its quota.
+QUIET: Final[Mapping[str, str]] = {
+    "namespace": "never changes",
+    "name": "never changes",
+    "uid": "never changes",
+    "created": "never changes",
+    "job_uid": "for messages alone",
+    "pod_sets": "what is held is what the admission says",
+    "admission": "never changes while it is held; who loses it wakes the others",
+    "reserved_at": "comes with the admission, and orders victims alone",
+    "evicted": "who is evicted gives its quota back soon, which wakes the others",
+    "preempted": "the same",
+    "active": "who is made inactive is evicted",
+    "finished": "who is finished gives its quota back",
+    "requeued": "read of those who wait",
+    "requeue_at": "read of those who wait",
+    "checks": "read of the workload itself",
+    "admission_gated": "read of those who wait",
+    "closed_gates": "read of those who wait",
+    "invalid": "read of those who wait",
+    "needs_topology": "read of those who wait",
+    "idle": "orders victims alone",
+    "party": "the governor wakes whom it held",
+    "checkpoint": "orders victims, and who waits for a save is looked at when it is due",
+    "next_checkpoint": "the same",
+}
+
+
+def offers_alike(before: Workload, after: Workload) -> bool:
+    """Tell whether nothing of a workload with quota has changed that may let others in."""
+    return all(getattr(before, name) == getattr(after, name) for name in WAKING)

@@ -21,6 +21,7 @@ from reprieve.api.reprieve import ObjectRef
 from reprieve.engine.disruptions.lineage import Party
 from reprieve.engine.quota.faults import Faults
 from reprieve.engine.quota.model import Configuration, Workload
+from reprieve.engine.quota.queueing import offers_alike
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.requests import held_amounts
 from reprieve.engine.quota.state import Holdings
@@ -305,7 +306,7 @@ class QuotaState:
         before = None if holder is None else holder.workload
         if before != row:
             self.holdings.hold(row)
-            if before is not None and _offers(before) != _offers(row):
+            if before is not None and not offers_alike(before, row):
                 self._flush(row.admission.cluster_queue)
         amounts = tuple(held_amounts(row, self.configuration.settings))
         self.tallies.put(key, standing_of(found, row, amounts))
@@ -375,11 +376,6 @@ class QuotaState:
 
 def _is_finished(workload: kueue.Workload) -> bool:
     return is_condition_true(workload, "Finished")
-
-
-def _offers(workload: Workload) -> object:
-    """Return what, when it changes, may let others in who do not fit now."""
-    return workload.reclaimable, workload.preempt_min_runtime_s, workload.reclaim_min_runtime_s
 
 
 def _version(workload: kueue.Workload) -> int:
