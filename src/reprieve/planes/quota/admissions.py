@@ -102,6 +102,7 @@ class Admissions:
                 workload.metadata.deletion_timestamp
                 or is_condition_true(workload, "Finished")
                 or not workload.spec.active
+                or not self._is_what_was_decided(entry, workload)
             ):
                 return None
             return reserved(workload, admission, required, decided)
@@ -121,6 +122,16 @@ class Admissions:
         self._state.decided(key)
         if stored is not None:
             self._announce(entry, stored, decided)
+
+    def _is_what_was_decided(self, entry: Entry, workload: Workload) -> bool:
+        """Tell whether a Workload still asks for what it was given, and still asks at all."""
+        row, decided = self._state.row(workload), entry.workload
+        return (
+            row.pod_sets == decided.pod_sets
+            and row.queue == decided.queue
+            and row.admission_gated == decided.admission_gated
+            and row.requeued == decided.requeued
+        )
 
     def _announce(self, entry: Entry, stored: Workload, decided: Nanos) -> None:
         assert entry.assignment is not None

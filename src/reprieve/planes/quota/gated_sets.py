@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from reprieve.api.kueue import Workload
 from reprieve.intake.quota_workloads import is_condition_true
 from reprieve.jobs.model import JobKind, PassesOn
 from reprieve.jobs.paths import Json, first
@@ -41,6 +40,7 @@ from reprieve.jobs.pods import (
 from reprieve.jobs.writing import Injection
 from reprieve.planes.quota.composing import PRIORITY_CLASS, Composer, labels_of, owner
 from reprieve.planes.quota.exposure import ExposureEvents
+from reprieve.planes.quota.group_workloads import admitted_count
 from reprieve.planes.quota.job_lookup import QUEUE_NAME, queue_name, set_workload_keys
 from reprieve.planes.quota.job_workloads import JobWorkloads
 from reprieve.planes.quota.pod_lookup import PodLookup
@@ -120,16 +120,18 @@ class SetReconciler:
             return
         if workload.metadata.deletion_timestamp or is_condition_true(workload, "Finished"):
             return
-        hold = f"{kind.kind} scaled to zero; workload on hold" if total == 0 else ""
-        await self._workloads.hold(at, workload, hold)
         if total == 0:
+            hold = f"{kind.kind} scaled to zero; workload on hold"
+            await self._workloads.hold(at, workload, hold)
             return
-        count = _count(workload)
+        count = admitted_count(workload)
         waits = workload.status.admission is None
         if waits and not await self._workloads.matches(kind, obj, at, workload):
-            # Scaled to nothing and back it may have another number of replicas.
+            # Scaled to nothing and back it may have another number of replicas. It stays on hold
+            # until its Workload has, so that it is never admitted for those that it had before.
             await self._workloads.update(kind, obj, at, workload)
             return
+        await self._workloads.hold(at, workload, "")
         if not waits and count < total:
             self._composer.announce(
                 kind,
@@ -169,7 +171,7 @@ class SetReconciler:
             return False
         if workload.status.admission is None or kind.passes_on is None or kind.passes_on.groups:
             return False
-        count, start = _count(workload), first(obj, _START)
+        count, start = admitted_count(workload), first(obj, _START)
         if ordinal - (start if isinstance(start, int) else 0) < count:
             return False
         text = surplus_replica(kind.kind, obj["metadata"]["name"], count, total)
@@ -246,10 +248,6 @@ def _index(passes_on: PassesOn, pod: Json) -> int | None:
     said = labels.get(passes_on.index_label) or labels.get(passes_on.index_else, "")
     index = integer_or_none(said)
     return None if index is None or index < 0 else index
-
-
-def _count(workload: Workload) -> int:
-    return sum(each.count for each in workload.spec.pod_sets)
 
 
 def _bare(template: Json) -> Json:

@@ -31,9 +31,27 @@ from reprieve.planes.quota.job_lookup import queue_name
 from reprieve.planes.quota.transitions import pods_ready, reclaimed, with_condition
 from reprieve.units.instants import Nanos
 
-__all__ = ["observed", "workload_of"]
+__all__ = ["admitted_count", "admitted_counts", "observed", "workload_of"]
 
 _MOST_ROLES: Final = 18
+
+
+def admitted_counts(workload: Workload) -> dict[str, int]:
+    """Return how many pods of each pod set may run: those with quota, or all without any.
+
+    Nothing beyond that is let go, whoever changed the spec and whenever.
+    """
+    counts = {each.name: each.count for each in workload.spec.pod_sets}
+    admission = workload.status.admission
+    for each in admission.pod_set_assignments if admission is not None else ():
+        if each.count is not None and each.name in counts:
+            counts[each.name] = each.count
+    return counts
+
+
+def admitted_count(workload: Workload) -> int:
+    """Return how many pods may run in all."""
+    return sum(admitted_counts(workload).values())
 
 
 def workload_of(
@@ -73,12 +91,19 @@ def observed(workload: Workload, here: Roster, now: Nanos, *, waited: bool = Tru
     fast = any(is_fast(pod) for pod in here.kept)
     # A set may make the next pod only once the one before it runs: of those one pod is enough.
     absent = 0 if fast and any(is_runnable(pod) for pod in here.kept) else here.absent
+    if is_condition_true(workload, "Evicted"):
+        # Those that still run down do not come back; the quota may be free before they are gone.
+        absent += 0 if fast else sum(_runs_down(pod) for pod in here.kept)
     changed = _waiting(workload, absent, now, fast=fast)
     changed = pods_ready(changed, ready, now) if waited else changed
     if any(is_serving(pod) for pod in here.kept):
         return changed
     done = Counter(role_of(pod) for pod in here.kept if first(pod, "status.phase") == "Succeeded")
     return reclaimed(changed, sorted(done.items()))
+
+
+def _runs_down(pod: Json) -> bool:
+    return is_runnable(pod) and bool(first(pod, "metadata.deletionTimestamp"))
 
 
 def _waiting(workload: Workload, absent: int, now: Nanos, *, fast: bool) -> Workload:

@@ -42,7 +42,7 @@ from reprieve.jobs.writing import Conflicting
 from reprieve.planes.quota.composing import Composer, owner
 from reprieve.planes.quota.context import QuotaContext
 from reprieve.planes.quota.exposure import ExposureEvents
-from reprieve.planes.quota.group_workloads import observed, workload_of
+from reprieve.planes.quota.group_workloads import admitted_counts, observed, workload_of
 from reprieve.planes.quota.job_workloads import JobWorkloads
 from reprieve.planes.quota.pod_lookup import PodLookup
 from reprieve.planes.quota.pod_steps import PodSteps, Why
@@ -174,7 +174,7 @@ class GroupReconciler:
         below: bool,
     ) -> None:
         refusals = Refusals()
-        counts = {each.name: each.count for each in workload.spec.pod_sets}
+        counts = admitted_counts(workload)
         here = roster(counts, members, kind.gate)
         if not here.fits:
             for pod in members:
@@ -201,6 +201,8 @@ class GroupReconciler:
             why = f"{Why.EVICTED}{eviction.reason}"
             for pod in here.kept:
                 await refusals.step(self._steps.stop(kind, pod, why, eviction.message))
+            # Before its quota is free: then the group may be admitted, for pods that are gone.
+            await refusals.step(self._observe(at, workload, here))
             if workload.status.admission is not None and not self._runs(at, here.kept):
                 await self._releasing.release(at, workload)
         elif admitted:

@@ -1,0 +1,112 @@
+"""What of a set is let go is bounded by what is admitted now, in whatever order things happen."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+
+from reprieve.jobs.paths import first
+from reprieve.kube.resource import PODS
+from tests.quota_plane.gated_site import CLASS, QUEUE, gated_site
+from tests.quota_plane.kind_stories import ROWS, STATEFUL_SETS, is_gated, manifest
+from tests.quota_plane.site import (
+    NAMESPACE,
+    WORKLOADS,
+    Object,
+    Site,
+    cluster_queue,
+    flavor,
+    local_queue,
+    node,
+    priority_class,
+)
+
+KINDS = (ROWS["Pod"], ROWS["StatefulSet"])
+
+
+def stateful_set(replicas: int, policy: str = "Parallel") -> Object:
+    obj = manifest("StatefulSet", "web")
+    obj["metadata"]["labels"] = {QUEUE: "q", CLASS: "low"}
+    obj["spec"] |= {"replicas": replicas, "podManagementPolicy": policy}
+    requests = obj["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
+    requests["cpu"] = "1"
+    return obj
+
+
+async def let_go(cluster: Site) -> int:
+    """Return how many pods are there without a gate."""
+    pods = (await cluster.client.list(PODS, dict, namespace=NAMESPACE)).items
+    return sum(not is_gated(pod) for pod in pods)
+
+
+async def admitted(cluster: Site) -> int:
+    """Return for how many pods the Workloads have quota."""
+    workloads = (await cluster.client.list(WORKLOADS, dict, namespace=NAMESPACE)).items
+    return sum(
+        each["count"]
+        for workload in workloads
+        for each in first(workload, "status.admission.podSetAssignments") or ()
+    )
+
+
+@pytest.mark.parametrize("wait", [0.0, 0.3, 0.6, 4.0, 12.0])
+async def test_a_set_scaled_through_zero_is_queued_with_all_its_replicas(
+    wait: float, tmp_path: Path
+) -> None:
+    objects = [flavor(), cluster_queue("cq", 1), local_queue("q", "cq"), priority_class("low", 1)]
+    async with gated_site(tmp_path, *objects, kinds=KINDS, nodes=[node("node-0")]) as cluster:
+        client = cluster.client
+        await client.create(STATEFUL_SETS, stateful_set(1), dict)
+
+        async def runs() -> bool:
+            return await let_go(cluster) == 1
+
+        await cluster.until("one runs", runs)
+        await client.patch_scale(STATEFUL_SETS, NAMESPACE, "web", 0)
+        await asyncio.sleep(wait)
+        await client.patch_scale(STATEFUL_SETS, NAMESPACE, "web", 4)
+        await asyncio.sleep(30)
+        # With one still there in between, that one goes on; never more than have quota.
+        assert await let_go(cluster) <= await admitted(cluster) <= 1
+        (workload,) = (await client.list(WORKLOADS, dict, namespace=NAMESPACE)).items
+        if wait >= 4:
+            assert workload["spec"]["podSets"][0]["count"] == 4
+            assert await let_go(cluster) == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_no_order_of_scaling_changing_and_restarting_lets_more_go(
+    seed: int, tmp_path: Path
+) -> None:
+    chance = random.Random(seed)
+    objects = [flavor(), cluster_queue("cq", 3), local_queue("q", "cq"), priority_class("low", 1)]
+    async with gated_site(tmp_path, *objects, kinds=KINDS, nodes=[node("node-0")]) as cluster:
+        client = cluster.client
+        policy = chance.choice(("Parallel", "OrderedReady"))
+        await client.create(STATEFUL_SETS, stateful_set(2, policy), dict)
+        done: list[object] = []
+        for _ in range(14):
+            step = chance.choice(("scale", "scale", "scale", "deactivate", "delete", "restart"))
+            done.append(step)
+            workloads = (await client.list(WORKLOADS, dict, namespace=NAMESPACE)).items
+            if step == "scale":
+                done.append(replicas := chance.choice((0, 1, 2, 3, 4, 6)))
+                await client.patch_scale(STATEFUL_SETS, NAMESPACE, "web", replicas)
+            elif step == "restart":
+                kinds = cluster.plane.context.options if cluster.plane is not None else None
+                await cluster.stop()
+                await cluster.start(kinds)
+            elif workloads:
+                name = workloads[0]["metadata"]["name"]
+                if step == "delete":
+                    await client.delete(WORKLOADS, NAMESPACE, name)
+                else:
+                    active = {"spec": {"active": chance.random() < 0.5}}
+                    await client.patch(WORKLOADS, NAMESPACE, name, active, dict)
+            await asyncio.sleep(chance.choice((0.0, 0.2, 0.6, 2.0, 8.0, 30.0)))
+        # What terminates has its time to end; then nothing is beyond its admission.
+        await asyncio.sleep(90)
+        assert await let_go(cluster) <= await admitted(cluster) <= 3, done
