@@ -30,12 +30,12 @@ from reprieve.scenarios.model import NodeSpec
 from tests.operator_in_process import OperatorInProcess
 from tests.virtual_time import LoopClock
 
-__all__ = ["GPU", "Site", "deployment", "gang", "job", "node", "queue", "site"]
+__all__ = ["GPU", "KINDS", "Site", "deployment", "gang", "job", "node", "queue", "site"]
 
 GPU: Final = "amd.com/gpu"
 UNIT: Final = "tests/unit"
 _ANNOTATION: Final = "kaiwo.silogen.ai/gpu-preemption.grace-period"
-_KINDS: Final = {
+KINDS: Final = {
     "Namespace": Resource("", "v1", "namespaces", "Namespace", namespaced=False),
     "Pod": Resource("", "v1", "pods", "Pod"),
     "Job": Resource("batch", "v1", "jobs", "Job"),
@@ -209,7 +209,7 @@ class Site:
     async def create(self, *objects: dict[str, Any]) -> None:
         """Create objects one after the other, each in a moment of its own."""
         for each in objects:
-            await self.client.create(_KINDS[each["kind"]], each, dict)
+            await self.client.create(KINDS[each["kind"]], each, dict)
             await asyncio.sleep(0.01)
 
     def use(self, unit: Sequence[dict[str, Any]], percent: float) -> None:

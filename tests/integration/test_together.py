@@ -1,0 +1,165 @@
+"""Three planes of one operator on a real API server: one demand, one plane that evicts.
+
+Deletions and suspensions are counted from the API server's audit log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from reprieve.kube.client import Client, connect
+from reprieve.kube.credentials import load_connection
+from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, OPERATOR_USER
+from reprieve.scenarios.stage import Stage
+from reprieve.units.clock import SystemClock
+from tests.integration.control_plane import (
+    ADMINISTRATOR,
+    Binaries,
+    ControlPlane,
+    control_plane,
+)
+from tests.integration.group_plane import group_flags, on_plane
+from tests.integration.site import ENVIRONMENT
+from tests.together.site import KINDS, deployment, job, node, queue
+
+_PATIENCE_S: Final = 120.0
+_LOOK_S: Final = 0.2
+_IDLE_FOR_S: Final = 10.0  # longer than the grace period, and several evaluations
+_FLAGS: Final = (
+    *("--controllers", "idle,scheduling,quota"),
+    *("--scheduler-name", "default-scheduler"),
+)
+_ROOTS: Final = ("pods", "jobs", "deployments")
+
+
+_POLICY: Final = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "rules": [{"level": "Request", "users": [OPERATOR_USER]}, {"level": "None"}],
+}
+
+
+@pytest.fixture
+def audited(
+    with_pod_groups: Binaries, controllers: Binaries, tmp_path: Path
+) -> Iterator[ControlPlane]:
+    assert with_pod_groups == controllers
+    policy, log = tmp_path / "audit.yaml", tmp_path / "audit.log"
+    policy.write_text(yaml.safe_dump(_POLICY), encoding="utf-8")
+    flags = (
+        *group_flags(controllers.release),
+        f"--audit-policy-file={policy}",
+        f"--audit-log-path={log}",
+        "--audit-log-mode=blocking",
+    )
+    users = dict.fromkeys((ADMINISTRATOR, OPERATOR_USER), "system:masters")
+    with control_plane(controllers, tmp_path, users, {"kube-apiserver": flags}) as plane:
+        yield plane
+
+
+async def test_one_plane_evicts_for_each_demand(audited: ControlPlane, tmp_path: Path) -> None:
+    """A job that its quota refuses gets nobody; another gets idle work before busy work."""
+    nodes = (node("n0"), node("n1"))
+    given = (audited, tmp_path, nodes, *_FLAGS)
+    async with on_plane(*given, kueue=True, ready="quota plane runs") as stage:
+        connection = await load_connection(str(tmp_path / "kubeconfig"))
+        client = connect(connection, SystemClock(), field_manager="tests")
+        environment = {
+            **ENVIRONMENT,
+            "GPU_PREEMPTION_DEFAULT_GRACE_PERIOD": "2s",
+            "GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE,
+        }
+        operator = stage.launch(environment, 1)
+        await operator.start()
+        try:
+            await _prepared(client)
+            idle, busy = deployment("ann", "b", priority="high"), deployment("bob", "b")
+            tune = job("tune", "a", priority="high", queued=True)
+            for unit in (idle, busy, tune, job("rest", "a", priority="high", opted=False)):
+                await _create(client, stage, unit)
+            await _until("all run", lambda: _runs(client, "ann", "bob", "tune", "rest"))
+            _use(stage, idle, 0.0)
+            # Its quota is all in use: it comes first, and nobody goes for it.
+            await _create(client, stage, job("refused", "a", priority="high", queued=True))
+            await operator.until_said("Active -> Idle", _PATIENCE_S)
+            await asyncio.sleep(_IDLE_FOR_S)
+            assert _evicted(tmp_path) == set()
+            await _create(client, stage, job("wanted", "c", priority="high"))
+            await _until("it runs", lambda: _runs(client, "wanted", "bob", "tune", "rest"))
+            assert _evicted(tmp_path) == {("b", "deployments", "ann")}
+        except AssertionError as failure:
+            raise AssertionError("\n".join([str(failure), *operator.tail(60)])) from None
+        finally:
+            await operator.stop()
+            await client.close()
+
+
+async def _prepared(client: Client) -> None:
+    for name, value in (("low", 100), ("high", 1000)):
+        made = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+        await _store(client, {**made, "metadata": {"name": name}, "value": value})
+    flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor"}
+    await _store(client, {**flavor, "metadata": {"name": "gpus"}, "spec": {}})
+    for team, quota in (("a", 4), ("b", 0), ("c", 0)):
+        await _store(client, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": team}})
+        for each in queue(team, quota):
+            await _store(client, each)
+
+
+async def _create(client: Client, stage: Stage, unit: list[dict[str, Any]]) -> None:
+    _use(stage, unit, 90.0)
+    for each in unit:
+        await _store(client, each)
+
+
+async def _store(client: Client, manifest: dict[str, Any]) -> None:
+    await client.create(KINDS[manifest["kind"]], manifest, dict)
+
+
+def _use(stage: Stage, unit: list[dict[str, Any]], percent: float) -> None:
+    for each in unit:
+        root, team = f"{each['kind']}/{each['metadata']['name']}", each["metadata"]["namespace"]
+        stage.exporter.set_utilization(team, root, percent, gpu=None, pod_index=None)
+
+
+async def _runs(client: Client, *units: str) -> bool:
+    running = set()
+    for pod in (await client.list(KINDS["Pod"], dict)).items:
+        if (pod.get("status") or {}).get("phase") == "Running":
+            running.add((pod["metadata"].get("labels") or {}).get("tests/unit"))
+    return running >= set(units)
+
+
+async def _until(what: str, holds: Callable[[], Any]) -> None:
+    end = asyncio.get_running_loop().time() + _PATIENCE_S
+    while not await holds():
+        if asyncio.get_running_loop().time() > end:
+            raise AssertionError(f"never: {what}")
+        await asyncio.sleep(_LOOK_S)
+
+
+def _evicted(folder: Path) -> set[tuple[str, str, str]]:
+    """Return what the operator deleted, or stopped, as namespace, resource and name."""
+    found = set()
+    for line in (folder / "audit.log").read_bytes().splitlines():
+        event = json.loads(line)
+        ref = event.get("objectRef") or {}
+        spec = (event.get("requestObject") or {}).get("spec") or {}
+        ends = event["verb"] == "delete" or spec.get("suspend") is True
+        if (
+            event["user"]["username"] == OPERATOR_USER
+            and event["stage"] == "ResponseComplete"
+            and ref.get("resource") in _ROOTS
+            and not ref.get("subresource")
+            and ends
+            and event["responseStatus"]["code"] < 300
+        ):
+            found.add((ref["namespace"], ref["resource"], ref["name"]))
+    return found
