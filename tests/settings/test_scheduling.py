@@ -99,8 +99,8 @@ def test_both_sections_live_in_one_file() -> None:
                 "v.yaml: scheduling: [1]; accepted: a mapping with secondReprievePass, "
                 "kepMessages, simulateClaims, binarySearchPriority, topologyPreemption, "
                 "cascadeAware, harmOrder, nonUniformGroups, maxPlacements, maxMinRuntime, "
-                "maxLostWork, preemptionPriority, compositePriority, victimDeadline, featureGates, "
-                "configuration, gangs"
+                "maxLostWork, preemptionPriority, compositePriority, victimDeadline, maxGrace, "
+                "featureGates, configuration, gangs"
             ),
         ),
         (
@@ -109,8 +109,8 @@ def test_both_sections_live_in_one_file() -> None:
                 "v.yaml: scheduling: unknown key 'secondReprieve'; accepted: secondReprievePass, "
                 "kepMessages, simulateClaims, binarySearchPriority, topologyPreemption, "
                 "cascadeAware, harmOrder, nonUniformGroups, maxPlacements, maxMinRuntime, "
-                "maxLostWork, preemptionPriority, compositePriority, victimDeadline, featureGates, "
-                "configuration, gangs"
+                "maxLostWork, preemptionPriority, compositePriority, victimDeadline, maxGrace, "
+                "featureGates, configuration, gangs"
             ),
         ),
         (

@@ -49,5 +49,9 @@ class NotEvictable:
             uid: Hold(until, Rule.REFUSED) for uid, (_, until) in self._known.items() if now < until
         }
 
+    def __contains__(self, uid: str) -> bool:
+        """Whether an object was refused before and not evicted since."""
+        return uid in self._known
+
     def __len__(self) -> int:
         return len(self._known)

@@ -78,10 +78,12 @@ class PodVictims:
         seen: Callable[[Victim], Json | None] = lambda victim: None,
         changed: Callable[[Victim, Json], str] = lambda victim, pod: "",
         refused: Callable[[Preemption, Victim, str], None] = lambda intent, victim, why: None,
+        too_long: Callable[[Victim, int], str] = lambda victim, grace: "",
     ) -> None:
         """`changed` says of a pod as it is now why it is no victim any more, empty where it is.
 
-        `refused` is told of every victim of which all tries were refused, and why.
+        `refused` is told of every victim of which all tries were refused, and why. `too_long` says
+        why a victim with a grace period of so many seconds is passed by, empty where it is not.
         """
         self._client = client
         self._clock = clock
@@ -89,6 +91,7 @@ class PodVictims:
         self._seen = seen
         self._changed = changed
         self._refused = refused
+        self._too_long = too_long
         self._writer = client.at(Priority.EVICT, fence.check, timeout=fence.request_timeout)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unanswered: set[tuple[str, str]] = set()  # deletions: plan and victim
@@ -135,6 +138,11 @@ class PodVictims:
                 pod = _by_uid(pod) if contest.lost else pod
             if not is_marked(pod):
                 pod = await self._mark(pod, self._message(intent, victim))
+            why = self._too_long(victim, _grace(pod))
+            if why:
+                await self.spare(pod)
+                self._tell_refused(intent, victim, why)
+                return VictimResult(VictimState.FAILED, why)
             return Marked(pod)
 
         try:
@@ -181,7 +189,7 @@ class PodVictims:
         known = self._as_seen(victim) if pod is None and not again else pod
         try:
             async with turn:
-                return await self._try_to_evict(intent, victim, known)
+                return await self._try_to_evict(intent, victim, known, again=again)
         except Deposed:
             raise
         except Exception as fault:
@@ -209,7 +217,7 @@ class PodVictims:
         return Reading(Standing.UNTOUCHED, mark=pod)
 
     async def _try_to_evict(
-        self, intent: Preemption, victim: Victim, known: Json | None
+        self, intent: Preemption, victim: Victim, known: Json | None, *, again: bool
     ) -> VictimResult:
         asked, contest = (intent.metadata.name, victim.root.uid), Contest()
 
@@ -224,6 +232,12 @@ class PodVictims:
                 pod = _by_uid(pod) if contest.lost else pod
             if not is_marked(pod):
                 pod = await self._mark(pod, self._message(intent, victim))
+            # What has begun is finished: a unit is asked about it as it is marked.
+            why = "" if again or victim.unit else self._too_long(victim, _grace(pod))
+            if why:
+                await self.spare(pod)
+                self._tell_refused(intent, victim, why)
+                return VictimResult(VictimState.FAILED, why)
             await self._delete(asked, _by_uid(pod) if contest.lost else pod)
             self._is_of(intent, victim)
             self._tell_evicted(intent, victim, pod)

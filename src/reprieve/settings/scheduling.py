@@ -15,6 +15,7 @@
       maxLostWork: 1h               # what a victim without a checkpoint counts as losing at most
       compositePriority: Root       # or Nearest: whose priority counts in trees of groups
       victimDeadline: 5m            # how long past its grace period a victim may take to end
+      maxGrace: 1h                  # victims with more go only where nobody else can; 0s: all
       featureGates: {CompositePodGroup: true}
       configuration: {apiVersion: kubescheduler.config.k8s.io/v1, ...}
       gangs: {placement: search}    # job preemption of older PodGroups, see `coscheduling`
@@ -86,6 +87,7 @@ _KEYS: Final = (
     "preemptionPriority",
     "compositePriority",
     "victimDeadline",
+    "maxGrace",
     "featureGates",
     "configuration",
     "gangs",
@@ -97,13 +99,16 @@ class SchedulingSettings:
     """Policy of decisions, and what the plane around them needs.
 
     `victim_deadline`: nanoseconds past its grace period after which a victim that has not ended is
-    planned around. `wishes`: the gates as somebody asked for them, for whoever else has gates.
+    planned around. `max_grace`: nanoseconds; a victim with a longer grace period goes only where
+    nobody else does, and is waited for as if it had this one; 0: without a bound. `wishes`: the
+    gates as somebody asked for them, for whoever else has gates.
     """
 
     policy: Policy
     initial_backoff_seconds: int = 1
     max_backoff_seconds: int = 10
     victim_deadline: int = 5 * MINUTE
+    max_grace: int = HOUR
     wishes: Mapping[str, bool] | None = None
     notices: tuple[Notice, ...] = ()
     coscheduling: CoschedulingSettings = field(default_factory=CoschedulingSettings)
@@ -174,6 +179,9 @@ def scheduling_settings(
         deadline = duration(section["victimDeadline"], f"{place}.victimDeadline")
         if not deadline:
             refuse(f"{place}.victimDeadline", section["victimDeadline"], "a duration above zero")
+    grace = HOUR
+    if section.get("maxGrace") is not None:
+        grace = duration(section["maxGrace"], f"{place}.maxGrace")
     return SchedulingSettings(
         policy=Policy(
             profiles=configuration.profiles,
@@ -188,6 +196,7 @@ def scheduling_settings(
         initial_backoff_seconds=configuration.initial_backoff_seconds,
         max_backoff_seconds=configuration.max_backoff_seconds,
         victim_deadline=deadline,
+        max_grace=grace,
         wishes={name: wish.on for name, wish in {**file, **flag}.items()},
         notices=(*notices, *configuration.notices),
         coscheduling=gangs,

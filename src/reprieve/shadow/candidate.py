@@ -65,6 +65,7 @@ _UNUSED: Final[Mapping[str, str]] = {
     "quota.proveNodes": "records of the quota plane hold no nodes",
     "quota.configurationMap": "accepted here: its content as quota.configuration",
     "scheduling.victimDeadline": "who was overdue is taken from the records",
+    "scheduling.maxGrace": "who was passed by is taken from the records",
     "scheduling.gangs": "groups of pods are recorded as they were read",
     **{
         f"gpuPreemption.{key}": "the settings of each workload are taken from the records"

@@ -1,7 +1,13 @@
-"""Instants: nanoseconds since the Unix epoch, and RFC 3339 text with whole seconds in UTC."""
+"""Instants: nanoseconds since the Unix epoch, and RFC 3339 text with whole seconds in UTC.
+
+RFC 3339 has years of four digits, an API server writes longer ones where a grace period leads
+there. Whatever lies outside the years 1 to 9999 is read and written as the first or last second of
+them, so that no instant of an object raises anywhere.
+"""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final, NewType
@@ -14,6 +20,12 @@ Nanos = NewType("Nanos", int)
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: Where RFC 3339 has its separators; `fromisoformat` also takes weeks, and whatever else joins.
+_LAST: Final = 253_402_300_799  # second of the year 9999
+_FIRST: Final = -62_135_596_800  # of the year 1
+_OUTSIDE: Final = re.compile(
+    r"(?:\+?+[0-9]{5,18}+|-[0-9]{4,18}+|0000)-[0-9]{2}-[0-9]{2}[Tt ]"
+    r"[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9}+)?+(?:[Zz]|[+-][0-9]{2}:[0-9]{2})"
+)
 _SEPARATORS: Final = ((4, "-"), (7, "-"), (10, "Tt "), (13, ":"), (16, ":"))
 
 
@@ -30,6 +42,8 @@ def parse_instant(text: str) -> Nanos:
         InvalidInstant: not RFC 3339 with an offset.
     """
     try:
+        if _OUTSIDE.fullmatch(bounded(text)):
+            return Nanos((_FIRST if text[0] in "-0" else _LAST) * 1_000_000_000)
         moment = datetime.fromisoformat(bounded(text))
     except ValueError:
         moment = None
@@ -47,7 +61,7 @@ def parse_instant(text: str) -> Nanos:
 
 def format_instant(instant: Nanos) -> str:
     """Return `2026-03-04T10:00:00Z`; the part below a second is cut off."""
-    return _second(instant // 1_000_000_000)
+    return _second(max(_FIRST, min(instant // 1_000_000_000, _LAST)))
 
 
 def format_micro(instant: Nanos) -> str:
@@ -58,4 +72,6 @@ def format_micro(instant: Nanos) -> str:
 # Many objects are written in one second.
 @lru_cache(maxsize=1024)
 def _second(seconds: int) -> str:
-    return (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    moment = _EPOCH + timedelta(seconds=seconds)
+    # Some C libraries write the year 999 with three digits.
+    return f"{moment.replace(tzinfo=None).isoformat()}Z"

@@ -144,3 +144,46 @@ async def test_where_nobody_else_is_the_refused_one_is_tried_again_ever_more_sel
         assert "their eviction was refused" in said
         cluster.api.before = lambda verb, where: None
         await _bound(cluster, "high", most=2 * HOUR)
+
+
+@pytest.mark.parametrize("seconds", [3_601, 10**9, 2**40])
+@pytest.mark.parametrize("unit", [False, True])
+async def test_whose_grace_is_too_long_is_passed_by_where_another_can_go(
+    seconds: int, unit: bool
+) -> None:
+    async with memory() as cluster:
+        cluster.nodes([4, 4])
+        member = {"group": "unit"} if unit else {}
+        if unit:
+            cluster.create(group("unit", min_count=1, mode="all", priority="low"))
+        # It started last, so that it is the first to be chosen.
+        cluster.running(pod("low-0", 4, priority="low"), "node-0")
+        await cluster.pass_time(MINUTE)
+        slow = pod("low-1", 4, priority="low", terminationGracePeriodSeconds=seconds, **member)
+        cluster.running(slow, "node-1")
+        cluster.start()
+        cluster.create(pod("high", 4, priority="high"))
+        await _bound(cluster, "high", most=MINUTE)
+        assert cluster.api.deleted == {"low-0": 1}
+        assert cluster.condition(cluster.pod("low-1"), "DisruptionTarget")[0] != "True"
+
+
+async def test_whose_grace_is_too_long_goes_where_nobody_else_can_and_other_room_is_taken() -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        slow = pod("low", 4, priority="low", terminationGracePeriodSeconds=2**40)
+        cluster.running(slow, "node-0")
+        cluster.start()
+        cluster.create(pod("high", 4, priority="high"))
+        await cluster.until(lambda: cluster.victims() == {"low"}, 5 * MINUTE)
+        cluster.api.put(
+            "nodes",
+            {
+                **cluster.api.objects["nodes"]["", "node-0"],
+                "metadata": {"name": "node-1", "labels": {"kubernetes.io/hostname": "node-1"}},
+            },
+        )
+        cluster.running(pod("other", 4, priority="low"), "node-1")
+        await cluster.until(lambda: "other" in cluster.victims(), 70 * MINUTE)
+        cluster.end("other")
+        await cluster.until(lambda: "high" in cluster.placed(), MINUTE)

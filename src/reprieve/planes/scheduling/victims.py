@@ -33,7 +33,7 @@ from reprieve.planes.scheduling.references import pod_reference, reference_of
 from reprieve.planes.scheduling.remaining_proof import why_not_finished
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.telemetry.metrics import Remembered
-from reprieve.units.durations import MINUTE, SECOND
+from reprieve.units.durations import MINUTE, SECOND, format_duration
 from reprieve.units.ids import Uid
 from reprieve.wording import kube_scheduler as wording
 
@@ -65,6 +65,7 @@ class SchedulingVictims:
             seen=self._seen_metadata,
             changed=self._changed,
             refused=self._refused,
+            too_long=self._too_long,
         )
         context.metrics.remembers(Remembered.EVICTED_PODS, lambda: self._pods.remembers)
         # For whom the plans of this process are, by record.
@@ -172,6 +173,8 @@ class SchedulingVictims:
             deadline = self._deadlines.get(name)
             if deadline is None:
                 grace = self._graces.pop(row.uid, DEFAULT_GRACE) * SECOND
+                longest = self._context.settings.max_grace
+                grace = min(grace, longest) if longest else grace
                 deadline = now + grace + self._context.settings.victim_deadline
                 self._deadlines[name] = deadline
             if now < deadline:
@@ -216,6 +219,16 @@ class SchedulingVictims:
         if before == _decisive(row) and fresh == (row.priority, row.node):
             return ""
         return f"{victim.root.namespace}/{victim.root.name} is not what the plan was decided on"
+
+    def _too_long(self, victim: Victim, grace: int) -> str:
+        """Return why a victim is passed by that would take so many seconds to go.
+
+        One that is chosen again after it was passed by is the only one there is.
+        """
+        longest = self._context.settings.max_grace
+        if not longest or grace * SECOND <= longest or victim.root.uid in self._not_evictable:
+            return ""
+        return f"its grace period of {grace} s is longer than {format_duration(longest)} (maxGrace)"
 
     def _refused(self, intent: Preemption, victim: Victim, why: str) -> None:
         root, context = victim.root, self._context

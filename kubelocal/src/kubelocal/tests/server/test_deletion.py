@@ -30,6 +30,14 @@ async def test_a_bound_pod_keeps_its_grace_period(client: Client) -> None:
     assert (success["status"], success["details"]["name"]) == ("Success", "a")
 
 
+async def test_a_grace_period_beyond_all_years_is_taken(client: Client) -> None:
+    await bound(client, terminationGracePeriodSeconds=2**40)
+    code, marked = await client.request("DELETE", f"{PODS}/a")
+    assert code == 200
+    assert marked["metadata"]["deletionGracePeriodSeconds"] == 2**40
+    assert marked["metadata"]["deletionTimestamp"] == "9999-12-31T23:59:59Z"
+
+
 async def test_grace_can_be_shortened_and_not_prolonged(client: Client) -> None:
     await bound(client)
     graces = []
