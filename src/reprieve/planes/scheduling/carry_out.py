@@ -28,6 +28,7 @@ from reprieve.planes.scheduling.effects import (
     WriteGroup,
     WritePod,
 )
+from reprieve.planes.scheduling.failed_attempts import log_failed
 from reprieve.planes.scheduling.observation import log_refused, observe
 from reprieve.planes.scheduling.preemptions import Preemptions
 from reprieve.planes.scheduling.references import pod_reference, reference_of
@@ -69,6 +70,7 @@ class CarryOut:
             case Observe(attempt, profile, took):
                 observe(context.scheduler_metrics, attempt, profile, took)
                 log_refused(attempt, snapshot, context.policy)
+                log_failed(attempt, snapshot, context.policy)
             case Log(level, text):
                 log.log(level, "%s", text)
             case Return(unit, outcome, placed, rejected_by):
