@@ -297,9 +297,23 @@ def test_records_and_leases_are_written_in_the_operators_namespace_only(tmp_path
         ("reprieve.dev", "preemptions/status"): {"get", "update", "patch"},
         ("reprieve.dev", "preemptionparts"): {"get", "list", "create", "delete"},
         ("coordination.k8s.io", "leases"): everything,
-        ("", "secrets"): {"create"},
     }
-    assert rights(role["rules"], KEY_SECRET) == {("", "secrets"): {"get"}}
+    assert rights(role["rules"], KEY_SECRET) == {("", "secrets"): {"get", "update"}}
+
+
+def test_the_chart_makes_the_secrets_that_the_operator_fills_so_that_it_creates_none(
+    tmp_path: Path,
+) -> None:
+    rendered = render(tmp_path, {"controllers": ["idle", "scheduling", "quota"]})
+    secrets = {each["metadata"]["name"]: each for each in rendered.all("Secret")}
+    assert KEY_SECRET in secrets
+    assert not any(each.get("data") or each.get("stringData") for each in secrets.values())
+    for role in (*rendered.all("Role"), *rendered.all("ClusterRole")):
+        for rule in role.get("rules") or ():
+            if "secrets" in rule.get("resources", ()):
+                assert not {"create", "*"} & set(rule["verbs"]), role["metadata"]["name"]
+                named = set(rule["resourceNames"])
+                assert named and named <= secrets.keys(), role["metadata"]["name"]
 
 
 def test_whoever_may_view_a_namespace_reads_what_became_of_work_there(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import re
 from collections import Counter
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.disruption import KEY_SECRET
+from reprieve.api.disruption import KEY_FIELD, KEY_SECRET
 from reprieve.api.reprieve import Preemption
 from reprieve.engine import plan as engine
 from reprieve.execution.at_stake import AtStake, Stake
@@ -229,6 +230,18 @@ async def test_nothing_of_another_namespace_stands_in_what_a_tenant_reads() -> N
     (secret,) = story.api.objects["secrets"].values()
     assert secret["metadata"]["name"] == KEY_SECRET
     assert secret["metadata"]["namespace"] == _OPERATOR
+
+
+async def test_the_key_is_put_into_the_empty_secret_that_the_chart_makes() -> None:
+    story = Story(PLANES["scheduling"])
+    place = {"name": KEY_SECRET, "namespace": _OPERATOR}
+    story.api.put("secrets", {"apiVersion": "v1", "kind": "Secret", "metadata": place})
+    await story.carry("elsewhere", "other")
+    await story.until_closed()
+    (known,) = {each["spec"]["preemptor"] for each in story.stories("other")}
+    assert re.fullmatch(r"another tenant's work #[0-9a-f]{4}", known)
+    (secret,) = story.api.objects["secrets"].values()
+    assert len(base64.b64decode(secret["data"][KEY_FIELD])) == 32
 
 
 async def test_work_that_is_displaced_three_times_in_an_hour_is_told_so() -> None:

@@ -18,10 +18,11 @@ from typing import Any, TypeVar
 from kubelocal.crds import permissive_definitions
 from kubelocal.machines.objects import AlreadyThere
 from kubelocal.machines.run import IN_CONTROLLER_MANAGER
+from reprieve.api.disruption import KEY_SECRET
 from reprieve.kube.bodies import Propagation
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
-from reprieve.kube.errors import NotFound
+from reprieve.kube.errors import AlreadyExists, NotFound
 from reprieve.kube.resource import (
     EVENTS,
     GPU_WORKLOADS,
@@ -30,6 +31,7 @@ from reprieve.kube.resource import (
     NODES,
     PODS,
     PREEMPTIONS,
+    SECRETS,
     Resource,
 )
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, OPERATOR_USER, embedded_stage
@@ -301,6 +303,12 @@ async def real_site(
         for manifest in given:
             with contextlib.suppress(AlreadyThere):
                 await site.create(manifest)
+        # As the chart makes it: the operator may fill it, and create none.
+        key = {"name": KEY_SECRET, "namespace": OPERATOR_NAMESPACE}
+        with contextlib.suppress(AlreadyExists):
+            await site.client.create(
+                SECRETS, {"apiVersion": "v1", "kind": "Secret", "metadata": key}, dict
+            )
         rights = RoleRights(site.client, site.operator_client, given)
         site.stage = replace(stage, rights=rights)
         try:

@@ -308,3 +308,22 @@ async def test_what_the_plane_evicts_itself_is_no_other_actors_doing() -> None:
         await cluster.until(lambda: cluster.victims() == {"low"})
         await cluster.pass_time(10 * SECOND)
         assert [row.actor for row in governor.rows] == [Actor.SCHEDULING]
+
+
+async def test_after_a_restart_own_evictions_are_no_other_actors_doing() -> None:
+    """The victim is still there, and says that it is evicted, when the next process lists pods."""
+    async with memory() as cluster:
+        cluster.nodes([4])
+        cluster.running(owned(pod("low", 4, priority="low"), "lows"), "node-0")
+        cluster.create(owned(pod("one", 4, priority="high"), "ones"))
+        cluster.start(governor=Governor(), watch_others=True)
+        await cluster.until(lambda: cluster.victims() == {"low"})
+        await cluster.pass_time(SECOND)
+        found = cluster.pod("low")
+        said = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+        cluster.api.put("pods", {**found, "status": {**found["status"], "conditions": [said]}})
+        await cluster.stop()
+        governor = Governor()
+        cluster.start(governor=governor, watch_others=True)
+        await cluster.pass_time(10 * SECOND)
+        assert [row.actor for row in governor.rows] == [Actor.SCHEDULING]

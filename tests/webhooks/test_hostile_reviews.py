@@ -15,12 +15,13 @@ from typing import Any
 
 import orjson
 import pytest
+from aiohttp import test_utils, web
 
 from reprieve.api.kueue_conversion import KEPT, convert
 from reprieve.planes.quota.webhooks import requests as webhook_requests
 from reprieve.planes.quota.webhooks.certificates import Certificates, new_certificates
 from reprieve.planes.quota.webhooks.registration import CONVERT
-from reprieve.planes.quota.webhooks.requests import MOST_BYTES, PLACES
+from reprieve.planes.quota.webhooks.requests import MOST_BYTES, PLACES, Desk
 from reprieve.planes.quota.webhooks.reviews import Asked, Hook, Verdict
 from reprieve.planes.quota.webhooks.server import serve_webhooks
 from reprieve.planes.quota.webhooks.tenancy import TenancyOnTheLoop
@@ -437,3 +438,40 @@ async def test_what_judges_ask_is_answered_on_the_loop() -> None:
     assert set(threads) == {threading.get_ident()}
     with pytest.raises(KeyError):
         await asyncio.to_thread(tenancy.has_ancestor, "mine", {})
+
+
+async def test_a_review_while_the_process_ends_is_refused_without_a_traceback(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the lease is lost: another replica answers the API server's next try."""
+    began, go_on, refused = asyncio.Event(), threading.Event(), list[str]()
+    loop = asyncio.get_running_loop()
+
+    def answer(body: bytes) -> dict[str, object]:
+        loop.call_soon_threadsafe(began.set)
+        go_on.wait()
+        return {}
+
+    desk = Desk("admission", refused.append)
+    application = web.Application()
+    application.router.add_post("/", desk.handler(answer))
+    async with test_utils.TestServer(application) as server, test_utils.TestClient(server) as asks:
+        first = asyncio.create_task(asks.post("/", json={}))
+        await began.wait()
+        submit, in_line_now = desk._thread.submit, asyncio.Event()
+
+        def submitted(*given: Any) -> Any:
+            in_line_now.set()
+            return submit(*given)
+
+        monkeypatch.setattr(desk._thread, "submit", submitted)
+        waiting = asyncio.create_task(asks.post("/", json={}))
+        await in_line_now.wait()
+        desk.close()
+        late = await asks.post("/", json={})
+        in_line = await waiting
+        go_on.set()
+        assert (await first).status == 200
+    assert [late.status, in_line.status] == [503, 503]
+    assert refused == ["stopping", "stopping"]
+    assert "webhook failed" not in caplog.text

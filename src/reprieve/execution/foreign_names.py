@@ -2,7 +2,8 @@
 
 Work of their own namespace has its name, that of another one a number: the same one each time it
 is the same work, and another one in each namespace. The key to these numbers is a Secret of the
-operator's namespace, made when it is first needed; where it is out of reach there are no numbers.
+operator's namespace, which the chart makes empty and the operator fills when it is first needed
+(and makes where it may and there is none); where it is out of reach there are no numbers.
 Source: specification of disruptions, section 6.
 """
 
@@ -17,7 +18,7 @@ from typing import Any, Final
 from reprieve.api.disruption import KEY_FIELD, KEY_SECRET
 from reprieve.api.reprieve import Preemption
 from reprieve.kube.client import Client
-from reprieve.kube.errors import AlreadyExists, Forbidden, NotFound
+from reprieve.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from reprieve.kube.resource import SECRETS
 from reprieve.wording.displacements import NOBODY, known_as
 
@@ -95,5 +96,11 @@ class ForeignNames:
             try:
                 found = await self._writer.create(SECRETS, made, dict)
             except AlreadyExists:
+                found = await self._client.get(SECRETS, self._namespace, KEY_SECRET, dict)
+        if not found.get("data"):
+            try:
+                filled = {**found, "data": made["data"]}
+                found = await self._writer.replace(SECRETS, filled, dict)
+            except Conflict:
                 found = await self._client.get(SECRETS, self._namespace, KEY_SECRET, dict)
         return base64.b64decode(found["data"][KEY_FIELD], validate=True)

@@ -64,8 +64,13 @@ class SchedulingDisplacements:
         others: Callable[[Displacement], bool] | None = None,
         loops: LoopNotices | None = None,
         returns: Returns | None = None,
+        *,
+        restores: bool = False,
     ) -> None:
+        """`restores`: `restore` is still to come, and says which evictions were our own."""
         self._others = others
+        # Pods that were seen to be evicted before anybody could say by whom.
+        self._early: list[PodRow] | None = [] if restores else None
         self._returns = returns
         self._loops = loops
         self.told = PlaneDisplacements(
@@ -124,6 +129,9 @@ class SchedulingDisplacements:
     def restore(self, intents: Iterable[Preemption], interrupted: Collection[str] = ()) -> None:
         """Take over what former processes did, and what pods still say of how they failed."""
         self.told.restore(intents, interrupted)
+        early, self._early = self._early, None
+        for row in early or ():
+            self._note_other(row)
         for row in self._state.pods():
             if row.failed:  # of most pods nothing is to be said
                 self._note_failure(None, row)
@@ -211,7 +219,12 @@ class SchedulingDisplacements:
 
     def _note_other(self, row: PodRow) -> None:
         """Take note of a pod that another actor evicts."""
-        if self._others is None or self.told.evicts(row.uid) or not row.node:
+        if self._others is None or not row.node:
+            return
+        if self._early is not None:
+            self._early.append(row)
+            return
+        if self.told.evicts(row.uid):
             return
         exempt = _EXEMPT.get(row.disrupted, Exemption.NONE)
         if row.disrupted == _BY_API and self._state.takes_no_pods(row.node):

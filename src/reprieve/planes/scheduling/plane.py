@@ -98,6 +98,7 @@ class SchedulingPlane:
             self._others(),
             self.loops,
             None if context.disruptions is None else context.disruptions.returns,
+            restores=not context.dry_run,
         )
         told = self.displacements.told
         context.metrics.remembers(Remembered.NAMED_VICTIMS, lambda: told.remembers)

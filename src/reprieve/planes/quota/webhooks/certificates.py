@@ -143,7 +143,8 @@ async def kept_certificates(
 
     async def once() -> Certificates:
         secret = await _secret_of(client, namespace, name)
-        kept = _of_secret(secret) if secret is not None else served
+        # The chart makes it empty.
+        kept = _of_secret(secret) if secret is not None and secret.get("data") else served
         found = new_certificates(hosts, now) if kept is None else renewed(kept, hosts, now)
         if trust is not None:
             await trust(found)
@@ -164,7 +165,7 @@ async def stored_certificates(client: Client, namespace: str, name: str) -> Cert
         ApiError: the Secret cannot be read.
     """
     secret = await _secret_of(client, namespace, name)
-    found = None if secret is None else _of_secret(secret)
+    found = None if secret is None or not secret.get("data") else _of_secret(secret)
     try:
         if found is not None:
             load_chain(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), found)

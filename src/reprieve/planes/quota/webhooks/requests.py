@@ -7,7 +7,8 @@ In this order, each refusal with a Status that the API server prints:
 3. 429 with Retry-After while as many others are in flight, after a short wait in line with the body
    unread; the API server comes again
 4. 408 a body that does not come in time; 413 one that turns out to be too large
-5. 400 what is no review; 500 where we fail
+5. 503 while the process ends, as when it has lost its lease
+6. 400 what is no review; 500 where we fail
 
 Reviews are decoded, judged and encoded in a thread of their kind, so that the event loop goes on,
 and conversions, for which Kubernetes has no client certificates, never hold admissions up.
@@ -50,6 +51,7 @@ _REASONS: Final = {
     415: "UnsupportedMediaType",
     429: "TooManyRequests",
     500: "InternalError",
+    503: "ServiceUnavailable",
 }
 
 
@@ -90,6 +92,7 @@ class Desk:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._free = asyncio.Semaphore(PLACES)
         self._waiting = 0
+        self._closed = False
         self._refused = refused
         self._rule = rule
 
@@ -113,6 +116,7 @@ class Desk:
 
     def close(self) -> None:
         """Take up nothing more; what is being worked on ends by itself."""
+        self._closed = True
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _answered(
@@ -126,11 +130,18 @@ class Desk:
             raise _too_large()
         async with self._place():
             body = await _body(request)
+            if self._closed:
+                raise _stopping()
             loop = asyncio.get_running_loop()
             try:
                 found = await loop.run_in_executor(self._thread, work, body)
             except MalformedReview as error:
                 raise _Refusal(400, "malformed", str(error)) from None
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if self._closed and (task is None or not task.cancelling()):
+                    raise _stopping() from None
+                raise
             response = web.Response(body=found, content_type="application/json")
             # Within the place, so that answers which nobody reads do not heap up.
             await response.prepare(request)
@@ -169,6 +180,11 @@ async def _body(request: web.Request) -> bytes:
     except (web.RequestPayloadError, HttpProcessingError, ConnectionError) as error:
         raise _Refusal(400, "malformed", f"the body cannot be read: {error}") from None
     return bytes(found)
+
+
+def _stopping() -> _Refusal:
+    """Return what the API server asks another replica after, or comes again for."""
+    return _Refusal(503, "stopping", "this process of the operator ends, another one answers")
 
 
 def _too_large() -> _Refusal:
