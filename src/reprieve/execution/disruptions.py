@@ -1,8 +1,8 @@
 """Writes Disruptions: one object for each displaced unit, in the namespace of the work.
 
-1. When all victims of a plan are out of the way, and before its record is closed, what became of
-   its units is written, each by one call. The name follows from the plan and the unit, so that
-   whoever writes it a second time meets the first.
+1. When all victims of a plan are out of the way and its preemptor is served, or ten seconds later,
+   and before its record is closed, what became of its units is written, each by one call. The name
+   follows from the plan and the unit, so that whoever writes it a second time meets the first.
 2. No eviction and no closing waits for that. What cannot be written is owed: the record says so
    (`untold`), it is tried again with a growing pause, and by the next process too. A metric counts
    each failure.

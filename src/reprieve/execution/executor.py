@@ -11,7 +11,8 @@ one of them goes about the victims is in `steps`.
    failed for a passing reason.
 4. **Observe.** The plan waits until its victims are gone, as the plane sees it.
 5. **Close.** When the preemptor has what it needs or has let go, or ten minutes later. Before
-   that the tenants of those who have gone are told (`execution.disruptions`).
+   that the tenants of those who have gone are told (`execution.disruptions`), but only when the
+   preemptor is served, or ten seconds after all have gone: its own writes go first.
 
 A crash, a hand-over or a fault may come between any two writes: `resume` goes on from what the
 victims show (`execution.takeover`). Source: the design's "Intent log and executor".
@@ -40,7 +41,7 @@ from reprieve.execution.victims import Reading, VictimResult, Victims
 from reprieve.kube.errors import ApiError
 from reprieve.records.victim_states import victim_states
 from reprieve.units.clock import Clock
-from reprieve.units.durations import MINUTE
+from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.instants import format_instant
 
 __all__ = ["SERVED_WITHIN", "Executor"]
@@ -50,6 +51,7 @@ log: Final = logging.getLogger("reprieve.execution")
 M = TypeVar("M")
 #: How long after its victims' end a plan waits for a preemptor that does not let go.
 SERVED_WITHIN: Final = 10 * MINUTE
+_TOLD_AFTER: Final = 10 * SECOND  # after the end of the last victim
 _NOBODY_MARKED: Final = "no victim was marked before its execution was interrupted"
 
 
@@ -229,9 +231,10 @@ class Executor(Generic[M]):
             return
         if each.gone_since is None:
             each.gone_since = now
-        await self._tell(each)
         # Nobody has to be waited for where nobody has gone.
         served = not each.any_over or self._victims.served(each.intent)
+        if not served and now - each.gone_since >= _TOLD_AFTER:
+            await self._tell(each)
         if served or now - each.gone_since >= SERVED_WITHIN:
             self._end(each, "" if served else "the preemptor did not come")
             await self._close(each)

@@ -54,7 +54,7 @@ STORIES = {
     "gang above its minimum": Story(_gang(1, 2, 4), 4),
     "pod": Story((pod("high-0", 4, priority="high"),), 2),
     # Two parts with victims and one with the placement, and parts of the input.
-    "gang in parts": Story(_gang(2, 2, 4), 4, {"record_sizes": Sizes(head=10, part=605)}),
+    "gang in parts": Story(_gang(2, 2, 4), 4, {"record_sizes": Sizes(head=10, part=560)}),
 }
 
 
