@@ -157,6 +157,24 @@ async def test_a_metric_counts_pairs_and_names_nobody_unless_that_is_asked_for()
     assert play.metrics.held_pairs.collect()[0].samples == []
 
 
+async def test_a_pair_that_comes_and_goes_is_told_once_for_each_hold(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where a family takes in others and is called by another name."""
+    play = Play({"x": "red", "y": "red"})
+    for number in range(2):
+        play.turn(number)
+    for second in range(10):
+        await play.notices.show(at(300 + second))
+        with monkeypatch.context() as without:
+            without.setattr(play.governor, "held", lambda now: {})
+            await play.notices.show(at(300 + second))
+    said = [each for each in caplog.messages if "does not preempt" in each]
+    # Each of the two is held from the other.
+    assert len(said) == len(set(said)) == 2, said
+    assert sorted(play.about(PAIR_HELD)) == ["x", "x", "y", "y"]
+
+
 async def test_within_a_namespace_both_are_named_and_related() -> None:
     play = Play({"x": "red", "y": "red"})
     for number in range(2):

@@ -72,6 +72,8 @@ class LoopNotices:
         self._known: dict[Lineage, Reference] = {}
         self._unwritten: Counter[Pair] = Counter()
         self._pairs: dict[Families, list[str]] = {}  # with their names
+        # By names: when the hold ends that was told last.
+        self._told: dict[tuple[str, ...], Nanos] = {}
         self._loops: dict[tuple[Lineage, ...], Loop] = {}
         self._said: dict[Lineage, str] = {}
         self._busy = False
@@ -138,7 +140,13 @@ class LoopNotices:
             asked, hold = held[pair]
             names = [self._name(each.lineage) for each in (asked.preemptor, asked.victim)]
             self._pairs[pair] = names
-            await self._announce_pair(asked, hold, names)
+            # A family that grows has another name, and what is held goes and comes with it.
+            told = self._told.pop(tuple(names), Nanos(0))
+            if told < now:
+                await self._announce_pair(asked, hold, names)
+            self._told[tuple(names)] = max(told, hold.until)
+            while len(self._told) > _KEPT:
+                del self._told[next(iter(self._told))]
         self._count_pairs(before)
 
     def _count_pairs(self, before: Counter[tuple[str, ...]]) -> None:
