@@ -31,6 +31,7 @@ from reprieve.wording.kaiwo import (
     conditions_after,
     declined_text,
     event_text,
+    idle_text,
     preemption_started,
     with_reasons,
 )
@@ -429,6 +430,15 @@ def test_texts_of_the_policy_always_have_whole_seconds() -> None:
     assert preemption_started(plan, named, victim, NOW).message == (
         "Workload has been idle for 12m0s (limit: 10m0s, policy: Always); preempting"
     )
+
+
+def test_the_event_and_the_record_name_the_idle_time_of_the_decision() -> None:
+    victim = with_settings(workload(idle_since=ago(720.6)), policy=PreemptionPolicy.ALWAYS)
+    (named,) = with_reasons(one(victim), [victim], NOW).victims
+    later = Nanos(NOW + 30 * SECOND)  # the mark is written, and told, after a turn was waited for
+    assert "idle for 12m1s (" in named.reason
+    assert "idle for 12m1s (" in preemption_started(one(victim), named, victim, later).message
+    assert idle_text(victim, NOW) == "12m1s"
 
 
 def test_conditions_follow_the_phase_and_the_metrics() -> None:

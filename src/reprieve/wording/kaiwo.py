@@ -46,6 +46,7 @@ __all__ = [
     "decision_stopped",
     "declined_text",
     "event_text",
+    "idle_text",
     "marked_conditions",
     "not_served",
     "preemption_not_recorded",
@@ -84,6 +85,9 @@ _METRICS: Final[dict[MetricsReason, str]] = {
 }
 
 
+_ALWAYS: Final = "Policy is Always and workload has been idle for "
+
+
 def event_text(event: Event, workload: Workload) -> EventText:
     """Return the text of an event of `lifecycle.step`; `workload` is the one before the step."""
     kind, message = _event(event, workload)
@@ -93,8 +97,9 @@ def event_text(event: Event, workload: Workload) -> EventText:
 def preemption_started(plan: Plan, victim: Victim, workload: Workload, now: Nanos) -> EventText:
     """Return the event on a victim that has been marked; `workload` is the one before the mark."""
     if plan.preemptor is None:
+        idle = _decided_text(victim) or idle_text(workload, now)
         message = (
-            f"Workload has been idle for {_idle_text(workload, now)} (limit: "
+            f"Workload has been idle for {idle} (limit: "
             f"{format_duration(workload.settings.grace_period)}, policy: Always); preempting"
         )
     else:
@@ -109,7 +114,7 @@ def preemption_reason(plan: Plan, victim: Victim, workload: Workload, now: Nanos
     """Return `preemptionReason`: the victim's own counts of what the demand asks for."""
     if plan.preemptor is None:
         return (
-            f"Policy is Always and workload has been idle for {_idle_text(workload, now)} "
+            f"{_ALWAYS}{idle_text(workload, now)} "
             f"(threshold: {format_duration(workload.settings.grace_period)})"
         )
     return (
@@ -332,7 +337,14 @@ def _freed_for(plan: Plan, victim: Victim) -> dict[str, int]:
     return {name: count for name, count in victim.amounts.items() if name in plan.proof.need}
 
 
-def _idle_text(workload: Workload, now: Nanos) -> str:
+def _decided_text(victim: Victim) -> str:
+    """Return how long a victim was idle when that was decided, as its reason says; else empty."""
+    found = victim.reason.removeprefix(_ALWAYS)
+    return "" if found == victim.reason else found.partition(" (")[0]
+
+
+def idle_text(workload: Workload, now: Nanos) -> str:
+    """Return how long a workload has been idle, to the second."""
     return format_duration((idle_for(workload, now) + SECOND // 2) // SECOND * SECOND)
 
 

@@ -10,17 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from reprieve.api.reprieve import ObjectRef, Preemption, PreemptionSpec, VictimState, VictimStatus
-from reprieve.engine.idle.flights import idle_for
 from reprieve.engine.idle.model import Phase, Workload
 from reprieve.engine.idle.outcome import Reason
 from reprieve.engine.plan import ProofLevel
 from reprieve.records.idle.replay import Answer, Replay, Role, answers
 from reprieve.records.sums import MOST_NAMED, sum_lines, table
 from reprieve.records.victim_states import victim_states
-from reprieve.units.durations import SECOND, format_duration
 from reprieve.units.instants import Nanos, format_instant
 from reprieve.units.quantities import quantity_text
-from reprieve.wording.kaiwo import amounts_text, declined_text
+from reprieve.wording.kaiwo import amounts_text, declined_text, idle_text
 
 __all__ = [
     "amounts_lines",
@@ -252,4 +250,4 @@ def _name(ref: ObjectRef) -> str:
 def _idle_text(workload: Workload, now: Nanos) -> str:
     if workload.status.idle_since is None:
         return "idle"
-    return f"idle for {format_duration(idle_for(workload, now) // SECOND * SECOND)}"
+    return f"idle for {idle_text(workload, now)}"
