@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from reprieve.jobs.paths import first
-from reprieve.kube.resource import PODS
+from reprieve.kube.resource import EVENTS, PODS
 from tests.quota_plane.gated_site import CLASS, QUEUE, gated_site
-from tests.quota_plane.kind_stories import ROWS, STATEFUL_SETS, is_gated, manifest
+from tests.quota_plane.kind_stories import ROWS, STATEFUL_SETS, is_gated, manifest, resource
 from tests.quota_plane.site import (
     NAMESPACE,
     WORKLOADS,
@@ -110,3 +110,46 @@ async def test_no_order_of_scaling_changing_and_restarting_lets_more_go(
         # What terminates has its time to end; then nothing is beyond its admission.
         await asyncio.sleep(90)
         assert await let_go(cluster) <= await admitted(cluster) <= 3, done
+
+
+@pytest.mark.parametrize("name", ["Deployment", "StatefulSet"])
+async def test_a_set_that_was_made_while_no_webhook_answered_is_told_and_queued_when_changed(
+    name: str, tmp_path: Path
+) -> None:
+    kind = ROWS[name]
+    sets = resource(kind)
+    body = manifest(name, "web")
+    body["metadata"]["labels"] = {QUEUE: "q"}
+    body["spec"]["replicas"] = 1
+    objects = [flavor(), cluster_queue("cq", 0), local_queue("q", "cq")]
+
+    async def before(cluster: Site) -> None:
+        await cluster.client.create(sets, body, dict)
+
+        async def runs() -> bool:
+            return await let_go(cluster) == 1
+
+        await cluster.until("it runs without quota", runs)
+
+    async with gated_site(
+        tmp_path, *objects, kinds=(ROWS["Pod"], kind), nodes=[node("node-0")], prepare=before
+    ) as cluster:
+        client = cluster.client
+
+        async def told() -> bool:
+            events = (await client.list(EVENTS, dict, namespace=NAMESPACE)).items
+            return any(
+                each["involvedObject"]["name"] == "web" and each["reason"] == "NotGated"
+                for each in events
+            )
+
+        await cluster.until("it is told", told)
+        again = {"metadata": {"annotations": {"example.com/again": "1"}}}
+        await client.patch(sets, NAMESPACE, "web", again, dict)
+
+        async def queued() -> bool:
+            workloads = (await client.list(WORKLOADS, dict, namespace=NAMESPACE)).items
+            pods = (await client.list(PODS, dict, namespace=NAMESPACE)).items
+            return bool(workloads) and any(is_gated(pod) for pod in pods)
+
+        await cluster.until("its next pod is held back and queued", queued)

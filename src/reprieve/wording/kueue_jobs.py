@@ -23,6 +23,7 @@ __all__ = [
     "exposed",
     "orphaned",
     "preferred_topology",
+    "set_not_gated",
     "surplus_replica",
     "surplus_replicas",
     "surplus_text",
@@ -80,6 +81,15 @@ def surplus_replicas(kind: str, count: int, total: int) -> str:
     return (
         f"it got quota for {count} of its {total} replicas, and the others stay gated; "
         f"scale the {kind} to 0 and then to {total} to have all of them queued"
+    )
+
+
+def set_not_gated(kind: str) -> str:
+    """Return the warning about a set whose pods run without quota."""
+    return (
+        f"no webhook was asked when this {kind} was made: its pods are not held back, and run "
+        f"without quota; any change of it, such as `kubectl annotate {kind.lower()} NAME "
+        "example.com/again=1`, has them made again, held back and queued"
     )
 
 

@@ -4,6 +4,7 @@ A set has one Workload for all its replicas, or one for each of its groups; its 
 with the group that they belong to, and looked at as groups from then on. Each pod of a Deployment
 is a workload of its own, made by the labels that the webhook has given to the template.
 
+0. made while no webhook was asked: its pods are not gated, which it is told
 1. a group without a Workload gets one; the queue and the class of a waiting one follow the set
 2. scaled to nothing: the quota is free, and the Workload on hold until there are replicas again
 3. groups that are no more lose their Workloads
@@ -29,6 +30,7 @@ from reprieve.jobs.pods import (
     GROUP_TOTAL,
     IS_GROUP,
     MANAGED,
+    PARENT,
     PREBUILT,
     ROLE,
     SERVING,
@@ -49,7 +51,7 @@ from reprieve.planes.quota.refusals import Refusals
 from reprieve.planes.quota.state import QuotaState
 from reprieve.units.untrusted import integer_or_none
 from reprieve.wording.events import EventText
-from reprieve.wording.kueue_jobs import surplus_replica, surplus_replicas
+from reprieve.wording.kueue_jobs import set_not_gated, surplus_replica, surplus_replicas
 
 __all__ = ["SetReconciler"]
 
@@ -86,7 +88,11 @@ class SetReconciler:
         """
         passes_on = kind.passes_on
         assert passes_on is not None
-        if queue_name(obj):
+        if queue_name(obj) and _is_missed(kind, passes_on, obj):
+            self._composer.announce(
+                kind, obj, EventText("Warning", "NotGated", set_not_gated(kind.kind))
+            )
+        elif queue_name(obj):
             self._exposure.announce(kind, obj)
         if not passes_on.total:
             return
@@ -238,6 +244,15 @@ class SetReconciler:
             and current != first(obj, "status.updateRevision")
             and current == revision
         )
+
+
+def _is_missed(kind: JobKind, passes_on: PassesOn, obj: Json) -> bool:
+    """Tell whether a template does not say who gates its pods, since no webhook was asked."""
+    templates = [first(obj, path) for path in passes_on.templates]
+    return any(
+        isinstance(each, dict) and annotations_of(each).get(PARENT) != kind.framework
+        for each in templates
+    )
 
 
 def _index(passes_on: PassesOn, pod: Json) -> int | None:
