@@ -27,7 +27,11 @@ from tests.reliability.churn import gang_of, pod
 from tests.reliability.job_churn import JobChurn
 from tests.reliability.moments import ANSWERED, RECEIVED, follow, until_moment
 from tests.reliability.operators import Operators, Usage
-from tests.reliability.plans import plan_api_server_killed, plan_operator_killed
+from tests.reliability.plans import (
+    plan_api_server_away,
+    plan_api_server_killed,
+    plan_operator_killed,
+)
 from tests.reliability.proxy import Proxy
 from tests.reliability.stand import NAMESPACE, OPERATOR_NAMESPACE, Stand, tried
 
@@ -397,6 +401,12 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "operator-killed": Fault("SIGKILL at moments of plans", operator_killed, times=12),
     "api-server-killed": Fault(
         "kube-apiserver killed and started at moments of plans", api_server_killed, times=6
+    ),
+    "plan-api-server-away": Fault(
+        "kube-apiserver away for 30 s from moments of a plan of 200 victims on",
+        plan_api_server_away,
+        times=4,
+        **_PLANS,
     ),
     "plan-api-server-killed": Fault(
         "kube-apiserver killed at moments of a plan of 200 victims",
