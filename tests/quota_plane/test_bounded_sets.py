@@ -77,6 +77,7 @@ async def test_a_set_scaled_through_zero_is_queued_with_all_its_replicas(
             assert await let_go(cluster) == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(3))
 async def test_no_order_of_scaling_changing_and_restarting_lets_more_go(
     seed: int, tmp_path: Path

@@ -58,6 +58,7 @@ async def reserved(cluster: Site) -> tuple[str, bool]:
     return said.get("QuotaReserved", ""), status.get("admission") is not None
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SAID_EARLY)
 async def test_its_quota_is_free_when_its_pods_are_gone(name: str, tmp_path: Path) -> None:
     kind = SAID_EARLY[name]

@@ -198,6 +198,7 @@ class Tenants:
             await self.client.create(RANGES, {**body, "spec": {"limits": limits}}, dict)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(3))
 async def test_a_plane_that_decides_about_everything_anew_finds_nothing_to_do(
     seed: int, tmp_path: Path
