@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from reprieve.api.reprieve import Preemption
+from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
+from reprieve.kube.resource import PREEMPTIONS
+from reprieve.records.scheduling.replay import decide_scheduling_again
 from tests.together.site import deployment, gang, job, node, site
 
 
@@ -107,3 +111,29 @@ async def test_idle_work_stays_where_a_filter_of_the_scheduler_refuses_the_deman
         evicted = await cluster.demand(job("wanted", "a", priority="high", affinity=apart))
         assert (evicted, cluster.placed("wanted")) == ({}, 0)
         assert cluster.placed("notebook") == 1
+
+
+async def test_one_pod_of_idle_work_goes_where_one_is_enough_and_its_priority_allows_it(
+    tmp_path: Path,
+) -> None:
+    idle = deployment("notebooks", "b", pods=2, gpus=8, priority="low")
+    async with site(tmp_path, [node("n0"), node("n1")], {"a": 8, "b": 0}) as cluster:
+        await cluster.runs(idle)
+        await cluster.idle(idle)
+        evicted = await cluster.demand(job("wanted", "a", gpus=2, priority="high"))
+        assert (evicted, cluster.placed("wanted")) == ({"notebooks": 8}, 1)
+        (record,) = (await cluster.client.list(PREEMPTIONS, Preemption)).items
+        assert record.spec.input is not None
+        again = decide_scheduling_again(record.spec.input, GROUP_POST_FILTERS).plan
+        assert again is not None
+        assert [each.root.uid for each in again.victims] == [
+            each.root.uid for each in record.spec.victims
+        ]
+
+
+async def test_pods_of_one_job_share_the_room_of_one_victim(tmp_path: Path) -> None:
+    busy = [job(f"busy-{number}", "b", gpus=8, opted=False) for number in range(2)]
+    async with site(tmp_path, [node("n0"), node("n1")], {"a": 8, "b": 0}) as cluster:
+        await cluster.runs(*busy)
+        evicted = await cluster.demand(job("wanted", "a", pods=2, gpus=4, priority="high"))
+        assert (sum(evicted.values()), cluster.placed("wanted")) == (8, 2)

@@ -38,12 +38,14 @@ class PutOff:
     """Which of some units wait before anybody is evicted for them.
 
     `put_off`: another plane has not answered, or evicts for them. `patient`: they wait for pods
-    that end already, where those suffice. `until`: monotonic, when that ends by itself.
+    that end already, where those suffice. `until`: monotonic, when that ends by itself. `among`:
+    the only pods that may be victims of a unit.
     """
 
     put_off: frozenset[Unit] = frozenset()
     patient: frozenset[Unit] = frozenset()
     until: Mapping[Unit, int] = field(default_factory=dict)
+    among: Mapping[Unit, frozenset[Uid]] = field(default_factory=dict)
 
 
 #: Where one plane decides alone.
@@ -106,9 +108,13 @@ def room_on_its_way(
     queued: Sequence[Pending],
     policy: Policy,
     choose: Choose,
+    planned: Collection[Uid] = (),
 ) -> Preemption | None:
-    """Return that the unit waits for pods that end already; None where they do not suffice."""
-    slots = leaving_slots(simulation)
+    """Return that the unit waits for pods that end already; None where they do not suffice.
+
+    `planned`: victims of plans that are about to be carried out.
+    """
+    slots = leaving_slots(simulation, planned)
     if not len(slots):
         return None
     placed = _places_without(simulation, slots, group, queued, policy, choose)

@@ -121,6 +121,7 @@ class Session:
     ) -> None:
         self.snapshot = snapshot
         self._waits = waits
+        self._planned_victims: set[Uid] = set()
         self._gangs = gangs
         self._jobs = jobs
         self._policy = policy
@@ -159,6 +160,7 @@ class Session:
         self._respect(simulation, own, unit.group, turn.priority)
         before = simulation.evictable
         left_alone = self._leave_alone(simulation, turn)
+        self._only_among(simulation, unit)
         attempt = self._scheduled(simulation, turn)
         simulation.evictable = before
         if self._placed and _found_among_placed(attempt):
@@ -270,11 +272,19 @@ class Session:
             plugins = [("Joint", self._preempt_group_later), *(() if put_off else plugins)]
         return schedule_group(simulation, unit, turn.group, queued, self._policy, choose, plugins)
 
+    def _only_among(self, simulation: Simulation, unit: Unit) -> None:
+        """Let nobody but the pods that are named for a unit be its victims, where some are."""
+        among = self._waits.among.get(unit)
+        if among is not None:
+            named = np.array([uid in among for uid in self.snapshot.pod_uids], np.bool_)
+            simulation.evictable = simulation.evictable & named
+
     def _preempt_later(
         self, put_off: bool, simulation: Simulation, pending: Pending, policy: Policy
     ) -> Preemption:
         """Wait for pods that end; else evict nobody yet, or preempt."""
-        waits = room_on_its_way(simulation, None, [pending], policy, self._choose)
+        planned, choose = self._planned_victims, self._choose
+        waits = room_on_its_way(simulation, None, [pending], policy, choose, planned)
         if waits is not None:
             return waits
         return PUT_OFF if put_off else self._preempt_pod(simulation, pending, policy)
@@ -290,7 +300,8 @@ class Session:
     ) -> Preemption:
         """Wait for pods that end; else leave it to the plugins after this one, if any."""
         del failed
-        return room_on_its_way(simulation, group, queued, policy, choose) or PUT_OFF
+        planned = self._planned_victims
+        return room_on_its_way(simulation, group, queued, policy, choose, planned) or PUT_OFF
 
     def _planned(self, attempt: Attempt, turn: _Turn) -> Attempt:
         """Return the attempt with the plan of the victims that it found, if it has none yet."""
@@ -411,6 +422,8 @@ class Session:
         group: GroupRow | None,
         simulation: Simulation,
     ) -> None:
+        if attempt.plan is not None:
+            self._planned_victims.update(victim.root.uid for victim in attempt.plan.victims)
         index = self.snapshot.node_index
         by_uid = {pending.row.uid: pending for pending in queued}
         for member in attempt.members:

@@ -133,7 +133,7 @@ def decide(
         if faults:
             decided.append(Decided(unit, None, took, PlanRefused(faults)))
             return decided, units[number + 1 :]
-        made = partial(_input, snapshot, policy, unit, tuple(decided), overdue, wall, held)
+        made = partial(_input, snapshot, policy, unit, tuple(decided), overdue, wall, held, put_off)
         decided.append(_decided(unit, attempt, took, made, sampled))
         before = clock.monotonic()
     return decided, []
@@ -159,9 +159,11 @@ def _input(
     overdue: frozenset[Uid],
     wall: int,
     held: Mapping[Uid, Hold],
+    put_off: PutOff,
 ) -> dict[str, Any]:
+    among = put_off.among.get(unit, ())
     earlier = [each.attempt for each in decided if each.attempt is not None]
-    return encode_scheduling(snapshot, policy, unit, earlier, overdue, wall, held)
+    return encode_scheduling(snapshot, policy, unit, earlier, overdue, wall, held, among)
 
 
 class Decisions:
@@ -325,7 +327,7 @@ class Decisions:
 
     def _after(self, decided: Decided, put_off: PutOff) -> None:
         """Try a unit that was put off again when that ends; forget others."""
-        unit, attempt = decided.unit, decided.attempt
+        unit, attempt, clock = decided.unit, decided.attempt, self._context.clock.monotonic()
         if attempt is None:
             return
         waits = attempt.preemption is None or not attempt.preemption.evaluated
@@ -334,6 +336,10 @@ class Decisions:
             self._state.queue.remind(unit, due)
         elif attempt.code is Code.SUCCESS or attempt.plan is not None:
             self._deferrals.forget(unit)
+        elif unit in put_off.among:
+            # They do not help any more: the next attempt is as always.
+            self._deferrals.forget(unit)
+            self._state.queue.activate((unit.group or unit.pods[0],), clock)
 
     def _commit(self, decided: Decided, snapshot: Snapshot, doubtful: bool) -> bool:
         attempt, unit = decided.attempt, decided.unit

@@ -19,7 +19,7 @@ from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
-from reprieve.engine.scheduling.leaving import PutOff
+from reprieve.engine.scheduling.leaving import NOBODY_PUT_OFF, PutOff
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import Session
 from reprieve.planes.common.joint import Joint, Verdict
@@ -46,6 +46,8 @@ class Deferrals:
         # Monotonic instants of the first deferral, by the unit's name; oldest first.
         self._undecided: dict[str, int] = {}
         self._patient: dict[str, int] = {}
+        # The only pods that may be victims of a unit, by its name.
+        self.among: dict[str, frozenset[Uid]] = {}
 
     def of(self, units: Sequence[Unit]) -> PutOff:
         """Return who is put off, and who is patient."""
@@ -56,6 +58,7 @@ class Deferrals:
         put_off: set[Unit] = set()
         patient: set[Unit] = set()
         until: dict[Unit, int] = {}
+        among = {unit: self.among[unit.name] for unit in units if unit.name in self.among}
         verdicts = idle.verdicts([unit.pods for unit in units])
         for unit, verdict in zip(units, verdicts, strict=True):
             since = _since(self._patient, unit.name, now)
@@ -69,12 +72,13 @@ class Deferrals:
                 if now - since < _UNDECIDED_FOR:
                     put_off.add(unit)
                     until[unit] = since + _UNDECIDED_FOR
-        return PutOff(frozenset(put_off), frozenset(patient), until)
+        return PutOff(frozenset(put_off), frozenset(patient), until, among)
 
     def forget(self, unit: Unit) -> None:
         """A unit was placed, or was decided about without being put off."""
         self._undecided.pop(unit.name, None)
         self._patient.pop(unit.name, None)
+        self.among.pop(unit.name, None)
 
 
 def _since(known: dict[str, int], name: str, now: int) -> int:
@@ -87,7 +91,14 @@ def _since(known: dict[str, int], name: str, now: int) -> int:
 class SchedulingJoint:
     """The scheduling plane, as the idle plane sees it."""
 
-    def __init__(self, context: SchedulingContext, state: ClusterState, solver: Solver) -> None:
+    def __init__(
+        self,
+        context: SchedulingContext,
+        state: ClusterState,
+        solver: Solver,
+        deferrals: Deferrals,
+    ) -> None:
+        self._deferrals = deferrals
         self._context = context
         self._state = state
         self._solver = solver
@@ -125,7 +136,7 @@ class SchedulingJoint:
         if not units:
             return "its pods no longer wait for a node"
         context = self._context
-        return await self._solver.run(
+        refused, fewer = await self._solver.run(
             refusal,
             self._state.cluster.snapshot(),
             context.policy,
@@ -135,6 +146,11 @@ class SchedulingJoint:
             context.clock.wall() // SECOND if context.policy.timed else 0,
             context.scorers,
         )
+        if fewer:
+            self._deferrals.among.update((unit.name, fewer) for unit in units)
+            while len(self._deferrals.among) > _REMEMBERED:
+                del self._deferrals.among[next(iter(self._deferrals.among))]
+        return refused
 
     def _units(self, pods: Sequence[Uid]) -> list[Unit] | None:
         """Return the units of waiting pods; None where an older gang is among them."""
@@ -169,14 +185,29 @@ def refusal(
     overdue: frozenset[Uid],
     now: int,
     scorers: Mapping[str, PlacementScorer],
-) -> str:
-    """Return why it is wrong to evict `gone` for these units; empty where it is right."""
+) -> tuple[str, frozenset[Uid]]:
+    """Return why it is wrong to evict `gone` for these units; empty where it is right.
 
-    def session() -> Session:
-        return Session(snapshot, policy, overdue=overdue, now=now, scorers=scorers)
+    Where the units could preempt some of these pods by priority, so that fewer go, it is wrong, and
+    the pods are returned: they alone may be their victims.
+    """
+
+    def session(waits: PutOff = NOBODY_PUT_OFF) -> Session:
+        return Session(snapshot, policy, overdue=overdue, now=now, scorers=scorers, waits=waits)
 
     if session().places_all(units):
-        return "what is free, or on its way, is enough for it"
+        return "what is free, or on its way, is enough for it", frozenset()
     if not session().places_all(units, gone):
-        return "not all of its pods have a node with the victims gone"
-    return ""
+        return "not all of its pods have a node with the victims gone", frozenset()
+    among = session(PutOff(patient=frozenset(units), among=dict.fromkeys(units, gone)))
+    victims: set[Uid] = set()
+    for unit in units:
+        attempt = among.attempt(unit)
+        found = None if attempt is None else attempt.preemption
+        if attempt is None or (attempt.plan is None and (found is None or not found.nominated)):
+            return "", frozenset()
+        if attempt.plan is not None:
+            victims.update(victim.root.uid for victim in attempt.plan.victims)
+    if len(victims) < len(gone):
+        return "fewer of these pods have to go by their priority", gone
+    return "", frozenset()

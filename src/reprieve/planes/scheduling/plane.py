@@ -143,6 +143,7 @@ class SchedulingPlane:
             self.gangs.book,
             lambda: self.watches.condition_type,
         )
+        deferrals = Deferrals(context.joint, context.clock)
         self.decisions = Decisions(
             context,
             self.state,
@@ -156,9 +157,10 @@ class SchedulingPlane:
             gang_carry_out=self.gang_carry_out,
             holds=self.displacements.holds,
             loop_of=self.displacements.loop_of,
-            deferrals=Deferrals(context.joint, context.clock),
+            deferrals=deferrals,
         )
-        self.side = SchedulingJoint(context, self.state, self.decisions.loop.solver)
+        solver = self.decisions.loop.solver
+        self.side = SchedulingJoint(context, self.state, solver, deferrals)
 
     @property
     def ready(self) -> bool:

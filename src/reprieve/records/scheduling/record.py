@@ -72,6 +72,7 @@ class Tables(msgspec.Struct, frozen=True, omit_defaults=True):
     """The rows of kinds that are kept whole, each by namespace and name.
 
     `runtimes`: of Namespaces and PriorityClasses that say a minimum runtime, with kind and name.
+    `among`: the only pods that could be victims, where the unit was told some.
     """
 
     namespaces: tuple[tuple[str, dict[str, str]], ...] = ()
@@ -90,6 +91,7 @@ class Tables(msgspec.Struct, frozen=True, omit_defaults=True):
     idle: tuple[IdleRow, ...] = ()
     priority_classes: tuple[tuple[str, int], ...] = ()
     runtimes: tuple[tuple[str, str, int], ...] = ()
+    among: tuple[Uid, ...] = ()
 
 
 class PlacedPods(msgspec.Struct, frozen=True):
@@ -158,11 +160,12 @@ def encode_scheduling(
     overdue: Collection[Uid] = (),
     now: int = 0,
     holds: Mapping[Uid, Hold] = MappingProxyType({}),
+    among: Collection[Uid] = (),
 ) -> dict[str, Any]:
     """Return the value for `spec.input`.
 
     `earlier`: attempts over the same snapshot before this one, whose nominations count already.
-    `holds`: who was held from the unit.
+    `holds`: who was held from the unit. `among`: the only pods that could be its victims.
     """
     slots = np.flatnonzero(snapshot.pod_node >= 0)
     omitted = f"{len(slots)} pods"
@@ -213,7 +216,7 @@ def encode_scheduling(
         pending=pending,
         nominations=nominations,
         overdue=tuple(sorted(overdue)),
-        tables=_tables(snapshot, pending),
+        tables=msgspec.structs.replace(_tables(snapshot, pending), among=tuple(sorted(among))),
         program=reprieve.__version__,
         now=now,
     )

@@ -20,6 +20,7 @@ from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.plan import Plan
 from reprieve.engine.scheduling.held import held_until
 from reprieve.engine.scheduling.hierarchy import as_preemptor, effective_priority
+from reprieve.engine.scheduling.leaving import PutOff
 from reprieve.engine.scheduling.min_runtime import protected_until
 from reprieve.engine.scheduling.outcome import Attempt, UnitVictim
 from reprieve.engine.scheduling.plugins import PostFilter
@@ -149,6 +150,7 @@ def decide_scheduling_input(
             now=now,
             scorers=scorers,
             holds={decided_on.unit: holds_of(decided_on)},
+            waits=_waits_of(decided_on),
         )
         attempt = session.attempt(decided_on.unit)
     except (AssertionError, LookupError, TypeError, ValueError) as failure:
@@ -156,6 +158,11 @@ def decide_scheduling_input(
         raise SpoiltInput(f"spec.input.data contradicts itself: {failure}") from None
     assert attempt is not None, "nothing was placed before it"
     return SchedulingReplay(decided_on, snapshot, attempt)
+
+
+def _waits_of(decided_on: SchedulingInput) -> PutOff:
+    among = decided_on.tables.among
+    return PutOff(among={decided_on.unit: frozenset(among)}) if among else PutOff()
 
 
 def pod_answers(replay: SchedulingReplay) -> Iterator[PodAnswer]:
