@@ -156,7 +156,10 @@ class Governor:
             if len(self._admitted) > self._most_admitted:
                 # What was displaced before is not asked about any more (`_without_gain`).
                 since = at - self.policy.loop_window
-                self._admitted = {name: t for name, t in self._admitted.items() if t > since}
+                admitted = self._admitted.items()
+                self._admitted = {
+                    name: t for name, t in admitted if t > since and self.concerns(Party(name))
+                }
                 self._most_admitted = max(_FORGET_AFTER, 2 * len(self._admitted))
 
     @_guarded
