@@ -104,7 +104,10 @@ class IdleVictims:
             blocked = await obstacle(client, mapper, victim, ask=len(everybody) > 1)
             if blocked is not None:
                 if blocked.result is not Result.FAILED:
-                    self._not_evictable.refused(victim.root.uid, self._context.clock.wall())
+                    if not blocked.rule:
+                        # Who grants a right that is missing need not wait for it.
+                        now = self._context.clock.wall()
+                        self._not_evictable.refused(victim.root.uid, now)
                     await self._marks.settle(intent, victim, blocked)
                 return f"{victim.root.kind}/{victim.root.name}: {blocked.detail}"
         return ""
