@@ -171,7 +171,10 @@ class IdleVictims:
                 return VictimResult(VictimState.PENDING, eviction.detail, away=eviction.away)
             eviction = replace(eviction, result=Result.FORBIDDEN)
         if eviction.result in (Result.FORBIDDEN, Result.REFUSED):
-            self._not_evictable.refused(victim.root.uid, context.clock.wall())
+            # Who grants a right that is missing need not wait for it.
+            lacking = await obstacle(context.client, context.mapper, victim, ask=True)
+            if lacking is None or not lacking.rule:
+                self._not_evictable.refused(victim.root.uid, context.clock.wall())
         elif eviction.over:
             self._not_evictable.forget(victim.root.uid)
         # Who is found gone after an earlier call went by that, though nobody could write it then.
