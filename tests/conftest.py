@@ -86,24 +86,6 @@ KNOWN_RED: Final = {
     "tests/scenarios/test_scenarios.py::test_scenario[on-pressure-with-kueue]": (
         "our quota plane stands for Kueue there, and evicts no idle work for what lacks quota"
     ),
-    "tests/scenarios/test_scenarios.py::test_own_scenario[room-is-made-once]": (
-        "idle work is evicted before busy work now; the scenario expects the opposite"
-    ),
-    "tests/scheduling/faults/test_odd_objects.py::"
-    "test_a_fault_about_one_victim_is_tried_again_without_a_hot_loop": (
-        "the pause between tries after a fault of ours has become shorter"
-    ),
-    "tests/tutorials/test_tutorials.py::test_a_tutorial_does_what_it_says[quotas]": (
-        "the tutorial's output has to be written anew for the new words of explain"
-    ),
-    "tests/chart/test_quota_rights.py::"
-    "test_jobs_are_queued_and_preempted_with_exactly_the_roles_of_the_chart": (
-        "the Secrets that the chart makes are not there in this test"
-    ),
-    "tests/scheduling/test_objects_kept.py::"
-    "test_after_a_thousand_more_displacements_there_are_no_more_objects": (
-        "independent gangs are lineages of their own, bounded by number only"
-    ),
 }
 _OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
 

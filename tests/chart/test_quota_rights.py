@@ -9,7 +9,7 @@ from reprieve.jobs.table import BUILT_IN
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import AlreadyExists
-from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, PODS, Resource
+from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, PODS, SECRETS, Resource
 from reprieve.planes.quota.webhooks.registration import MUTATING, VALIDATING
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, embedded_stage
 from reprieve.scenarios.operator import OperatorProcesses
@@ -134,6 +134,8 @@ async def test_jobs_are_queued_and_preempted_with_exactly_the_roles_of_the_chart
 
 async def install(cluster: Site, rendered: Rendered, port: int) -> None:
     """Do what Helm and the kubelet do: kinds, configurations, the Service, and an address."""
+    for secret in rendered.all("Secret"):
+        await cluster.client.create(SECRETS, secret, dict)
     for resource in (MUTATING, VALIDATING):
         await cluster.client.create(resource, rendered.one(resource.kind), dict)
     for crd in rendered.all("CustomResourceDefinition"):

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from reprieve.engine.scheduling.session import Session
-from reprieve.execution import pod_victims
 from reprieve.execution.pod_victims import PodVictims
 from reprieve.planes.scheduling import decisions, kinds
+from reprieve.planes.scheduling.victims import SchedulingVictims
 from reprieve.units.durations import MINUTE, SECOND
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import NAMESPACE, Object, group, pod
@@ -219,10 +219,10 @@ async def test_a_fault_about_one_victim_is_tried_again_without_a_hot_loop(
 ) -> None:
     calls = 0
 
-    def told(found: Any) -> int:
+    def told(self: SchedulingVictims, *about: Any) -> None:
         raise ZeroDivisionError("the test says so")
 
-    monkeypatch.setattr(pod_victims, "_grace", told)
+    monkeypatch.setattr(SchedulingVictims, "_evicted", told)
     mark = PodVictims._mark
 
     async def marked(self: PodVictims, found: Any, *rest: Any, **more: Any) -> Any:
