@@ -115,7 +115,7 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
         if item.nodeid.startswith(THOROUGH) and not slow:
             item.add_marker(pytest.mark.thorough)
         if item.nodeid in KNOWN_RED:
-            item.add_marker(pytest.mark.xfail(reason=KNOWN_RED[item.nodeid], strict=False))
+            item.add_marker(pytest.mark.xfail(reason=KNOWN_RED[item.nodeid], strict=True))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
