@@ -16,9 +16,12 @@ import yaml
 
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
+from reprieve.kube.resource import GPU_WORKLOADS
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, OPERATOR_USER
 from reprieve.scenarios.stage import Stage
 from reprieve.units.clock import SystemClock
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import parse_instant
 from tests.integration.control_plane import (
     ADMINISTRATOR,
     Binaries,
@@ -88,6 +91,7 @@ async def test_one_plane_evicts_for_each_demand(audited: ControlPlane, tmp_path:
             # Its quota is all in use: it comes first, and nobody goes for it.
             await _create(client, stage, job("refused", "a", priority="high", queued=True))
             await operator.until_said("Active -> Idle", _PATIENCE_S)
+            await _until("ann's grace is over", lambda: _idle_for(client, 6))
             # Were it served, nobody idle would be left for the next one, and bob would go.
             await _create(client, stage, job("wanted", "c", priority="high"))
             await _until("it runs", lambda: _runs(client, "wanted", "bob", "tune", "rest"))
@@ -133,6 +137,16 @@ async def _runs(client: Client, *units: str) -> bool:
         if (pod.get("status") or {}).get("phase") == "Running":
             running.add((pod["metadata"].get("labels") or {}).get("tests/unit"))
     return running >= set(units)
+
+
+async def _idle_for(client: Client, seconds: int) -> bool:
+    """Whether some work has been idle for so long, by what its GpuWorkload says."""
+    now = SystemClock().wall()
+    for found in (await client.list(GPU_WORKLOADS, dict)).items:
+        since = (found.get("status") or {}).get("idleSince")
+        if since and now - parse_instant(since) > seconds * SECOND:
+            return True
+    return False
 
 
 async def _until(what: str, holds: Callable[[], Any]) -> None:
