@@ -330,7 +330,10 @@ class Decisions:
         unit, attempt, clock = decided.unit, decided.attempt, self._context.clock.monotonic()
         if attempt is None:
             return
-        waits = attempt.preemption is None or not attempt.preemption.evaluated
+        found = attempt.preemption
+        waits = found is None or not found.evaluated
+        for_room = found is not None and waits and found.code is Code.SUCCESS
+        self._deferrals.waits(unit, for_room=for_room)
         due = put_off.until.get(unit)
         if attempt.code is not Code.SUCCESS and waits and due is not None:
             self._state.queue.remind(unit, due)

@@ -43,7 +43,7 @@ class Deferrals:
     def __init__(self, joint: Joint, clock: Clock) -> None:
         self._joint = joint
         self._clock = clock
-        # Monotonic instants of the first deferral, by the unit's name; oldest first.
+        # Since when each unit waits, monotonic, by its name; oldest first.
         self._undecided: dict[str, int] = {}
         self._patient: dict[str, int] = {}
         # The only pods that may be victims of a unit, by its name.
@@ -61,18 +61,27 @@ class Deferrals:
         among = {unit: self.among[unit.name] for unit in units if unit.name in self.among}
         verdicts = idle.verdicts([unit.pods for unit in units])
         for unit, verdict in zip(units, verdicts, strict=True):
-            since = _since(self._patient, unit.name, now)
+            since = self._patient.get(unit.name, now)
             if now - since < _PATIENT_FOR:
                 patient.add(unit)
                 until[unit] = since + _PATIENT_FOR
-            if verdict is Verdict.SERVED:
-                put_off.add(unit)
-            elif verdict is Verdict.UNDECIDED:
+            if verdict is Verdict.UNDECIDED:
                 since = _since(self._undecided, unit.name, now)
                 if now - since < _UNDECIDED_FOR:
                     put_off.add(unit)
                     until[unit] = since + _UNDECIDED_FOR
+                continue
+            self._undecided.pop(unit.name, None)
+            if verdict is Verdict.SERVED:
+                put_off.add(unit)
         return PutOff(frozenset(put_off), frozenset(patient), until, among)
+
+    def waits(self, unit: Unit, *, for_room: bool) -> None:
+        """Take note of an attempt: the unit waits for pods that end, or it does not."""
+        if for_room:
+            _since(self._patient, unit.name, self._clock.monotonic())
+        else:
+            self._patient.pop(unit.name, None)
 
     def forget(self, unit: Unit) -> None:
         """A unit was placed, or was decided about without being put off."""

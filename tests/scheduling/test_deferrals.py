@@ -1,0 +1,83 @@
+"""How long a unit waits for the idle plane, and for pods that end, before it preempts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from reprieve.engine.scheduling.outcome import Unit
+from reprieve.planes.common.joint import IdleSide, Joint, SchedulingSide, Verdict
+from reprieve.planes.scheduling.joint_side import Deferrals
+from reprieve.units.clock import Clock
+from reprieve.units.durations import HOUR, MINUTE, SECOND
+from reprieve.units.ids import Uid
+
+UNIT = Unit((Uid("one"),))
+
+
+class _Idle:
+    def __init__(self) -> None:
+        self.says = Verdict.UNDECIDED
+
+    def verdicts(self, demands: Sequence[Sequence[Uid]]) -> list[Verdict]:
+        return [self.says] * len(demands)
+
+
+class _Hand:
+    """A clock whose hand a test turns."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def monotonic(self) -> int:
+        return self.now
+
+
+def _made() -> tuple[Deferrals, _Idle, _Hand]:
+    idle, hand = _Idle(), _Hand()
+    joint = Joint(
+        idle=cast("IdleSide", idle), scheduling=cast("SchedulingSide", cast("Any", object()))
+    )
+    return Deferrals(joint, cast("Clock", hand)), idle, hand
+
+
+def test_a_unit_is_put_off_for_five_seconds_while_nothing_is_decided() -> None:
+    deferrals, _, hand = _made()
+    assert deferrals.of([UNIT]).put_off == {UNIT}
+    hand.now = 5 * SECOND
+    assert deferrals.of([UNIT]).put_off == frozenset()
+
+
+def test_an_answer_ends_the_wait_and_the_next_question_has_a_wait_of_its_own() -> None:
+    deferrals, idle, hand = _made()
+    deferrals.of([UNIT])
+    idle.says = Verdict.DECLINED
+    assert deferrals.of([UNIT]).put_off == frozenset()
+    hand.now, idle.says = HOUR, Verdict.UNDECIDED
+    assert deferrals.of([UNIT]).put_off == {UNIT}
+
+
+def test_a_unit_that_is_served_is_put_off_without_end() -> None:
+    deferrals, idle, hand = _made()
+    idle.says = Verdict.SERVED
+    for hand.now in (0, HOUR):
+        assert deferrals.of([UNIT]).put_off == {UNIT}
+
+
+def test_patience_counts_from_when_the_unit_waits_for_room_and_ends_after_a_minute() -> None:
+    deferrals, idle, hand = _made()
+    idle.says = Verdict.DECLINED
+    hand.now = HOUR  # it has waited for long, but not for pods that end
+    assert deferrals.of([UNIT]).patient == {UNIT}
+    deferrals.waits(UNIT, for_room=True)
+    hand.now = HOUR + MINUTE - 1
+    assert deferrals.of([UNIT]).patient == {UNIT}
+    hand.now = HOUR + MINUTE
+    assert deferrals.of([UNIT]).patient == frozenset()
+    deferrals.waits(UNIT, for_room=False)
+    assert deferrals.of([UNIT]).patient == {UNIT}
+
+
+def test_alone_nobody_is_put_off() -> None:
+    found = Deferrals(Joint(), cast("Clock", _Hand())).of([UNIT])
+    assert (found.put_off, found.patient) == (frozenset(), frozenset())
