@@ -57,6 +57,10 @@ def test_a_family_of_another_type_is_skipped(word: str) -> None:
     ("labels", "expected"),
     [
         ('pod="p",pod_name="q",namespace="team",kubernetes_namespace="n"', amd("p", 5.0, gpu="")),
+        (
+            'pod="exporter",exported_pod="p",namespace="gpu",exported_namespace="team"',
+            amd("p", 5.0, gpu=""),
+        ),
         ('pod="",pod_name="q",namespace="",k8s_namespace_name="team"', amd("q", 5.0, gpu="")),
         ('"k8s.pod.name"="p","k8s.namespace.name"="team",gpu="3"', amd("p", 5.0, gpu="3")),
         ('pod="p",namespace="team",gpu_id="1",gpu="3"', amd("p", 5.0, gpu="1")),

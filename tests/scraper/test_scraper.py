@@ -212,6 +212,34 @@ async def test_samples_of_one_gpu_that_contradict_each_other_are_named() -> None
     assert seen(poll)["a"] == [97.0, 0.0]
 
 
+def process(number: int, value: str, **labels: str) -> str:
+    """Return the sample of one process that uses GPU 0 of pod `a`."""
+    told = {"namespace": "team", "pod": "a", "gpu_id": "0", "kfd_process_id": str(number), **labels}
+    inner = ",".join(f'{name}="{text}"' for name, text in told.items())
+    return f"gpu_gfx_activity{{{inner}}} {value}\n"
+
+
+async def test_two_processes_of_one_gpu_are_nobody_elses() -> None:
+    clock = VirtualClock()
+    bodies: dict[str, str | None] = {A: process(1, "97") + process(2, "0"), B: busy("b")}
+    poller, _ = scraper(clock, Bodies(clock, bodies), A, B)
+    poll = await poller.poll()
+    assert poll.conflicts == {}
+    assert seen(poll)["a"] == [97.0, 0.0]
+    bodies[B] = process(1, "20")
+    poll = await poller.poll()
+    assert poll.conflicts == {PodKey("team", "a"): Conflict("0", 20.0, 97.0)}
+
+
+async def test_exporters_behind_one_collector_are_told_apart_by_job_and_instance() -> None:
+    clock = VirtualClock()
+    for name in ("job", "instance"):
+        lines = process(1, "97", **{name: "one"}) + process(2, "0", **{name: "other"})
+        poller, _ = scraper(clock, Bodies(clock, {A: lines}), A)
+        poll = await poller.poll()
+        assert poll.conflicts == {PodKey("team", "a"): Conflict("0", 0.0, 97.0)}
+
+
 async def test_a_pod_with_more_samples_than_a_node_has_gpus_is_not_believed() -> None:
     clock = VirtualClock()
     flood = "".join(busy("a", "0", gpu=str(gpu)) for gpu in range(MAXIMUM_PER_POD + 1))

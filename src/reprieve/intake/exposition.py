@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -114,7 +115,8 @@ class Sample:
     """How busy one GPU, or one partition of it, of one pod is.
 
     `utilization` is percent 0-100, not rounded. `gpu_id` and `partition` may be empty. `at`: the
-    Unix milliseconds that stand on its line, None for most exporters.
+    Unix milliseconds that stand on its line, None for most exporters. `scraped`: what the labels
+    `job` and `instance` say, which a Prometheus or a collector in front of exporters adds.
     """
 
     namespace: str
@@ -125,6 +127,7 @@ class Sample:
     vendor: str  # Vendor.name
     metric: str
     at: int | None = None
+    scraped: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +343,8 @@ def read_value(
         return None
     percent = value * scale
     if 0.0 <= percent <= 100.0:
-        return Sample(namespace, pod, gpu_id, partition, percent, vendor.name, metric, at)
+        scraped = sys.intern(labels.get("job", "")), sys.intern(labels.get("instance", ""))
+        return Sample(namespace, pod, gpu_id, partition, percent, vendor.name, metric, at, scraped)
     if math.isnan(percent):
         defect = Defect.NAN
     elif math.isinf(percent):

@@ -56,14 +56,23 @@ def _matches(resource: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(resource, pattern) for pattern in patterns)
 
 
-# The exact names and order of section 10 of the specification.
+# The exact names and order of section 10 of the specification, after those that a Prometheus
+# without `honorLabels` makes of them: there `pod` names the exporter, `exported_pod` the user.
 _NAMESPACE: Final = (
+    "exported_namespace",
     "namespace",
     "kubernetes_namespace",
     "k8s_namespace_name",
     "k8s.namespace.name",
 )
-_POD: Final = ("pod", "pod_name", "kubernetes_pod_name", "k8s_pod_name", "k8s.pod.name")
+_POD: Final = (
+    "exported_pod",
+    "pod",
+    "pod_name",
+    "kubernetes_pod_name",
+    "k8s_pod_name",
+    "k8s.pod.name",
+)
 
 AMD: Final = Vendor(
     name="amd",
@@ -83,9 +92,8 @@ NVIDIA: Final = Vendor(
         UtilizationMetric("DCGM_FI_PROF_GR_ENGINE_ACTIVE", scale=100.0),
         UtilizationMetric("DCGM_FI_DEV_GPU_UTIL"),
     ),
-    # Behind a Prometheus without honorLabels `pod` names the exporter, `exported_pod` the user.
-    namespace_labels=("exported_namespace", *_NAMESPACE),
-    pod_labels=("exported_pod", *_POD),
+    namespace_labels=_NAMESPACE,
+    pod_labels=_POD,
     gpu_labels=("gpu", "UUID", "device"),
     partition_labels=("GPU_I_ID",),
 )
@@ -94,8 +102,8 @@ INTEL: Final = Vendor(
     name="intel",
     resources=("gpu.intel.com/*",),
     metrics=(UtilizationMetric("xpum_engine_ratio", scale=100.0),),
-    namespace_labels=("kube_namespace", "exported_namespace", *_NAMESPACE),
-    pod_labels=("kube_pod", "exported_pod", *_POD),
+    namespace_labels=("kube_namespace", *_NAMESPACE),
+    pod_labels=("kube_pod", *_POD),
     gpu_labels=("uuid", "pci_bdf", "pci_dev", "dev_file"),
     partition_labels=("sub_dev",),
     not_devices=(

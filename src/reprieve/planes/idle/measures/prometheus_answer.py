@@ -2,9 +2,7 @@
 
 Series are read as lines of an exposition are: the family gives vendor and scale, the first label
 that is not empty gives namespace, pod and GPU. A server that scrapes without `honorLabels` renames
-the exporter's labels, so `exported_namespace` and `exported_pod` come before the general names;
-labels that an exporter has of its own, or that were configured for it, stand above both. Functions
-such as `max_over_time` drop the family's name; such series belong to the one metric in use, or to
+the exporter's labels: `engine.idle.vendors` says which come first. Functions such as `max_over_time` drop the family's name; such series belong to the one metric in use, or to
 the one that the source names.
 
 Each series is read as soon as it is complete and then dropped, so that no more than one of them is
@@ -17,12 +15,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 import msgspec
 
-from reprieve.engine.idle.vendors import AMD, Vendor
+from reprieve.engine.idle.vendors import Vendor
 from reprieve.intake.exposition import (
     Exposition,
     InvalidSample,
@@ -82,7 +79,7 @@ class VectorParser:
     """
 
     def __init__(self, vendors: Sequence[Vendor], metric: str | None = None) -> None:
-        self._vendors = [_behind_prometheus(vendor) for vendor in vendors]
+        self._vendors = vendors
         self._families = {m.name: (vendor, m) for vendor in self._vendors for m in vendor.metrics}
         self._metric = metric
         # The answer without its series; complete up to the bracket before them once they begin.
@@ -193,19 +190,6 @@ class VectorParser:
             f"the query gives a series named {name!r}; accepted: a query that keeps the metric's "
             f"name, or &metric=NAME in the URL, one of {', '.join(self._families)}"
         )
-
-
-def _behind_prometheus(vendor: Vendor) -> Vendor:
-    """Return the vendor with the names that a server gives to an exporter's general labels.
-
-    Labels of the table or of the configuration stand as they are.
-    """
-    if vendor.namespace_labels == AMD.namespace_labels:
-        labels = ("exported_namespace", *vendor.namespace_labels)
-        vendor = replace(vendor, namespace_labels=labels)
-    if vendor.pod_labels == AMD.pod_labels:
-        vendor = replace(vendor, pod_labels=("exported_pod", *vendor.pod_labels))
-    return vendor
 
 
 def _number(text: str) -> float:

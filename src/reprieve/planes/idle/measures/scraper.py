@@ -9,8 +9,9 @@ What is remembered from poll to poll is only which pods each target showed last,
 without a sample can be told from a pod whose exporter does not answer; targets that are gone are
 forgotten.
 
-Two samples of one GPU that contradict each other are named in the poll; the engine takes the
-higher one, so that nobody can make other people's work look idle by publishing samples of it. A pod
+Where two exporters contradict each other about one GPU the poll names it; of all samples of a GPU
+the engine takes the highest, so that nobody can make other people's work look idle by publishing
+samples of it. One exporter that has a sample for each process does not contradict itself. A pod
 with more samples than the GPUs of any node is not believed at all. Source: specification of the
 idle plane, section 10.
 """
@@ -21,7 +22,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from reprieve.intake.exposition import Defect, InvalidSample, Sample
 from reprieve.planes.idle.measures.metric_sources import (
@@ -48,8 +49,12 @@ __all__ = [
 
 #: No node has so many GPUs and partitions of GPUs; samples are stored in an object of 1.5 MiB.
 MAXIMUM_PER_POD: Final = 512
-#: Percent that two samples of one GPU may differ without contradicting each other.
+#: Percent that two exporters' samples of one GPU may differ without contradicting each other.
 _TOLERANCE: Final = 10.0
+
+
+#: A sample, and the URL of the target that it came from.
+_Spoken: TypeAlias = tuple[str, Sample]
 
 
 class PodKey(NamedTuple):
@@ -60,7 +65,7 @@ class PodKey(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """The lowest and the highest sample of one GPU, percent."""
+    """What the exporters say of one GPU that say the least and the most of it, percent."""
 
     gpu_id: str
     lowest: float
@@ -170,6 +175,7 @@ class Scraper:
         self, at: Nanos, monotonic: Nanos, duration: int, readings: tuple[Reading, ...]
     ) -> Poll:
         samples: dict[PodKey, list[Sample]] = {}
+        spoken: dict[PodKey, list[_Spoken]] = {}
         invalid: dict[PodKey, list[InvalidSample]] = {}
         failed: list[str] = []
         shown: dict[str, frozenset[PodKey]] = {}
@@ -189,6 +195,7 @@ class Scraper:
                     invalid.setdefault(pod, []).append(old)
                     continue
                 samples.setdefault(pod, []).append(sample)
+                spoken.setdefault(pod, []).append((url, sample))
             for bad in reading.exposition.invalid:
                 invalid.setdefault(PodKey(bad.namespace, bad.pod), []).append(bad)
             shown[url] = frozenset(pods)
@@ -196,6 +203,7 @@ class Scraper:
         self._shown = shown
         for pod in [pod for pod, found in samples.items() if len(found) > MAXIMUM_PER_POD]:
             first = samples.pop(pod)[0]
+            del spoken[pod]
             bad = InvalidSample(pod.namespace, pod.name, first.gpu_id, Defect.TOO_MANY)
             invalid.setdefault(pod, []).append(bad)
         lost = {pod for url in failed for pod in shown[url]}
@@ -205,7 +213,7 @@ class Scraper:
             duration=duration,
             samples=samples,
             invalid=invalid,
-            conflicts=_conflicts(samples),
+            conflicts=_conflicts(spoken),
             unreachable=frozenset(lost - samples.keys() - invalid.keys()),
             sources=_health(self._sources, readings),
             unassigned=unassigned,
@@ -219,17 +227,24 @@ class Scraper:
         return at - sample.at * MILLISECOND > self._freshness
 
 
-def _conflicts(samples: Mapping[PodKey, Sequence[Sample]]) -> dict[PodKey, Conflict]:
+def _conflicts(spoken: Mapping[PodKey, Sequence[_Spoken]]) -> dict[PodKey, Conflict]:
+    """Return of which pods two exporters say different things.
+
+    One exporter may have several samples of a GPU, one for each process or container of the pod:
+    their highest is what it says.
+    """
     conflicts: dict[PodKey, Conflict] = {}
-    for pod, found in samples.items():
+    for pod, found in spoken.items():
         if len(found) < 2:
             continue
-        values: dict[tuple[str, str], list[float]] = {}
-        for sample in found:
-            values.setdefault((sample.gpu_id, sample.partition), []).append(sample.utilization)
-        for (gpu_id, _), each in values.items():
-            if max(each) - min(each) > _TOLERANCE:
-                conflicts[pod] = Conflict(gpu_id, min(each), max(each))
+        highest: dict[tuple[str, str], dict[tuple[str, str, str], float]] = {}
+        for url, sample in found:
+            said = highest.setdefault((sample.gpu_id, sample.partition), {})
+            whose = (url, *sample.scraped)
+            said[whose] = max(sample.utilization, said.get(whose, 0.0))
+        for (gpu_id, _), each in highest.items():
+            if max(each.values()) - min(each.values()) > _TOLERANCE:
+                conflicts[pod] = Conflict(gpu_id, min(each.values()), max(each.values()))
                 break
     return conflicts
 
