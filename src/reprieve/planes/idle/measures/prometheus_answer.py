@@ -2,8 +2,9 @@
 
 Series are read as lines of an exposition are: the family gives vendor and scale, the first label
 that is not empty gives namespace, pod and GPU. A server that scrapes without `honorLabels` renames
-the exporter's labels: `engine.idle.vendors` says which come first. Functions such as `max_over_time` drop the family's name; such series belong to the one metric in use, or to
-the one that the source names.
+the exporter's labels; in which order they are read is in `engine.idle.vendors`. Functions such as
+`max_over_time` drop the family's name; such series belong to the one metric in use, or to the one
+that the source names.
 
 Each series is read as soon as it is complete and then dropped, so that no more than one of them is
 held; what stands around them is small. Anybody whose targets the server scrapes can publish series
