@@ -59,6 +59,11 @@ class Delayed:
     took_s: Mapping[Step, Sequence[float]]
     seed: int
 
+    @property
+    def evict(self) -> int:
+        """Return what the model says."""
+        return self.model.evict
+
     def arrivals(self, jobs: Sequence[Job]) -> list[Job]:
         """Return the jobs as they come to be queued."""
         moved = [

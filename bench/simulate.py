@@ -1,9 +1,10 @@
-"""`python -m bench.simulate [--quick] [--jobs N ...] [--policy NAME ...] [--load X]`: how fast?
+"""How fast is a replay? `python -m bench.simulate [--quick] [--jobs N ...] [--policy NAME ...]`.
 
-Jobs come as a Poisson stream at load 0.8 of 16 nodes of 8 devices (`--load 0`: as they are drawn,
-which is just below 1; from 1 on the queue grows as long as jobs arrive, and the cost of a job with
-it, most of all under `fair`), from 8 tenants with three priorities, and are replayed under one
-policy in a process of their own.
+Jobs come as a Poisson stream at load 0.8 of 16 nodes of 8 devices (`--load X`; 0: as they are
+drawn, which is just below 1; from 1 on the queue grows as long as jobs arrive, and the cost of a
+job with it), from 8 tenants with three priorities, and are replayed under one policy in a process
+of their own. Making way takes no time, which lets `fair` go round at one instant where many wait;
+with `--evict 30` it takes 30 s.
 
 Printed are jobs, events and decisions per second of CPU time, the peak of memory, and what each job
 costs beside the fewest jobs of the same policy (`growth`). The drawing of jobs is `setup_cpu_ms`.
@@ -50,18 +51,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, nargs="+", default=[1_000, 10_000], metavar="N")
     parser.add_argument("--policy", nargs="+", choices=POLICIES, default=list(POLICIES))
     parser.add_argument("--load", type=float, default=0.8, metavar="X")
+    parser.add_argument("--evict", type=float, default=0, metavar="S", help="making way takes S s")
     parser.add_argument("--base", type=float, default=0.0, help=argparse.SUPPRESS)
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     sizes = [300] if chosen.quick else sorted(chosen.jobs)
     if chosen.here:
-        _measure(POLICIES[chosen.policy[0]], sizes[0], chosen.load or None, chosen.base)
+        model = Checkpointing(
+            30 * MINUTE, 90 * SECOND, 3 * MINUTE, 30 * SECOND, round(chosen.evict * SECOND)
+        )
+        _measure(POLICIES[chosen.policy[0]], sizes[0], chosen.load or None, chosen.base, model)
         return 0
     for name in chosen.policy:
         base = 0.0
         for size in sizes:
             command = [sys.executable, "-m", "bench.simulate", "--here", "--policy", name]
             command += ["--jobs", str(size), "--load", str(chosen.load), "--base", str(base)]
+            command += ["--evict", str(chosen.evict)]
             ended = subprocess.run(command, stdout=subprocess.PIPE, text=True)
             print(ended.stdout, end="", flush=True)
             if ended.returncode:
@@ -76,13 +82,14 @@ def _cost(line: str) -> float:
     return float(json.loads(line)["cpu_us_per_job"])
 
 
-def _measure(policy: PolicySpec, count: int, load: float | None, base: float) -> None:
+def _measure(
+    policy: PolicySpec, count: int, load: float | None, base: float, model: Checkpointing
+) -> None:
     started = time.process_time()
     tenants = Tenants(8, 1.1, {0: 0.6, 100: 0.3, 1000: 0.1})
     capacity = NODES[0] * NODES[1]
     given = demand(Trace("poisson", stream(count)), tenants, capacity, load, 0)
     setup = time.process_time() - started
-    model = Checkpointing(30 * MINUTE, 90 * SECOND, 3 * MINUTE, 30 * SECOND)
     wall, cpu = time.perf_counter(), time.process_time()
     done = replay(given.jobs, policy, model, tenants.names, NODES)
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall

@@ -72,6 +72,11 @@ VECTORS = Path(__file__).parents[2] / "shared" / "conformance"
 class Resuming:
     """A model in which displaced work goes on where it was, as theory has it."""
 
+    @property
+    def evict(self) -> int:
+        """Return that it leaves at once."""
+        return 0
+
     def finishes(self, job: Job, run: Run) -> int:
         return run.started + job.duration - run.kept
 

@@ -101,6 +101,29 @@ def test_the_least_gain_is_held_and_never_what_a_strictly_higher_priority_justif
     assert found.hold(question(40, "b", "a", above=-5)) == Hold(at(3_610), Rule.CYCLE)
 
 
+def test_a_higher_priority_that_gets_what_it_wanted_is_not_held_however_often_others_take_it() -> (
+    None
+):
+    """A pair may turn more often than the limit where others close the circle, each of them once.
+
+    `h` has `l` evicted, gets its room, and loses it to another tenant's work, a new one each time.
+    None of those does so twice, and `h` gained something each time: nobody is held.
+    """
+    found = Governor(TOLD)
+    for turn in range(40):
+        found.record(displaced(20 * turn, "h", "l", number=2 * turn, above=100))
+        found.admitted(party("h"), at(20 * turn + 5))
+        found.record(displaced(20 * turn + 10, f"x{turn}", "h", number=2 * turn + 1, above=-100))
+        assert found.hold(question(20 * turn + 15, "h", "l", above=100)) is None
+        assert found.hold(question(20 * turn + 15, f"x{turn + 1}", "h", above=-100)) is None
+    # By the same one it is a circle, which is held; the lower priority is, after a turn less.
+    found = Governor(TOLD)
+    found.record(displaced(0, "h", "l", number=0, above=100))
+    found.admitted(party("h"), at(5))
+    found.record(displaced(10, "x", "h", number=1, above=-100))
+    assert found.hold(question(15, "x", "h", above=-100)) == Hold(at(3_610), Rule.WITHOUT_GAIN)
+
+
 def test_a_cycle_is_held_beside_displacements_that_happened_once() -> None:
     chord = displaced(1, "a", "c", number=99)
     (loop,) = governor(chord, *turns("abc", 2)).loops(at(60))

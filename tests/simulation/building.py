@@ -54,8 +54,11 @@ def classical() -> PolicySpec:
     return PolicySpec("classical", Preemption(Policy.LOWER_PRIORITY, Policy.ANY))
 
 
-def work(checkpoint: float = 0, save: float = 0, restart: float = 0, grace: float = 0) -> WorkModel:
-    return Checkpointing(*(int(each * SECOND) for each in (checkpoint, save, restart, grace)))
+def work(
+    checkpoint: float = 0, save: float = 0, restart: float = 0, grace: float = 0, evict: float = 0
+) -> WorkModel:
+    given = (checkpoint, save, restart, grace, evict)
+    return Checkpointing(*(int(each * SECOND) for each in given))
 
 
 def played(

@@ -8,12 +8,16 @@ from random import Random
 
 import pytest
 
+from bench.simulate import NODES, POLICIES, stream
 from reprieve.engine.quota.displacements import party_of
 from reprieve.engine.quota.model import QueueingStrategy
+from reprieve.simulation.demand import Tenants, demand
 from reprieve.simulation.lives import Admitted, Preempted, Replay, Victim
 from reprieve.simulation.loop_guard import ReplayFault
 from reprieve.simulation.measures import measured
 from reprieve.simulation.quota_cluster import workload
+from reprieve.simulation.replay import replay
+from reprieve.simulation.trace import Trace
 from tests.oracle.replay import first_come_waits, strict_waits
 from tests.simulation.building import (
     SECOND,
@@ -59,6 +63,30 @@ def test_devices_are_free_only_when_the_last_save_of_the_displaced_is_over() -> 
     assert life_of(done, "own").started == 320 * SECOND
     assert life_of(done, "wide").lost == 0
     assert life_of(done, "wide").finished == (420 + 700) * SECOND
+
+
+def test_making_way_takes_the_time_that_the_study_says() -> None:
+    jobs = [job("wide", 0, 4, 1_000), job("own", 300, 2, 100, "b")]
+    done = played(jobs, classical(), work(checkpoint=100, evict=30))
+    assert life_of(done, "own").started == 330 * SECOND
+    assert (life_of(done, "wide").lost, life_of(done, "wide").idle) == (0, 4 * 30 * SECOND)
+    assert life_of(done, "wide").finished == (430 + 700) * SECOND
+
+
+def test_where_making_way_takes_time_fair_sharing_does_not_go_round_at_one_instant() -> None:
+    tenants = Tenants(8, 1.1, {0: 0.6, 100: 0.3, 1000: 0.1})
+    jobs = demand(Trace("poisson", stream(400)), tenants, 128, 1.3, 0).jobs
+    most = {}
+    for evict in (0, 30):
+        done = replay(jobs, POLICIES["fair"], work(1_800, 90, 180, 30, evict), tenants.names, NODES)
+        turns = Counter(
+            (each.at, each.preemptor, victim.job)
+            for each in done.decisions
+            if isinstance(each, Preempted)
+            for victim in each.victims
+        )
+        most[evict] = max(turns.values())
+    assert most[30] == 1 < most[0], most
 
 
 def test_without_preemption_nobody_makes_way() -> None:
@@ -137,6 +165,8 @@ def test_device_time_is_neither_made_nor_lost_sight_of() -> None:
     for seed in range(12):
         random = Random(seed)
         model = work(random.choice([0, 100]), random.choice([0, 20]), random.choice([0, 40]), 30)
+        if seed % 3 == 2:
+            model = work(100, 20, 40, 30, evict=random.choice([5, 30]))
         jobs = random_jobs(random, 60, 8)
         done = played(jobs, classical(), model, devices=8)
         held = sum(

@@ -29,6 +29,8 @@ def test_a_study_is_read_as_it_is_written(tmp_path: Path) -> None:
     assert study.workload.loads == (1.2,)
     assert study.tenants == Tenants(2, 1.0, {0: 0.6, 100: 0.4})
     assert study.work == work(600, 10, 60, 30)
+    text = STUDY.replace("restart: 1m", "restart: 1m, evict: 30s")
+    assert read_study(study_in(tmp_path, text)).work == work(600, 10, 60, 30, 30)
     assert [policy.name for policy in study.policies] == ["none", "classical"]
     assert study.policies[0].preemption == Preemption()
     assert study.policies[1].preemption == DEFAULT_PREEMPTION

@@ -29,6 +29,17 @@ def test_a_grace_period_that_suffices_saves_everything_and_holds_the_devices_for
     assert found == Displaced(190 * SECOND, 150 * SECOND, 0, 90 * SECOND)
 
 
+def test_who_is_displaced_holds_its_devices_for_nothing_until_it_has_made_way() -> None:
+    one, at = job("j", 0, 1, 1_000), 160 * SECOND
+    found = work(checkpoint=100, save=30, evict=20).displaced(one, Run(0), at)
+    assert found == Displaced(180 * SECOND, 100 * SECOND, 60 * SECOND, 20 * SECOND)
+    # The last save is made meanwhile, and may take longer.
+    longer = work(save=30, grace=30, evict=20).displaced(one, Run(0), at)
+    assert longer == Displaced(190 * SECOND, 160 * SECOND, 0, 30 * SECOND)
+    shorter = work(save=10, grace=30, evict=20).displaced(one, Run(0), at)
+    assert shorter == Displaced(180 * SECOND, 160 * SECOND, 0, 20 * SECOND)
+
+
 def test_a_restart_is_paid_only_by_who_was_displaced_before() -> None:
     model, one = work(restart=60), job("j", 0, 1, 1_000)
     assert model.finishes(one, Run(0)) == 1_000 * SECOND

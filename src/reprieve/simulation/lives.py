@@ -116,7 +116,7 @@ class Life:
         waited: for how long it held no devices, from its arrival until it finished.
         displaced: how often it made way.
         lost: device-nanoseconds of progress that were undone.
-        idle: device-nanoseconds that it held for restarts and last saves.
+        idle: device-nanoseconds that it held for restarts, last saves and while it made way.
         kept: progress that a next run begins with.
         queued_since: since when it holds no devices.
         run: while it runs.

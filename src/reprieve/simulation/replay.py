@@ -369,7 +369,9 @@ class _Replay:
         cost = self.model.displaced(life.doing, life.run, now)
         if ends:
             idle = self.model.idle(life.doing, life.run, now)
-            cost, life.ends = Displaced(now, life.doing.duration, 0, idle), True
+            stays = self.model.evict
+            cost = Displaced(now + stays, life.doing.duration, 0, idle + stays)
+            life.ends = True
         devices, lost = life.job.devices, undone(life, cost)
         end_of_run(self.model, life, life.run, now, cost.kept)
         life.displaced += 1

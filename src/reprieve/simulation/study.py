@@ -4,7 +4,7 @@
                                               # or from: FILE, see `node_lists`
     workload: {trace: csv, path: traces/, load: [0.8, 1.0], seeds: [0, 1], only: [NAME]}
     tenants: {count: 8, zipf: 1.1, priorities: {0: 0.6, 100: 0.3, 1000: 0.1}}
-    work: {checkpoint: 30m, save: 90s, restart: 180s, grace: 30s}
+    work: {checkpoint: 30m, save: 90s, restart: 180s, grace: 30s, evict: 30s}
     idleness: {share: 0.3, after: [0.2, 0.9], again: 0.25, utilization: 0}    # see `idleness`
     policies: {NAME: {...}}                   # see `policy`; the others are compared to the first
 
@@ -124,7 +124,7 @@ def read_study(
         ),
         read,
         _tenants(root.part("tenants", ("count", "zipf", "priorities"))),
-        _work(root.part("work", ("checkpoint", "save", "restart", "grace"))),
+        _work(root.part("work", ("checkpoint", "save", "restart", "grace", "evict"))),
         _idleness(root.part("idleness", ("share", "after", "again", "utilization"))),
         path.read_text(encoding="utf-8"),
         (
@@ -240,7 +240,11 @@ def _work(given: Part) -> Checkpointing:
         return duration(given.get(key, otherwise), given.where(key))
 
     return Checkpointing(
-        read("checkpoint", "0s"), read("save", "0s"), read("restart", "0s"), read("grace", "30s")
+        read("checkpoint", "0s"),
+        read("save", "0s"),
+        read("restart", "0s"),
+        read("grace", "30s"),
+        read("evict", "0s"),
     )
 
 

@@ -128,7 +128,12 @@ COLUMNS: Final = (
     ),
     Column("preempted", "displacements", lambda m: m.preemptions, _count),
     Column("most", "displacements of one job", lambda m: m.most, _count),
-    Column("lost GPU h", "undone, or held for restarts and last saves", lambda m: m.lost_h, _count),
+    Column(
+        "lost GPU h",
+        "undone, or held for restarts, last saves and making way",
+        lambda m: m.lost_h,
+        _count,
+    ),
     Column(
         "worst tenant",
         "largest mean of completion time by duration",

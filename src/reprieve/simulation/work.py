@@ -4,9 +4,10 @@ Progress is device time. A job saves its progress every `checkpoint`, while it g
 began is good once `save` is over. Displaced, it falls back to its last good save, or to what it had
 when it started, and what it did since is lost, by the rule that production counts with
 (`engine.lost_work`). If `save` fits into the grace period, it saves once more before it goes: it
-holds its devices for that time, does nothing else, and loses no progress. When it starts again it
-first pays the `restart`, in which nothing is done. A trace's durations are taken to contain the
-job's own saves.
+holds its devices for that time, does nothing else, and loses no progress. Whatever it saves, it
+holds its devices for `evict` after it was told to go, as its pods take time to end. When it starts
+again it first pays the `restart`, in which nothing is done. A trace's durations are taken to
+contain the job's own saves.
 
 Another model has the methods of `WorkModel`. Times are nanoseconds.
 """
@@ -61,6 +62,11 @@ class Saved:
 class WorkModel(Protocol):
     """How work goes on, and what displacing it costs."""
 
+    @property
+    def evict(self) -> int:
+        """Return for how long work that is displaced holds its devices at least."""
+        ...
+
     def finishes(self, job: Job, run: Run) -> int:
         """Return the instant at which the run finishes the job if it is left alone."""
         ...
@@ -86,6 +92,7 @@ class Checkpointing:
     save: int = 0
     restart: int = 0
     grace: int = 0
+    evict: int = 0
 
     def finishes(self, job: Job, run: Run) -> int:
         """Return the instant at which the run finishes the job if it is left alone."""
@@ -102,12 +109,13 @@ class Checkpointing:
         worked = max(0, now - worked_from)
         save = self.save if job.save is None else job.save
         if worked and 0 < save <= self.grace:
-            return Displaced(now + save, run.kept + worked, 0, idle + save)
+            stays = max(save, self.evict)
+            return Displaced(now + stays, run.kept + worked, 0, idle + stays)
         checkpoint = self.checkpoint if job.checkpoint is None else job.checkpoint
         saves = max(0, worked - save) // checkpoint if checkpoint else 0
         saved = saves * checkpoint if checkpoint else 0
         lost = lost_device_seconds(worked_from, worked_from + saved, 1, now) if worked else 0
-        return Displaced(now, run.kept + saved, lost, idle)
+        return Displaced(now + self.evict, run.kept + saved, lost, idle + self.evict)
 
     def saved(self, job: Job, run: Run, now: int) -> Saved:
         """Return what the run can say of its saves."""
