@@ -60,6 +60,64 @@ WORKLOAD_AWARE: dict[str, Any] = {
 }
 
 
+def idle(case_id: str, plane_format: str, case: dict[str, Any]) -> Any:
+    """Return what is asserted of a case of the idle plane."""
+    expected = EXPECTED.get(case_id, case["expect"])
+    if plane_format in ("resources", "has_gpu") and _asks_by_limits(case):
+        gpus = _gpus(_pods(case))
+        return bool(gpus) if plane_format == "has_gpu" else gpus
+    return expected
+
+
+def _pods(case: dict[str, Any]) -> list[dict[str, Any]]:
+    return case.get("pods") or [case["pod"]] if case.get("pods") or case.get("pod") else []
+
+
+def _asks_by_limits(case: dict[str, Any]) -> bool:
+    """Whether an init container has limits of GPUs above its requests: the reference reads none.
+
+    The API server stores no such pod, as it makes requests of limits.
+    """
+    return any(
+        limit > _amounts(container, "requests").get(name, 0)
+        for pod in _pods(case)
+        for container in pod["spec"].get("initContainers") or ()
+        for name, limit in _amounts(container, "limits").items()
+    )
+
+
+def _gpus(pods: list[dict[str, Any]]) -> dict[str, int]:
+    """Return the sum over pods by the specification's recommendation (idle plane, 8)."""
+    total: dict[str, int] = {}
+    for pod in pods:
+        spec, sums = pod["spec"], dict[str, int]()
+        for container in spec.get("containers") or ():
+            for name, amount in _asked(container).items():
+                sums[name] = sums.get(name, 0) + amount
+        for container in spec.get("initContainers") or ():
+            for name, amount in _asked(container).items():
+                sums[name] = max(sums.get(name, 0), amount)
+        for name, amount in sums.items():
+            total[name] = total.get(name, 0) + amount
+    return {name: amount for name, amount in total.items() if amount}
+
+
+def _asked(container: dict[str, Any]) -> dict[str, int]:
+    requests, limits = _amounts(container, "requests"), _amounts(container, "limits")
+    return {
+        name: max(requests.get(name, 0), limits.get(name, 0)) for name in {**requests, **limits}
+    }
+
+
+def _amounts(container: dict[str, Any], kind: str) -> dict[str, int]:
+    amounts = (container.get("resources") or {}).get(kind) or {}
+    return {
+        name: int(amount)
+        for name, amount in amounts.items()
+        if name.startswith("amd.com/") and str(amount).isdigit()
+    }
+
+
 def workload_aware(case_id: str, expect: dict[str, Any]) -> dict[str, Any]:
     """Return what is asserted of a workload-aware case."""
     instead = WORKLOAD_AWARE.get(case_id, {})

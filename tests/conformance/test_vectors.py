@@ -36,6 +36,31 @@ def test_plane_without_engine(plane: str) -> None:
     pytest.skip(f"the plane {plane} has no engine yet")
 
 
+@pytest.mark.parametrize(
+    ("requests", "limits", "counts"), [("2", None, 3), (None, "2", 3), ("1", "2", 3), ("4", "2", 4)]
+)
+def test_limits_of_init_containers_count_whatever_a_case_says_of_them(
+    requests: str | None, limits: str | None, counts: int
+) -> None:
+    """The reference reads no limits of init containers; its answer is not asserted then."""
+    resources = {
+        kind: {"amd.com/gpu": amount}
+        for kind, amount in (("requests", requests), ("limits", limits))
+        if amount is not None
+    }
+    main = {"name": "main", "resources": {"requests": {"amd.com/gpu": "3"}}}
+    spec = {"containers": [main], "initContainers": [{"name": "init", "resources": resources}]}
+    case = {
+        "name": "one",
+        "source": "go-code",
+        "pods": [{"metadata": {"name": "p"}, "spec": spec}],
+        "expect": {"amd.com/gpu": max(3, int(requests or 0))},
+    }
+    vector = ("idle/resources.json::one", "resources", case)
+    assert _expected(vector) == {"amd.com/gpu": counts}
+    assert _differences("resources", _given(case), _expected(vector), case["source"]) == []
+
+
 def test_deviations_are_few_and_documented() -> None:
     listed = {*deviations.EXPECTED, *deviations.WORKLOAD_AWARE}
     assert len(listed) <= 10
@@ -49,7 +74,7 @@ def _given(case: Json) -> Json:
 def _expected(vector: tuple[str, str, Json]) -> Any:
     case_id, plane_format, case = vector
     assert plane_format in RUNNERS, f"{case_id}: no engine for format {plane_format!r}"
-    expected = deviations.EXPECTED.get(case_id.split("/", 1)[1], case["expect"])
+    expected = deviations.idle(case_id.split("/", 1)[1], plane_format, case)
     if plane_format == "metrics_scrape":
         return {**expected, "error": bool(case.get("error"))}
     return expected

@@ -10,7 +10,7 @@ Source: specification of the quota plane, sections 5.1, 5.2 and 5.5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from reprieve.engine.quota.amounts import capacity_text, plus, text
 from reprieve.engine.quota.assignment import (
@@ -43,7 +43,16 @@ from reprieve.engine.quota.requests import PodSetRequest, pod_set_requests
 from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.tree import available, borrowing_level
 
-__all__ = ["Assigner"]
+__all__ = ["Assigner", "in_order"]
+
+
+def in_order(resources: Iterable[str]) -> list[str]:
+    """Return resources in the order in which flavors are looked for: by name.
+
+    Where several have none, the first of them is the one that the message names. The reference goes
+    through a map, so that there it is any of them.
+    """
+    return sorted(resources)
 
 
 class Assigner:
@@ -141,7 +150,7 @@ class _Scan:
                 requests[resource] = plus(requests.get(resource, 0), amount)
         flavors: dict[str, Choice] = {}
         config, settings = self.of.config, self.of.snapshot.settings
-        for resource in sorted(requests):
+        for resource in in_order(requests):
             if resource in flavors:
                 continue
             group = config.group_of(resource)
