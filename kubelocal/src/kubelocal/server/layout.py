@@ -22,6 +22,8 @@ __all__ = [
     "kind_lines",
     "layout_text",
     "message",
+    "messages",
+    "versions",
 ]
 
 GROUPS: Mapping[str, str] = {
@@ -124,7 +126,38 @@ def descriptions() -> Mapping[str, str]:
     """Return what is said of messages and fields, by `package.Message[.field]`."""
     lines = layout_text("descriptions.txt").splitlines()
     pairs = (line.split(": ", 1) for line in lines if line and not line.startswith("#"))
-    return dict(pairs)
+    return {each: text for name, text in pairs for each in _in_each_version(name)}
+
+
+def _in_each_version(name: str) -> Iterator[str]:
+    """Yield a name in the versions of its package that have it, if it leaves the version open."""
+    package, _, words = name.partition(".")
+    group, _, version = package.partition("/")
+    if version != "*":
+        yield name
+        return
+    known, _, field = words.partition(".")
+    found = False
+    for one in versions(group):
+        layout = _package(f"{group}/{one}").get(known)
+        if layout is not None and (not field or field in layout.json):
+            found = True
+            yield f"{group}/{one}.{words}"
+    if not found:
+        raise ValueError(f"descriptions.txt: {name} is in no version of {group}")
+
+
+def versions(group: str) -> list[str]:
+    """Return the versions of a package's layouts, such as `v1` and `v1beta1` of `scheduling`."""
+    names = (each.name for each in (files(__package__) / "layouts").iterdir())
+    return sorted(
+        name.split(".")[1] for name in names if name.startswith(f"{group}.") and name[-4:] == ".txt"
+    )
+
+
+def messages(package: str) -> Mapping[str, Message]:
+    """Return the layouts of a package, such as `scheduling/v1beta1`, by name."""
+    return _package(package)
 
 
 def layout_text(name: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from kubelocal.server.discovery import aggregated, legacy, version_rank
 from kubelocal.server.kinds import Registry
-from kubelocal.server.layout import descriptions, message
+from kubelocal.server.layout import descriptions, message, messages, versions
 from kubelocal.server.openapi import openapi_document, openapi_index
 from kubelocal.tests.kinds.objects import with_tasks
 
@@ -136,6 +136,40 @@ def test_every_description_is_of_something_that_exists() -> None:
         known, _, field = words.partition(".")
         layout = message(f"{package}.{known}")
         assert not field or field in layout.json, name
+
+
+def test_kubectl_explain_has_a_word_on_every_field_of_pod_groups_and_workloads() -> None:
+    """Down to the last one, in every version: what a group may ask for has to be found there."""
+    registry = Registry()
+    silent = []
+    for version in {kind.version for kind in registry.all() if kind.group == "scheduling.k8s.io"}:
+        document = json.loads(openapi_document(registry, "scheduling.k8s.io", version) or b"{}")
+        for component, schema in document["components"]["schemas"].items():
+            if not component.startswith("io.k8s.api.scheduling."):
+                continue
+            if "description" not in schema and not component.endswith("List"):
+                silent.append(component)
+            silent += [
+                f"{component}.{name}"
+                for name, field in schema["properties"].items()
+                if "description" not in field
+            ]
+    assert silent == []
+
+
+def test_a_description_of_all_versions_stands_in_those_that_have_the_field() -> None:
+    said = descriptions()
+    assert "scheduling/v1beta1.PodGroupSpec.preemptionPolicy" in said
+    assert "scheduling/v1alpha2.PodGroupSpec.priority" in said
+    assert "scheduling/v1alpha2.PodGroupSpec.preemptionPolicy" not in said
+    unsaid = [
+        f"{each.qualified}.{field}"
+        for version in versions("scheduling")
+        for each in messages(f"scheduling/{version}").values()
+        for field in each.json
+        if f"{each.qualified}.{field}" not in said and field not in ("metadata", "spec", "status")
+    ]
+    assert unsaid == []
 
 
 def test_every_built_in_kind_is_described() -> None:
