@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from reprieve.api import reprieve as records
 from reprieve.api.crds import NAMES, UnknownCrd, all_crds, load
 from reprieve.api.disruption import Disruption, DisruptionSpec, DisruptionStatus
+from reprieve.engine.demands import Half, Rejection
 from reprieve.engine.idle.model import Aggregation, Phase, PreemptionPolicy
 from reprieve.engine.plan import Plane, ProofLevel
 from reprieve.execution.parts import Sizes, split
@@ -138,7 +139,7 @@ def test_the_columns_of_gpu_workloads_stand_in_the_guides_order_with_ours_behind
 def test_every_column_points_at_a_field(name: str) -> None:
     paths = {path for path, _ in properties(schema(name))} | {".metadata.creationTimestamp"}
     columns = version(name).get("additionalPrinterColumns", [])
-    assert {column["jsonPath"] for column in columns} <= paths
+    assert {column["jsonPath"].replace("[0]", "[]") for column in columns} <= paths
 
 
 def test_a_gpu_workload_as_the_guide_shows_it_is_accepted() -> None:
@@ -261,6 +262,8 @@ AMOUNTS = st.dictionaries(st.just("amd.com/gpu"), st.integers(0, 2**53))
             records.Proof,
             level=st.sampled_from([str(level) for level in ProofLevel]),
             compatible=st.booleans(),
+            quota=st.sampled_from(list(map(str, Half))),
+            placement=st.sampled_from(list(map(str, Half))),
             need=AMOUNTS,
             in_flight=AMOUNTS,
             freed=AMOUNTS,
@@ -275,6 +278,8 @@ AMOUNTS = st.dictionaries(st.just("amd.com/gpu"), st.integers(0, 2**53))
                 action=st.sampled_from(records.Action),
                 lineage=st.sampled_from(["", "owner/uid-1"]),
                 lost_device_seconds=st.integers(0, 2**53),
+                plane=st.sampled_from(["", *map(str, Plane)]),
+                frees=st.none() | st.builds(records.Frees, st.booleans(), st.booleans()),
             ),
             max_size=2,
         ),
@@ -286,6 +291,20 @@ AMOUNTS = st.dictionaries(st.just("amd.com/gpu"), st.integers(0, 2**53))
         reprieved=st.dictionaries(NAMES_OF_OBJECTS, st.integers(0, 9), max_size=2),
         dry_run=st.booleans(),
         preemptor_lineage=st.sampled_from(["", "owner/uid-2"]),
+        stages=st.lists(
+            st.builds(records.Stage, st.sampled_from(list(map(str, Plane))), NAMES_OF_OBJECTS),
+            max_size=2,
+        ),
+        rejected=st.lists(
+            st.builds(
+                records.Rejected,
+                st.sampled_from(list(map(str, Plane))),
+                st.sampled_from(list(map(str, Rejection))),
+            ),
+            max_size=2,
+        ),
+        depth=st.integers(0, 9),
+        debt_of=st.sampled_from(["", "owner/uid-3"]),
         input=st.none() | st.dictionaries(NAMES_OF_OBJECTS, st.integers(), max_size=2),
     )
 )
@@ -305,6 +324,8 @@ def test_every_part_that_the_operator_can_write_is_accepted() -> None:
             *(subject, root, {"gpu": 8}, "rule", "why", records.Action.SUSPEND, "unit"),
             lineage="owner/uid-1",
             lost_device_seconds=480,
+            plane="idle",
+            frees=records.Frees(room=True),
         )
         for subject in (root, other)
     ]

@@ -136,6 +136,7 @@ REVIEWED: Final = {
     "settings/vendors.py": "configuration of the administrator",
     "telemetry/compact.py": "numbers of our own metrics",
     "telemetry/decision_history.py": "the operator's own log",
+    "records/beside.py": "records of the operator",
     "records/displacements.py": "records of the operator",
     "records/quota/record.py": "records of the operator",
     "records/idle/replay.py": "records of the operator",

@@ -11,6 +11,7 @@ from reprieve.api.reprieve import Action, Preemption, PreemptionSpec
 from reprieve.engine.plan import Plan, Plane
 from reprieve.execution.intent_specs import intent_spec
 from reprieve.planes.common.plugins import installed, load, load_scorers
+from reprieve.records.beside import beside_of
 from reprieve.records.idle.replay import (
     InputOmitted,
     Replay,
@@ -151,6 +152,7 @@ def _spec_again(spec: PreemptionSpec, plan: Plan, now: Nanos) -> PreemptionSpec:
         actions=[actions.get(victim.root.uid, Action.DELETE) for victim in plan.victims],
         dry_run=spec.dry_run,
         decision_input=spec.input,
+        beside=beside_of(spec.input),
     )
     # Nor is what it costs whom, which is added when the plan is written down.
     costs = {each.root.uid: (each.lineage, each.lost_device_seconds) for each in spec.victims}

@@ -24,6 +24,7 @@ __all__ = [
     "PREEMPTION_LABEL",
     "PREEMPT_MIN_RUNTIME",
     "Action",
+    "Frees",
     "Guard",
     "IntentPhase",
     "Metadata",
@@ -36,6 +37,8 @@ __all__ = [
     "PreemptionSpec",
     "PreemptionStatus",
     "Proof",
+    "Rejected",
+    "Stage",
     "SubjectClass",
     "Victim",
     "VictimClass",
@@ -128,11 +131,19 @@ class ObjectRef(_Struct, frozen=True):
         return Reference(self.api_version, self.kind, self.namespace, self.name, Uid(self.uid))
 
 
+class Frees(_Struct, frozen=True):
+    """What the eviction of a victim gives back: quota, room on nodes, or both."""
+
+    quota: bool = False
+    room: bool = False
+
+
 class Victim(_Struct, frozen=True):
     """One victim as planned: the object that is marked and the root that is evicted.
 
     `unit`: victims that bear the same one go together or not at all; empty for one that goes alone.
-    `lineage` and `lost_device_seconds` are the unit's, and stand with its first victim.
+    `lineage` and `lost_device_seconds` are the unit's, and stand with its first victim. `plane`,
+    whose rule permits it, and `frees` stand there where several planes decide.
     """
 
     subject: ObjectRef
@@ -144,6 +155,8 @@ class Victim(_Struct, frozen=True):
     unit: str = ""
     lineage: str = ""
     lost_device_seconds: int = 0
+    plane: str = ""
+    frees: Frees | None = None
 
 
 class Guard(_Struct, frozen=True):
@@ -160,8 +173,25 @@ class Placement(_Struct, frozen=True):
     node: str
 
 
+class Stage(_Struct, frozen=True):
+    """A plane that sees a demand through, and the record that it wrote; empty for this one."""
+
+    plane: str
+    preemption: str = ""
+
+
+class Rejected(_Struct, frozen=True):
+    """A plane that does not evict for the demand, and why."""
+
+    plane: str
+    reason: str
+
+
 class Proof(_Struct, frozen=True):
-    """Need, credit and freed amounts per resource name, and the level they were proven at."""
+    """Need, credit and freed amounts per resource name, and the level they were proven at.
+
+    `quota` and `placement`: how far each half is proven, where several planes decide.
+    """
 
     level: str
     compatible: bool = False
@@ -169,6 +199,8 @@ class Proof(_Struct, frozen=True):
     in_flight: dict[str, int] = {}
     freed: dict[str, int] = {}
     free: dict[str, int] = {}
+    quota: str = ""
+    placement: str = ""
 
 
 class PreemptionSpec(_Struct, frozen=True):
@@ -176,7 +208,8 @@ class PreemptionSpec(_Struct, frozen=True):
 
     `parts`: names of the objects that hold `victims`, `placement` and `guards`, in order, where one
     object is too small for them; `victim_count` says how many victims they hold. `input_parts`:
-    likewise for the data of `input`.
+    likewise for the data of `input`. `stages`, `rejected`, `depth` and `debt_of` stand there where
+    several planes decide (`engine.demands`).
     """
 
     plane: str
@@ -196,6 +229,10 @@ class PreemptionSpec(_Struct, frozen=True):
     input_parts: list[str] = []
     victim_count: int = 0
     preemptor_lineage: str = ""
+    stages: list[Stage] = []
+    rejected: list[Rejected] = []
+    depth: int = 0
+    debt_of: str = ""
 
     @property
     def number_of_victims(self) -> int:
@@ -282,6 +319,8 @@ class VictimClass(_Struct, frozen=True):
     action: Action = Action.DELETE
     subject: SubjectClass | None = None
     reason: str = ""
+    plane: str = ""
+    frees: Frees | None = None
 
 
 class PartVictim(_Struct, frozen=True, array_like=True):

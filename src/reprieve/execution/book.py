@@ -32,8 +32,10 @@ from reprieve.api.reprieve import (
     VictimState,
     VictimStatus,
 )
+from reprieve.engine.demands import Beside
 from reprieve.engine.plan import Plan, Plane
 from reprieve.execution.at_stake import AtStake
+from reprieve.execution.demands import Demands
 from reprieve.execution.fence import Fence
 from reprieve.execution.intent_specs import intent_name, intent_spec
 from reprieve.execution.intents import IntentLog, IntentTaken
@@ -86,6 +88,8 @@ class Recovered:
 class Book:
     """The records of one plane. `retention` says anew each time how long they stay.
 
+    `demands`: what the books of all planes of the process know of each demand.
+
     `open`: all and only plans that this process carries out, by name, as it planned or read them.
     """
 
@@ -100,8 +104,10 @@ class Book:
         *,
         sizes: Sizes = SIZES,
         retention: Callable[[], Retention] = Retention,
+        demands: Demands | None = None,
     ) -> None:
         self.plane = plane
+        self._demands = Demands() if demands is None else demands
         self.namespace = namespace
         self.log = IntentLog(client, namespace, fence, clock, sizes)
         self.open: dict[str, PreemptionSpec] = {}
@@ -124,7 +130,9 @@ class Book:
             Deposed: the fence is closed.
             ApiError: to be tried again.
         """
-        records = await self._records()
+        listed = await self.log.list()
+        self._demands.recovered(listed)
+        records = [each for each in listed if each.spec.plane == self.plane]
         for each in records:
             whom = _preemptor(each.spec)
             self._numbers[whom] = max(self._numbers.get(whom, 0), each.spec.attempt)
@@ -139,8 +147,11 @@ class Book:
         actions: Sequence[Action] = (),
         decision_input: dict[str, Any] | None = None,
         at_stake: AtStake | None = None,
+        beside: Beside | None = None,
     ) -> Preemption:
         """Write a plan, as planned and then as begun; it is open from before the first await.
+
+        `beside`: what was known of other planes; a former record of its demand is added to it.
 
         Raises:
             Deposed: the fence is closed.
@@ -159,25 +170,36 @@ class Book:
                 actions=actions,
                 decision_input=decision_input,
                 at_stake=at_stake,
+                beside=beside and self._demands.gone_on_from(beside, plan, at_stake, now),
             )
             name = intent_name(plan, number)
-            self.open[name] = spec
+            self._stand(name, spec)
             try:
                 begun = await self._begin(name, spec)
                 await self._remove_former(whom, plan.id)
                 return begun
             except IntentTaken as again:
-                del self.open[name]
+                self._fall(name)
                 taken = again
             except ApiError:
-                del self.open[name]
+                self._fall(name)
                 self._unbegun.add(name, self._clock.monotonic())
                 raise
             except BaseException:
-                del self.open[name]
+                self._fall(name)
                 raise
         assert taken is not None
         raise taken
+
+    def _stand(self, name: str, spec: PreemptionSpec) -> None:
+        """A plan is open from now on."""
+        self.open[name] = spec
+        self._demands.written(name, spec)
+
+    def _fall(self, name: str) -> None:
+        """A plan was not written."""
+        del self.open[name]
+        self._demands.closed(name, evicted=False, at=self._clock.wall())
 
     def take(self, intent: Preemption) -> None:
         """This process carries out a plan that it did not write."""
@@ -220,6 +242,8 @@ class Book:
         except NotFound:
             closed = None
         self.open.pop(name, None)
+        evicted = any(each.state is VictimState.EVICTED for each in states)
+        self._demands.closed(name, evicted=evicted, at=self._clock.wall())
         self._closed.labels(self.plane.value, phase.value).inc()
         if closed is not None:
             self._remember(closed)
@@ -264,6 +288,7 @@ class Book:
         *,
         actions: Sequence[Action] = (),
         decision_input: dict[str, Any] | None = None,
+        beside: Beside | None = None,
     ) -> None:
         """Write down what a dry run would have done, once for each plan."""
         if plan.id in self._noted:
@@ -271,7 +296,13 @@ class Book:
         self._noted.add(plan.id)
         now = self._clock.wall()
         spec = intent_spec(
-            plan, 0, now, actions=actions, dry_run=True, decision_input=decision_input
+            plan,
+            0,
+            now,
+            actions=actions,
+            dry_run=True,
+            decision_input=decision_input,
+            beside=beside,
         )
         try:
             await self.log.create(intent_name(plan, 0, dry_run=True), spec)

@@ -18,8 +18,10 @@ from reprieve.api.reprieve import (
     Proof,
     Victim,
 )
+from reprieve.engine.demands import Beside
 from reprieve.engine.plan import Plan
 from reprieve.execution.at_stake import AtStake, with_stakes
+from reprieve.records.beside import stored_beside, with_joint
 from reprieve.units.instants import Nanos, format_instant
 
 __all__ = ["intent_name", "intent_spec"]
@@ -41,8 +43,12 @@ def intent_spec(
     dry_run: bool = False,
     decision_input: dict[str, Any] | None = None,
     at_stake: AtStake | None = None,
+    beside: Beside | None = None,
 ) -> PreemptionSpec:
-    """Return the spec that records `plan`; `actions` are parallel to its victims."""
+    """Return the spec that records `plan`; `actions` are parallel to its victims.
+
+    `beside`: what was known of other planes, which stands in the input, too.
+    """
     chosen = actions or [Action.DELETE] * len(plan.victims)
     victims = [
         Victim(
@@ -56,7 +62,7 @@ def intent_spec(
         )
         for victim, action in zip(plan.victims, chosen, strict=True)
     ]
-    return PreemptionSpec(
+    spec = PreemptionSpec(
         plane=plan.plane,
         plan_id=plan.id,
         attempt=attempt,
@@ -76,6 +82,7 @@ def intent_spec(
         guards=[Guard(ObjectRef.of(guard.subject), list(guard.phases)) for guard in plan.guards],
         placement=[Placement(uid, node) for uid, node in plan.placement],
         dry_run=dry_run,
-        input=decision_input,
+        input=None if decision_input is None else {**decision_input, **stored_beside(beside)},
         preemptor_lineage="" if at_stake is None else at_stake.preemptor,
     )
+    return with_joint(spec, plan, beside)

@@ -119,6 +119,8 @@ class _Content:
             victim.amounts,
             victim.action,
             _subject_class(victim),
+            plane=victim.plane,
+            frees=victim.frees,
         )
         said = self._encode(shared)
         number, unit = room.classes.get(said), room.units.get(victim.unit)

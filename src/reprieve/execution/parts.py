@@ -210,6 +210,8 @@ def _victims(part: PartSpec) -> Iterator[Victim]:
             unit="" if each.unit is None else _at(part.units, each.unit),
             lineage=each.lineage or "",
             lost_device_seconds=each.lost or 0,
+            plane=shared.plane,
+            frees=shared.frees,
         )
 
 

@@ -308,6 +308,24 @@ class Governor:
         return len(self._displaced_at(party, now))
 
     @_guarded
+    def displacers(self, party: Party, now: Nanos) -> list[Lineage]:
+        """Return who displaced a lineage last within the window of loops, who that one, and so on.
+
+        Each is named once at the most, so that a circle ends.
+        """
+        self._settle()
+        history, since, found = self._history, Nanos(now - self.policy.loop_window), list[Lineage]()
+        seen, family, before = set[int](), history.family(party), now
+        while family >= 0 and family not in seen:
+            seen.add(family)
+            row = history.displacer(family, since, before)
+            if row is None or row.preemptor is None:
+                break
+            found.append(row.preemptor.lineage)
+            family, before = history.family(row.preemptor), row.at
+        return found
+
+    @_guarded
     def repeated(self, now: Nanos) -> dict[Lineage, int]:
         """Return the lineages that are told to be displaced repeatedly, and how often they were."""
         self._settle()

@@ -274,6 +274,15 @@ class History:
         side, at = self._by_victim, self._rows.at
         return max((Nanos(at[side.last(line)]) for line in side.lines(family)), default=Nanos(0))
 
+    def displacer(self, family: int, since: Nanos, before: Nanos) -> Displacement | None:
+        """Return the last displacement of a family by another one between two instants."""
+        at, found = self._rows.at, -1
+        for row in self._by_victim.rows(family, since):
+            later = found < 0 or at[row] >= at[found]
+            if later and at[row] <= before and self._state[row] == _COUNTS:
+                found = row
+        return None if found < 0 else self._rows[found]
+
     def victims(self, since: Nanos) -> Iterator[Party]:
         """Yield who was displaced, each lineage once, by name."""
         rows, parties = self._rows, self._parties

@@ -15,7 +15,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from reprieve.engine.demands import Beside, Rejection
+from reprieve.engine.disruptions.governor import Governor
+from reprieve.engine.disruptions.lineage import Party
+from reprieve.engine.plan import Plane
+from reprieve.execution.demands import Demands
 from reprieve.units.ids import Uid
+from reprieve.units.instants import Nanos
 
 __all__ = ["IdleSide", "Joint", "SchedulingSide", "Verdict"]
 
@@ -63,13 +69,54 @@ class SchedulingSide(Protocol):
 
 @dataclass(slots=True)
 class Joint:
-    """The planes that run in this process. `quota_decides`: whether our quota plane does."""
+    """The planes that run in this process. `quota_decides`: whether our quota plane does.
+
+    `demands`: the records of all of them, by demand.
+    """
 
     idle: IdleSide | None = None
     scheduling: SchedulingSide | None = None
     quota_decides: Callable[[], bool] = field(default=lambda: False)
+    demands: Demands = field(default_factory=Demands)
 
     @property
     def several(self) -> bool:
         """Whether the idle and the scheduling plane run together."""
         return self.idle is not None and self.scheduling is not None
+
+    @property
+    def planes(self) -> tuple[Plane, ...]:
+        """The planes that decide in this process."""
+        decide = {
+            Plane.IDLE: self.idle is not None,
+            Plane.QUOTA: self.quota_decides(),
+            Plane.SCHEDULING: self.scheduling is not None,
+        }
+        return tuple(plane for plane, decides in decide.items() if decides)
+
+    def beside(
+        self,
+        governor: Governor | None,
+        demand: Party | None,
+        now: Nanos,
+        *,
+        idle: Rejection | None = None,
+        placed: bool = False,
+        queued: Collection[str] = (),
+    ) -> Beside | None:
+        """Return what the record of a plan for a demand says of other planes; None without any.
+
+        The arguments are those of `Beside`; `governor` knows who displaced the demand.
+        """
+        planes = self.planes
+        if len(planes) < 2:
+            return None
+        chain = governor.displacers(demand, now) if governor and demand else []
+        return Beside(
+            planes,
+            idle,
+            placed,
+            tuple(sorted(queued)),
+            depth=len(chain) + 1,
+            debt_of=chain[0] if chain else "",
+        )

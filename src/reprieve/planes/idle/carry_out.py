@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, assert_never
 
 from reprieve.api.reprieve import Action
+from reprieve.engine.demands import Beside
 from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.quota.faults import Faults
 from reprieve.execution.book import Book
@@ -45,7 +46,11 @@ Begun = Carried[None] | BaseException | None
 
 
 class CarryOut:
-    """Carries out effects. `action_of` says what happens to a root; `again` evaluates then."""
+    """Carries out effects. `action_of` says what happens to a root; `again` evaluates then.
+
+    `placed`: whether our scheduling plane places the demand of a plan; `holds_quota`: whether a
+    root, by uid, has reserved quota.
+    """
 
     def __init__(
         self,
@@ -56,7 +61,11 @@ class CarryOut:
         *,
         action_of: Callable[[Reference], Action],
         again: Callable[[Nanos], None],
+        placed: Callable[[Plan], bool],
+        holds_quota: Callable[[str], bool],
     ) -> None:
+        self._placed = placed
+        self._holds_quota = holds_quota
         self._context = context
         self._book = book
         self._open_intents = open_intents
@@ -139,7 +148,12 @@ class CarryOut:
         given = await decided_on(len(new))
         for plan in new:
             log.info("dry run, plan %s: %s", plan.id, _summary(plan))
-            await self._book.record_dry_run(plan, actions=self._actions(plan), decision_input=given)
+            await self._book.record_dry_run(
+                plan,
+                actions=self._actions(plan),
+                decision_input=given,
+                beside=self._beside(plan),
+            )
 
     async def _begin(self, plan: Plan, decided_on: dict[str, Any]) -> Carried[None] | None:
         context = self._context
@@ -151,6 +165,7 @@ class CarryOut:
                 actions=self._actions(plan),
                 decision_input={**decided_on, **stored(issued.displacements)},
                 at_stake=self._open_intents.at_stake(plan),
+                beside=self._beside(plan),
             )
         except (IntentTaken, Conflict) as stale:
             self._displacements.told.take_back(issued)
@@ -171,6 +186,16 @@ class CarryOut:
         self._held.pop(plan.id, None)
         context.metrics.count_plan(plan.id, plan.plane, "committed")
         return begun
+
+    def _beside(self, plan: Plan) -> Beside | None:
+        """Return what the record of a plan says of other planes."""
+        return self._context.joint.beside(
+            self._context.governor,
+            self._displacements.demand_of(plan),
+            self._context.clock.wall(),
+            placed=self._placed(plan),
+            queued=[each.root.uid for each in plan.victims if self._holds_quota(each.root.uid)],
+        )
 
     def _tell_unrecorded(self, plan: Plan, failure: ApiError) -> None:
         """Hold a plan that could not be written down, and tell whom it was for."""

@@ -85,15 +85,19 @@ class IdleDisplacements:
 
     def issue(self, plan: Plan) -> Issued:
         """Take note of a plan."""
-        demand = plan.preemptor and self._workloads.get(
-            key_of(plan.preemptor.namespace, plan.preemptor.name)
-        )
         return self.told.issue(
             plan,
             self._clock.wall(),
-            party_of_root(demand.root) if demand else None,
+            self.demand_of(plan),
             [Side(party_of_root(each.root), self._lost_with(each.root)) for each in plan.victims],
         )
+
+    def demand_of(self, plan: Plan) -> Party | None:
+        """Return the line of work that a plan is for."""
+        demand = plan.preemptor and self._workloads.get(
+            key_of(plan.preemptor.namespace, plan.preemptor.name)
+        )
+        return party_of_root(demand.root) if demand else None
 
     def running(self, root: Reference, pods: Iterable[PodRecord]) -> None:
         """These pods are those of this root now."""

@@ -61,7 +61,8 @@ class Evaluator:
     `snapshot` gives the engine's view with the claims handed in; `intents` all Preemptions of the
     plane; `pods_left` whether pods of a root still exist; `lost_with` what work is lost with it;
     `action_of` what a root's owner wants to happen to it; `held_back` why nothing may be decided
-    now; `noted` is told of each evaluation, `displacements` of each plan.
+    now; `noted` is told of each evaluation, `displacements` of each plan; `holds_quota`: whether
+    a root, by uid, has reserved quota.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Evaluator:
         noted: Callable[[IdleSnapshot, Evaluation, Nanos], None],
         displacements: IdleDisplacements,
         side: Callable[[], JointSide],
+        holds_quota: Callable[[str], bool],
     ) -> None:
         self._side = side
         self._refused: dict[str, None] = {}  # ids of plans that were not confirmed, oldest first
@@ -116,6 +118,8 @@ class Evaluator:
             displacements,
             action_of=action_of,
             again=self.ask_at,
+            placed=lambda plan: side().places(plan),
+            holds_quota=holds_quota,
         )
         self._aside = SetAside()
 

@@ -26,7 +26,7 @@ from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 
-__all__ = ["JointSide", "awaits_quota", "displaced_lately"]
+__all__ = ["JointSide", "awaits_quota", "displaced_lately", "holds_quota"]
 
 
 def awaits_quota(workloads: Iterable[KueueWorkload]) -> bool:
@@ -36,6 +36,12 @@ def awaits_quota(workloads: Iterable[KueueWorkload]) -> bool:
         if said.get("QuotaReserved") != "True" and said.get("Finished") != "True":
             return True
     return False
+
+
+def holds_quota(workload: KueueWorkload) -> bool:
+    """Whether a Kueue Workload has reserved quota, and has not finished."""
+    said = {each.type: each.status for each in workload.status.conditions or ()}
+    return said.get("QuotaReserved") == "True" and said.get("Finished") != "True"
 
 
 def displaced_lately(
@@ -174,6 +180,13 @@ class JointSide:
             return ""
         gone = [Uid(pod.uid) for each in plan.victims for pod in self._ownership.pods_of(each.root)]
         return await scheduling.refused_without(pods, gone)
+
+    def places(self, plan: Plan) -> bool:
+        """Whether our scheduling plane is the one that places the demand of a plan."""
+        scheduling = self._joint.scheduling
+        pods = (self._pod_of(Uid(uid)) for uid, _ in plan.placement)
+        names = _scheduler_names(pod for pod in pods if pod is not None)
+        return scheduling is not None and bool(names) and all(map(scheduling.schedules, names))
 
     def _is_whole(self, demand: Workload) -> bool:
         """Whether all pods that wait with those of a demand are seen as its own."""

@@ -45,7 +45,7 @@ from reprieve.planes.idle.due import Due
 from reprieve.planes.idle.evaluator import Evaluator
 from reprieve.planes.idle.housekeeping import Housekeeping
 from reprieve.planes.idle.idle_time import IdleTime
-from reprieve.planes.idle.joint_side import JointSide
+from reprieve.planes.idle.joint_side import JointSide, holds_quota
 from reprieve.planes.idle.measures.metric_sources import (
     MetricReader,
     StandInReader,
@@ -121,6 +121,7 @@ class IdlePlane:
             clock,
             context.metrics,
             retention=lambda: _RETENTION,
+            demands=context.joint.demands,
         )
         self.waiting = Waiting(
             context,
@@ -153,6 +154,7 @@ class IdlePlane:
             noted=self.waiting.record,
             displacements=self._displacements,
             side=lambda: self.side,
+            holds_quota=lambda root: any(map(holds_quota, self._queued.workloads(root))),
         )
         self.side = JointSide(
             context.joint,

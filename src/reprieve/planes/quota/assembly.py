@@ -44,6 +44,7 @@ async def assemble(given: Surroundings) -> Assembled:
         decision_log=given.decision_log,
         lagging=given.lagging,
         dry_run=given.options.dry_run,
+        joint=given.joint,
     )
     plane = QuotaPlane(context, given.namespace, given.view)
     given.joint.quota_decides = lambda: not plane.notice()

@@ -20,6 +20,7 @@ from reprieve.jobs.model import JobKind
 from reprieve.jobs.table import BUILT_IN, queued_kinds
 from reprieve.kube.client import Client
 from reprieve.kube.events import EventRecorder
+from reprieve.planes.common.joint import Joint
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.common.mirror import Mirror
 from reprieve.planes.common.solve import DecisionLimit
@@ -115,7 +116,7 @@ class QuotaContext:
 
     `registered` is set as soon as the API server knows the webhooks that judge what is written, or
     has refused to; at once where there are none. `governor`: that of all planes; without it the
-    plane has one of its own.
+    plane has one of its own. `joint`: where it registers, and asks other planes.
     """
 
     client: Client
@@ -132,6 +133,7 @@ class QuotaContext:
     decision_limit: DecisionLimit = field(default_factory=DecisionLimit)
     disruptions: Disruptions | None = None
     governor: Governor | None = None
+    joint: Joint = field(default_factory=Joint)
     loops: LoopNotices | None = None
     decision_log: DecisionLog | None = None
     shared: InitVar[Mirror | None] = None

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from reprieve.api.kueue import Workload
 from reprieve.api.reprieve import Action, Preemption
+from reprieve.engine.demands import Beside
 from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.quota import model
 from reprieve.engine.quota.displacements import party_of
@@ -60,6 +61,7 @@ class Preemptions:
             context.clock,
             context.metrics,
             retention=self._retention,
+            demands=context.joint.demands,
         )
         self._victims = QuotaVictims(context, state, writer)
         self._executor = Executor[Workload](
@@ -111,6 +113,7 @@ class Preemptions:
             actions=actions,
             decision_input=decision_input,
             at_stake=self._at_stake(preemptor, markings),
+            beside=self._beside(preemptor),
         )
 
         def told(marking: Marking, stored: Workload, foreign: bool) -> None:
@@ -183,6 +186,12 @@ class Preemptions:
             lost = 0 if workload is None else lost_with(workload, now)
             stakes.append(Stake(lineage_of(party_of(each.victim)), lost))
         return AtStake(lineage_of(self._state.lineages.of(preemptor)), stakes)
+
+    def _beside(self, preemptor: Workload) -> Beside | None:
+        """Return what the record of a plan says of other planes."""
+        context = self._context
+        demand = self._state.lineages.of(preemptor)
+        return context.joint.beside(context.governor, demand, context.clock.wall())
 
     def _action(self, victim: Reference) -> Action:
         """Return what becomes of a victim: pods are deleted, all else is suspended."""

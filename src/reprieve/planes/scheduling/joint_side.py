@@ -17,6 +17,7 @@ from typing import Final
 
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
+from reprieve.engine.demands import Rejection
 from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.leaving import NOBODY_PUT_OFF, PutOff
@@ -35,6 +36,12 @@ __all__ = ["Deferrals", "SchedulingJoint"]
 _UNDECIDED_FOR: Final = 5 * SECOND
 _PATIENT_FOR: Final = MINUTE
 _REMEMBERED: Final = 20_000
+_REJECTIONS: Final = {
+    Verdict.NOT_ASKED: Rejection.NOT_ASKED,
+    Verdict.UNDECIDED: Rejection.UNANSWERED,
+    Verdict.SERVED: Rejection.OWNED,
+    Verdict.DECLINED: Rejection.DECLINED,
+}
 
 
 class Deferrals:
@@ -48,6 +55,8 @@ class Deferrals:
         self._patient: dict[str, int] = {}
         # The only pods that may be victims of a unit, by its name.
         self.among: dict[str, frozenset[Uid]] = {}
+        # What the idle plane said of the units of the last slice, by name.
+        self._said: dict[str, Rejection] = {}
 
     def of(self, units: Sequence[Unit]) -> PutOff:
         """Return who is put off, and who is patient."""
@@ -60,6 +69,10 @@ class Deferrals:
         until: dict[Unit, int] = {}
         among = {unit: self.among[unit.name] for unit in units if unit.name in self.among}
         verdicts = idle.verdicts([unit.pods for unit in units])
+        self._said = {
+            unit.name: Rejection.FEWER if unit in among else _REJECTIONS[verdict]
+            for unit, verdict in zip(units, verdicts, strict=True)
+        }
         for unit, verdict in zip(units, verdicts, strict=True):
             since = self._patient.get(unit.name, now)
             if now - since < _PATIENT_FOR:
@@ -75,6 +88,10 @@ class Deferrals:
             if verdict is Verdict.SERVED:
                 put_off.add(unit)
         return PutOff(frozenset(put_off), frozenset(patient), until, among)
+
+    def rejection(self, unit: Unit) -> Rejection | None:
+        """Return why the idle plane evicts nobody for a unit of the last slice, if it was asked."""
+        return self._said.get(unit.name)
 
     def waits(self, unit: Unit, *, for_room: bool) -> None:
         """Take note of an attempt: the unit waits for pods that end, or it does not."""

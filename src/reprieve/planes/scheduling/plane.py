@@ -124,6 +124,7 @@ class SchedulingPlane:
             (self.stopped, self.unrecorded),
             lambda key: self.preemptions.deadline(key),
         )
+        deferrals = Deferrals(context.joint, context.clock)
         self.preemptions = Preemptions(
             context,
             self.state,
@@ -132,6 +133,7 @@ class SchedulingPlane:
             self._spawn,
             self.unrecorded,
             self.displacements,
+            deferrals,
         )
         self.gangs.withdraw = self._withdraw_nomination
         carry_out = CarryOut(context, self.state, self.statuses, self.bindings, self.preemptions)
@@ -143,7 +145,6 @@ class SchedulingPlane:
             self.gangs.book,
             lambda: self.watches.condition_type,
         )
-        deferrals = Deferrals(context.joint, context.clock)
         self.decisions = Decisions(
             context,
             self.state,

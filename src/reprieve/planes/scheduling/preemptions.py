@@ -17,18 +17,21 @@ from typing import Any, Final
 
 from reprieve.api.reprieve import Preemption, VictimState
 from reprieve.engine.cluster.snapshot import Nomination
+from reprieve.engine.demands import Beside
 from reprieve.engine.plan import Plan, Plane
 from reprieve.execution.book import Book, Retention
 from reprieve.execution.carried import Carried
 from reprieve.execution.executor import Executor
 from reprieve.execution.fence import Deposed
 from reprieve.execution.intents import IntentTaken
+from reprieve.intake.lineage import pod_party
 from reprieve.kube.bodies import Json
 from reprieve.kube.errors import ApiError
 from reprieve.planes.common.displacements import Issued
 from reprieve.planes.scheduling.context import SchedulingContext, log
 from reprieve.planes.scheduling.displacements import SchedulingDisplacements
 from reprieve.planes.scheduling.effects import Record
+from reprieve.planes.scheduling.joint_side import Deferrals
 from reprieve.planes.scheduling.preemptor import Preemptor
 from reprieve.planes.scheduling.set_aside import SetAside
 from reprieve.planes.scheduling.state import ClusterState
@@ -53,7 +56,7 @@ class Preemptions:
     """All preemptions of one plane. `spawn` runs a task.
 
     `unrecorded`: whose plan cannot be written down, which pause. `displacements`: where the
-    governor of disruptions is told of them.
+    governor of disruptions is told of them. `deferrals` knows what the idle plane said.
     """
 
     def __init__(
@@ -65,8 +68,10 @@ class Preemptions:
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         unrecorded: SetAside,
         displacements: SchedulingDisplacements,
+        deferrals: Deferrals,
     ) -> None:
         self._context = context
+        self._deferrals = deferrals
         self._displacements = displacements
         self._unrecorded = unrecorded
         self._state = state
@@ -81,6 +86,7 @@ class Preemptions:
             context.metrics,
             sizes=context.record_sizes,
             retention=lambda: _RETENTION,
+            demands=context.joint.demands,
         )
         self._victims = SchedulingVictims(context, state, displacements.not_evictable)
         self._executor = Executor[Json](
@@ -122,7 +128,8 @@ class Preemptions:
         issued = self._displacements.issue(
             plan, _pods_of(plan, preemptor), self._victims.lost_with(plan)
         )
-        self._spawn(self._carry(plan, preemptor, lower, after, record, issued))
+        known = self._beside(plan, preemptor)
+        self._spawn(self._carry(plan, preemptor, lower, after, record, issued, known))
 
     def record_dry_run(
         self, plan: Plan, preemptor: Preemptor, record: Record | None = None
@@ -131,7 +138,7 @@ class Preemptions:
         if not self.book.noted(plan):
             victims = ", ".join(f"{v.root.namespace}/{v.root.name}" for v in plan.victims)
             log.info("dry run: %s would be evicted for %s", victims, preemptor.key)
-            self._spawn(self._record_dry_run(plan, record))
+            self._spawn(self._record_dry_run(plan, record, self._beside(plan, preemptor)))
 
     def deadline(self, preemptor: str) -> int | None:
         """Return by when the victims of a preemptor are to have ended (`SchedulingVictims`)."""
@@ -165,6 +172,17 @@ class Preemptions:
 
     # One plan.
 
+    def _beside(self, plan: Plan, preemptor: Preemptor) -> Beside | None:
+        """Return what the record of a plan that was decided just now says of other planes."""
+        context, pods = self._context, _pods_of(plan, preemptor)
+        row = next((row for uid in pods if (row := self._state.pod(uid)) is not None), None)
+        return context.joint.beside(
+            context.governor,
+            None if row is None else pod_party(row),
+            context.clock.wall(),
+            idle=self._deferrals.rejection(preemptor.unit),
+        )
+
     async def _carry(
         self,
         plan: Plan,
@@ -173,13 +191,13 @@ class Preemptions:
         after: Callable[[], None],
         record: Record | None,
         issued: Issued,
+        beside: Beside | None,
     ) -> None:
         clock, scheduler = self._context.clock, self._context.scheduler_metrics
-        start = clock.monotonic()
-        failed, aside = True, 0
+        start, failed, aside = clock.monotonic(), True, 0
         unrecorded: ApiError | None = None
         try:
-            each = await self._evict(plan, preemptor, lower, record, issued)
+            each = await self._evict(plan, preemptor, lower, record, issued, beside)
             states = each.outcome()
             failed = each.stalled or not all(state.state.over for state in states)
             if failed:
@@ -233,13 +251,17 @@ class Preemptions:
         lower: Sequence[Nomination],
         record: Record | None,
         issued: Issued,
+        beside: Beside | None,
     ) -> Carried[Json]:
         """Record the plan, and make the calls for its victims; what is left is tried again."""
         decided_on = await _input(plan, record)
         if decided_on is not None:
             decided_on |= stored(issued.displacements)
         intent = await self.book.write(
-            plan, decision_input=decided_on, at_stake=self._victims.at_stake(plan)
+            plan,
+            decision_input=decided_on,
+            at_stake=self._victims.at_stake(plan),
+            beside=beside,
         )
         self._displacements.told.recorded(intent.metadata.name, issued)
         self._unrecorded.forget(preemptor.unit)
@@ -263,8 +285,11 @@ class Preemptions:
         evicted = {uid for uid, s in each.states.items() if s.state is VictimState.EVICTED}
         self._displacements.told.ended(each.name, evicted, interrupted=each.interrupted)
 
-    async def _record_dry_run(self, plan: Plan, record: Record | None) -> None:
-        await self.book.record_dry_run(plan, decision_input=await _input(plan, record))
+    async def _record_dry_run(
+        self, plan: Plan, record: Record | None, beside: Beside | None
+    ) -> None:
+        given = await _input(plan, record)
+        await self.book.record_dry_run(plan, decision_input=given, beside=beside)
 
     async def _wait_after_failure(self, preemptor: Preemptor) -> None:
         """Nothing has changed, so that the next attempt may fail alike: pause longer each time."""

@@ -18,6 +18,7 @@ from reprieve.records.sums import MOST_NAMED, sum_lines, table
 from reprieve.records.victim_states import victim_states
 from reprieve.units.instants import Nanos, format_instant
 from reprieve.units.quantities import quantity_text
+from reprieve.wording.demands import demand_lines
 from reprieve.wording.kaiwo import amounts_text, declined_text, idle_text
 
 __all__ = [
@@ -134,6 +135,7 @@ def amounts_lines(
     ]
     yield from table(rows)
     yield f"Proof {proof.level}: {level_text(proof.level)}"
+    yield from demand_lines(spec)
     if proof.compatible and proof.need:
         yield "Taken in the compatible order, which may be more than necessary"
     if len(spec.placement) > MOST_NAMED and not everything:

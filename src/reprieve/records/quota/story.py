@@ -16,6 +16,7 @@ from reprieve.records.idle.story import counted_victims, level_text, outcome_tex
 from reprieve.records.quota.replay import QuotaAnswer, QuotaReplay, Standing, quota_answers
 from reprieve.records.sums import MOST_NAMED
 from reprieve.records.victim_states import victim_states
+from reprieve.wording.demands import demand_lines
 
 __all__ = ["quota_answer_text", "quota_story", "workloads_named"]
 
@@ -103,6 +104,7 @@ def _amounts(spec: PreemptionSpec) -> Iterator[str]:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         yield "  ".join(cells).rstrip()
     yield f"Proof {proof.level}: {level_text(proof.level)}"
+    yield from demand_lines(spec)
 
 
 def _victims(

@@ -1,0 +1,150 @@
+"""What a plan records of the other planes of its process, and of former records of its demand.
+
+| plane of the plan | stages | quota | placement | victims free |
+| --- | --- | --- | --- | --- |
+| idle | idle, scheduling if it placed the pods | settled | by level | room, quota if queued |
+| quota | quota, scheduling if it runs | proven | by level | quota and room |
+| scheduling | scheduling | settled | by level | room |
+
+By `Sum` neither half is proven. The weaker half is the level of the proof. A former record of the
+same demand that is open, or that handed the demand over, stands before with its name: the records
+of one demand are one line. Pure, so that a decision that is made again from its stored input says
+the same.
+Source: the design's "Where the planes meet".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from reprieve.engine.plan import Plan, Plane, ProofLevel, Victim
+
+__all__ = [
+    "Beside",
+    "Half",
+    "JointRecord",
+    "Rejected",
+    "Rejection",
+    "Stage",
+    "before",
+    "joint_record",
+]
+
+
+class Half(StrEnum):
+    """How far one half of a proof, quota or placement, is proven."""
+
+    PROVEN = "Proven"
+    SETTLED = "Settled"  # nothing is asked of it
+    UNPROVEN = "Unproven"
+
+
+class Rejection(StrEnum):
+    """Why another plane evicts nobody for a demand."""
+
+    OWNED = "OwnedByAnother"  # it is not asked: another plane is the owner
+    NOT_ASKED = "NotAsked"  # the demand has not opted in, or there is no idle work
+    DECLINED = "Declined"  # it found nobody whose eviction helps
+    UNANSWERED = "Unanswered"  # it has not answered in time
+    FEWER = "FewerByPriority"  # fewer of the pods that it found have to go by their priority
+    IDLE_FIRST = "IdleFirst"  # idle work suffices, so that nobody goes by priority
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A plane that sees a demand through, and its record; empty for the one that is written."""
+
+    plane: Plane
+    record: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A plane that does not evict for the demand, and why."""
+
+    plane: Plane
+    reason: Rejection
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a plane knew beside its own input when it decided, where several planes decide.
+
+    `planes`: all that decide in the process. `idle`: what the idle plane said of the demand.
+    `placed`: the scheduling plane placed the demand's pods with the victims gone. `queued`: roots
+    of victims that hold quota, by uid. `former`: stages of former records of the demand. `depth`
+    and `debt_of` of the chain of displacements that the preemptor stands in.
+    """
+
+    planes: tuple[Plane, ...]
+    idle: Rejection | None = None
+    placed: bool = False
+    queued: tuple[str, ...] = ()
+    former: tuple[Stage, ...] = ()
+    depth: int = 1
+    debt_of: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JointRecord:
+    """What stands in a record beside the plan. `frees`: quota and room, parallel to its victims."""
+
+    stages: tuple[Stage, ...]
+    rejected: tuple[Rejected, ...]
+    quota: Half
+    placement: Half
+    frees: tuple[tuple[bool, bool], ...]
+    depth: int
+    debt_of: str
+
+
+def joint_record(plan: Plan, beside: Beside) -> JointRecord:
+    """Return what the record of a plan says of the other planes."""
+    quota = Half.PROVEN if plan.plane is Plane.QUOTA else Half.SETTLED
+    placement = Half.PROVEN if plan.proof.level is ProofLevel.PLACEMENT else Half.UNPROVEN
+    if plan.proof.level is ProofLevel.SUM:
+        quota = Half.UNPROVEN
+    if plan.proof.level is ProofLevel.EXEMPT:
+        quota = placement = Half.SETTLED
+    return JointRecord(
+        (*beside.former, *_stages(plan, beside)),
+        tuple(
+            Rejected(plane, _rejection(plan, plane, beside))
+            for plane in beside.planes
+            if plane is not plan.plane
+        ),
+        quota,
+        placement,
+        tuple(_frees(plan, victim, beside) for victim in plan.victims),
+        beside.depth,
+        beside.debt_of,
+    )
+
+
+def before(stages: Sequence[Stage], plane: Plane, record: str) -> tuple[Stage, ...]:
+    """Return the stages that a record stands for, in the eyes of the next one of its demand."""
+    former = tuple(stage for stage in stages if stage.record)
+    return (*former, Stage(plane, record))
+
+
+def _stages(plan: Plan, beside: Beside) -> tuple[Stage, ...]:
+    own = Stage(plan.plane)
+    if plan.plane is Plane.SCHEDULING or Plane.SCHEDULING not in beside.planes:
+        return (own,)
+    follows = beside.placed or plan.plane is Plane.QUOTA
+    return (own, Stage(Plane.SCHEDULING)) if follows else (own,)
+
+
+def _rejection(plan: Plan, plane: Plane, beside: Beside) -> Rejection:
+    if plane is Plane.IDLE and beside.idle is not None:
+        return beside.idle
+    if plane is Plane.SCHEDULING and beside.placed:
+        return Rejection.IDLE_FIRST
+    return Rejection.OWNED
+
+
+def _frees(plan: Plan, victim: Victim, beside: Beside) -> tuple[bool, bool]:
+    """Return whether a victim gives quota back, and room."""
+    return plan.plane is Plane.QUOTA or victim.root.uid in beside.queued, True

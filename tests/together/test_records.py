@@ -1,0 +1,86 @@
+"""What the records of one demand say where three planes decide, and that each is decided again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reprieve.answers.recorded import judged
+from reprieve.api.reprieve import Frees, Preemption, Rejected, Stage
+from reprieve.kube.resource import PREEMPTIONS
+from tests.together.site import Site, deployment, job, node, site
+
+
+async def records(cluster: Site) -> list[Preemption]:
+    """Return all records, each decided again from its stored input."""
+    found = (await cluster.client.list(PREEMPTIONS, Preemption)).items
+    for each in found:
+        _, said, upheld = judged(each)
+        assert upheld, f"{each.metadata.name}: {said}"
+    return sorted(found, key=lambda record: (record.spec.decided_at, record.spec.depth))
+
+
+async def test_idle_work_for_a_pending_job_is_one_record_of_two_stages(tmp_path: Path) -> None:
+    idle, busy = deployment("ann", "b", priority="high"), deployment("bob", "b")
+    async with site(tmp_path, [node("n0")], {"a": 8, "b": 0}) as cluster:
+        await cluster.runs(idle, busy)
+        await cluster.idle(idle)
+        assert await cluster.demand(job("wanted", "a", priority="high")) == {"ann": 4}
+        (record,) = await records(cluster)
+    spec = record.spec
+    assert (spec.plane, spec.depth, spec.debt_of) == ("idle", 1, "")
+    assert spec.stages == [Stage("idle"), Stage("scheduling")]
+    assert spec.rejected == [
+        Rejected("quota", "OwnedByAnother"),
+        Rejected("scheduling", "IdleFirst"),
+    ]
+    assert (spec.proof.level, spec.proof.quota, spec.proof.placement) == (
+        *("Placement", "Settled", "Proven"),
+    )
+    assert [(each.plane, each.frees) for each in spec.victims] == [("idle", Frees(room=True))]
+
+
+async def test_a_preemption_by_priority_says_what_the_idle_plane_answered(tmp_path: Path) -> None:
+    idle, busy = deployment("ann", "b", priority="high"), deployment("bob", "b")
+    async with site(tmp_path, [node("n0")], {"a": 8, "b": 0}) as cluster:
+        await cluster.runs(idle, busy)
+        await cluster.idle(idle)
+        await cluster.demand(job("wanted", "a", priority="high", opted=False))
+        record = (await records(cluster))[0]
+    spec = record.spec
+    assert (spec.plane, spec.stages) == ("scheduling", [Stage("scheduling")])
+    assert spec.rejected == [Rejected("idle", "NotAsked"), Rejected("quota", "OwnedByAnother")]
+    assert [(each.plane, each.frees) for each in spec.victims] == [("scheduling", Frees(room=True))]
+
+
+async def test_a_queued_job_has_its_quota_by_one_record_that_hands_over(tmp_path: Path) -> None:
+    borrower = job("sweep", "b", queued=True)
+    async with site(tmp_path, [node("n0")], {"a": 4, "b": 0}) as cluster:
+        await cluster.runs(borrower)
+        evicted = await cluster.demand(job("wanted", "a", priority="high", queued=True))
+        assert (evicted, cluster.placed("wanted")) == ({"sweep": 4}, 1)
+        (record,) = await records(cluster)
+    spec = record.spec
+    assert (spec.plane, spec.proof.quota) == ("quota", "Proven")
+    assert spec.stages == [Stage("quota"), Stage("scheduling")]
+    assert [(each.plane, each.frees) for each in spec.victims] == [
+        ("quota", Frees(quota=True, room=True))
+    ]
+
+
+async def test_the_record_of_work_that_came_back_says_by_whom_it_was_displaced(
+    tmp_path: Path,
+) -> None:
+    labels = {"kubernetes.io/hostname": "n0"}
+    nodes = [node("n0", 4, labels), node("n1", 4)]
+    middle, low = deployment("middle", "b", priority="high"), deployment("lowest", "b")
+    for each in (middle, low):
+        each[0]["metadata"]["annotations"] = {}
+    made = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    async with site(tmp_path, nodes, {"a": 8, "b": 0}) as cluster:
+        await cluster.create({**made, "metadata": {"name": "top"}, "value": 2000})
+        await cluster.runs(middle, low)
+        wanted = job("wanted", "a", priority="top", opted=False, nodeSelector=labels)
+        assert await cluster.demand(wanted) == {"middle": 4, "lowest": 4}
+        first, second = await records(cluster)
+    assert (first.spec.depth, first.spec.debt_of) == (1, "")
+    assert (second.spec.depth, second.spec.debt_of) == (2, first.spec.preemptor_lineage)
