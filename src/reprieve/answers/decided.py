@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from reprieve.answers.quantities import duration
 from reprieve.engine.diagnosis.estimates import Estimate
 from reprieve.engine.diagnosis.model import Diagnosis
+from reprieve.engine.plan import Plane
 from reprieve.units.instants import Nanos
 from reprieve.whatif.idle_reason import IdleReason
 
@@ -24,6 +25,8 @@ class Decided:
         unseen: kinds that could not be read, or not everywhere; `hidden`: how much, in a few words.
         notes: what else has to be known of the answer.
         estimate: when it starts at the latest; `idle`: why nobody idle makes way for it.
+        owner: the plane that evicts for it, and `planes` all that decide together; None where one
+            decides alone.
     """
 
     at: Nanos
@@ -34,6 +37,8 @@ class Decided:
     hidden: str = ""
     estimate: Estimate | None = None
     idle: IdleReason | None = None
+    owner: Plane | None = None
+    planes: tuple[Plane, ...] = ()
 
 
 def start_text(decided: Decided) -> str:

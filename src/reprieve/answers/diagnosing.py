@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from time import monotonic
 from typing import Final
 
-from reprieve.answers.conditions import is_unbound
+from reprieve.answers.conditions import condition, is_unbound
 from reprieve.answers.decided import Decided
 from reprieve.answers.quantities import listed
 from reprieve.answers.sources import Json
@@ -65,11 +65,12 @@ async def asked_of_planes(
         )
     diagnosis = await _diagnosis(unit, run, plane)
     starts = None if diagnosis is not None else start_in(unit, run)
+    owner, together = _owner(unit, run)
     estimate, idle = None, None
     if diagnosis is not None:
         over = spent(asking)
         estimate = await estimate_of(unit, run, plane, diagnosis, deciders, client, over)
-        if _asks_for_gpus(unit, deciders):
+        if owner is not Plane.QUOTA and _asks_for_gpus(unit, deciders):
             idle = idle_reason(run, unit.uids)
     notes = list(run.troubles)
     if not run.rest:
@@ -90,7 +91,24 @@ async def asked_of_planes(
         hidden(snapshot),
         estimate,
         idle,
+        owner,
+        together,
     )
+
+
+def _owner(unit: Unit, run: Run) -> tuple[Plane | None, tuple[Plane, ...]]:
+    """Return the plane that evicts for a unit, by the planes' own table, and all that decide."""
+    joint = run.joint
+    if joint is None or len(joint.planes) < 2:
+        return None, ()
+    reserved = None if unit.workload is None else condition(unit.workload, "QuotaReserved")
+    specs = [pod["spec"] for pod in unit.pods if is_unbound(pod)]
+    specs = specs or [each["template"].get("spec") or {} for each in _pod_sets(unit)]
+    owner = joint.owner(
+        awaits_quota=unit.workload is not None and (reserved or {}).get("status") != "True",
+        scheduler_names={str(each.get("schedulerName", "default-scheduler")) for each in specs},
+    )
+    return owner, joint.planes
 
 
 def _asks_for_gpus(unit: Unit, deciders: Deciders) -> bool:

@@ -29,6 +29,7 @@ from reprieve.kube.resource import PREEMPTION_PARTS, PREEMPTIONS
 from reprieve.records.displacements import kept
 from reprieve.records.victim_states import victim_states
 from reprieve.units.untrusted import Form
+from reprieve.wording.demands import stages_text
 from reprieve.wording.displacements import rule_text
 
 __all__ = [
@@ -94,8 +95,17 @@ def of_victim(unit: Unit, known: Iterable[Preemption], names: Mapping[str, str])
 def others_for(
     unit: Unit, known: Iterable[Preemption], names: Mapping[str, str]
 ) -> list[Displaced]:
-    """Return who made way for the unit, the victims of a record summed; `names` likewise."""
-    return [_as_preemptor(record, names) for record in known if _preempts(unit, record)]
+    """Return who made way for the unit, the victims of a demand summed; `names` likewise.
+
+    The records of one demand are one row, in the place of the last one.
+    """
+    mine = {each.metadata.name: each for each in known if _preempts(unit, each)}
+    before = {stage.preemption for each in mine.values() for stage in each.spec.stages}
+    return [
+        _as_preemptor([*_former(record, mine), record], names)
+        for name, record in mine.items()
+        if name not in before
+    ]
 
 
 def is_named(unit: Unit, ref: ObjectRef) -> bool:
@@ -121,21 +131,35 @@ def _as_victim(record: Preemption, mine: Sequence[Victim], names: Mapping[str, s
     )
 
 
-def _as_preemptor(record: Preemption, names: Mapping[str, str]) -> Displaced:
-    victims = record.spec.victims
-    states = {each.state for each in victim_states(record).values()}
+def _former(record: Preemption, known: Mapping[str, Preemption]) -> Iterator[Preemption]:
+    """Yield the records of the earlier stages of a record's demand, as far as they are known."""
+    for stage in record.spec.stages:
+        if stage.preemption in known:
+            yield known[stage.preemption]
+
+
+def _as_preemptor(stages: Sequence[Preemption], names: Mapping[str, str]) -> Displaced:
+    record = stages[-1]
+    victims = [victim for each in stages for victim in each.spec.victims]
+    # What is open is not over because an earlier stage is.
+    told = stages[-1:] if record.status.phase.open else stages
+    states = {state.state for each in told for state in victim_states(each).values()}
+    rules = {
+        rule_text(each.spec.plane, victim.rule) for each in stages for victim in each.spec.victims
+    }
     assert record.spec.preemptor is not None
     return Displaced(
-        at=record.status.started_at or record.spec.decided_at,
+        at=stages[0].status.started_at or stages[0].spec.decided_at,
         plane=record.spec.plane,
-        rule=", ".join(sorted({rule_text(record.spec.plane, each.rule) for each in victims})),
+        rule=", ".join(sorted(rules)),
         subject=_subjects(victims, names),
         preemptor=_ref(record.spec.preemptor, names),
-        victims=record.spec.number_of_victims,
+        victims=sum(each.spec.number_of_victims for each in stages),
         amounts=_amounts(victims),
         outcome=_outcome(record, states),
         record=record.metadata.name,
         plan=record.spec.plan_id,
+        stages=stages_text((each.plane, each.preemption) for each in record.spec.stages),
     )
 
 

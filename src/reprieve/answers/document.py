@@ -17,6 +17,7 @@ from reprieve.whatif.document import EstimateDocument, IdleDocument
 __all__ = [
     "VERSION",
     "Answer",
+    "Demand",
     "Displaced",
     "Fact",
     "State",
@@ -73,12 +74,28 @@ class Step(_Struct, frozen=True):
     field: str = ""
 
 
+class Demand(_Struct, frozen=True):
+    """Where several planes decide together: the plane that evicts for it, and all that decide.
+
+    `lacks_quota` and `lacks_nodes` in base units, by resource; `goes`: who is evicted for it now,
+    in which stages.
+    """
+
+    owner: str
+    planes: list[str]
+    lacks_quota: dict[str, int] = {}
+    lacks_nodes: dict[str, int] = {}
+    goes: str = ""
+    stages: str = ""
+
+
 class Waiting(_Struct, frozen=True):
     """Why it waits: the plane whose question it is, a word of the closed list, what is told.
 
     `lacks`: in base units, by resource. `refused`: how many who could make way stay, by rule.
     `filters`: how many nodes each filter refused. `earliest`: when it may start at the earliest.
-    `estimate`: when it starts at the latest; `idle`: why nobody idle makes way for it.
+    `estimate`: when it starts at the latest; `idle`: why nobody idle makes way for it. `demand`:
+    where several planes decide together.
     """
 
     plane: str
@@ -92,6 +109,7 @@ class Waiting(_Struct, frozen=True):
     earliest: str = ""
     estimate: EstimateDocument | None = None
     idle: IdleDocument | None = None
+    demand: Demand | None = None
 
 
 class Displaced(_Struct, frozen=True):
@@ -100,7 +118,8 @@ class Displaced(_Struct, frozen=True):
     `subject` made way, `preemptor` is for whom; amounts are in base units, cpu in thousandths.
     `lost_device_seconds`: since the last checkpoint or the start; `times`: how often this line of
     work was displaced within `window`; `spared_by`: what would have spared it; `back_at`: when it
-    ran again. `record`: the Preemption, `plan`: its plan's id.
+    ran again. `record`: the Preemption, the last one of its demand, `plan`: its plan's id.
+    `stages`: the planes that see the demand through, in order, where several decide.
     """
 
     at: str
@@ -118,6 +137,7 @@ class Displaced(_Struct, frozen=True):
     back_at: str = ""
     record: str = ""
     plan: str = ""
+    stages: str = ""
 
 
 class Answer(_Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from reprieve.answers.conditions import minimum_of
+from reprieve.answers.demand import demand_text
 from reprieve.answers.document import Displaced, State
 from reprieve.answers.findings import Findings
 from reprieve.answers.kinds import job_kind_of
@@ -22,6 +23,7 @@ from reprieve.answers.quantities import (
 )
 from reprieve.answers.sources import Json
 from reprieve.answers.unit import Unit, name_of
+from reprieve.engine.plan import Plane
 from reprieve.units.durations import InvalidDuration, parse_duration
 from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
@@ -50,6 +52,7 @@ def evidence_of(found: Findings) -> Iterator[tuple[str, str]]:
     if told is not None:
         since = told.since
         yield "waits since", ago(since, now) if since is not None else ""
+        yield "demand", demand_text(found)
         # What the sentence of the reason does not say stands in the message.
         yield f"{told.plane} says", told.message
         yield "refused", standing.refused
@@ -151,7 +154,8 @@ def _idle_facts(found: Findings) -> Iterator[tuple[str, str]]:
     idle = instant_or_none(status.get("idleSince"))
     if idle is not None and text.startswith("Idle"):
         text += f", idle for {duration(found.now - idle)}"
-    if text == "PendingGpu":
+    others = found.decided is not None and found.decided.owner not in (None, Plane.IDLE)
+    if text == "PendingGpu" and not others:
         text += ": idle work on GPUs that it needs makes way for it"
     yield "idle says", text
 

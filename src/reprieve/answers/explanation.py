@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from reprieve.answers.decided import start_text
+from reprieve.answers.demand import demand_of
 from reprieve.answers.document import (
     VERSION,
     Answer,
@@ -207,6 +208,7 @@ def _waiting(found: Findings, diagnosis: Diagnosis | None) -> Waiting | None:
         ),
         estimate=None if found.decided is None else estimate_document(found.decided.estimate),
         idle=None if found.decided is None else idle_document(found.decided.idle),
+        demand=demand_of(found),
     )
 
 

@@ -16,6 +16,7 @@ from reprieve.whatif.overlay import Change, Overlay
 if TYPE_CHECKING:
     # Whoever only tells what happened does without the seconds that planes take to be imported.
     from reprieve.planes.common.assembly import Plane
+    from reprieve.planes.common.joint import Joint
 
 __all__ = ["Run", "Undecided"]
 
@@ -39,6 +40,7 @@ class Run:
         planes: as they were at the end; ask them, they do nothing any more.
         scheduler_names: whose pods are placed.
         frameworks: of the kinds that are queued; None where the quota plane did not decide.
+        joint: where the planes registered, and asked each other.
     """
 
     overlay: Overlay
@@ -52,3 +54,4 @@ class Run:
     planes: tuple[Plane, ...] = ()
     scheduler_names: frozenset[str] = frozenset()
     frameworks: frozenset[str] | None = None
+    joint: Joint | None = None

@@ -24,6 +24,7 @@ from reprieve.kube.resource import PODS
 from reprieve.kube.transport import Transport
 from reprieve.operator.process import PLANES
 from reprieve.planes.common.assembly import Assembled, Plane, Surroundings
+from reprieve.planes.common.joint import Joint
 from reprieve.planes.common.mirror import Mirror
 from reprieve.planes.common.process_settings import IDLE, QUOTA
 from reprieve.planes.common.solve import DecisionLimit
@@ -80,17 +81,19 @@ class Stage:
     stand_ins: StandIns
     planes: dict[str, Plane]
     rest: Rest
+    joint: Joint = field(default_factory=Joint)
 
     @classmethod
     async def over(cls, overlay: Overlay, clock: LoopClock, deciders: Deciders) -> Stage:
         """Set them to work."""
-        assembled = await _assembled(overlay, clock, deciders)
+        joint = Joint()
+        assembled = await _assembled(overlay, clock, deciders, joint)
         stand_ins = StandIns(overlay, clock)
         planes = {name: each.plane for name, each in assembled.items()}
         tasks = {_STAND_INS: asyncio.create_task(stand_ins.run())}
         tasks |= {name: asyncio.create_task(plane.run()) for name, plane in planes.items()}
         rest = Rest(overlay, clock, stand_ins, tasks)
-        return cls(deciders, overlay, clock, stand_ins, planes, rest)
+        return cls(deciders, overlay, clock, stand_ins, planes, rest, joint)
 
     async def come_to_rest(self) -> None:
         """Wait until the cluster as it is has come to rest.
@@ -131,6 +134,7 @@ class Stage:
             planes=tuple(self.planes.values()),
             scheduler_names=self.deciders.scheduler_names,
             frameworks=frameworks,
+            joint=self.joint,
         )
 
     async def end(self) -> None:
@@ -155,6 +159,8 @@ class Stage:
     async def _without(self, name: str) -> None:
         """Have one plane, if it is there, decide no more."""
         self.planes.pop(name, None)
+        if name == IDLE:
+            self.joint.idle = None
         task = self.rest.tasks.pop(name, None)
         if task is not None:
             await _ended([task])
@@ -181,7 +187,7 @@ async def _ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 
 async def _assembled(
-    overlay: Overlay, clock: LoopClock, deciders: Deciders
+    overlay: Overlay, clock: LoopClock, deciders: Deciders, joint: Joint
 ) -> dict[str, Assembled]:
     """Return the planes as the operator makes them, over the overlay."""
     held = _AlwaysHeld(clock)
@@ -201,6 +207,7 @@ async def _assembled(
         lagging=lambda: False,
         stop=asyncio.Event(),
         wait_leading=None,
+        joint=joint,
         measured=LastMeasured(overlay.snapshot, deciders.settings.start.policy),
     )
     made: dict[str, Assembled] = {}

@@ -18,6 +18,7 @@ from typing import Protocol
 from reprieve.engine.demands import Beside, Rejection
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.lineage import Party
+from reprieve.engine.owners import DemandState, owner_of
 from reprieve.engine.plan import Plane
 from reprieve.execution.demands import Demands
 from reprieve.units.ids import Uid
@@ -93,6 +94,19 @@ class Joint:
             Plane.SCHEDULING: self.scheduling is not None,
         }
         return tuple(plane for plane, decides in decide.items() if decides)
+
+    def owner(self, *, awaits_quota: bool, scheduler_names: Collection[str]) -> Plane:
+        """Return the plane that evicts for a demand; the names are those of its pending pods."""
+        scheduling = self.scheduling
+        return owner_of(
+            DemandState(
+                awaits_quota=awaits_quota,
+                quota_is_ours=self.quota_decides(),
+                scheduler_is_ours=scheduling is not None
+                and bool(scheduler_names)
+                and all(map(scheduling.schedules, scheduler_names)),
+            )
+        )
 
     def beside(
         self,

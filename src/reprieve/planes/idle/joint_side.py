@@ -15,7 +15,6 @@ from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.lineage import Party, owner_lineage
 from reprieve.engine.idle.model import IdleSnapshot, Phase, Workload
 from reprieve.engine.idle.outcome import Evaluation
-from reprieve.engine.owners import DemandState, owner_of
 from reprieve.engine.plan import Plan, Plane
 from reprieve.intake.cluster.pod_classes import DEFAULT_SCHEDULER
 from reprieve.planes.common.joint import Joint, Verdict
@@ -118,16 +117,8 @@ class JointSide:
         kueue: Iterable[KueueWorkload],
     ) -> Plane:
         """Return the plane that evicts for a pending GpuWorkload; `kueue`: its Workloads."""
-        schedules = self._joint.scheduling
-        names = _scheduler_names(pods)
-        return owner_of(
-            DemandState(
-                awaits_quota=awaits_quota(kueue),
-                quota_is_ours=self._joint.quota_decides(),
-                scheduler_is_ours=schedules is not None
-                and bool(names)
-                and all(map(schedules.schedules, names)),
-            )
+        return self._joint.owner(
+            awaits_quota=awaits_quota(kueue), scheduler_names=_scheduler_names(pods)
         )
 
     def waiting_with(self, pods: Sequence[Uid]) -> frozenset[Uid]:
