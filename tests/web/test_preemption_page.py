@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.api.reprieve import Preemption, VictimState
+from reprieve.api.reprieve import Preemption, Rejected, Stage, VictimState
 from reprieve.execution.parts import Sizes, split
 from reprieve.records.victim_states import numbers_by_state
 from reprieve.web.pages import preemption
@@ -38,6 +38,7 @@ def test_a_preemption_by_quota_is_told_as_it_was_recorded() -> None:
     page = shown(record)
     assert page.values == {
         "address": "quota-train-1",
+        "demand": None,
         "record": "quota-train-1",
         "plan": record.spec.plan_id,
         "plane": "quota",
@@ -333,3 +334,25 @@ def test_a_record_without_its_input_cannot_be_decided_again() -> None:
         "state": Again.IMPOSSIBLE.value,
         "text": "Cannot be decided again: the record has no input",
     }
+
+
+def test_a_demand_of_several_planes_has_its_stages_and_who_does_not_evict() -> None:
+    record = quota_record()
+    spec = msgspec.structs.replace(
+        record.spec,
+        stages=[Stage("idle", "idle-1"), Stage("quota"), Stage("scheduling")],
+        rejected=[Rejected("idle", "OwnedByAnother")],
+        proof=msgspec.structs.replace(record.spec.proof, quota="Proven", placement="Unproven"),
+        depth=2,
+    )
+    found = msgspec.structs.replace(record, spec=spec)
+    stages = [("idle", "idle-1"), ("quota", ""), ("scheduling", "")]
+    assert shown(record).values["demand"] is None
+    assert shown(found).values["demand"] == {
+        "stages": [{"plane": plane, "preemption": name} for plane, name in stages],
+        "proof": "quota proven, placement not proven",
+        "rejected": [{"plane": "idle", "text": "another plane is the owner of the demand"}],
+        "depth": 2,
+    }
+    victim = shown(found, Viewer(False, frozenset({"team-a"})), name=spec.plan_id)
+    assert [each["preemption"] for each in victim.values["demand"]["stages"]] == ["", "", ""]

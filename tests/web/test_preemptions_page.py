@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.api.reprieve import IntentPhase
+from reprieve.api.reprieve import IntentPhase, Stage
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.pages import preemptions
 from reprieve.web.tables import InvalidParameter, Viewer
@@ -40,6 +40,7 @@ def test_every_plan_is_one_row_with_the_figures_of_its_record() -> None:
     quota, idle, scheduling = (quota_record(), idle_record(), scheduling_record())
     rows = {row.pop("plane"): row for row in listed(mirror_of([quota, idle, scheduling]))}
     common = {"decided": 1772619300.0, "state": "Completed", "took": 252.0, "dryRun": False}
+    common["stages"] = ""
     assert rows == {
         "quota": {
             "preemption": "quota-train-1",
@@ -75,6 +76,15 @@ def test_every_plan_is_one_row_with_the_figures_of_its_record() -> None:
             **common,
         },
     }
+
+
+def test_the_records_of_one_demand_are_one_row_with_the_victims_of_all() -> None:
+    quota, scheduling = quota_record(), scheduling_record()
+    stages = [Stage("quota", quota.metadata.name), Stage("scheduling")]
+    spec = msgspec.structs.replace(scheduling.spec, stages=stages)
+    (row,) = listed(mirror_of([quota, msgspec.structs.replace(scheduling, spec=spec)]))
+    assert (row["preemption"], row["stages"]) == ("scheduling-g-1", "quota, then scheduling")
+    assert (row["units"], row["victims"], row["gpus"], row["lost"]) == (3, 4, 22, 18_960)
 
 
 def test_filters_leave_what_they_ask_for() -> None:

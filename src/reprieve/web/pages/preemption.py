@@ -46,6 +46,7 @@ from reprieve.web.tables import (
     Viewer,
     seconds,
 )
+from reprieve.wording.demands import proof_text, rejection_text
 from reprieve.wording.displacements import rule_text
 
 __all__ = ["page"]
@@ -209,6 +210,27 @@ def _values(telling: _Telling, told: list[DisruptionRecord]) -> dict[str, Any]:
         "preemptor": preemptor.text,
         "command": f"reprieve explain preemption/{metadata.name}{where}" if known else "",
         "totals": _totals(telling),
+        "demand": _demand(telling),
+    }
+
+
+def _demand(telling: _Telling) -> dict[str, Any] | None:
+    """Return what is said of the demand; None where one plane decides alone."""
+    spec = telling.record.spec
+    if not spec.stages:
+        return None
+    # The name of a record has the preemptor's uid.
+    known = address_of(telling.record, telling.viewer) == telling.record.metadata.name
+    return {
+        "stages": [
+            {"plane": each.plane, "preemption": each.preemption if known else ""}
+            for each in spec.stages
+        ],
+        "proof": proof_text(spec),
+        "rejected": [
+            {"plane": each.plane, "text": rejection_text(each.reason)} for each in spec.rejected
+        ],
+        "depth": spec.depth,
     }
 
 

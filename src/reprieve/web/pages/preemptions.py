@@ -2,7 +2,8 @@
 
 Parameters: `plane`, `state`, `ns` (repeated), `since` (a duration such as 24h), `dry` (1: dry runs
 too). Values: `planes`, `states`, `found`, `shown`. Table `preemptions`: preemption (by what it is
-addressed), decided, plane, preemptor, units, victims, gpus, lost, state, took, rule, whose, dryRun.
+addressed), decided, plane, preemptor, units, victims, gpus, lost, state, took, rule, whose, dryRun,
+stages. The records of one demand are one row, in the place of the last one.
 
 Who does not see the preemptor is told of his own victims alone. A plan whose record may not be read
 is told by the viewer's Disruptions.
@@ -10,7 +11,7 @@ is told by the viewer's Disruptions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final
@@ -38,6 +39,7 @@ from reprieve.web.tables import (
     Viewer,
     seconds,
 )
+from reprieve.wording.demands import stages_text
 from reprieve.wording.displacements import rule_text
 
 __all__ = ["page"]
@@ -59,6 +61,7 @@ _COLUMNS: Final = (
     Column("rule", Kind.TEXT),
     Column("whose", Kind.LIST),
     Column("dryRun", Kind.FLAG),
+    Column("stages", Kind.TEXT),
 )
 _PLANES: Final = tuple(each.value for each in Plane)
 _STATES: Final = tuple(each.value for each in IntentPhase)
@@ -137,7 +140,11 @@ def _recorded(mirror: Mirror, viewer: Viewer, wanted: _Wanted) -> Iterator[tuple
         for each in mirror.disruptions
         if viewer.sees(each.namespace)
     }
-    for each in mirror.preemptions:
+    named = {each.name: each for each in mirror.preemptions}
+    gone_on = {s.preemption for each in named.values() for s in each.record.spec.stages}
+    for each in named.values():
+        if each.name in gone_on:
+            continue
         taken = wanted.takes(each.plane, each.phase, each.decided, each.dry_run)
         if taken and is_visible(each.record, viewer):
             spaces = {unit.namespace for unit in each.units}
@@ -146,21 +153,36 @@ def _recorded(mirror: Mirror, viewer: Viewer, wanted: _Wanted) -> Iterator[tuple
                 spaces.add(spec.preemptor.namespace)
             if any(wanted.has(space) and viewer.sees(space) for space in spaces):
                 told = said.get(each.plan_id, "")
-                row = _row(mirror, viewer, each, told)
+                former = [named[s.preemption] for s in spec.stages if s.preemption in named]
+                row = _row(mirror, viewer, each, told, former)
                 yield each.decided, f"{row[0]}/{spec.attempt}/{each.decided}", row
 
 
-def _row(mirror: Mirror, viewer: Viewer, each: PreemptionRecord, told: str) -> _Row:
-    """Return one row; `told`: for whom it was, as a Disruption of the viewer's tells it."""
+def _row(
+    mirror: Mirror,
+    viewer: Viewer,
+    each: PreemptionRecord,
+    told: str,
+    former: Sequence[PreemptionRecord] = (),
+) -> _Row:
+    """Return one row; `told`: for whom it was, as a Disruption of the viewer's tells it.
+
+    `former`: the records of earlier stages of its demand, whose victims are counted with its own.
+    """
     record = each.record
     spec, plane = record.spec, record.spec.plane
     masking = masking_of(mirror, viewer, record)
     preemptor = spec.preemptor
     whole = viewer.sees_all or (preemptor is not None and viewer.sees(preemptor.namespace))
-    own = [unit for unit in each.units if whole or viewer.sees(unit.namespace)]
+    stages = (*former, each)
+    found = [(stage.plane, unit) for stage in stages for unit in stage.units]
+    found = [(by, unit) for by, unit in found if whole or viewer.sees(unit.namespace)]
+    own = [unit for _, unit in found]
     lost = [unit.lost for unit in own if unit.lost is not None]
-    rules = {rule_text(plane, unit.rule) for unit in own}
-    number = spec.number_of_victims if whole else sum(len(unit.roots) for unit in own)
+    rules = {rule_text(by, unit.rule) for by, unit in found}
+    number = sum(len(unit.roots) for unit in own)
+    if whole:
+        number = sum(stage.record.spec.number_of_victims for stage in stages)
     named = [
         masking.shown(unit.root, unit.lineage, unit.unit if len(unit.roots) > 1 else "").text
         for unit in own[:_MOST_NAMED]
@@ -181,6 +203,7 @@ def _row(mirror: Mirror, viewer: Viewer, each: PreemptionRecord, told: str) -> _
         listed(rules),
         named,
         each.dry_run,
+        stages_text((stage.plane, "") for stage in spec.stages),
     )
 
 
@@ -214,5 +237,6 @@ def _told(mirror: Mirror, viewer: Viewer, wanted: _Wanted) -> Iterator[tuple[Nan
                 listed(each.disruption.spec.rule for each in told),
                 [each.unit for each in told[:_MOST_NAMED]],
                 False,
+                "",
             ),
         )

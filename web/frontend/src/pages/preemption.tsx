@@ -1,6 +1,7 @@
 // One preemption: what was needed and taken, who made way, who was spared and why, and the proof.
 
 import type { ComponentChildren, JSX } from "preact";
+import { preemptionPath } from "../address.ts";
 import { CellView, Moment, UnitLink, Word } from "../cells.tsx";
 import { duration, number } from "../format.ts";
 import { Facts, Rest } from "../generic.tsx";
@@ -12,7 +13,7 @@ import { type Json, type JsonObject, isObject, numberOf, textOf } from "../wire.
 const SHOWN = [
   "address", "record", "plan", "plane", "attempt", "dryRun", "state", "reason", "decided", "started",
   "finished", "preemptor", "need", "reprieved", "proof", "again", "totals", "command", "madeWay",
-  "spared", "sums", "amounts", "placement",
+  "spared", "sums", "amounts", "placement", "demand",
 ];
 const LOST = { title: "Lost", width: 13, show: gpuHours };
 
@@ -72,6 +73,12 @@ function facts(values: JsonObject, decided: number | null): Record<string, Json 
   if (isObject(values["need"])) result["arithmetic"] = <Arithmetic need={values["need"]} reprieved={values["reprieved"]} />;
   result["made way"] = `${plural(Number(totals["units"] ?? 0), "unit")}, ${gpuHours(totals["lost"])} of work lost`;
   if (isObject(values["proof"])) result["proof"] = <Proof proof={values["proof"]} />;
+  if (isObject(values["demand"])) {
+    const demand = values["demand"];
+    result["stages"] = <Stages stages={demand["stages"]} />;
+    result["both halves"] = `${textOf(demand["proof"])}${Number(demand["depth"] ?? 1) > 1 ? `; depth ${textOf(demand["depth"])} in a chain` : ""}`;
+    result["not by"] = <Rejected rejected={demand["rejected"]} />;
+  }
   if (isObject(values["again"])) result["decided again"] = <Again again={values["again"]} />;
   if (decided !== null) result["decided"] = <Moment at={decided} />;
   for (const name of ["plane", "attempt", "reason", "plan"]) {
@@ -103,6 +110,24 @@ function Proof({ proof }: { proof: JsonObject }): JSX.Element {
   if (proof["upheld"] === true) said.push("; ", <Word word="ok" shown="checked: it holds" />);
   if (proof["upheld"] === false) said.push("; ", <Word word="failed" shown="checked: it does not hold" />);
   return <span>{said}</span>;
+}
+
+/** The planes that see the demand through; those of other records lead to them. */
+function Stages({ stages }: { stages: Json | undefined }): JSX.Element {
+  const found = Array.isArray(stages) ? stages.filter(isObject) : [];
+  return (
+    <span>
+      {found.map((stage, place) => {
+        const [plane, name] = [textOf(stage["plane"]), textOf(stage["preemption"])];
+        return <span key={place}>{place > 0 && ", then "}{name ? <a href={preemptionPath(name)}>{plane}</a> : plane}</span>;
+      })}
+    </span>
+  );
+}
+
+function Rejected({ rejected }: { rejected: Json | undefined }): JSX.Element {
+  const found = Array.isArray(rejected) ? rejected.filter(isObject) : [];
+  return <span>{found.map((each) => `${textOf(each["plane"])}: ${textOf(each["text"])}`).join("; ")}</span>;
 }
 
 function Again({ again }: { again: JsonObject }): JSX.Element {

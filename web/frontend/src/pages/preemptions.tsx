@@ -30,7 +30,7 @@ export function Preemptions({ state }: { state: PageState }): JSX.Element {
         name="preemptions"
         caption="Decisions"
         table={tables["preemptions"]}
-        first={["decided", "preemption", "preemptor", "units", "victims", "gpus", "lost", "state", "took", "rule", "whose", "plane"]}
+        first={["decided", "preemption", "preemptor", "units", "victims", "gpus", "lost", "state", "took", "rule", "whose", "plane", "stages"]}
         columns={{
           decided: { width: 17, show: (cell) => (typeof cell === "number" ? <Moment at={cell} /> : "–") },
           preemption: { width: 30, show: (cell) => <a href={preemptionPath(String(cell))}>{String(cell)}</a> },
@@ -40,6 +40,7 @@ export function Preemptions({ state }: { state: PageState }): JSX.Element {
           gpus: { width: 8 },
           lost: { width: 13, show: (cell) => gpuHours(cell) },
           whose: { title: "Who made way" },
+          stages: { width: 22 },
           dryRun: { width: 9 },
         }}
         sort="-decided"
