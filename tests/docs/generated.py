@@ -39,11 +39,12 @@ _SUFFIXES: Final = {"counter": "_total", "info": "_info"}
 def vendors() -> str:
     """Return the known vendors."""
     return _table(
-        ("vendor", "resources", "metrics", "pod labels", "GPU labels"),
+        ("vendor", "resources", "device classes", "metrics", "pod labels", "GPU labels"),
         (
             (
                 f"`{v.name}`",
                 _code(v.resources) + (f", not {_code(v.not_devices)}" if v.not_devices else ""),
+                _code(v.device_classes),
                 ", ".join(
                     f"`{m.name}`" + ("" if m.scale == 1 else f" (times {m.scale:g})")
                     for m in v.metrics

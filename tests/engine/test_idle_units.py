@@ -7,10 +7,11 @@ from random import Random
 
 from reprieve.engine.check import Fault, check, check_all
 from reprieve.engine.idle.evaluation import evaluate
+from reprieve.engine.idle.gangs import tied
 from reprieve.engine.idle.model import Fit, IdleSnapshot, NodeRow, Policy, Workload
 from reprieve.engine.idle.outcome import Reason
 from reprieve.engine.plan import Plane
-from reprieve.units.ids import GpuWorkloadKey
+from reprieve.units.ids import GpuWorkloadKey, Uid
 from tests.engine.rows import NOW, ago, demand, pod, snapshot, workload
 
 GPU = "amd.com/gpu"
@@ -70,6 +71,12 @@ def test_a_unit_with_a_pod_that_is_known_to_stay_stays() -> None:
     assert (victims(view), reasons(view)["r0"]) == ([], Reason.PART_OF_GANG)
 
 
+def test_who_shares_a_claim_is_told_so() -> None:
+    ring = running("r0", 4, unit="claim ml-team/both")
+    view = seen(ring, wanting(4), busy_units=frozenset({"claim ml-team/both"}))
+    assert (victims(view), reasons(view)["r0"]) == ([], Reason.SHARES_DEVICES)
+
+
 def test_the_check_refuses_a_plan_that_tears_a_unit() -> None:
     ring = [running(f"r{k}", 4, unit="ml-team/ring") for k in range(2)]
     (plan,) = evaluate(seen(ring[0], wanting(4)), ON_NODES, NOW).plans
@@ -113,3 +120,16 @@ def test_fewest_never_takes_more_and_always_serves_whom_the_oldest_serve() -> No
         assert sum(map(sizes.__getitem__, fewest)) <= sum(map(sizes.__getitem__, oldest))
         fewer += sum(map(sizes.__getitem__, fewest)) < sum(map(sizes.__getitem__, oldest))
     assert fewer > 40, "the two orders hardly ever differ"
+
+
+def test_ties_that_lead_to_each_other_are_one_unit() -> None:
+    ties = {
+        Uid("a"): ["claim x"],
+        Uid("b"): ["claim x", "gang"],
+        Uid("c"): ["gang"],
+        Uid("d"): ["claim y"],
+        Uid("e"): [],
+    }
+    first = "claim x"
+    assert tied(ties) == {"a": first, "b": first, "c": first, "d": "claim y"}
+    assert tied(dict(reversed(ties.items()))) == tied(ties)

@@ -216,6 +216,24 @@ def test_a_pod_for_which_its_scheduler_makes_room_is_no_demand() -> None:
     assert not demands("gpu-0")
 
 
+@pytest.mark.parametrize(
+    ("claimed", "message", "demands"),
+    [
+        ("acme/gpu", "0/2 nodes are available: 2 cannot allocate all claims.", True),
+        ("acme/nic", "0/2 nodes are available: 2 cannot allocate all claims.", False),
+        ("acme/gpu", "0/2 nodes are available: 2 node(s) had untolerated taint(s).", False),
+        ("", "0/2 nodes are available: 2 Insufficient acme/gpu.", True),
+    ],
+)
+def test_a_pod_that_waits_for_gpus_by_claim_is_a_demand(
+    claimed: str, message: str, demands: bool
+) -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    status = {"phase": "Pending", "conditions": [condition | {"message": message}]}
+    waiting = msgspec.convert({"status": status}, Pod)
+    assert is_demand(waiting, ["acme/gpu"], claimed=frozenset({claimed} - {""})) is demands
+
+
 def test_a_group_is_named_by_scheduling_by_kueue_or_by_an_older_front_door() -> None:
     def group(spec: dict[str, Any] | None = None, **metadata: dict[str, str]) -> str:
         return pod_row(

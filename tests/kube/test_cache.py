@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -246,3 +246,17 @@ def test_a_fault_about_one_object_costs_the_others_nothing(
     cache.applied(pod("more", uid="more", version=11))
     assert told == ["first", "last", "more"]
     assert "ZeroDivisionError" in caplog.text and "KeyError" in caplog.text
+
+
+def test_a_record_that_is_made_anew_is_indexed_and_told_like_a_change() -> None:
+    cache = _cache()
+    cache.applied(pod("a", uid="u", version=2, node="n"))
+    heard = Heard(cache)
+    heard.changes.clear()
+    cache.remake("u", lambda row: replace(row, node="m"))
+    cache.remake("u", lambda row: row)
+    cache.remake("nobody", lambda row: replace(row, node="m"))
+    assert (cache.by("node", "n"), [row.uid for row in cache.by("node", "m")]) == ([], ["u"])
+    assert heard.changes == [("u@2", "u@2")]
+    cache.applied(pod("a", uid="u", version=1, node="n"))
+    assert [row.uid for row in cache.by("node", "m")] == ["u"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from reprieve.execution.reserve import DEVICE_CLAIMS, VOLUME_CLAIMS, VOLUMES
-from reprieve.kube.resource import NODES, Resource
+from reprieve.execution.reserve import VOLUME_CLAIMS, VOLUMES
+from reprieve.kube.resource import DEVICE_CLAIMS, NODES, Resource
 from tests.scheduling.site import NAMESPACE, Object, Site, node, pod, site
 
 _CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)

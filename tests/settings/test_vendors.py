@@ -33,6 +33,7 @@ def test_an_entry_under_a_new_name_extends_the_table() -> None:
                 "name": "acme",
                 "resources": ["acme.example/gpu", "acme.example/part-*"],
                 "notDevices": ["acme.example/part-memory"],
+                "deviceClasses": ["*.acme.example"],
                 "metrics": [{"name": "acme_busy", "scale": "ratio"}, {"name": "b", "scale": 0.1}],
                 "labels": {"pod": ["p"], "namespace": ["n"], "gpu": ["card"]},
             },
@@ -47,6 +48,8 @@ def test_an_entry_under_a_new_name_extends_the_table() -> None:
     assert [
         vendor.owns(f"acme.example/{name}") for name in ("gpu", "part-1", "part-memory", "nic")
     ] == [True, True, False, False]
+    by_class = "deviceclass.resource.kubernetes.io/{}.acme.example"
+    assert (vendor.owns(by_class.format("large")), vendor.selects("gpu.amd.com")) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -62,6 +65,11 @@ def test_an_entry_under_a_new_name_extends_the_table() -> None:
         ("gpu.intel.com/millicores", None),
         ("gpu.intel.com/i915_monitoring", None),
         ("cpu", None),
+        ("deviceclass.resource.kubernetes.io/gpu.amd.com", "amd"),
+        ("deviceclass.resource.kubernetes.io/gpu.nvidia.com", "nvidia"),
+        ("deviceclass.resource.kubernetes.io/mig.nvidia.com", "nvidia"),
+        ("deviceclass.resource.kubernetes.io/gpu.intel.com", "intel"),
+        ("deviceclass.resource.kubernetes.io/nic.example.com", None),
     ],
 )
 def test_each_resource_name_has_one_owner(resource: str, owner: str | None) -> None:
@@ -87,6 +95,7 @@ GOOD = {"name": "acme", "resources": ["acme.example/gpu"], "metrics": ["busy"]}
         ([{"name": "acme", "resources": ["a.b/c"]}], "vendors[0].metrics", "needs it"),
         ([GOOD | {"resources": ["gpu"]}], "vendors[0].resources", "DOMAIN/NAME"),
         ([GOOD | {"resources": "acme.example/gpu"}], "vendors[0].resources", "a list"),
+        ([GOOD | {"deviceClasses": "gpu"}], "vendors[0].deviceClasses", "a list"),
         ([GOOD | {"metrics": []}], "vendors[0].metrics", "a list"),
         ([GOOD | {"metrics": [7]}], "vendors[0].metrics[0]", "a metric name"),
         ([GOOD | {"metrics": [{"name": ""}]}], "vendors[0].metrics[0].name", "metric family"),

@@ -9,14 +9,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from reprieve.cli.deciding import deciders_of
-from reprieve.kube.resource import PODS, Resource
+from reprieve.kube.resource import DEVICE_TEMPLATES, PODS, Resource
 from reprieve.units.durations import MINUTE
 from reprieve.units.instants import Nanos
 from reprieve.whatif.answer import Verdict
 from reprieve.whatif.emptied import emptied
 from reprieve.whatif.judging import answer_of
 from reprieve.whatif.overlay import Overlay
-from reprieve.whatif.pod_claims import CLAIM_TEMPLATES
 from reprieve.whatif.pruning import pruned
 from reprieve.whatif.run import settled
 from reprieve.whatif.snapshot import Listed, Snapshot
@@ -103,8 +102,8 @@ def _over(do: Callable[[Overlay, LoopClock], Any]) -> Overlay:
         ("resource.k8s.io", "resourceclaims"): Listed(CLAIMS, {}, 1),
         ("scheduling.k8s.io", "podgroups"): Listed(GROUPS, {}, 1),
         ("batch", "jobs"): Listed(JOBS, {}, 1),
-        ("resource.k8s.io", CLAIM_TEMPLATES.plural): Listed(
-            CLAIM_TEMPLATES, {("team", "gpus"): template}, 1
+        ("resource.k8s.io", DEVICE_TEMPLATES.plural): Listed(
+            DEVICE_TEMPLATES, {("team", "gpus"): template}, 1
         ),
     }
 

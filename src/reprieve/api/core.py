@@ -34,9 +34,11 @@ __all__ = [
     "OwnerReference",
     "Pod",
     "PodCondition",
+    "PodResourceClaim",
     "PodSpec",
     "PodStatus",
     "PodTemplate",
+    "ResourceClaimStatus",
     "SchedulingGroup",
     "Taint",
     "TemplatedObject",
@@ -159,6 +161,22 @@ class SchedulingGroup(_Struct, frozen=True):
     pod_group_name: str | None = None
 
 
+class PodResourceClaim(_Struct, frozen=True):
+    """An entry of `spec.resourceClaims` of a pod or group: a claim, or a template for one."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+    pod_group_resource_claim: str | None = None
+
+
+class ResourceClaimStatus(_Struct, frozen=True):
+    """The claim that was made from a template; no name when none is needed."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
 class PodSpec(_Struct, frozen=True):
     """What decides where a pod may go and how many GPUs it asks for."""
 
@@ -171,6 +189,7 @@ class PodSpec(_Struct, frozen=True):
     scheduling_group: SchedulingGroup | None = None
     overhead: dict[str, str | int | float] | None = None
     resources: ContainerResources | None = None
+    resource_claims: list[PodResourceClaim] | None = None
     scheduler_name: str | None = None
 
 
@@ -209,6 +228,7 @@ class PodStatus(_Struct, frozen=True):
     conditions: list[PodCondition] | None = None
     start_time: str | None = None
     nominated_node_name: str | None = None
+    resource_claim_statuses: list[ResourceClaimStatus] | None = None
 
 
 class Pod(_Struct, frozen=True):
@@ -280,6 +300,7 @@ class KueuePodSpec(_Struct, frozen=True):
 
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
+    resource_claims: list[PodResourceClaim] | None = None
 
 
 class KueuePodTemplate(_Struct, frozen=True):

@@ -24,6 +24,7 @@ __all__ = [
     "PublishedAttribute",
     "PublishedDevice",
     "ResourceClaim",
+    "ResourceClaimTemplate",
     "ResourceSlice",
 ]
 
@@ -197,6 +198,19 @@ class PublishedCapacity(_Struct, frozen=True):
 
     value: Amount = "0"
     request_policy: CapacityRequestPolicy | None = None
+
+
+class ResourceClaimTemplateSpec(_Struct, frozen=True):
+    """The claims that are made of a template."""
+
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+
+
+class ResourceClaimTemplate(_Struct, frozen=True):
+    """A template of the claims of single pods."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
 
 
 class Counter(_Struct, frozen=True):

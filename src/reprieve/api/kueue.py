@@ -17,6 +17,7 @@ from reprieve.api.core import (
     ContainerResources,
     MetaWithFinalizers,
     ObjectMeta,
+    PodResourceClaim,
     Toleration,
 )
 
@@ -356,6 +357,7 @@ class PodSpec(_Struct, frozen=True):
     tolerations: list[Toleration] | None = None
     affinity: Affinity | None = None
     priority_class_name: str = ""
+    resource_claims: list[PodResourceClaim] | None = None
 
 
 class PodTemplate(_Struct, frozen=True):

@@ -17,6 +17,8 @@ from reprieve.api.core import (
     NodeSelectorTerm,
     NodeSpec,
     ObjectMeta,
+    PodResourceClaim,
+    ResourceClaimStatus,
 )
 
 __all__ = [
@@ -39,10 +41,8 @@ __all__ = [
     "PodDisruptionBudget",
     "PodGroup",
     "PodObject",
-    "PodResourceClaim",
     "PodSpec",
     "PodStatus",
-    "ResourceClaimStatus",
     "SelectorOwner",
     "SelectorSpec",
     "Toleration",
@@ -260,22 +260,6 @@ class Volume(_Struct, frozen=True):
     portworx_volume: VolumeById | None = None
     vsphere_volume: VsphereVolume | None = None
     image: ImageSource | None = None
-
-
-class PodResourceClaim(_Struct, frozen=True):
-    """An entry of `spec.resourceClaims` of a pod or group: a claim, or a template for one."""
-
-    name: str = ""
-    resource_claim_name: str | None = None
-    resource_claim_template_name: str | None = None
-    pod_group_resource_claim: str | None = None
-
-
-class ResourceClaimStatus(_Struct, frozen=True):
-    """The claim that was made from a template; no name when none is needed."""
-
-    name: str = ""
-    resource_claim_name: str | None = None
 
 
 class AllocatableMapping(_Struct, frozen=True):

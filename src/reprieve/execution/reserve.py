@@ -26,16 +26,15 @@ from reprieve.execution.statuses import StatusChange, write_status
 from reprieve.kube.bodies import Json, PatchType
 from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, Conflict, NotFound
-from reprieve.kube.resource import PODS, Resource
+from reprieve.kube.resource import DEVICE_CLAIMS, PODS, Resource
 from reprieve.kube.retry import retried
 from reprieve.kube.writes import Priority
 from reprieve.units.errors import ClusterError
 
-__all__ = ["DEVICE_CLAIMS", "VOLUMES", "VOLUME_CLAIMS", "Refused", "Reservations"]
+__all__ = ["VOLUMES", "VOLUME_CLAIMS", "Refused", "Reservations"]
 
 VOLUME_CLAIMS: Final = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 VOLUMES: Final = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
-DEVICE_CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
 
 _SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 _BOUND_BY: Final = "pv.kubernetes.io/bound-by-controller"

@@ -1,6 +1,7 @@
 """Pod -> engine row: GPUs it asks for, whether it is a GPU demand, which nodes admit it.
 
-Demand: the scheduler says `Insufficient <name>` of a tracked name, or Kueue keeps the pod gated for
+Demand: the scheduler says `Insufficient <name>` of a tracked name, or that it cannot allocate all
+claims of a pod that asks for a tracked name by claim; or Kueue keeps the pod gated for
 lack of GPU quota: its Workload, or that of what it belongs to, waits for quota that others may give
 back. What can never fit is none, nor is that for which room is made already: by quota, or by its
 scheduler, which nominates a node for it. Nothing is to be freed twice.
@@ -17,7 +18,7 @@ meet".
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from reprieve.api.core import (
@@ -76,6 +77,7 @@ _NEVER: Final = Form(
     r"|resource \S++ unavailable in ClusterQueue",
     _LONGEST_MESSAGE,
 )
+_NO_DEVICES: Final = "cannot allocate all claims"
 _PREEMPTING: Final = ". Pending the preemption of "
 _WORKLOADS: Final = Form(r"[0-9]++ workload\(s\)")
 
@@ -104,12 +106,14 @@ def pod_row(
     nodes: Sequence[Node] | None = None,
     of_root: Iterable[KueueWorkload] = (),
     asks: Mapping[str, int] = _NOTHING,
+    claimed: Collection[str] = (),
 ) -> PodRow:
     """Return the engine's row.
 
     `gpus`: its own GPUs (`gpus_of`). `tracked`: the GPU names of its workload's total. `kueue`:
     Kueue Workloads, of which those that it owns count; `of_root`: those of its workload. `nodes`:
     all nodes, and `asks`: its other requests, to be given where a placement is to be proven.
+    `claimed`: the names among `gpus` that it waits for by claim.
     """
     return PodRow(
         uid=Uid(pod.metadata.uid),
@@ -117,7 +121,7 @@ def pod_row(
         phase=sys.intern(pod.status.phase),
         gpus=gpus,
         node=sys.intern(pod.spec.node_name or "") or None,
-        demand=is_demand(pod, tracked, kueue, of_root),
+        demand=is_demand(pod, tracked, kueue, of_root, claimed),
         terminating=pod.metadata.deletion_timestamp is not None,
         started=_instant(pod.status.start_time),
         nodes=None if nodes is None or pod.spec.node_name else admitted_nodes(pod, nodes),
@@ -159,6 +163,7 @@ def is_demand(
     tracked: Iterable[str],
     kueue: Iterable[KueueWorkload] = (),
     of_root: Iterable[KueueWorkload] = (),
+    claimed: Collection[str] = (),
 ) -> bool:
     """Return whether the pod waits for GPUs of one of the tracked names."""
     if pod.status.phase != "Pending" or pod.status.nominated_node_name:
@@ -168,7 +173,10 @@ def is_demand(
         return False
     if scheduled.reason == "Unschedulable":
         message = (scheduled.message or "").lower()
-        return any(f"insufficient {name}".lower() in message for name in tracked)
+        by_claim = claimed if _NO_DEVICES in message else ()
+        return any(
+            f"insufficient {name}".lower() in message or name in by_claim for name in tracked
+        )
     return (
         scheduled.reason == "SchedulingGated"
         and (pod.metadata.labels or {}).get(KUEUE_MANAGED) == "true"

@@ -8,7 +8,8 @@ event about an object that was deleted. A new uid under a held name ends the old
 reported as its deletion first. A list replaces everything in one batch. An object that `convert`
 refuses is reported and leaves what is held of it as it was. A fault of ours about one object is
 logged and costs the others nothing: one in `convert` or an index counts as a refusal, after one in
-a subscriber the others are told all the same. Only a reflector feeds a cache: what
+a subscriber the others are told all the same. Only a reflector feeds a cache (`remake` has a record
+say anew what follows from another kind): what
 this process wrote and has not seen yet belongs elsewhere. A list's wire structs are let go page by
 page, since 50,000 of them take several times the room of their records.
 Source: the design's section "State that can be trusted".
@@ -156,6 +157,21 @@ class Cache(Generic[W, R]):
     def keys(self, index: str) -> list[Hashable]:
         """Return the keys under which at least one record stands."""
         return list(self._buckets[index])
+
+    def remake(self, uid: str, made: Callable[[R], R]) -> None:
+        """Hold another record of the same version, since what it was made with has changed.
+
+        Does nothing where nothing of it differs.
+        """
+        old = self._records.get(uid)
+        new = None if old is None else made(old)
+        if old is None or new is None or new == old:
+            return
+        keys = {name: dict.fromkeys(keys(new)) for name, keys in self._keys.items()}
+        self._records[uid] = new
+        self._index(old, new, keys)
+        self._changed(old, new)
+        self._settled()
 
     # The sink of a reflector
 

@@ -8,6 +8,10 @@ from urllib.parse import quote
 
 __all__ = [
     "CUSTOM_RESOURCE_DEFINITIONS",
+    "DEVICE_CLAIMS",
+    "DEVICE_CLASSES",
+    "DEVICE_SLICES",
+    "DEVICE_TEMPLATES",
     "DISRUPTIONS",
     "ENDPOINT_SLICES",
     "EVENTS",
@@ -73,6 +77,16 @@ SECRETS: Final = Resource("", "v1", "secrets", "Secret")
 EVENTS: Final = Resource("", "v1", "events", "Event")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 ENDPOINT_SLICES: Final = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+DEVICE_CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
+DEVICE_TEMPLATES: Final = Resource(
+    "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"
+)
+DEVICE_SLICES: Final = Resource(
+    "resource.k8s.io", "v1", "resourceslices", "ResourceSlice", namespaced=False
+)
+DEVICE_CLASSES: Final = Resource(
+    "resource.k8s.io", "v1", "deviceclasses", "DeviceClass", namespaced=False
+)
 CUSTOM_RESOURCE_DEFINITIONS: Final = Resource(
     "apiextensions.k8s.io",
     "v1",

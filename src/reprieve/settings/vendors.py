@@ -7,6 +7,7 @@
       - name: acme                            # a new name needs resources and metrics
         resources: ["acme.example/gpu", "acme.example/part-*"]
         notDevices: ["acme.example/part-memory"]
+        deviceClasses: [gpu.acme.example]     # and names of drivers: GPUs of claims
         metrics: [{name: acme_busy, scale: ratio}]
         labels: {namespace: [ns], pod: [pod], gpu: [card], partition: [slice]}
 
@@ -28,7 +29,7 @@ __all__ = ["DEFAULT_VENDORS", "parse_vendors"]
 
 DEFAULT_VENDORS: Final = (AMD,)
 
-_KEYS: Final = ("name", "resources", "notDevices", "metrics", "labels")
+_KEYS: Final = ("name", "resources", "notDevices", "deviceClasses", "metrics", "labels")
 _LABELS: Final = {
     "namespace": "namespace_labels",
     "pod": "pod_labels",
@@ -73,11 +74,17 @@ def _vendor(entry: object, where: str) -> Vendor:
     name = entry.get("name")
     if not isinstance(name, str) or not name:
         raise UsageError(f"{where}.name: {name!r}; accepted: a name that is not empty")
-    vendor = KNOWN_VENDORS.get(name) or replace(AMD, name=name, resources=(), metrics=())
+    vendor = KNOWN_VENDORS.get(name) or replace(
+        AMD, name=name, resources=(), metrics=(), device_classes=()
+    )
     if "resources" in entry:
         vendor = replace(vendor, resources=_resources(entry["resources"], f"{where}.resources"))
     if "notDevices" in entry:
         vendor = replace(vendor, not_devices=_resources(entry["notDevices"], f"{where}.notDevices"))
+    if "deviceClasses" in entry:
+        accepted = "names of DeviceClasses and drivers, * for any text"
+        named = _texts(entry["deviceClasses"], f"{where}.deviceClasses", accepted)
+        vendor = replace(vendor, device_classes=named)
     if "metrics" in entry:
         vendor = replace(vendor, metrics=_metrics(entry["metrics"], f"{where}.metrics"))
     for missing in (key for key in ("resources", "metrics") if not getattr(vendor, key)):

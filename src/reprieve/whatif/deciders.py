@@ -12,6 +12,10 @@ from reprieve.execution.jobs import resource_of
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.reader import Reader
 from reprieve.kube.resource import (
+    DEVICE_CLAIMS,
+    DEVICE_CLASSES,
+    DEVICE_SLICES,
+    DEVICE_TEMPLATES,
     GPU_WORKLOADS,
     KAIWO_CONFIGS,
     NAMESPACES,
@@ -43,6 +47,10 @@ _OF_IDLE: Final = (
     NAMESPACES,
     GPU_WORKLOADS,
     KAIWO_CONFIGS,
+    DEVICE_CLAIMS,
+    DEVICE_TEMPLATES,
+    DEVICE_CLASSES,
+    DEVICE_SLICES,
     Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload"),
     Resource("kueue.x-k8s.io", "v1beta1", "workloads", "Workload"),
     Resource("apps", "v1", "replicasets", "ReplicaSet"),

@@ -16,15 +16,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from reprieve.jobs.paths import Json, first
-from reprieve.kube.resource import PODS, Resource
+from reprieve.kube.resource import DEVICE_TEMPLATES, PODS, Resource
 from reprieve.whatif.overlay import Overlay
 from reprieve.whatif.pod_templates import controlled_by
 
-__all__ = ["CLAIM_TEMPLATES", "PodClaims"]
+__all__ = ["PodClaims"]
 
-CLAIM_TEMPLATES: Final = Resource(
-    "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"
-)
 _CLAIMS: Final = ("resource.k8s.io", "resourceclaims")
 _GROUPS: Final = ("scheduling.k8s.io", "podgroups")
 _FOR: Final = "resource.kubernetes.io/pod-claim-name"
@@ -86,7 +83,7 @@ class PodClaims:
         """Return the name of a claim that is made of a template, empty where there is none."""
         metadata = user["metadata"]
         namespace = metadata.get("namespace", "")
-        source = self._overlay.get(CLAIM_TEMPLATES, namespace, template)
+        source = self._overlay.get(DEVICE_TEMPLATES, namespace, template)
         if source is None:
             return ""
         stem = f"{metadata['name']}-{title}-"

@@ -29,7 +29,7 @@ from reprieve.execution.jobs import resource_of
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first
 from reprieve.jobs.table import job_kinds
-from reprieve.kube.resource import PODS, Resource
+from reprieve.kube.resource import DEVICE_TEMPLATES, PODS, Resource
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import format_instant
@@ -39,7 +39,7 @@ from reprieve.whatif.made_pods import MadePods
 from reprieve.whatif.namespace_index import NamespaceIndex
 from reprieve.whatif.overlay import Change, Overlay
 from reprieve.whatif.owned_pods import OwnedPods
-from reprieve.whatif.pod_claims import CLAIM_TEMPLATES, PodClaims
+from reprieve.whatif.pod_claims import PodClaims
 from reprieve.whatif.pod_templates import LIMIT_RANGES, PRIORITIES, RUNTIME_CLASSES
 from reprieve.whatif.replica_pods import ReplicaPods
 from reprieve.whatif.writes import Refused
@@ -74,7 +74,7 @@ class StandIns:
     """
 
     #: What they read beyond what the planes do.
-    KINDS: Final = (PODS, PRIORITIES, RUNTIME_CLASSES, LIMIT_RANGES, CLAIM_TEMPLATES)
+    KINDS: Final = (PODS, PRIORITIES, RUNTIME_CLASSES, LIMIT_RANGES, DEVICE_TEMPLATES)
 
     def __init__(self, overlay: Overlay, clock: Clock) -> None:
         self._overlay = overlay

@@ -238,6 +238,10 @@ def declined_text(declined: Declined) -> str:
             return "the pending workload fits without it"
         case Reason.PART_OF_GANG:
             return "its gang is evicted as a whole, and not all of it is idle"
+        case Reason.SHARES_DEVICES:
+            return (
+                "pods that are not idle, or have not opted in, use a device claim of its pods, too"
+            )
         case Reason.OWNED:
             return "another plane decides about it"
         case Reason.DISPLACED:

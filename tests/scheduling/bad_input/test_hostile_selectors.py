@@ -9,8 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from reprieve.execution.reserve import DEVICE_CLAIMS
-from reprieve.kube.resource import Resource
+from reprieve.kube.resource import DEVICE_CLAIMS, Resource
 from tests.ports import free_port
 from tests.scheduling.site import NAMESPACE, Object, Site, node, pod, site
 

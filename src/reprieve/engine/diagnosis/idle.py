@@ -39,6 +39,7 @@ _PASSING: Final[Mapping[outcome.Reason, Reason]] = {
     outcome.Reason.NOT_FRESH: Reason.STALE_METRICS,
     outcome.Reason.HELD: Reason.VICTIMS_PROTECTED,
     outcome.Reason.PART_OF_GANG: Reason.NOT_IDLE_YET,
+    outcome.Reason.SHARES_DEVICES: Reason.NOT_IDLE_YET,
 }
 _KINDS: Final = (
     Reason.NOT_IDLE_YET,

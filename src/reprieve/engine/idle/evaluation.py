@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 
 from reprieve.engine.idle.claims import demand_order
 from reprieve.engine.idle.flights import idle_for, in_flight
-from reprieve.engine.idle.gangs import units_of, whole_units
+from reprieve.engine.idle.gangs import SHARED_CLAIM, units_of, whole_units
 from reprieve.engine.idle.model import (
     Fit,
     IdleSnapshot,
@@ -112,7 +112,10 @@ def evaluate(
         if _eligible(run, workload):
             eligible.append(workload)
     eligible, torn = whole_units(workloads, eligible, snapshot.busy_units)
-    run.declined.extend(Declined(each.ref, Reason.PART_OF_GANG) for each in torn)
+    for each in torn:
+        by_claim = each.unit.startswith(SHARED_CLAIM)
+        why = Reason.SHARES_DEVICES if by_claim else Reason.PART_OF_GANG
+        run.declined.append(Declined(each.ref, why))
     always = [w for w in eligible if w.settings.policy is PreemptionPolicy.ALWAYS]
     for workload in always:
         if _held(run, "", workload):

@@ -5,6 +5,8 @@ pods. Each for itself would collect victims, more than the group needs, or only 
 the waiting members of a gang are seen as one demand: the oldest of them by creation, then by
 namespace/name, asks for the GPUs of all. What was taken for a member earlier is for that one.
 
+Who shares a claim of devices goes with all others that do: the devices come free with the last.
+
 Source: issue contract of the quota plane (a waiting gang reclaims once); the design's promise
 "Feasible".
 """
@@ -13,12 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from reprieve.engine.idle.model import Phase, Workload
 from reprieve.engine.idle.resources import add
-from reprieve.units.ids import GpuWorkloadKey
+from reprieve.units.ids import GpuWorkloadKey, Uid
 
-__all__ = ["gang_of", "joined", "units_of", "whole_units"]
+__all__ = ["SHARED_CLAIM", "gang_of", "joined", "tied", "units_of", "whole_units"]
+
+
+#: Before the name of a claim of devices, as a tie.
+SHARED_CLAIM: Final = "claim "
 
 
 def gang_of(workload: Workload) -> str:
@@ -57,6 +64,25 @@ def joined(
     silent = {each.key for several in waiting.values() for each in several} - demands.keys()
     kept = (each for each in workloads if each.key not in silent)
     return tuple(_renamed(demands.get(w.key, w), names) for w in kept), speakers
+
+
+def tied(ties: Mapping[Uid, Sequence[str]]) -> dict[Uid, str]:
+    """Return the unit of each root that has ties: the first of all ties that lead to each other.
+
+    A tie is what several go together for: a gang, or a claim of devices that they share.
+    """
+    first: dict[str, str] = {}
+
+    def end(tie: str) -> str:
+        while first.get(tie, tie) != tie:
+            tie = first[tie]
+        return tie
+
+    for several in ties.values():
+        ends = sorted({end(tie) for tie in several})
+        for each in ends:
+            first[each] = ends[0]
+    return {root: end(several[0]) for root, several in ties.items() if several}
 
 
 def whole_units(

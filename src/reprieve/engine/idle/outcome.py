@@ -46,6 +46,9 @@ class Reason(StrEnum):
     REPRIEVED = "Reprieved"
     HELD = "Held"  # by the governor of disruptions
     PART_OF_GANG = "PartOfGang"  # it goes with a gang of which not all is idle
+    SHARES_DEVICES = (
+        "SharesDevices"  # a device comes free with others only, of which not all are idle
+    )
     OWNED = "Owned"  # another plane of the process evicts for it
     DISPLACED = "Displaced"  # it was displaced lately: nobody goes for its return
 

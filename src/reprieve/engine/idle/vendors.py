@@ -12,6 +12,8 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final
 
+from reprieve.engine.cluster.devices import EXTENDED_PREFIX
+
 __all__ = ["AMD", "INTEL", "KNOWN_VENDORS", "NVIDIA", "UtilizationMetric", "Vendor"]
 
 
@@ -31,7 +33,8 @@ class Vendor:
     """One vendor's resources and metrics.
 
     `resources`: patterns of extended resource names, `*` standing for any text; `not_devices`:
-    patterns of names among them that count something else (memory, shares). `metrics`: best first;
+    patterns of names among them that count something else (memory, shares). `device_classes`:
+    patterns of the names of DeviceClasses, and of drivers, of its GPUs. `metrics`: best first;
     a GPU that one metric covers is not read from a later one. Of each tuple of labels the first
     that is there and not empty is taken.
     """
@@ -44,10 +47,21 @@ class Vendor:
     gpu_labels: tuple[str, ...]
     partition_labels: tuple[str, ...] = ()
     not_devices: tuple[str, ...] = ()
+    device_classes: tuple[str, ...] = ()
 
     def owns(self, resource: str) -> bool:
-        """Return whether `resource` is the name of this vendor's GPUs or parts of GPUs."""
+        """Return whether `resource` is the name of this vendor's GPUs or parts of GPUs.
+
+        Also of a DeviceClass, by the name of the extended resource that stands for it.
+        """
+        device_class = resource.removeprefix(EXTENDED_PREFIX)
+        if device_class != resource:
+            return self.selects(device_class)
         return _matches(resource, self.resources) and not _matches(resource, self.not_devices)
+
+    def selects(self, name: str) -> bool:
+        """Return whether a DeviceClass or driver of this name is one of this vendor's GPUs."""
+        return _matches(name, self.device_classes)
 
 
 # A cluster has few resource names and asks about each for every container of every pod.
@@ -82,6 +96,7 @@ AMD: Final = Vendor(
     pod_labels=_POD,
     gpu_labels=("gpu_id", "gpu"),
     partition_labels=("gpu_partition_id",),
+    device_classes=("gpu.amd.com",),
 )
 
 NVIDIA: Final = Vendor(
@@ -96,6 +111,7 @@ NVIDIA: Final = Vendor(
     pod_labels=_POD,
     gpu_labels=("gpu", "UUID", "device"),
     partition_labels=("GPU_I_ID",),
+    device_classes=("gpu.nvidia.com", "mig.nvidia.com"),
 )
 
 INTEL: Final = Vendor(
@@ -106,6 +122,7 @@ INTEL: Final = Vendor(
     pod_labels=("kube_pod", *_POD),
     gpu_labels=("uuid", "pci_bdf", "pci_dev", "dev_file"),
     partition_labels=("sub_dev",),
+    device_classes=("gpu.intel.com",),
     not_devices=(
         "gpu.intel.com/memory.max",
         "gpu.intel.com/millicores",

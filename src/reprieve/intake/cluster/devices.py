@@ -24,6 +24,7 @@ from reprieve.api.devices import (
     PublishedAttribute,
     PublishedDevice,
     ResourceClaim,
+    ResourceClaimTemplate,
     ResourceSlice,
 )
 from reprieve.api.scheduling import Toleration
@@ -58,6 +59,7 @@ __all__ = [
     "device_class_entry",
     "resource_claim_entry",
     "resource_slice_entry",
+    "template_requests",
 ]
 
 _EXTENDED: Final = "resource.kubernetes.io/extended-resource-claim"
@@ -84,6 +86,11 @@ def resource_claim_entry(claim: ResourceClaim) -> Entry:
         extended=(metadata.annotations or {}).get(_EXTENDED) == "true",
     )
     return Entry(Kind.RESOURCE_CLAIM, row.uid, metadata.namespace, metadata.name, row.version, row)
+
+
+def template_requests(template: ResourceClaimTemplate) -> tuple[Request, ...]:
+    """Return what each claim that is made of a template asks for."""
+    return tuple(map(_request, template.spec.spec.devices.requests or ()))
 
 
 def resource_slice_entry(published: ResourceSlice) -> Entry:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from sys import intern
 from typing import Final
 
-from reprieve.api.core import ObjectMeta
+from reprieve.api.core import ObjectMeta, PodResourceClaim, ResourceClaimStatus
 from reprieve.api.reprieve import PREEMPT_MIN_RUNTIME
-from reprieve.api.scheduling import PodResourceClaim, ResourceClaimStatus
 from reprieve.units.durations import SECOND, InvalidDuration, parse_duration
 from reprieve.units.ids import Uid
 from reprieve.units.instants import parse_instant

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from reprieve.api.kaiwo import CONFIG_NAME
 from reprieve.engine.idle.discovery import Root
+from reprieve.kube.cache import Record
 from reprieve.planes.idle.announcements import tell_foreign, tell_ignored_config, tell_rejected
 from reprieve.planes.idle.context import IdleContext
 from reprieve.planes.idle.displacements import IdleDisplacements
@@ -69,6 +70,7 @@ class Changes:
         watches.workloads.cache.subscribe(self._workload_changed)
         watches.intents.cache.subscribe(self._intent_changed)
         watches.kueue.cache.subscribe(self._kueue_changed)
+        watches.devices.templates.cache.subscribe(lambda old, new: self._templates_changed(new))
 
     def _pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> None:
         pod = new or old
@@ -130,6 +132,15 @@ class Changes:
             tell_foreign(self._context, new, self._namespace)
             return
         self._evaluator.ask()
+
+    def _templates_changed(self, new: Record | None) -> None:
+        """Count the claims of Workloads again that may ask by a template that has come."""
+        if new is None:
+            return
+        for record in self._watches.kueue.cache:
+            if record.claims and record.namespace == new.namespace:
+                self._queued.forget(record.uid)
+                self._due.queued.add(record.uid)
 
     def _kueue_changed(self, old: KueueRecord | None, new: KueueRecord | None) -> None:
         record = new or old

@@ -232,6 +232,7 @@ class IdlePlane:
                 await self._find_kueue()
                 self.watches.start_kueue(group)
                 await self.watches.synced()
+                await self.watches.devices.settled(self.context.clock)
                 self._changes.subscribe()
                 if not self.context.dry_run:
                     await recovered(self._recover, self.context.clock, log)

@@ -41,9 +41,12 @@ class Queued:
             root = await self._roots.resolve_owner(record.owner, record.namespace)
         except ResolutionError:
             return None
-        gpus = record.gpus
+        gpus: Mapping[str, int] | None = record.gpus
         if gpus is None:
             gpus = await self._roots.template_gpus(root.ref, self._vendors)
+        if record.claims:
+            claimed = self._watches.claimed.of_pod_sets(record.namespace, record.claims)
+            gpus = add(gpus, claimed)
         self.forget(uid)
         self._found[uid] = root, gpus
         self._below.setdefault(root.ref.uid, set()).add(uid)

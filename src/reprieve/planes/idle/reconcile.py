@@ -217,4 +217,6 @@ def _pod_row(
 ) -> PodRow:
     if pod.pending is None:
         return pod.row
-    return pod_row(pod.pending, pod.row.gpus, tracked, kueue, nodes, of_root, pod.row.asks)
+    return pod_row(
+        pod.pending, pod.row.gpus, tracked, kueue, nodes, of_root, pod.row.asks, pod.claimed
+    )

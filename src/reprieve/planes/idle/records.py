@@ -21,6 +21,7 @@ from reprieve.api.core import (
     Node,
     ObjectMeta,
     Pod,
+    PodResourceClaim,
     WorkloadStatus,
 )
 from reprieve.api.kaiwo import GpuWorkload, KaiwoConfig
@@ -28,7 +29,7 @@ from reprieve.api.reprieve import Preemption
 from reprieve.engine.idle.discovery import Owner
 from reprieve.engine.idle.model import PodRow
 from reprieve.engine.idle.vendors import Vendor
-from reprieve.intake.cluster.metadata import checkpoint_of
+from reprieve.intake.cluster.metadata import checkpoint_of, claims_of
 from reprieve.intake.owners import found
 from reprieve.intake.pods import (
     counted_pod_row,
@@ -66,7 +67,9 @@ class PodRecord:
     """A pod: its row without demand, its owners, and the whole of it while it is Pending.
 
     `checkpoint`: Unix seconds of the last one that it says, 0 for none. `labels`: of a pod that
-    asks for GPUs, for what its owners select.
+    asks for GPUs, for what its owners select. `asked`: its GPUs without those of claims. `claims`:
+    the names of its ResourceClaims; of those that hold or ask for GPUs `claimed` has the resource
+    names that it waits for, and `shared`, as `namespace/name`, which are named by other pods, too.
     """
 
     uid: str
@@ -78,6 +81,10 @@ class PodRecord:
     pending: Pod | None
     checkpoint: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
+    asked: Mapping[str, int] = field(default_factory=dict)
+    claims: tuple[str, ...] = ()
+    claimed: frozenset[str] = frozenset()
+    shared: tuple[str, ...] = ()
 
     @property
     def occupies(self) -> bool:
@@ -103,6 +110,9 @@ def pod_converter(
             # What it holds counts all the same, or it would be hidden by what cannot be read.
             log.exception("pod %s/%s cannot be read", metadata.namespace, metadata.name)
             row = counted_pod_row(pod, gpus, asks)
+        names = claims_of(pod.spec.resource_claims, pod.status.resource_claim_statuses)
+        claims = tuple(sorted({name for _, name in names if name}))
+        uses = bool(gpus or claims)
         return PodRecord(
             uid=metadata.uid,
             namespace=sys.intern(metadata.namespace),
@@ -110,9 +120,11 @@ def pod_converter(
             resource_version=version_number(metadata.resource_version),
             row=row,
             owners=found(pod).owners,
-            pending=pod if gpus and row.phase == "Pending" else None,
+            pending=pod if uses and row.phase == "Pending" else None,
             checkpoint=checkpoint_of(metadata),
-            labels=_interned(metadata.labels) if gpus else _NO_LABELS,
+            labels=_interned(metadata.labels) if uses else _NO_LABELS,
+            asked=gpus,
+            claims=claims,
         )
 
     return convert
@@ -201,7 +213,11 @@ class ConfigRecord:
 
 @dataclass(frozen=True, slots=True)
 class KueueRecord:
-    """A Kueue Workload without its templates; `gpus` is what its pods ask for, if it has any."""
+    """A Kueue Workload without its templates.
+
+    `gpus`: what its pods ask for beside claims, if it has any. `claims`: of each pod set with
+    claims the number of its pods, and what they name.
+    """
 
     uid: str
     namespace: str
@@ -209,6 +225,7 @@ class KueueRecord:
     resource_version: int
     workload: KueueWorkload
     gpus: dict[str, int] | None
+    claims: tuple[tuple[int, tuple[PodResourceClaim, ...]], ...] = ()
 
     @property
     def owner(self) -> Owner | None:
@@ -234,7 +251,13 @@ def kueue_converter(vendors: Sequence[Vendor]) -> Callable[[KueueWorkload], Kueu
         # Where the quota plane is on, too, this is what it reads, which has much more.
         status = WorkloadStatus(workload.status.conditions)
         kept = KueueWorkload(metadata=workload.metadata, status=status)
-        return KueueRecord(*_identity(workload.metadata), kept, workload_gpus(workload, vendors))
+        claims = tuple(
+            (each.count, tuple(each.template.spec.resource_claims))
+            for each in workload.spec.pod_sets
+            if each.template.spec.resource_claims
+        )
+        gpus = workload_gpus(workload, vendors)
+        return KueueRecord(*_identity(workload.metadata), kept, gpus, claims)
 
     return convert
 

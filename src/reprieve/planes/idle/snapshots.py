@@ -14,16 +14,18 @@ from typing import Final
 from reprieve.api.core import KueueWorkload, Node
 from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.idle.claims import reserved
-from reprieve.engine.idle.gangs import gang_of, joined
+from reprieve.engine.idle.gangs import SHARED_CLAIM, gang_of, joined, tied
 from reprieve.engine.idle.model import IdleSnapshot, NodeRow, Phase, Workload
 from reprieve.engine.idle.resources import add
 from reprieve.engine.plan import Plane
 from reprieve.intake.pods import node_row
+from reprieve.planes.idle.claimed import BY_CLAIM
 from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.joint_side import JointSide, displaced_lately
 from reprieve.planes.idle.node_use import NodeUse
 from reprieve.planes.idle.ownership import BY_GROUP, Ownership
 from reprieve.planes.idle.reconcile import row_of
+from reprieve.planes.idle.records import PodRecord
 from reprieve.planes.idle.watches import Watches
 from reprieve.planes.idle.workloads import TrackedWorkload, TrackedWorkloads
 from reprieve.units.ids import GpuWorkloadKey, Uid
@@ -85,7 +87,7 @@ class Snapshots:
                     raise
                 log.exception("%s is left out of the evaluation", held.key)
         found = [self._with_gang(row, nodes) for row in found]
-        found, busy_units = self._whole_gangs(found)
+        found, busy_units = self._whole_units(found)
         gangs = {gang_of(row) for row in found if row.status.phase is Phase.PENDING_GPU}
         rows, speakers = joined(found, {gang: self._members(gang) for gang in gangs - {""}})
         pods_of = {row.key: row.pods for row in rows}
@@ -136,32 +138,44 @@ class Snapshots:
             pods=tuple(sorted(pods.values(), key=lambda pod: (pod.name, pod.uid))),
         )
 
-    def _whole_gangs(self, rows: list[Workload]) -> tuple[list[Workload], frozenset[str]]:
-        """Return the rows with the gang that each goes with, and the gangs that are not idle."""
-        side = self._side
-        if side is None:
-            return rows, frozenset()
-        units: dict[str, str] = {}
-        busy: set[str] = set()
+    def _whole_units(self, rows: list[Workload]) -> tuple[list[Workload], frozenset[str]]:
+        """Return the rows with the unit that each goes with, and the units that are not idle.
+
+        A gang that goes as a whole is one, and so are all who share claims of devices.
+        """
+        bound: dict[Uid, list[str]] = {}
         for row in rows:
-            gang = gang_of(row) if row.status.phase is Phase.IDLE else ""
-            if gang and gang not in units:
-                units[gang] = gang if side.goes_whole(gang) else ""
-                if units[gang] and not self._all_idle(gang):
-                    busy.add(gang)
-        if not any(units.values()):
+            if row.status.phase is Phase.IDLE:
+                bound[row.root.uid] = [*self._gang_of(row), *self._claims_of(row)]
+        units = tied(bound)
+        if not units:
             return rows, frozenset()
+        busy = {
+            units[uid]
+            for uid, ties in bound.items()
+            if not all(self._all_idle(self._pods_tied_by(tie)) for tie in ties)
+        }
         named = [
-            replace(row, unit=units.get(gang_of(row), ""))
-            if row.status.phase is Phase.IDLE
-            else row
+            replace(row, unit=units.get(row.root.uid, "")) if row.root.uid in bound else row
             for row in rows
         ]
         return named, frozenset(busy)
 
-    def _all_idle(self, gang: str) -> bool:
-        """Whether every pod of a gang that holds a node is of an idle GpuWorkload."""
-        for pod in self._watches.pods.cache.by(BY_GROUP, gang):
+    def _gang_of(self, row: Workload) -> list[str]:
+        gang = gang_of(row)
+        return [gang] if gang and self._side is not None and self._side.goes_whole(gang) else []
+
+    def _claims_of(self, row: Workload) -> list[str]:
+        pods = self._ownership.pods_of(row.root)
+        return sorted({f"{SHARED_CLAIM}{claim}" for pod in pods for claim in pod.shared})
+
+    def _pods_tied_by(self, tie: str) -> list[PodRecord]:
+        claim = tie.removeprefix(SHARED_CLAIM)
+        return self._watches.pods.cache.by(BY_GROUP if claim == tie else BY_CLAIM, claim)
+
+    def _all_idle(self, pods: Sequence[PodRecord]) -> bool:
+        """Whether all of these pods that hold a node are of an idle GpuWorkload."""
+        for pod in pods:
             if pod.occupies and not pod.row.terminating:
                 roots = self._ownership.owners_of(pod)
                 held = [each for uid in roots for each in self._workloads.of_root(uid)]
@@ -210,9 +224,18 @@ class Snapshots:
         return row_of(self._context, held, pods, of_pods, nodes, of_root)
 
     def _node_rows(self) -> Iterator[NodeRow]:
-        if self._watches.nodes is not None and self._use is not None:
-            for record in self._watches.nodes.cache:
-                yield node_row(record.name, record.offered, self._use.of(record.name))
+        if self._watches.nodes is None or self._use is None:
+            return
+        claimed = self._watches.claimed
+        taken, classes = claimed.taken(), claimed.extended
+        for record in self._watches.nodes.cache:
+            offered, used = record.offered, self._use.of(record.name)
+            if classes:
+                # Devices of classes stand in no node's allocatable: each is free or has its claim.
+                free = claimed.free_on(record.name, taken)
+                used = {n: a for n, a in used.items() if n in offered or n not in classes}
+                offered = {**free, **offered}
+            yield node_row(record.name, offered, used)
 
     def _nodes(self) -> list[Node] | None:
         if self._watches.nodes is None:

@@ -27,6 +27,7 @@ from reprieve.kube.resource import (
 from reprieve.planes.common.mirror import Mirror
 from reprieve.planes.common.troubles import Troubles
 from reprieve.planes.common.watching import Watch, Watcher, start
+from reprieve.planes.idle.claimed import BY_CLAIM, ClaimedDevices, DeviceWatches
 from reprieve.planes.idle.measures.metric_sources import ReadyAddress
 from reprieve.planes.idle.ownership import BY_GROUP, BY_OWNER
 from reprieve.planes.idle.records import (
@@ -53,8 +54,9 @@ _SERVICE_LABEL: Final = "kubernetes.io/service-name"
 class Watches:
     """All watches of one plane.
 
-    Nodes are watched only for the placement proof, EndpointSlices only when a metric source names
-    a Service. Kueue's Workloads are read where that API is served.
+    Nodes and slices of devices are watched only for the placement proof, EndpointSlices only when a
+    metric source names a Service. Kueue's Workloads and claims of devices are read where their APIs
+    are served.
     """
 
     def __init__(
@@ -68,19 +70,25 @@ class Watches:
         report: Callable[[Exception], None],
         restarted: Callable[[str, str], None] = lambda kind, why: None,
     ) -> None:
-        watch = Watcher(mirror, report, restarted).watch
+        watcher = Watcher(mirror, report, restarted)
+        watch = watcher.watch
+        self.devices = DeviceWatches(watcher, on_nodes=nodes)
+        self.claimed = claimed = ClaimedDevices(self.devices, vendors)
+        convert = pod_converter(vendors, on_nodes=nodes)
         self._troubles = Troubles(clock)
         self.pods: Watch[Pod, PodRecord] = watch(
             PODS,
             Pod,
-            pod_converter(vendors, on_nodes=nodes),
+            lambda pod: claimed.remade(convert(pod)),
             {
+                BY_CLAIM: lambda pod: [f"{pod.namespace}/{name}" for name in pod.claims],
                 BY_OWNER: lambda pod: [owner.uid for owner in pod.owners],
                 BY_GROUP: lambda pod: (
                     [f"{pod.namespace}/{pod.row.group}"] if pod.row.group and pod.row.gpus else []
                 ),
             },
         )
+        claimed.follow(self.pods.cache)
         self.namespaces = watch(NAMESPACES, Namespace, NamespaceRecord.of)
         self.workloads = watch(GPU_WORKLOADS, WatchedGpuWorkload, WorkloadRecord.of)
         self.configs = watch(KAIWO_CONFIGS, KaiwoConfig, ConfigRecord.of)
@@ -121,6 +129,7 @@ class Watches:
             self.kueue,
             self.nodes,
             self.slices,
+            *self.devices.all(),
         )
         return (watch for watch in every if watch is not None)
 

@@ -34,7 +34,7 @@ from reprieve.api.storage import (
 )
 from reprieve.engine.cluster.rows import Change, Entry, Kind
 from reprieve.engine.placement.profile import Policy
-from reprieve.execution.reserve import DEVICE_CLAIMS, VOLUME_CLAIMS, VOLUMES
+from reprieve.execution.reserve import VOLUME_CLAIMS, VOLUMES
 from reprieve.execution.turns import ANNOTATION, NodeTurns
 from reprieve.intake.cluster.devices import (
     device_class_entry,
@@ -62,7 +62,16 @@ from reprieve.intake.cluster.storage import (
     storage_class_entry,
     volume_entry,
 )
-from reprieve.kube.resource import GPU_WORKLOADS, NAMESPACES, NODES, PODS, Resource
+from reprieve.kube.resource import (
+    DEVICE_CLAIMS,
+    DEVICE_CLASSES,
+    DEVICE_SLICES,
+    GPU_WORKLOADS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    Resource,
+)
 from reprieve.planes.scheduling.served import COMPOSITE_GROUPS
 from reprieve.planes.scheduling.written import Written, written
 from reprieve.wording.kube_scheduler import (
@@ -162,7 +171,6 @@ def _cluster_wide(group: str, plural: str, kind: str) -> Resource:
 
 
 _STORAGE: Final = "storage.k8s.io"
-_DEVICES: Final = "resource.k8s.io"
 _TABLES: Final[tuple[tuple[Kind, Resource, type[Any], Callable[[Any], Entry]], ...]] = (
     (Kind.CLAIM, VOLUME_CLAIMS, PersistentVolumeClaim, claim_entry),
     (Kind.VOLUME, VOLUMES, PersistentVolume, volume_entry),
@@ -192,18 +200,8 @@ _TABLES: Final[tuple[tuple[Kind, Resource, type[Any], Callable[[Any], Entry]], .
         attachment_entry,
     ),
     (Kind.RESOURCE_CLAIM, DEVICE_CLAIMS, ResourceClaim, resource_claim_entry),
-    (
-        Kind.RESOURCE_SLICE,
-        _cluster_wide(_DEVICES, "resourceslices", "ResourceSlice"),
-        ResourceSlice,
-        resource_slice_entry,
-    ),
-    (
-        Kind.DEVICE_CLASS,
-        _cluster_wide(_DEVICES, "deviceclasses", "DeviceClass"),
-        DeviceClass,
-        device_class_entry,
-    ),
+    (Kind.RESOURCE_SLICE, DEVICE_SLICES, ResourceSlice, resource_slice_entry),
+    (Kind.DEVICE_CLASS, DEVICE_CLASSES, DeviceClass, device_class_entry),
 )
 
 
