@@ -1,8 +1,8 @@
 """What work loses that is evicted: the time since its last checkpoint, times its devices.
 
 Without a checkpoint time counts from the start, as it does where a checkpoint is said that lies
-before the start or in the future. Devices are extended resources. Source: KEP-5710, "Future
-extensions".
+before the start or in the future. Devices are extended resources, and those of claims. Source:
+KEP-5710, "Future extensions".
 """
 
 from __future__ import annotations

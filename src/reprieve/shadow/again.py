@@ -19,6 +19,7 @@ from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.plan import Plan
 from reprieve.engine.quota.entries import Outcome
+from reprieve.engine.scheduling.harm import claimed_by
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.records.idle.record import DecisionInput
 from reprieve.records.idle.replay import decide_input
@@ -27,6 +28,7 @@ from reprieve.records.quota.replay import decide_quota_input
 from reprieve.records.scheduling.record import SchedulingInput
 from reprieve.records.scheduling.replay import decide_scheduling_input
 from reprieve.units.durations import SECOND
+from reprieve.units.ids import Uid
 
 __all__ = ["Again", "Lost", "Plugins", "idle_again", "quota_again", "scheduling_again"]
 
@@ -78,6 +80,7 @@ def scheduling_again(decided_on: SchedulingInput, at: int, plugins: Plugins) -> 
     places = {uid: place for place, uid in enumerate(pods.uids)}
     groups = [0 if row is None else row.checkpoint for row in replay.snapshot.group_rows]
     said = dict(zip(replay.snapshot.group_keys, groups, strict=True))
+    claimed = claimed_by(replay.snapshot)
 
     def lost(uid: str) -> int:
         place = places.get(uid)
@@ -89,6 +92,7 @@ def scheduling_again(decided_on: SchedulingInput, at: int, plugins: Plugins) -> 
             said.get(decided_on.groups[group], 0) if group >= 0 else 0,
         )
         devices = devices_of(decided_on.classes[pods.classes[place]].requests)
+        devices += claimed.get(Uid(uid), 0)
         return lost_device_seconds(pods.starts[place], checkpoint, devices, decided_on.now or at)
 
     placed = any(member.bind for member in replay.attempt.members)

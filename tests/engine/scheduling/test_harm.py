@@ -9,10 +9,16 @@ from typing import Any
 
 import pytest
 
+from reprieve.engine.cluster.devices import (
+    AllocatedDevice,
+    Allocation,
+    Consumer,
+    ResourceClaimRow,
+)
 from reprieve.engine.cluster.rows import Entry, IdleRow, Kind
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy
-from reprieve.engine.scheduling.harm import lost_by, lost_work
+from reprieve.engine.scheduling.harm import claimed_by, lost_by, lost_work
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.proof import faults_of
 from reprieve.engine.scheduling.session import Session
@@ -82,6 +88,43 @@ def test_devices_are_extended_resources_only() -> None:
     )
     assert GPU in snapshot.resources
     assert lost_work(snapshot, NOW, HOUR).max() == 30
+
+
+def claim(name: str, *users: str, devices: int = 2, **facts: Any) -> Entry:
+    """A claim with so many devices beside one for administration, reserved for these uids."""
+    given = [AllocatedDevice("r", ("d", "p", f"{name}-{number}")) for number in range(devices)]
+    admin = AllocatedDevice("r", ("d", "p", "all"), admin=True)
+    consumers = tuple(Consumer("pods", user, Uid(user)) for user in users)
+    row = ResourceClaimRow(
+        Uid(name),
+        "default",
+        name,
+        1,
+        allocation=Allocation((*given, admin)),
+        reserved_for=consumers,
+        **facts,
+    )
+    return Entry(Kind.RESOURCE_CLAIM, row.uid, "default", name, 1, row)
+
+
+def test_devices_of_claims_count_beside_extended_resources_and_shared_ones_once() -> None:
+    rows: list[Any] = gang(2, "g", nodes=["n", "n"], start=NOW - 10)
+    first = pod("p", gpus=1, node="n", start=NOW - 10)
+    other = pod("q", node="n", start=NOW - 10)
+    snapshot = snapshot_of(
+        node("n", gpus=8),
+        first,
+        other,
+        rows,
+        claim("both", first.uid, other.uid),
+        claim("own", other.uid, devices=1),
+        claim("group", rows[0].uid, devices=3),
+        claim("made", other.uid, extended=True),
+        claim("unused"),
+    )
+    lost = lost_work(snapshot, NOW, HOUR)
+    assert [lost[slot_of(snapshot, name)] for name in ("p", "q", "g-0", "g-1")] == [30, 10, 30, 0]
+    assert lost_by(first, None, NOW, claimed_by(snapshot)[first.uid]) == 30
 
 
 def pair(*extra: object, **facts: Any) -> Snapshot:

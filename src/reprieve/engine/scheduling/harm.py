@@ -4,27 +4,33 @@ Time counts from the last checkpoint that the pod or its PodGroup says, but no e
 pod's start; without one from the start, though never more than `maxLostWork`, so that saying
 nothing does not pay. A checkpoint in the future says nothing. Work that the idle plane knows to be
 idle loses nothing and goes first; what was measured more than three minutes ago is not known.
-Devices are the extended resources that a pod requests. Source: KEP-5710, "Future extensions";
-promise "Silence is not idleness" of the design.
+Devices are the extended resources that a pod requests, and those of its claims; a claim of several
+pods counts for the one that has used it the longest, that of a group for its first pod. Source:
+KEP-5710, "Future extensions"; promise "Silence is not idleness" of the design.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.claimed import devices_held
 from reprieve.engine.cluster.rows import GroupRow, Kind, PodRow
 from reprieve.engine.cluster.snapshot import I64, NO_START, Mask, Snapshot
 from reprieve.engine.lost_work import devices_of, is_device, lost_device_seconds
 from reprieve.engine.placement.simulation import Simulation
+from reprieve.units.ids import Uid
 
-__all__ = ["IDLE", "idle_pods", "lost_by", "lost_pods", "lost_work"]
+__all__ = ["IDLE", "claimed_by", "idle_pods", "lost_by", "lost_pods", "lost_work"]
 
 #: Stands for the lost work of idle pods: less than nothing.
 IDLE: Final = -1
 
 _FRESH: Final = 180  # seconds
+_HELD: Final = "devices held by claims"
+_NONE: Final = -2  # no number of a group
 
 
 def lost_pods(simulation: Simulation) -> I64 | None:
@@ -54,10 +60,20 @@ def lost_work(snapshot: Snapshot, now: int, most: int) -> I64:
     return lost
 
 
-def lost_by(row: PodRow, group: GroupRow | None, now: int) -> int:
-    """Return the device-seconds that one pod loses; without a checkpoint all since its start."""
+def lost_by(row: PodRow, group: GroupRow | None, now: int, claimed: int = 0) -> int:
+    """Return the device-seconds that one pod loses; without a checkpoint all since its start.
+
+    `claimed`: the devices that it holds by claims.
+    """
     said = max(row.checkpoint, 0 if group is None else group.checkpoint)
-    return lost_device_seconds(row.start, said, devices_of(row.pod_class.requests), now)
+    devices = devices_of(row.pod_class.requests) + claimed
+    return lost_device_seconds(row.start, said, devices, now)
+
+
+def claimed_by(snapshot: Snapshot) -> Mapping[Uid, int]:
+    """Return how many devices pods and groups hold by claims, by uid."""
+    rows = snapshot.tables.get(Kind.RESOURCE_CLAIM, {})
+    return snapshot.derived.of(_HELD, (rows,), lambda: devices_held(rows.values()))
 
 
 def idle_pods(snapshot: Snapshot, now: int) -> Mask:
@@ -77,4 +93,15 @@ def idle_pods(snapshot: Snapshot, now: int) -> Mask:
 def _devices(snapshot: Snapshot) -> I64:
     columns = [number for number, name in enumerate(snapshot.resources) if is_device(name)]
     devices: I64 = snapshot.pod_requests[:, columns].sum(axis=1)
+    claimed = claimed_by(snapshot)
+    if not claimed:
+        return devices
+    groups = {row.uid: number for number, row in enumerate(snapshot.group_rows) if row is not None}
+    members = enumerate(snapshot.pod_group.tolist())
+    first = {group: slot for slot, group in reversed(tuple(members))}
+    slots = {uid: slot for slot, uid in enumerate(snapshot.pod_uids) if uid in claimed}
+    for uid, count in claimed.items():
+        slot = slots.get(uid, first.get(groups.get(uid, _NONE)))
+        if slot is not None:
+            devices[slot] += count
     return devices

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from reprieve.engine.cluster.claimed import devices_held
 from reprieve.engine.cluster.devices import ResourceClaimRow
 from reprieve.engine.cluster.rows import BudgetRow, Entry, Kind, Labels, PodRow, SelectorRow
 from reprieve.units.ids import Uid
@@ -70,6 +71,11 @@ class Objects:
             if row.deleting:
                 return f'resourceclaim "{name}" is being deleted'
         return ""
+
+    def devices_of(self, pod: PodRow) -> int:
+        """Return how many devices a pod holds by claims."""
+        rows = (self._claim(pod.namespace, name) for _, name in pod.claims if name)
+        return devices_held(row for row in rows if row is not None).get(pod.uid, 0)
 
     def _claim(self, namespace: str, name: str) -> ResourceClaimRow | None:
         found = self.entry(Kind.RESOURCE_CLAIM, (namespace, name))

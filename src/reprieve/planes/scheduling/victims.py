@@ -274,7 +274,8 @@ class SchedulingVictims:
 
     def _lost_with(self, row: PodRow) -> int:
         group = self._state.group(f"{row.namespace}/{row.group}") if row.group else None
-        return lost_by(row, group, self._context.clock.wall() // SECOND)
+        claimed = self._state.objects.devices_of(row)
+        return lost_by(row, group, self._context.clock.wall() // SECOND, claimed)
 
     def _seen_metadata(self, victim: Victim) -> dict[str, Any] | None:
         """Return what marks of a victim refer to, None where it leaves or is not known."""
