@@ -126,6 +126,21 @@ async def test_a_field_edited_by_hand_stays_when_other_annotations_change(site: 
     assert found is not None
     assert found["spec"]["gracePeriod"] == "2h"  # type: ignore[index]
 
+    async def told() -> list[tuple[str, str]]:
+        return [
+            (each["involvedObject"]["kind"], each["message"])
+            for each in await site.all("events")
+            if each["reason"] == "AnnotationOverridden" and "is 3h" in each["message"]
+        ]
+
+    said = "annotation {}grace-period is 3h0m0s and is overridden by {}spec.gracePeriod, which was "
+    said += "edited by hand; in force: 2h0m0s; remove that field to follow the annotation again"
+    await site.until(told)
+    assert sorted(await told()) == [
+        ("GpuWorkload", said.format(PREFIX, "")),
+        ("Job", said.format(PREFIX, f"GpuWorkload/{name} ")),
+    ]
+
 
 async def test_bad_values_are_named_and_the_namespaces_good_ones_are_in_force(site: Site) -> None:
     annotations = {f"{PREFIX}grace-period": "15m", f"{PREFIX}threshold": "12"}

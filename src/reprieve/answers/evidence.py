@@ -10,6 +10,7 @@ from reprieve.answers.demand import demand_text
 from reprieve.answers.document import Displaced, State
 from reprieve.answers.findings import Findings
 from reprieve.answers.kinds import job_kind_of
+from reprieve.answers.overridden import overridden_of
 from reprieve.answers.quantities import (
     ago,
     amounts,
@@ -48,6 +49,7 @@ def evidence_of(found: Findings) -> Iterator[tuple[str, str]]:
         yield "group", _group_text(unit)
     if unit.workload is not None:
         yield "queue", _queue_text(unit.workload, unit.cluster_queue)
+    yield "overridden", overridden_of(unit)
     told = standing.told
     if told is not None:
         since = told.since

@@ -17,6 +17,7 @@ from reprieve.units.ids import Uid
 from reprieve.units.untrusted import Unreadable, integer_or_none, read_json
 
 __all__ = [
+    "KOORDINATOR_MINIMUM",
     "NAMING",
     "gang_annotations",
     "gang_name",
@@ -28,7 +29,7 @@ __all__ = [
 
 _PREFIX: Final = "gang.scheduling.koordinator.sh/"
 _NAME: Final = f"{_PREFIX}name"
-_MINIMUM: Final = f"{_PREFIX}min-available"
+KOORDINATOR_MINIMUM: Final = f"{_PREFIX}min-available"
 _LIGHT_NAME: Final = "pod-group.scheduling.sigs.k8s.io/name"
 _LIGHT_MINIMUM: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
 _POLICY_ALIAS: Final = "pod-group.scheduling.sigs.k8s.io/match-policy"
@@ -101,7 +102,7 @@ def group_spec(group: PodGroup, defaults: Defaults) -> GangSpec:
 
 
 def _annotated(id: str, labels: Texts, annotations: Texts, defaults: Defaults) -> GangSpec | None:
-    minimum = integer_or_none(labels.get(_LIGHT_MINIMUM) or annotations.get(_MINIMUM))
+    minimum = integer_or_none(labels.get(_LIGHT_MINIMUM) or annotations.get(KOORDINATOR_MINIMUM))
     if minimum is None:
         return None
     wait = defaults.wait

@@ -43,10 +43,12 @@ __all__ = [
     "follow",
     "in_force",
     "kaiwo_config_tier",
+    "overridden",
     "overrides_of",
     "read_derived",
     "resolve",
     "spec_tier",
+    "spec_tier_of",
     "tier_of",
     "tracked",
     "with_overrides",
@@ -156,7 +158,7 @@ def resolve(overrides: Overrides, tiers: Iterable[Tier]) -> Settings:
     )
 
 
-def in_force(settings: Settings, setting: str) -> str:
+def in_force(settings: Settings | Overrides, setting: str) -> str:
     """Return the value in force for a `Rejected.setting`, as a user would write it."""
     value = getattr(settings, setting)
     if setting in ("grace_period", "ttl"):
@@ -207,17 +209,37 @@ def overrides_of(spec: GpuWorkloadSpec) -> Overrides:
 
 def spec_tier(spec: GpuWorkloadSpec) -> Tier:
     """Return the tier of a GpuWorkload's spec, which the annotations or somebody's hand wrote."""
-    return _read(
-        "spec",
-        _SPEC_FIELDS,
+    return spec_tier_of(
         {
             "utilizationThreshold": spec.utilization_threshold,
             "gracePeriod": spec.grace_period,
             "preemptionPolicy": spec.preemption_policy,
             "aggregationPolicy": spec.aggregation_policy,
             "ttlAfterFinished": spec.ttl_after_finished,
-        },
-        "spec.",
+        }
+    )
+
+
+def spec_tier_of(values: Mapping[str, Any]) -> Tier:
+    """Return the tier of the fields of a GpuWorkload's spec."""
+    return _read("spec", _SPEC_FIELDS, values, "spec.")
+
+
+def overridden(edited: Overrides, derived: Overrides) -> tuple[Notice, ...]:
+    """Return the annotations whose value a field that was edited by hand overrides.
+
+    `edited`: what the spec says, `derived`: what the annotations do.
+    """
+    return tuple(
+        Notice(
+            key,
+            in_force(derived, setting),
+            f"overridden by spec.{_SPEC_FIELDS[setting]}, which was edited by hand; in force: "
+            f"{in_force(edited, setting)}; remove that field to follow the annotation again",
+        )
+        for setting, key in _ANNOTATIONS.items()
+        if None not in (getattr(edited, setting), getattr(derived, setting))
+        and getattr(edited, setting) != getattr(derived, setting)
     )
 
 

@@ -7,7 +7,7 @@ from reprieve.api.reprieve import API_VERSION, ON_PREEMPTION, Action
 from reprieve.engine.idle.discovery import OwnerForbidden, ResolutionError, Root
 from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.records import ConfigRecord, IntentRecord, PodRecord
-from reprieve.settings.idle import Rejected
+from reprieve.settings.idle import Notice, Rejected
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 from reprieve.units.untrusted import cut, shown
@@ -18,6 +18,7 @@ __all__ = [
     "tell_denied",
     "tell_foreign",
     "tell_ignored_config",
+    "tell_overridden",
     "tell_rejected",
     "tell_rejected_spec",
     "tell_unknown_action",
@@ -101,6 +102,23 @@ def tell_rejected_spec(context: IdleContext, of: Reference, rejected: Rejected) 
         context.announce(of, EventText("Warning", "InvalidValue", message))
 
     context.say_once(f"{of.uid}/{rejected.where}/{rejected.value}", say)
+
+
+def tell_overridden(
+    context: IdleContext, workload: Reference, root: Reference, one: Notice
+) -> None:
+    """Say on root and GpuWorkload that an annotation changes nothing while a field overrides it."""
+    message = cut(f"annotation {one.where} is {one.value} and is {one.text}")
+    named = message.replace(
+        "overridden by spec.", f"overridden by GpuWorkload/{workload.name} spec."
+    )
+
+    def say() -> None:
+        log.warning("%s: %s", root, named)
+        context.announce(root, EventText("Warning", "AnnotationOverridden", named))
+        context.announce(workload, EventText("Warning", "AnnotationOverridden", message))
+
+    context.say_once(f"{root.uid}/{named}", say)
 
 
 def tell_unknown_action(context: IdleContext, root: Reference, text: str) -> None:

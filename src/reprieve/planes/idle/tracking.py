@@ -24,7 +24,11 @@ from reprieve.intake.gpuworkloads import initial_status, new_gpu_workload, statu
 from reprieve.kube.bodies import merge_changes
 from reprieve.kube.errors import AlreadyExists, Conflict, NotFound
 from reprieve.kube.resource import GPU_WORKLOADS
-from reprieve.planes.idle.announcements import tell_rejected_spec, tell_unknown_action
+from reprieve.planes.idle.announcements import (
+    tell_overridden,
+    tell_rejected_spec,
+    tell_unknown_action,
+)
 from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.roots import RootFacts
 from reprieve.planes.idle.workloads import (
@@ -37,6 +41,7 @@ from reprieve.settings.idle import (
     derive,
     follow,
     in_force,
+    overridden,
     overrides_of,
     read_derived,
     resolve,
@@ -160,6 +165,8 @@ class Tracking:
         text = write_derived(derived.overrides)
         if wanted != spec or base != derived.overrides:
             await self.write_spec(workload, wanted, {DERIVED_ANNOTATION: text})
+        for one in overridden(overrides_of(wanted), derived.overrides):
+            tell_overridden(self._context, workload.ref, workload.root, one)
 
     async def write_spec(
         self,
