@@ -219,6 +219,25 @@ async def test_what_is_displaced_in_vain_is_named_and_no_loop() -> None:
     await play.notices.show(at(300))
     assert play.about(LOOP) == [] and set(play.about(PAIR_HELD)) == {"x", "y"}
     assert all("(without gain)" in text for *_, text, _ in play.events.written)
+    # Only one of them preempts: nobody says that they preempted each other.
+    said = "red/x preempted red/y 2 times within 1h0m0s and got nothing of it: "
+    assert all(text.startswith(said) for *_, text, _ in play.events.written)
+
+
+@pytest.mark.parametrize("members", ["xy", "xyz"])
+async def test_only_two_that_both_preempted_are_said_to_have_preempted_each_other(
+    members: str,
+) -> None:
+    """A strictly higher priority is never preempted by the lower one, and not said to be."""
+    play = Play(dict.fromkeys(members, "red"))
+    for number in range(2):
+        play.turn(number)
+    await play.notices.show(at(60 * 2 * len(members)))
+    told = [text for _, reason, text, _ in play.events.written if reason == PAIR_HELD]
+    mutual = [text for text in told if "preempted each other 2 and 2 times" in text]
+    assert told and len(mutual) == (len(told) if members == "xy" else 0), told
+    circle = [text for text in told if "2 times within 1h0m0s in a circle of several" in text]
+    assert bool(circle) == (members == "xyz"), told
 
 
 async def test_a_pod_of_a_loop_says_so_in_its_condition_for_as_long_as_it_is_in_one() -> None:

@@ -34,17 +34,27 @@ def held_text(number: int, rule: Rule, until: Nanos) -> str:
     )
 
 
-def pair_text(preemptor: str, victim: str, hold: Hold, limit: int, window: int) -> str:
-    """Return who is held from whom until when; `window` in nanoseconds."""
+def pair_text(preemptor: str, victim: str, hold: Hold, times: tuple[int, int], window: int) -> str:
+    """Return who is held from whom until when.
+
+    `times`: how often within the window, in nanoseconds, the first preempted the second, and the
+    second the first, which a strictly higher priority never lets happen.
+    """
     until = f"the first does not preempt the second before {format_instant(hold.until)}"
-    within = f"{limit} times within {format_duration(window)}"
-    if hold.rule in (Rule.CYCLE, Rule.WITHOUT_GAIN):
+    within = f"within {format_duration(window)}"
+    if hold.rule not in (Rule.CYCLE, Rule.WITHOUT_GAIN):
+        return f"{preemptor} and {victim}: {until}, since {_WHY[hold.rule]}"
+    changed = "once a priority, weight or quota of theirs was changed"
+    if all(times):
         return (
-            f"{preemptor} and {victim} preempted each other {within}: {until} ({hold.rule}), but "
-            "with a strictly higher priority, or once a priority, weight or quota of theirs was "
-            "changed"
+            f"{preemptor} and {victim} preempted each other {times[0]} and {times[1]} times "
+            f"{within}: {until} ({hold.rule}), but with a strictly higher priority, or {changed}"
         )
-    return f"{preemptor} and {victim}: {until}, since {_WHY[hold.rule]}"
+    what = "in a circle of several" if hold.rule is Rule.CYCLE else "and got nothing of it"
+    return (
+        f"{preemptor} preempted {victim} {times[0]} times {within} {what}: {until} "
+        f"({hold.rule}), but {changed}"
+    )
 
 
 def loop_text(loop: Loop, names: Sequence[str]) -> str:

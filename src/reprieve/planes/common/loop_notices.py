@@ -143,7 +143,7 @@ class LoopNotices:
             # A family that grows has another name, and what is held goes and comes with it.
             told = self._told.pop(tuple(names), Nanos(0))
             if told < now:
-                await self._announce_pair(asked, hold, names)
+                await self._announce_pair(asked, hold, names, now)
             self._told[tuple(names)] = max(told, hold.until)
             while len(self._told) > _KEPT:
                 del self._told[next(iter(self._told))]
@@ -159,18 +159,22 @@ class LoopNotices:
     def _labels_of(self, names: Iterable[str]) -> tuple[str, ...]:
         return tuple(map(self._metrics.names.of, names))
 
-    async def _announce_pair(self, asked: Question, hold: Hold, names: list[str]) -> None:
-        policy = self._governor.policy
-        limit, window = policy.loop_limit, policy.loop_window
-        log.warning("%s", pair_text(names[0], names[1], hold, limit, window))
+    async def _announce_pair(
+        self, asked: Question, hold: Hold, names: list[str], now: Nanos
+    ) -> None:
+        window = self._governor.policy.loop_window
+        first, second = asked.preemptor, asked.victim
+        count = self._governor.times
+        times = count(first, second, now), count(second, first, now)
+        log.warning("%s", pair_text(names[0], names[1], hold, times, window))
         both = [each.lineage for each in (asked.preemptor, asked.victim)]
         for lineage, other in zip(both, reversed(both), strict=True):
             about, related = self._known.get(lineage), self._known.get(other)
             if about is None:
                 continue
-            one, another = await self._names_for(about.namespace, both)
+            called = await self._names_for(about.namespace, both)
             own = related is not None and related.namespace == about.namespace
-            note = pair_text(one, another, hold, limit, window)
+            note = pair_text(called[0], called[1], hold, times, window)
             self._announce(about, PAIR_HELD, note, related if own else None)
 
     async def _show_loops(self, loops: Iterable[Loop]) -> None:
