@@ -6,6 +6,7 @@ so that none sees what another left behind:
     quota_load   15,000 Workloads in 30 queues (`bench.quota_load`)
     large_gang   a gang of 500 that evicts 4,000 pods on 1,000 nodes (`bench.large_gang`)
     bindings     3,000 pods on 100 nodes (`bench.bindings`)
+    backlog      10,000 gangs of one tenant, and pods of another (`bench.backlog`)
 
 Without CASE all of them, in that order. The lines are those of the benches. `--part` is the
 fraction of the Workloads in `quota_load`, `--quick` takes small inputs and asserts results only.
@@ -30,6 +31,7 @@ _CASES: Final[Mapping[str, tuple[str, ...]]] = {
     "quota_load": (),
     "large_gang": ("--gang", "500", "--victims", "4000", "--nodes", "1000"),
     "bindings": ("--pods", "3000", "--nodes", "100"),
+    "backlog": ("--shape", "sizes"),
 }
 _NO_BINARIES: Final = 2
 

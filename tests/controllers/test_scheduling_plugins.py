@@ -11,7 +11,7 @@ from reprieve.engine.placement.reasons import Code
 from reprieve.engine.scheduling.outcome import Sentence, Unit
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.planes.common.plugins import Installed, installed, load, one_sided
-from reprieve.planes.scheduling.decisions import decide
+from reprieve.planes.scheduling.slices import decide
 from reprieve.settings.scheduling import SchedulingSettings, scheduling_settings
 from reprieve.units.clock import SystemClock
 from reprieve.units.errors import UsageError

@@ -437,7 +437,7 @@ class Memory:
 
     # Objects.
 
-    def create(self, *objects: Object) -> None:
+    def create(self, *objects: Object, namespace: str = NAMESPACE) -> None:
         """Create pods and groups, with the priority that their class has."""
         for obj in objects:
             spec = dict(obj["spec"])
@@ -445,7 +445,7 @@ class Memory:
                 spec["priority"] = PRIORITIES[spec["priorityClassName"]]
             status = {"phase": "Pending"} if obj["kind"] == "Pod" else {}
             kind = _KINDS[obj["kind"]]
-            metadata = {**obj["metadata"], "namespace": NAMESPACE}
+            metadata = {**obj["metadata"], "namespace": namespace}
             self.api.put(kind, {**obj, "metadata": metadata, "spec": spec, "status": status})
 
     def nodes(self, cpus: Iterable[int], **labels: str) -> None:

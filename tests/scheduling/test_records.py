@@ -27,7 +27,7 @@ from reprieve.execution.book import Retention
 from reprieve.execution.intents import IntentLog
 from reprieve.execution.parts import Sizes, split, whole
 from reprieve.kube.transport import Request
-from reprieve.planes.scheduling import decisions, preemptions
+from reprieve.planes.scheduling import preemptions, slices
 from reprieve.records.idle.replay import InputOmitted
 from reprieve.records.scheduling.replay import decide_scheduling_again
 from reprieve.records.victim_states import numbers_by_state
@@ -74,7 +74,7 @@ async def test_a_plan_whose_input_cannot_be_recorded_is_carried_out(
     def broken(*_: object) -> dict[str, Any]:
         raise ValueError("the test says no")
 
-    monkeypatch.setattr(decisions, "encode_scheduling", broken)
+    monkeypatch.setattr(slices, "encode_scheduling", broken)
     async with memory() as cluster:
         _full(cluster)
         cluster.create(pod("alone", 3, priority="high"))

@@ -22,7 +22,7 @@ from reprieve.engine.scheduling.commit import still_holds
 from reprieve.engine.scheduling.outcome import Attempt, Unit, UnitVictim
 from reprieve.engine.scheduling.proof import Fault, faults_of
 from reprieve.engine.scheduling.session import Session
-from reprieve.planes.scheduling.decisions import decide
+from reprieve.planes.scheduling.slices import decide
 from reprieve.units.clock import VirtualClock
 from reprieve.units.ids import Uid
 from tests.engine.api_objects import Json, cluster_of, policy_of

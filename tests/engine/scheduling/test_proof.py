@@ -19,8 +19,8 @@ from reprieve.engine.scheduling.outcome import Attempt, Explanation, Preemption,
 from reprieve.engine.scheduling.placing import Choose
 from reprieve.engine.scheduling.proof import Fault, faults_of
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS, Session
-from reprieve.planes.scheduling import decisions
-from reprieve.planes.scheduling.decisions import decide
+from reprieve.planes.scheduling import slices
+from reprieve.planes.scheduling.slices import decide
 from reprieve.settings.scheduling import scheduling_settings
 from reprieve.units.clock import SystemClock
 from reprieve.units.ids import Uid
@@ -204,7 +204,7 @@ def test_a_plan_that_cannot_be_proven_for_a_fault_of_the_proof_is_its_units_alon
     def broken(*_: object) -> None:
         raise ValueError("the test says no")
 
-    monkeypatch.setattr(decisions, "faults_of", broken)
+    monkeypatch.setattr(slices, "faults_of", broken)
     other = Unit((Uid("pod-single"),))
     (failed,), left = decide(full(), POLICY, [UNIT, other], SystemClock())
     assert str(failed.failure) == "the test says no"

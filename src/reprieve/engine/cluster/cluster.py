@@ -15,6 +15,7 @@ from reprieve.engine.cluster.invariants import check, rebuilt
 from reprieve.engine.cluster.limits import LIMIT
 from reprieve.engine.cluster.overlay import Expected, Overlay
 from reprieve.engine.cluster.pods import assume_pod, end_pod, put_pod, show, unassume
+from reprieve.engine.cluster.progress import Progress
 from reprieve.engine.cluster.rows import (
     BudgetRow,
     Change,
@@ -46,6 +47,7 @@ class Cluster:
 
     def __init__(self, kinds: Iterable[Kind] = (), *, validate: bool = False) -> None:
         self.revision = 0
+        self.progress = Progress()
         self._state = State()
         self._copies = Copies(self._state)
         self._last: Snapshot | None = None
@@ -110,6 +112,7 @@ class Cluster:
             return False
         unassume(self._state, uid)
         assume_pod(self._state, pod, node, deadline)
+        self.progress.taken()
         self._after()
         return True
 
@@ -118,6 +121,7 @@ class Cluster:
         if uid in self.overlay.assumed:
             unassume(self._state, uid)
             show(self._state, self._state.pods[uid])
+            self.progress.taken_back()
             self._after()
 
     def nominate(self, uid: Uid, node: str, priority: int, deadline: int) -> None:
@@ -125,6 +129,9 @@ class Cluster:
         pod = self._state.pods.get(uid)
         if pod is None or pod.finished or pod.slot >= 0:
             return
+        pending = self._state.pending.get(uid)
+        if pending is not None and pending.row.nominated not in ("", node):
+            self.progress.taken_back()
         if pod.row.nominated != node:
             self.overlay.nominated[uid] = Expected(node, priority, deadline)
         else:
@@ -142,6 +149,7 @@ class Cluster:
         for uid in {*assumed, *nominated}:
             show(self._state, self._state.pods[uid])
         if assumed or nominated:
+            self.progress.taken_back()
             self._after()
         return assumed, nominated
 
@@ -174,7 +182,7 @@ class Cluster:
 
     def _apply(self, change: Change) -> None:
         if isinstance(change, PodRow):
-            put_pod(self._state, change)
+            self._put_pod(change)
         elif isinstance(change, Gone):
             self._remove(change)
         elif isinstance(change, NodeRow):
@@ -191,6 +199,28 @@ class Cluster:
             if isinstance(change.row, DeviceClassRow):
                 stands_for = (change.row.extended_resource, f"{EXTENDED_PREFIX}{change.row.name}")
                 self._state.widen(filter(None, stands_for))
+
+    def _put_pod(self, row: PodRow) -> None:
+        held = self._state.pods.get(row.uid)
+        before = None if held is None else held.row
+        if before is None:
+            # One of the same name that is still held is ended by this one.
+            former = self._state.pod_names.get(f"{row.namespace}/{row.name}")
+            if former is not None and row.version >= self._state.pods[former].row.version:
+                self._end_pod(former)
+        elif row.uid in self.overlay.assumed and (row.node or row.finished or row.deleting):
+            assumption = self.overlay.assumed[row.uid]
+            if row.node != assumption.node:
+                self.progress.taken_back()
+        put_pod(self._state, row)
+        held = self._state.pods.get(row.uid)
+        self.progress.pod(before, None if held is None else held.row)
+
+    def _end_pod(self, uid: Uid) -> None:
+        if uid in self.overlay.assumed or uid in self._state.nominated:
+            self.progress.taken_back()
+        self.progress.pod(self._state.pods[uid].row, None)
+        end_pod(self._state, uid)
 
     def _after(self) -> None:
         self.revision += 1
@@ -216,7 +246,16 @@ class Cluster:
             return False
         table[key] = Held(change.uid, change.version, row)
         self._touch(kind, key, moved=held is None)
+        self._count(kind, None if held is None else held.row, row)
         return True
+
+    def _count(self, kind: Kind, before: object, row: object) -> None:
+        if kind in (Kind.GROUP, Kind.COMPOSITE):
+            old = before if isinstance(before, GroupRow) else None
+            new = row if isinstance(row, GroupRow) else None
+            self.progress.group(old, new, self._state.has_placed)
+        else:
+            self.progress.object(kind, before, row)
 
     def _touch(self, kind: Kind, key: tuple[str, str], *, moved: bool) -> None:
         self._state.changed.add(kind)
@@ -229,7 +268,7 @@ class Cluster:
     def _remove(self, gone: Gone) -> None:
         if gone.kind is Kind.POD:
             if gone.uid in self._state.pods:
-                end_pod(self._state, gone.uid)
+                self._end_pod(gone.uid)
             return
         kind, key = gone.kind, (gone.namespace, gone.name)
         if kind in SELECTORS:
@@ -239,6 +278,7 @@ class Cluster:
             return
         del self._state.tables[kind][key]
         self._touch(kind, key, moved=True)
+        self._count(kind, held.row, None)
         if kind is Kind.NODE:
             number = self._state.nodes.numbers[gone.name]
             self._state.allocatable[number] = 0

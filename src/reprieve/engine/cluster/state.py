@@ -110,6 +110,16 @@ class State:
             self.class_columns.fill(number, entry, self.resources)
         return number
 
+    def has_placed(self, group: str) -> bool:
+        """Return whether pods of the group of a key have nodes."""
+        number = self.groups.numbers.get(group)
+        if number is None:
+            return False
+        return any(
+            bool((columns.group[: columns.size] == number).any())
+            for columns in (self.placed, self.assumed)
+        )
+
     def widen(self, names: Iterable[str]) -> None:
         """Give each new resource name that nodes offer, or device classes stand for, a column."""
         new = self._new(names)

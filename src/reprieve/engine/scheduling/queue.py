@@ -5,7 +5,7 @@ seconds) is handed in. Entries are plain pods or groups; each is in one place:
 
 | place | leaves it by |
 | --- | --- |
-| active | `pop`: priority, then queue time |
+| active | `pop`: priority, turns between namespaces, then queue time (`queue_turns`) |
 | backoff | its second has passed; a pod also by `pop` when nothing is active, a group by a hint |
 | unschedulable | an event that a rejecting plugin holds for helpful (plain pods only); `remind` |
 | gated | an event of the plugin that refused it at PreEnqueue |
@@ -141,7 +141,7 @@ class Queue:
         entry = self._places.first()
         if entry is None:
             return None
-        self._places.leave(entry)
+        self._places.take(entry)
         entry.place = Place.IN_FLIGHT
         entry.reminder = None
         entry.flight = frozenset(entry.members)
@@ -178,6 +178,8 @@ class Queue:
             return
         if entry.group and not self._set_aside(entry):
             return
+        if outcome is not Outcome.AGAIN:
+            entry.futile = None
         for uid, member in entry.members.items():
             if uid in rejected_by:
                 member.rejected_by = frozenset(rejected_by[uid])
@@ -216,6 +218,37 @@ class Queue:
             self._places.end_early(entry, now, failed)
         else:
             self._places.enqueue(entry, now, failed)
+
+    def put_back(self, unit: Unit, now: int) -> None:
+        """Take back a unit that was not tried: it has its place and its turn again."""
+        key = unit.group or unit.pods[0]
+        if key in self._flights:
+            self._places.give_back(self._entries[key])
+            self.done(unit, Outcome.AGAIN, now)
+
+    def pass_over(self, unit: Unit, now: int) -> None:
+        """Take back a unit that was not tried, since it would be rejected as it was before."""
+        entry = self._entries[unit.group or unit.pods[0]]
+        rejected_on = entry.futile
+        self.done(unit, Outcome.REJECTED, now)
+        self.note(unit, rejected_on)
+
+    def note(self, unit: Unit, rejected_on: object) -> None:
+        """Keep what a unit was rejected on, until it is tried or called for otherwise."""
+        entry = self._entries.get(unit.group or unit.pods[0])
+        if entry is not None and entry.place is not Place.IN_FLIGHT:
+            entry.futile = None if entry.called else rejected_on
+            entry.called = False
+
+    def rejected_on(self, unit: Unit) -> object:
+        """Return what a unit was rejected on, None where it is to be tried all the same."""
+        entry = self._entries.get(unit.group or unit.pods[0])
+        return None if entry is None else entry.futile
+
+    def among(self, unit: Unit) -> tuple[int, str]:
+        """Return among whom a unit takes its turns: its priority and its namespace."""
+        entry = self._entries[unit.group or unit.pods[0]]
+        return entry.priority, entry.namespace
 
     def give_up(self, unit: Unit, now: int) -> None:
         """End the cycle of a unit by an error, unless it has ended already."""
@@ -257,8 +290,11 @@ class Queue:
             entry = self._entries.get(key)
             if entry is not None and entry.place not in (Place.ACTIVE, Place.IN_FLIGHT):
                 entry.until = -1
+                entry.futile = None
                 self._places.leave(entry)
                 self._places.enqueue(entry, now, "ForceActivate")
+            elif entry is not None:
+                entry.futile, entry.called = None, entry.place is Place.IN_FLIGHT
 
     def remind(self, unit: Unit, at: int) -> None:
         """Try a unit that waits again at that time, without a hint but not before its backoff."""
@@ -379,7 +415,13 @@ class Queue:
             row = self._facts.group(group) if group else None
             priority = first.priority if row is None else row.priority
             entry = self._entries[key] = Entry(
-                key, group, priority, now, next(self._numbers), members=dict(members)
+                key,
+                group,
+                first.namespace,
+                priority,
+                now,
+                next(self._numbers),
+                members=dict(members),
             )
             self._places.enqueue(entry, now, event)
         elif entry.place is Place.IN_FLIGHT:

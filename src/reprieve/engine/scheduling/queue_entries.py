@@ -55,11 +55,13 @@ class Entry:
     `since` orders equals, and those of one instant `number`, as they came; `until`: the second in
     which the backoff ends; `pooled`: when it came into the pool of unschedulable and gated ones;
     `early`: when a hint last ended its backoff; `ticket` tells the valid place in a heap from those
-    left behind; `reminder`: when it is worth another try whatever happens (`Queue.remind`).
+    left behind; `reminder`: when it is worth another try whatever happens (`Queue.remind`);
+    `futile`: what it was rejected on, None where it is to be tried whatever stands (`Queue.note`).
     """
 
     key: str
     group: str
+    namespace: str
     priority: int
     since: int
     number: int
@@ -76,6 +78,8 @@ class Entry:
     missed: bool = False  # a hint said "queue" while its preemption was being carried out
     ticket: int = 0
     reminder: int | None = None
+    futile: object = None
+    called: bool = False  # it was activated while it was in flight
 
     @property
     def order(self) -> tuple[int, int, int]:

@@ -1,8 +1,9 @@
 """Where the queue's entries are, and how they move between the places.
 
-Active and backoff are heaps; gated and unschedulable entries are a pool, from which hints and time
-bring them back. An entry leaves its place by a new ticket, and what is left of it in a heap is
-skipped. A hint ends a group's backoff at most once a second. Source: specification 22.
+Active entries take turns (`queue_turns`), backoff is two heaps; gated and unschedulable entries are
+a pool, from which hints and time bring them back. An entry leaves its place by a new ticket, and
+what is left of it in a heap is skipped. A hint ends a group's backoff at most once a second.
+Source: specification 22.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from reprieve.engine.scheduling.pre_enqueue import Facts, refusal
 from reprieve.engine.scheduling.queue_entries import Entry, Gate, Place
 from reprieve.engine.scheduling.queue_events import DEFAULT_PREEMPTION, Event
 from reprieve.engine.scheduling.queue_hints import ASKED, asks
+from reprieve.engine.scheduling.queue_turns import Turns
 from reprieve.units.durations import MINUTE, SECOND
 
 __all__ = ["Places"]
@@ -41,7 +43,7 @@ class Places:
         self._facts = facts
         self._entries = entries
         # Places left behind have another ticket.
-        self._active: list[_Place] = []
+        self._active = Turns(entries)
         self._waiting: dict[Place, list[_Place]] = {
             Place.BACKOFF: [],
             Place.ERRORS: [],
@@ -54,7 +56,17 @@ class Places:
     def first(self) -> Entry | None:
         """Return the entry to try next, None when nobody is ready."""
         # SchedulerPopFromBackoffQ: nobody else is ready, so waiting helps no one.
-        return self._head(self._active) or self._head(self._waiting[Place.BACKOFF])
+        return self._active.first() or self._head(self._waiting[Place.BACKOFF])
+
+    def take(self, entry: Entry) -> None:
+        """Take out the entry that is tried now."""
+        if entry.place is Place.ACTIVE:
+            self._active.take(entry)
+        self.leave(entry)
+
+    def give_back(self, entry: Entry) -> None:
+        """Let an entry that was taken out and not tried have its turn again."""
+        self._active.give_back(entry)
 
     @property
     def listens(self) -> bool:
@@ -79,7 +91,7 @@ class Places:
         while (reminder := self._next_reminder()) is not None and reminder[0] <= now:
             heapq.heappop(self._reminders)
             reminded = self._entries[reminder[1]]
-            reminded.reminder = None
+            reminded.reminder = reminded.futile = None
             self.wake(reminded, now, _REMINDED)
         second = now // SECOND
         for heap in self._waiting.values():
@@ -147,8 +159,7 @@ class Places:
         entry.ticket += 1
         entry.place = Place.ACTIVE
         entry.gate = None
-        order = (0, *entry.order, entry.key, entry.ticket)
-        heapq.heappush(self._active, order)
+        self._active.put(entry)
         self._count(entry, "active", event)
 
     def shut_out(self, entry: Entry, gate: Gate, now: int, event: str) -> None:

@@ -173,6 +173,33 @@ class Session:
         self._remember(attempt, queued, turn.group, simulation)
         return attempt
 
+    def placed(self, unit: Unit) -> Attempt | None:
+        """Run a unit's cycle if it fits as it is; None: it does not, and nothing has changed.
+
+        A gang of an older front door is not tried: what it is given may have to wait.
+        """
+        turn = self._turn(unit)
+        if isinstance(turn, Attempt) or turn.gang is not None or turn.job:
+            return None
+        simulation = self._simulation(turn.profile.scheduler_name)
+        start = simulation.search_start
+        own = frozenset(pending.row.uid for pending in turn.queued)
+        self._respect(simulation, own, unit.group, turn.priority)
+        if turn.group is None:
+            attempt = schedule_pod(
+                simulation, unit, turn.queued[0], self._policy, self._choose, _nobody
+            )
+        else:
+            attempt = schedule_group(
+                simulation, unit, turn.group, turn.queued, self._policy, self._choose, ()
+            )
+        if attempt.code is not Code.SUCCESS or not any(each.bind for each in attempt.members):
+            simulation.search_start = start
+            return None
+        attempt = with_reservations(simulation, attempt)
+        self._remember(attempt, turn.queued, turn.group, simulation)
+        return attempt
+
     def places_all(self, units: Iterable[Unit], gone: Collection[Uid] = ()) -> bool:
         """Return whether all of these units have nodes once `gone`, and what ends, are gone.
 
@@ -450,6 +477,12 @@ class Session:
                     pending.pod_class,
                     pending.labels,
                 )
+
+
+def _nobody(simulation: Simulation, pending: Pending, policy: Policy) -> Preemption:
+    """Look for no victims."""
+    del simulation, pending, policy
+    return PUT_OFF
 
 
 def _found_among_placed(attempt: Attempt) -> bool:

@@ -8,162 +8,43 @@ holds is dropped and decided again. Source: the design's "How data flows" and "P
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.disruptions.questions import Hold
-from reprieve.engine.gangs.cycle import GangGroup
-from reprieve.engine.gangs.job import NO_JOBS, JobOptions
-from reprieve.engine.placement.filtering import PlacementScorer
-from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.plan import Plane
-from reprieve.engine.plan_faults import PlanFault, PlanRefused
 from reprieve.engine.scheduling.commit import still_holds
-from reprieve.engine.scheduling.leaving import NOBODY_PUT_OFF, PutOff
-from reprieve.engine.scheduling.outcome import Attempt, Unit
-from reprieve.engine.scheduling.plugins import PostFilter
-from reprieve.engine.scheduling.pod import PodPostFilter
+from reprieve.engine.scheduling.leaving import PutOff
+from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.pod_preemption import preempt_for_pod
-from reprieve.engine.scheduling.proof import faults_of
 from reprieve.engine.scheduling.queue import Outcome
-from reprieve.engine.scheduling.session import GROUP_POST_FILTERS, Session
 from reprieve.planes.common.joint import Joint
 from reprieve.planes.common.loop import DecisionLoop, Pace
-from reprieve.planes.common.solve import TookTooLong, at_work_on
+from reprieve.planes.common.solve import TookTooLong
 from reprieve.planes.scheduling.carry_out import CarryOut
 from reprieve.planes.scheduling.context import SchedulingContext, log
-from reprieve.planes.scheduling.effects import Facts, Record, effects_of, reminders
+from reprieve.planes.scheduling.effects import Facts, effects_of, reminders
+from reprieve.planes.scheduling.futile import Futile, Stand
 from reprieve.planes.scheduling.gangs.carry_out import GangCarryOut
 from reprieve.planes.scheduling.gangs.plane import GangPlane
 from reprieve.planes.scheduling.joint_side import Deferrals
 from reprieve.planes.scheduling.plugin_times import measured, measured_preemption
 from reprieve.planes.scheduling.set_aside import SetAside
+from reprieve.planes.scheduling.slices import Decided, decide
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.planes.scheduling.waiting import Waiting
-from reprieve.records.scheduling.record import encode_scheduling
-from reprieve.units.clock import Clock
 from reprieve.units.durations import MILLISECOND, SECOND
 from reprieve.units.ids import Uid
 
-__all__ = ["Decided", "Decisions", "decide"]
+__all__ = ["Decisions"]
 
-_SLICE: Final = 20 * MILLISECOND
 _PACE: Final = Pace(held_back=SECOND // 10)
 _BATCH: Final = 64
+_MOST_GLANCED: Final = 10_000
+_PASSED_OVER: Final = 256  # in one turn of the loop
 _MOST_TRIED_ALONE: Final = 1_000
-_NO_GANGS: Final[Mapping[str, GangGroup]] = MappingProxyType({})
-_NOBODY_HELD: Final[Mapping[Unit, Mapping[Uid, Hold]]] = MappingProxyType({})
-_NO_SCORERS: Final[Mapping[str, PlacementScorer]] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class Decided:
-    """One attempt, and nanoseconds that it took. `failure`: a fault of ours or a plugin's.
-
-    `record` makes the input of an attempt with a plan, as it is stored; it takes a while. `sample`
-    is the input of one without, where that is wanted.
-    """
-
-    unit: Unit
-    attempt: Attempt | None
-    took: int
-    failure: Exception | None = None
-    record: Record | None = None
-    sample: dict[str, Any] | None = None
-
-
-def decide(
-    snapshot: Snapshot,
-    policy: Policy,
-    units: list[Unit],
-    clock: Clock,
-    overdue: frozenset[Uid] = frozenset(),
-    plugins: Mapping[str, PostFilter] = GROUP_POST_FILTERS,
-    gangs: Mapping[str, GangGroup] = _NO_GANGS,
-    jobs: JobOptions = NO_JOBS,
-    scorers: Mapping[str, PlacementScorer] = _NO_SCORERS,
-    preempt_pod: PodPostFilter = preempt_for_pod,
-    holds: Mapping[Unit, Mapping[Uid, Hold]] = _NOBODY_HELD,
-    sampled: Callable[[], bool] = lambda: False,
-    put_off: PutOff = NOBODY_PUT_OFF,
-) -> tuple[list[Decided], list[Unit]]:
-    """Decide units in order for the time of a slice; return the decisions and who is left.
-
-    A plan without a proof is a failure of its unit. `sampled`: whether a refusal's input is wanted.
-    """
-    wall = clock.wall() // SECOND if policy.timed else 0
-    session = Session(
-        snapshot,
-        policy,
-        plugins=plugins,
-        overdue=overdue,
-        gangs=gangs,
-        jobs=jobs,
-        now=wall,
-        scorers=scorers,
-        preempt_pod=preempt_pod,
-        holds=holds,
-        waits=put_off,
-    )
-    decided: list[Decided] = []
-    before = start = clock.monotonic()
-    for number, unit in enumerate(units):
-        if number and before - start >= _SLICE:
-            return decided, units[number:]
-        at_work_on(unit.name)
-        held = holds.get(unit, {})
-        try:
-            attempt = session.attempt(unit)
-            faults: tuple[PlanFault, ...] = ()
-            if attempt is not None and attempt.plan is not None:
-                known, whole = session.nominations, jobs.policy.victim_gangs
-                faults = faults_of(snapshot, policy, attempt, wall, known, whole, held, overdue)
-        except Exception as failure:
-            # Nothing is known of the session's state any more: the others get a new one.
-            decided.append(Decided(unit, None, clock.monotonic() - before, failure))
-            return decided, units[number + 1 :]
-        if attempt is None:
-            return decided, units[number:]
-        took = clock.monotonic() - before
-        if faults:
-            decided.append(Decided(unit, None, took, PlanRefused(faults)))
-            return decided, units[number + 1 :]
-        made = partial(_input, snapshot, policy, unit, tuple(decided), overdue, wall, held, put_off)
-        decided.append(_decided(unit, attempt, took, made, sampled))
-        before = clock.monotonic()
-    return decided, []
-
-
-def _decided(
-    unit: Unit, attempt: Attempt, took: int, made: Record, sampled: Callable[[], bool]
-) -> Decided:
-    """Return the decision with its input, which cycles of gangs have none of."""
-    if attempt.gang is not None:
-        return Decided(unit, attempt, took)
-    if attempt.plan is not None:
-        return Decided(unit, attempt, took, record=made)
-    wanted = attempt.code is not Code.SUCCESS and sampled()
-    return Decided(unit, attempt, took, sample=made() if wanted else None)
-
-
-def _input(
-    snapshot: Snapshot,
-    policy: Policy,
-    unit: Unit,
-    decided: Sequence[Decided],
-    overdue: frozenset[Uid],
-    wall: int,
-    held: Mapping[Uid, Hold],
-    put_off: PutOff,
-) -> dict[str, Any]:
-    among = put_off.among.get(unit, ())
-    earlier = [each.attempt for each in decided if each.attempt is not None]
-    return encode_scheduling(snapshot, policy, unit, earlier, overdue, wall, held, among)
 
 
 class Decisions:
@@ -214,15 +95,16 @@ class Decisions:
         seconds = context.scheduler_metrics.plugin_seconds
         self._plugins = measured(context.plugins, seconds, context.clock)
         self._preempt_pod = measured_preemption(preempt_for_pod, seconds, context.clock)
-        self._left: list[Unit] = []  # popped and not decided yet
+        self._futile = Futile(context, state)
+        self._glanced: set[str] = set()  # names of units that were glanced at, or gave way to it
         self._tried_alone: set[str] = set()  # names of units of which one was in a fault
 
     async def _decide(self) -> None:
         """Decide about what is ready, and ask for the next turn."""
         clock, queue = self._context.clock, self._state.queue
         queue.flush(clock.monotonic())
-        units = self._take()
-        if not units:
+        units, more = self._take()
+        if not units and not more:
             due = queue.next_flush(clock.monotonic())
             if due is not None:
                 self.loop.ask_after(max(MILLISECOND, due - clock.monotonic()))
@@ -235,12 +117,18 @@ class Decisions:
                 self._after_fault(units)
                 raise
 
-    def _take(self) -> list[Unit]:
-        """Return the units to decide about next; one that was in a fault is decided about alone."""
+    def _take(self) -> tuple[list[Unit], bool]:
+        """Return the units to decide about next, and whether to ask for more at once.
+
+        One that was in a fault is decided about alone.
+        """
         queue, clock = self._state.queue, self._context.clock
         units: list[Unit] = []
+        passed = 0
         while len(units) < _BATCH:
-            unit = self._left.pop(0) if self._left else queue.pop(clock.monotonic())
+            if passed >= _PASSED_OVER:
+                return units, True
+            unit = queue.pop(clock.monotonic())
             if unit is None:
                 break
             suspects = self._context.decision_limit.suspects
@@ -250,13 +138,42 @@ class Decisions:
             if self._aside.waits(unit) or self._unrecorded.waits(unit):
                 queue.give_up(unit, clock.monotonic())
                 continue
+            rejected_on = queue.rejected_on(unit)
+            if rejected_on is not None and rejected_on == self._futile.stand(unit):
+                queue.pass_over(unit, clock.monotonic())
+                passed += 1
+                continue
             if unit.name in self._tried_alone:
                 if units:
-                    self._left.insert(0, unit)
+                    queue.put_back(unit, clock.monotonic())
                     break
-                return [unit]
+                return [unit], False
             units.append(unit)
-        return units
+        return units, False
+
+    def _put_back(self, units: Iterable[Unit]) -> None:
+        for unit in units:
+            self._state.queue.put_back(unit, self._context.clock.monotonic())
+
+    def _glances(self, units: Sequence[Unit]) -> list[Unit]:
+        """Return the first unit of each other namespace among the equals of the first one.
+
+        Nobody gives way to others twice, and nobody is glanced at twice before its own turn.
+        """
+        priority, space = self._state.queue.among(units[0])
+        if units[0].name in self._glanced:
+            return []
+        found: dict[str, Unit] = {}
+        for unit in units[1:]:
+            theirs, other = self._state.queue.among(unit)
+            if theirs == priority and other != space and other not in found:
+                found[other] = unit
+        wanted = [unit for unit in found.values() if unit.name not in self._glanced]
+        if wanted:
+            if len(self._glanced) > _MOST_GLANCED:
+                self._glanced.clear()
+            self._glanced.update(unit.name for unit in (units[0], *wanted))
+        return wanted
 
     def _after_fault(self, units: list[Unit]) -> None:
         """Give up a unit that was alone in the fault; of several try each alone."""
@@ -268,7 +185,7 @@ class Decisions:
         if len(self._tried_alone) > _MOST_TRIED_ALONE:
             self._tried_alone.clear()
         self._tried_alone.update(unit.name for unit in units)
-        self._left = [*units, *self._left]
+        self._put_back(units)
 
     def _set_aside(self, units: list[Unit], failure: Exception) -> bool:
         """Put aside the unit that took too long; return whether it was that, and one of these.
@@ -280,7 +197,7 @@ class Decisions:
         slow = next((unit for unit in units if unit.name == failure.what), None)
         if slow is None:
             return False
-        self._left = [*(unit for unit in units if unit is not slow), *self._left]
+        self._put_back(unit for unit in units if unit is not slow)
         self._aside.hold(slow, failure)
         self._state.queue.give_up(slow, self._context.clock.monotonic())
         return True
@@ -293,6 +210,10 @@ class Decisions:
         snapshot = self._state.cluster.snapshot()
         disturbed = self._state.disturbed
         put_off = self._deferrals.of(units)
+        stands = {unit: stand for unit in units if (stand := self._futile.stand(unit)) is not None}
+        units = self._answered(units, stands, snapshot, put_off)
+        if not units:
+            return
         decided, left = await self.loop.solver.run(
             decide,
             snapshot,
@@ -308,11 +229,13 @@ class Decisions:
             self._holds(units),
             self._waiting.is_sampled,
             put_off,
+            self._glances(units),
         )
-        self._left = [*left, *self._left]
+        self._put_back(left)
         doubtful = self._state.disturbed != disturbed
         for each in decided:
             self._tried_alone.discard(each.unit.name)
+            self._glanced.discard(each.unit.name)
             self._aside.forget(each.unit)
             try:
                 held = self._commit(each, snapshot, doubtful)
@@ -324,6 +247,35 @@ class Decisions:
             # Those after it were decided with it in place.
             doubtful = doubtful or not held
             self._after(each, put_off)
+            if held:
+                self._keep(each, stands.get(each.unit), put_off)
+
+    def _answered(
+        self,
+        units: list[Unit],
+        stands: Mapping[Unit, Stand],
+        snapshot: Snapshot,
+        put_off: PutOff,
+    ) -> list[Unit]:
+        """Reject those at the front whose shape was rejected on this stand; return the others."""
+        for number, unit in enumerate(units):
+            stand = stands.get(unit)
+            known = None if stand is None else self._futile.answer(unit, stand)
+            if known is None or unit in put_off.put_off or unit in put_off.among:
+                return units[number:]
+            each = Decided(unit, known, 0)
+            self._commit(each, snapshot, doubtful=False)
+            self._after(each, put_off)
+            self._keep(each, stand, put_off)
+        return []
+
+    def _keep(self, decided: Decided, stand: Stand | None, put_off: PutOff) -> None:
+        """Keep what a unit was rejected on, if it is no use to try it again on that."""
+        attempt = decided.attempt
+        if stand is None or attempt is None:
+            return
+        if self._futile.rejected(stand, attempt, put_off):
+            self._state.queue.note(decided.unit, stand)
 
     def _after(self, decided: Decided, put_off: PutOff) -> None:
         """Try a unit that was put off again when that ends; forget others."""
