@@ -47,7 +47,9 @@ THOROUGH: Final = (
     "tests/scheduling/test_three_under_load.py",
     "tests/tutorials/",
     "tests/walkthrough/",
+    "tests/idle/test_clock_steps.py",
     "tests/shadow/test_command.py",
+    "tests/simulation/test_least_lost_schedule.py",
     "tests/simulation/test_shards.py",
     "tests/simulation/test_validation.py",
     "tests/web/test_dashboard.py",
@@ -81,12 +83,6 @@ THOROUGH: Final = (
     "tests/whatif/test_kinds.py",
     "tests/whatif/test_proof.py",
 )
-#: Known to fail, each with what has to be decided or mended; nothing else may fail.
-KNOWN_RED: Final = {
-    "tests/scenarios/test_scenarios.py::test_scenario[on-pressure-with-kueue]": (
-        "our quota plane stands for Kueue there, and evicts no idle work for what lacks quota"
-    ),
-}
 _OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
 
 
@@ -114,8 +110,6 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
         slow = item.get_closest_marker("slow") is not None
         if item.nodeid.startswith(THOROUGH) and not slow:
             item.add_marker(pytest.mark.thorough)
-        if item.nodeid in KNOWN_RED:
-            item.add_marker(pytest.mark.xfail(reason=KNOWN_RED[item.nodeid], strict=True))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

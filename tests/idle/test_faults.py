@@ -7,6 +7,7 @@ and once more for each time that a watch was told so.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import Counter
 from pathlib import Path
@@ -156,6 +157,35 @@ async def test_a_phase_that_could_not_be_written_is_written_and_told_later(site:
     assert await site.until_event("GpuWorkload/job-training", "WorkloadIdle") == (
         "GPU utilization dropped to 0.0%, workload is now considered idle"
     )
+
+
+async def test_a_record_that_could_not_be_closed_is_closed_soon_after(site: Site) -> None:
+    rights = site.embedded.stage.rights
+    assert rights is not None
+    await site.create(job("idle", container(gpu=4), policy="Always", grace_period="1h"))
+    operator = await site.run()
+    await site.until_phase("Job/idle", "Idle")
+
+    async def refuse_what_follows(write: Any, stage: Any) -> None:
+        if write.verb == "delete" and write.path.endswith("/jobs/idle"):
+            await rights.deny("patch", "reprieve.dev", "preemptions/status")
+
+    site.cluster.on_write = refuse_what_follows
+    await site.annotate("jobs.batch", "idle", grace_period="1s")
+    await site.until(lambda: operator.said("stays open", "preemptions/status"))
+    site.cluster.on_write = None
+    time = asyncio.get_running_loop().time
+    # Nothing else has the plane look at it any more: its settling time is over.
+    settled = time() + 20
+    await site.until(lambda: time() > settled)
+    await rights.allow("patch", "reprieve.dev", "preemptions/status")
+    allowed = time()
+    await site.until(lambda: _phases(site, ["Completed"]))
+    assert time() - allowed < 20
+
+
+async def _phases(site: Site, wanted: list[str]) -> bool:
+    return [record.get("status", {}).get("phase") for record in await site.records()] == wanted
 
 
 def _watches_refused(refused: Counter[tuple[str, str, str, str]], resource: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -17,9 +18,14 @@ FOR_PEOPLE: Final = {
 _READERS: Final = ("condition_of", "is_condition_true", "get")
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def calls(folder: str, *names: str) -> Iterator[ast.Call]:
     for path in sorted((SOURCE / folder).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Call):
                 called = node.func
                 name = called.attr if isinstance(called, ast.Attribute) else ""
@@ -28,12 +34,13 @@ def calls(folder: str, *names: str) -> Iterator[ast.Call]:
                     yield node
 
 
+@cache
 def constants() -> dict[str, str]:
     """Return the texts of constants, by their names."""
     found: dict[str, str] = {}
     for folder in ("planes/quota", "intake"):
         for path in (SOURCE / folder).rglob("*.py"):
-            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            for node in parsed(path).body:
                 if (
                     isinstance(node, ast.AnnAssign)
                     and isinstance(node.target, ast.Name)

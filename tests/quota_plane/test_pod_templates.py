@@ -33,7 +33,7 @@ def templates(
     state: Any = SimpleNamespace(workload=lambda key: stored, pod_rows=lambda namespace: rows)
     owner = None if job is None else (JOB, SimpleNamespace(object=job))
     lookup: Any = SimpleNamespace(owner_of=lambda found: owner, resolved=lambda kind, obj: obj)
-    return PodTemplates(state, lookup)(model.Workload("ns", "w"))
+    return PodTemplates(state, lookup, {"": 7, "low": 3}.__getitem__)(model.Workload("ns", "w"))
 
 
 def container(**resources: dict[str, str]) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def test_a_workload_by_itself_says_what_it_requests_and_where_it_can_run() -> No
     }
     found = templates(spec)["main"]
     assert found.pod_class.requests == (("cpu", 2_000), ("nvidia.com/gpu", 1))
-    assert found.pod_class.node_selector == (("pool", "a"),)
+    assert (found.pod_class.node_selector, found.priority) == ((("pool", "a"),), 7)
 
 
 def test_a_job_says_all_that_a_scheduler_looks_at() -> None:

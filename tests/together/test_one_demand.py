@@ -137,3 +137,38 @@ async def test_pods_of_one_job_share_the_room_of_one_victim(tmp_path: Path) -> N
         await cluster.runs(*busy)
         evicted = await cluster.demand(job("wanted", "a", pods=2, gpus=4, priority="high"))
         assert (sum(evicted.values()), cluster.placed("wanted")) == (8, 2)
+
+
+async def test_idle_work_is_evicted_for_the_quota_that_a_queued_job_lacks(tmp_path: Path) -> None:
+    idle, busy = job("notebook", "a", queued=True), job("tune", "a", queued=True)
+    async with site(tmp_path, [node("n0")], {"a": 8, "b": 0}) as cluster:
+        await cluster.runs(idle, busy)
+        await cluster.idle(idle)
+        evicted = await cluster.demand(job("wanted", "a", queued=True))
+        placed = {unit: cluster.placed(unit) for unit in ("wanted", "tune")}
+        assert (evicted, placed) == ({"notebook": 4}, {"wanted": 1, "tune": 1})
+
+
+async def test_idle_work_is_evicted_before_a_queue_takes_its_quota_back(tmp_path: Path) -> None:
+    idle, busy = job("notebook", "b", queued=True), job("tune", "b", queued=True)
+    async with site(tmp_path, [node("n0")], {"a": 4, "b": 4}) as cluster:
+        await cluster.runs(idle, busy)
+        await cluster.idle(idle)
+        evicted = await cluster.demand(job("wanted", "a", queued=True))
+        assert (evicted, cluster.placed("wanted")) == ({"notebook": 4}, 1)
+
+
+async def test_no_idle_work_is_evicted_for_quota_that_another_would_get(tmp_path: Path) -> None:
+    """The eight that wait first would take what comes free, and fit no better for it."""
+    idle = job("notebook", "a", queued=True)
+    first = job("first", "a", pods=2, queued=True, opted=False)
+    async with site(tmp_path, [node("n0"), node("n1", 4)], {"a": 12, "b": 0}) as cluster:
+        await cluster.runs(job("tune", "a", queued=True), job("train", "a", queued=True), idle)
+        await cluster.runs(first)
+        await cluster.idle(idle)
+        evicted = await cluster.demand(job("wanted", "a", pods=1, queued=True))
+        assert (evicted, cluster.placed("wanted"), cluster.placed("first")) == (
+            {"notebook": 4},
+            1,
+            0,
+        )

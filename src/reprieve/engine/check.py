@@ -13,11 +13,12 @@ one that has let go; at level Sum need <= in flight + freed for every name, at l
 pending pod has an admitted node with room.
 
 No victim could stay while all others go, around the placement where there is one: a workload goes
-and stays as a whole, and nothing but amounts counts, so that this is asked of every victim. Where
-the compatible order is in force a plan may take too many, and then has to say `compatible`; where
-placements are proven, or victims trimmed, none may. Of what is on its way to nobody demands before
-this one may have taken any part, so that too little credit of that is not noticed. Source: promises
-"Feasible", "Irreducible" and "Silence is not idleness" of the design.
+and stays as a whole, and nothing but amounts counts, so that this is asked of every victim. For a
+demand that the quota plane owns exactly those go that it named. Where the compatible order is in
+force a plan may take too many, and then has to say `compatible`; where placements are proven, or
+victims trimmed, none may. Of what is on its way to nobody demands before this one may have taken
+any part, so that too little credit of that is not noticed. Source: promises "Feasible",
+"Irreducible" and "Silence is not idleness" of the design.
 """
 
 from __future__ import annotations
@@ -183,16 +184,15 @@ def _proof(
     if demand is None or demand.status.phase is not Phase.PENDING_GPU:
         yield Violation(Fault.UNKNOWN_PREEMPTOR, key)
         return
+    if key in snapshot.owned:
+        yield from _released(plan, demand, workloads, snapshot)
+        return
     waiting = _waiting(demand)
     for_quota = not any(pod.live for pod in demand.pods) or any(pod.gated for pod in waiting)
     on_nodes = policy.fit is Fit.NODE and not for_quota
     if proof.level is not (ProofLevel.PLACEMENT if on_nodes else ProofLevel.SUM):
         yield Violation(Fault.WRONG_LEVEL, key, proof.level)
-    need: dict[str, int] = {}
-    for asked in [pod.gpus for pod in waiting] if on_nodes else [demand.gpus]:
-        for name, count in asked.items():
-            if count > 0:
-                need[name] = need.get(name, 0) + count
+    need = _need([pod.gpus for pod in waiting] if on_nodes else [demand.gpus])
     if dict(proof.need) != need:
         yield Violation(Fault.WRONG_NEED, key)
     heirs = _heirs(snapshot)
@@ -226,6 +226,38 @@ def _proof(
     elif not proof.compatible:
         for victim in spare:
             yield Violation(Fault.REDUCIBLE, victim.key)
+
+
+def _need(asked: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    need: Counter[str] = Counter()
+    for each in asked:
+        need.update({name: count for name, count in each.items() if count > 0})
+    return dict(need)
+
+
+def _released(
+    plan: Plan,
+    demand: Workload,
+    workloads: Mapping[GpuWorkloadKey, Workload],
+    snapshot: IdleSnapshot,
+) -> Iterator[Violation]:
+    """Hold a plan for a demand of the quota plane against what that plane named."""
+    proof, key = plan.proof, demand.key
+    if proof.level is not ProofLevel.QUOTA or proof.compatible:
+        yield Violation(Fault.WRONG_LEVEL, key, proof.level)
+    if dict(proof.need) != _need([demand.gpus]):
+        yield Violation(Fault.WRONG_NEED, key)
+    named = snapshot.released[key].roots if key in snapshot.released else ()
+    going = Counter(victim.root.uid for victim in plan.victims)
+    for root in sorted(set(named) - going.keys()):
+        yield Violation(Fault.NOT_FEASIBLE, key, root)
+    for root in sorted(going.keys() - set(named)):
+        yield Violation(Fault.REDUCIBLE, root)
+    for name, count in proof.freed.items():
+        if count != sum(victim.amounts.get(name, 0) for victim in plan.victims):
+            yield Violation(Fault.WRONG_SUM, key, name)
+    known = (_key(victim.subject) for victim in plan.victims)
+    yield from _torn([workloads[each] for each in known if each in workloads], snapshot)
 
 
 def _torn(victims: Sequence[Workload], snapshot: IdleSnapshot) -> Iterator[Violation]:

@@ -49,6 +49,7 @@ _OUTCOMES = {
     Outcome.DEFERRED: Reason.VICTIMS_LEAVING,
     Outcome.NO_CANDIDATES: Reason.HELD_BY_OTHERS,
     Outcome.UNPROVEN: Reason.HELD_BY_OTHERS,
+    Outcome.PUT_OFF: Reason.HELD_BY_OTHERS,
     Outcome.SKIPPED: Reason.HELD_BY_OTHERS,
     Outcome.GATED: Reason.CHECKS_OPEN,
     Outcome.BLOCKED: Reason.PODS_NOT_READY,

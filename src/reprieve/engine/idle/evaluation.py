@@ -10,13 +10,15 @@
    sum reaches the need (fit Sum, and for demands that wait for quota). If that never comes about,
    nobody is taken.
 3. With fit Node, or `irreducible`, victims that can be put back are reprieved, youngest idle first.
-4. With `fewest`, the same is done from the smallest to the largest, with the largest reprieved
-   first; the set with fewer GPUs is taken, that of the oldest among equals.
+4. With `fewest`, other sets are tried (`fewest`); the one with fewer GPUs is taken, that of the
+   oldest among equals.
 
 Eligible: Idle with a timer that has reached the grace period, not claimed by a plan, and (unless a
 literal switch says otherwise) with fresh samples of all running GPU pods. Whom the governor of
 disruptions holds from a demand does not go for it, and under policy Always for nobody. Demand and
 victims are told apart by namespace/name and root uid. Same input, in any order, same result.
+
+For a demand that the quota plane owns exactly those go that it named (`snapshot.released`).
 
 Source: specification of the idle plane, sections 14 and 17 (H4, H8); texts are made by wording.
 """
@@ -27,6 +29,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reprieve.engine.idle.claims import demand_order
+from reprieve.engine.idle.fewest import fewest
 from reprieve.engine.idle.flights import idle_for, in_flight
 from reprieve.engine.idle.gangs import SHARED_CLAIM, units_of, whole_units
 from reprieve.engine.idle.model import (
@@ -40,7 +43,6 @@ from reprieve.engine.idle.model import (
     Workload,
 )
 from reprieve.engine.idle.outcome import (
-    RULE_ALWAYS,
     RULE_FEWEST_IDLE,
     RULE_NOT_NEEDED,
     RULE_OLDEST_IDLE,
@@ -49,15 +51,15 @@ from reprieve.engine.idle.outcome import (
     Reason,
 )
 from reprieve.engine.idle.placement import Room, leave, pending_pods
+from reprieve.engine.idle.plans import always_plan, plan_of, proof_of, releasing_plan
 from reprieve.engine.idle.resources import add
 from reprieve.engine.idle.samples import SampleState, freshness
 from reprieve.engine.idle.search import Search
 from reprieve.engine.pace import UNHURRIED, Pace
-from reprieve.engine.plan import Guard, Plan, Plane, Proof, ProofLevel, Victim, plan_id
+from reprieve.engine.plan import Guard, Plan
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
-from reprieve.units.references import Reference
 
 __all__ = ["evaluate"]
 
@@ -126,7 +128,7 @@ def evaluate(
     run.units = {each.root.uid: (each, of) for each, of in units_of(run.idle)}
     for workload in always:
         run.taken.add(workload.root.uid)
-        run.plans.append(_always_plan(run, workload))
+        run.plans.append(always_plan(run, workload))
     if not policy.literal.always_not_credited:
         run.pool_members = [*always, *run.flights.get("", ())]
         run.pool = add(*(w.gpus for w in run.pool_members))
@@ -187,11 +189,11 @@ def _spared(run: _Run, workload: Workload, reason: Reason, until: Nanos | None =
 
 
 def _serve(run: _Run, demand: Workload) -> None:
-    if demand.key in run.snapshot.owned:
-        run.declined.append(Declined(demand.ref, Reason.OWNED))
-        return
     if demand.key in run.snapshot.displaced:
         run.declined.append(Declined(demand.ref, Reason.DISPLACED))
+        return
+    if demand.key in run.snapshot.owned:
+        _release(run, demand)
         return
     waiting = pending_pods(demand)
     on_nodes = run.policy.fit is Fit.NODE and not _waits_for_quota(demand, waiting)
@@ -219,29 +221,39 @@ def _serve(run: _Run, demand: Workload) -> None:
     if trim:
         search.reprieve(spare)
         if run.policy.fewest:
-            smaller, _ = _search(run, demand, pods)
-            smaller.collect(sorted(idle, key=_smallest_first))
-            spare_of_smaller = smaller.spare()
-            smaller.reprieve(spare_of_smaller)
-            if smaller.victims and smaller.gpus < search.gpus:
-                search, spare, rule = smaller, spare_of_smaller, RULE_FEWEST_IDLE
+            smaller = fewest(search, idle, lambda: _search(run, demand, pods)[0])
+            if smaller is not None:
+                search, spare, rule = smaller.search, smaller.spare, RULE_FEWEST_IDLE
     spared = _roots(run, spare) if trim else set()
     run.reprieved.update(spared)
     _take_room(run, search, credit)
     victims = [each for v in search.victims for each in run.units[v.root.uid][1]]
     run.taken.update(v.root.uid for v in victims)
     run.plans.append(
-        _plan(
+        plan_of(
             run,
             preemptor=demand.ref,
             victims=victims,
             rule=rule,
-            proof=_proof(search, compatible=bool(spare) and not trim),
+            proof=proof_of(search, compatible=bool(spare) and not trim),
             placement=search.placement,
             reprieved={RULE_NOT_NEEDED: len(spared)} if spared else {},
             guards=(Guard(demand.ref, (Phase.PENDING_GPU,)),),
         )
     )
+
+
+def _release(run: _Run, demand: Workload) -> None:
+    """Let the idle work go that the quota plane named, where all of it still may."""
+    released = run.snapshot.released.get(demand.key)
+    roots = () if released is None else released.roots
+    victims = [each for each in run.idle if each.root.uid in roots]
+    free = [v for v in victims if not _held(run, demand.key, v) and v.root.uid not in run.taken]
+    if released is None or not roots or len(free) < len(roots):
+        run.declined.append(Declined(demand.ref, Reason.OWNED))
+        return
+    run.taken.update(roots)
+    run.plans.append(releasing_plan(run, demand, victims))
 
 
 def _roots(run: _Run, units: Iterable[Workload]) -> set[Uid]:
@@ -280,20 +292,6 @@ def _search(run: _Run, demand: Workload, pods: tuple[PodRow, ...]) -> tuple[Sear
     return Search(demand, pods, need, incoming, room, run.taken), credit
 
 
-def _proof(search: Search, *, compatible: bool) -> Proof:
-    need, incoming = search.need, search.incoming
-    freed = {name: sum(v.gpus.get(name, 0) for v in search.victims) for name in need}
-    free = {name: max(0, need[name] - incoming[name] - freed[name]) for name in need}
-    return Proof(
-        level=ProofLevel.PLACEMENT if search.pods else ProofLevel.SUM,
-        need=need,
-        in_flight=incoming,
-        freed=freed,
-        compatible=compatible,
-        free={name: count for name, count in free.items() if count},
-    )
-
-
 def _withdraw(run: _Run, demand: Workload) -> None:
     """Take from the pool what was free already when the demand came.
 
@@ -325,45 +323,6 @@ def _take_room(run: _Run, search: Search, credit: Mapping[str, int]) -> list[Res
     ]
     run.placed.extend(places)
     return places
-
-
-def _always_plan(run: _Run, workload: Workload) -> Plan:
-    return _plan(
-        run,
-        preemptor=None,
-        victims=[workload],
-        rule=RULE_ALWAYS,
-        proof=Proof(level=ProofLevel.EXEMPT, freed=dict(workload.gpus)),
-    )
-
-
-def _plan(
-    run: _Run,
-    *,
-    preemptor: Reference | None,
-    victims: Sequence[Workload],
-    rule: str,
-    proof: Proof,
-    placement: tuple[tuple[Uid, str], ...] = (),
-    reprieved: Mapping[str, int] | None = None,
-    guards: tuple[Guard, ...] = (),
-) -> Plan:
-    return Plan(
-        id=plan_id(
-            Plane.IDLE,
-            None if preemptor is None else preemptor.uid,
-            (v.root.uid for v in victims),
-            run.policy.fingerprint(),
-        ),
-        plane=Plane.IDLE,
-        revision=run.snapshot.revision,
-        proof=proof,
-        preemptor=preemptor,
-        victims=tuple(Victim(v.ref, v.root, dict(v.gpus), rule, unit=v.unit) for v in victims),
-        placement=placement,
-        reprieved=reprieved or {},
-        guards=(*guards, *(Guard(v.ref, (Phase.IDLE,)) for v in victims)),
-    )
 
 
 def _note_settling(run: _Run, workload: Workload) -> None:
@@ -398,8 +357,3 @@ def _oldest_idle_first(workload: Workload) -> tuple[int, GpuWorkloadKey]:
     """Order: 1. start of the idle stretch; 2. namespace/name."""
     since = workload.status.idle_since
     return (0 if since is None else since, workload.key)
-
-
-def _smallest_first(workload: Workload) -> tuple[int, int, GpuWorkloadKey]:
-    """Order: 1. fewest GPUs; 2. start of the idle stretch; 3. namespace/name."""
-    return (sum(workload.gpus.values()), *_oldest_idle_first(workload))

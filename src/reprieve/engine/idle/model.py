@@ -209,6 +209,14 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True)
+class Released:
+    """Idle work that holds what a demand lacks; `placed`: its pods have nodes then."""
+
+    roots: tuple[Uid, ...]
+    placed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class IdleSnapshot:
     """Everything one evaluation looks at.
 
@@ -219,6 +227,8 @@ class IdleSnapshot:
     they would go for nobody. `owned`: demands for which another plane of the process evicts.
     `displaced`: demands that made room for others lately, where planes decide together.
     `busy_units`: groups that go as a whole, of which some pod is not idle, or has not opted in.
+    `released`: for demands that the quota plane owns, the roots of idle work with which gone the
+    demand gets its quota, as that plane has worked out.
     """
 
     revision: int
@@ -231,6 +241,7 @@ class IdleSnapshot:
     owned: Mapping[GpuWorkloadKey, Plane] = field(default_factory=dict)
     displaced: frozenset[GpuWorkloadKey] = frozenset()
     busy_units: frozenset[str] = frozenset()
+    released: Mapping[GpuWorkloadKey, Released] = field(default_factory=dict)
 
     def held_until(self, demand: str, root: Uid, now: Nanos) -> Nanos | None:
         """Return until when a root is held from a demand, None where it may go."""

@@ -18,6 +18,7 @@ from reprieve.units.references import Reference
 __all__ = [
     "RULE_ALWAYS",
     "RULE_FEWEST_IDLE",
+    "RULE_HOLDS_QUOTA",
     "RULE_NOT_NEEDED",
     "RULE_OLDEST_IDLE",
     "Declined",
@@ -28,6 +29,7 @@ __all__ = [
 RULE_OLDEST_IDLE: Final = "OldestIdle"
 RULE_FEWEST_IDLE: Final = "FewestIdle"
 RULE_ALWAYS: Final = "Always"
+RULE_HOLDS_QUOTA: Final = "HoldsQuota"  # idle, and it holds the quota that a queued demand lacks
 RULE_NOT_NEEDED: Final = "NotNeeded"  # reprieved: the demand fits without it
 
 

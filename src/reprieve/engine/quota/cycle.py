@@ -272,26 +272,30 @@ class _Cycle:
         elif not self.room.fits(entry):
             message = "Workload no longer fits after processing another workload"
             self._skip(entry, message, mode is Mode.PREEMPT)
-        elif why := self._unproven(entry):
+        elif refused := self._refusal(entry):
             entry.reason = Unready.WAITING_FOR_QUOTA
+            outcome, why = refused
             entry.message = f"{assignment.message}. {why}"
             # Others of its shape may have pods that nodes take.
             entry.requeue = RequeueReason.GENERIC
-            self._finish(entry, Outcome.UNPROVEN)
+            self._finish(entry, outcome)
         else:
             if mode is Mode.PREEMPT:
                 self.evictions.prove(entry, assignment)
             self._accept(entry, assignment)
 
-    def _unproven(self, entry: Entry) -> str:
-        """Return why nodes would not take the entry once its targets are gone; empty if they do."""
+    def _refusal(self, entry: Entry) -> tuple[Outcome, str] | None:
+        """Return why nobody is preempted for the entry: idle work may go, or no node takes it."""
         if self.proof is None:
-            return ""
+            return None
         flavors = self.snapshot.configuration.flavors
-        if any(not target.holder.evicted for target in entry.targets):
-            return self.proof.refusal(entry, self.holdings.holders.values(), flavors)
-        self.proof.claim(entry, flavors)
-        return ""
+        if not any(not target.holder.evicted for target in entry.targets):
+            self.proof.claim(entry, flavors)
+            return None
+        if why := self.proof.puts_off(entry):
+            return Outcome.PUT_OFF, why
+        why = self.proof.refusal(entry, self.holdings.holders.values(), flavors)
+        return (Outcome.UNPROVEN, why) if why else None
 
     def _accept(self, entry: Entry, assignment: Assignment) -> None:
         if assignment.mode is Mode.PREEMPT:

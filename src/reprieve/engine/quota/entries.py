@@ -30,6 +30,7 @@ class Outcome(StrEnum):
     NO_FIT = "no fit"
     NO_CANDIDATES = "no candidates"
     UNPROVEN = "unproven"  # by option: nodes would not take it
+    PUT_OFF = "put off"  # idle work may go for it, and is asked for first
     SKIPPED = "skipped"
     GATED = "gated"
     BLOCKED = "blocked"
@@ -124,6 +125,10 @@ class NodeCheck(Protocol):
 
     def claim(self, entry: Entry, flavors: Mapping[str, ResourceFlavor]) -> None:
         """Keep room for an entry that needs nobody evicted."""
+        ...
+
+    def puts_off(self, entry: Entry) -> str:
+        """Return why an entry preempts nobody yet; empty if it may."""
         ...
 
 

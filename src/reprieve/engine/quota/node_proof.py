@@ -31,6 +31,7 @@ from reprieve.engine.cluster.snapshot import Snapshot as Nodes
 from reprieve.engine.placement.filtering import Placed
 from reprieve.engine.placement.profile import FilterName, Policy, Profile
 from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.quota.assignment import Assignment
 from reprieve.engine.quota.entries import Entry
 from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.model import ResourceFlavor, Workload
@@ -55,10 +56,14 @@ STARTING: Final = MINUTE
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What a scheduler sees of the pods of one pod set, before they are told their flavors."""
+    """What a scheduler sees of the pods of one pod set, before they are told their flavors.
+
+    `priority`: of its pods, by their class.
+    """
 
     pod_class: PodClass
     labels: Labels = ()
+    priority: int = 0
 
 
 class NodeProof:
@@ -69,6 +74,9 @@ class NodeProof:
         pods: uids of pods that have not finished, by the key of their workload.
         templates: of the pods of a workload, by the name of their pod set.
         now: the instant of the run.
+        scheduler_preempts: the scheduler of this process may preempt pods of lower priority for
+            the preemptor's once it has its quota; who fits after that is not refused.
+        reclaimable: pods of idle work, which may go for them as well.
     """
 
     def __init__(
@@ -77,7 +85,12 @@ class NodeProof:
         pods: Mapping[str, Collection[Uid]],
         templates: Callable[[Workload], Mapping[str, Template]],
         now: Nanos,
+        *,
+        scheduler_preempts: bool = False,
+        reclaimable: Collection[Uid] = (),
     ) -> None:
+        self._scheduler_preempts = scheduler_preempts
+        self._reclaimable = reclaimable
         self._nodes = nodes
         self._pods = pods
         self._templates = templates
@@ -113,8 +126,64 @@ class NodeProof:
             return ""
         for pod in reversed(placed):
             simulation.unplace(pod)
+        enough = self._scheduler_preempts and self._fits_by_priority(entry.workload, wanted)
         simulation.restore(leaving)
+        if enough:
+            return ""
         return f"Not preempted: {len(without)} of {len(wanted)} pod(s) would still fit on no node"
+
+    def fits_without(
+        self,
+        workload: Workload,
+        assignment: Assignment,
+        gone: Collection[Uid],
+        holders: Iterable[Holder],
+        flavors: Mapping[str, ResourceFlavor],
+        *,
+        keep: bool = False,
+    ) -> bool:
+        """Whether all pods of a workload have a node once others are gone.
+
+        `keep`: they are gone from now on, and the pods keep their nodes.
+        """
+        simulation = self._ready(holders, flavors)
+        leaving = self._there(gone)
+        simulation.remove(leaving)
+        placed, waiting = self._place(self._waiting)
+        found, without = self._place(self._assigned(workload, assignment, flavors))
+        if keep:
+            self._waiting = waiting
+            return not without
+        for pod in reversed([*placed, *found]):
+            simulation.unplace(pod)
+        simulation.restore(leaving)
+        return not without
+
+    def _fits_by_priority(self, workload: Workload, wanted: Sequence[Pending]) -> bool:
+        """Whether the pods would fit with all pods gone that a scheduler may preempt for them.
+
+        An upper bound: budgets and protections are the scheduler's, which searches for itself.
+        """
+        simulation, nodes = self._simulation, self._nodes
+        assert simulation is not None
+        priorities = [each.priority for each in self._templates(workload).values()]
+        lower = nodes.pod_priority < max(priorities, default=0)
+        lower[list(self._there(self._reclaimable))] = True
+        lower &= nodes.pod_node >= 0
+        lower[nodes.pod_flags & Flag.DELETING != 0] = False
+        slots = np.flatnonzero(lower[: len(nodes.pod_node)]).astype(np.int64)
+        slots = slots[simulation.present[slots]]
+        simulation.remove(slots)
+        placed, without = self._place(wanted)
+        for pod in reversed(placed):
+            simulation.unplace(pod)
+        simulation.restore(slots)
+        return not without
+
+    def _there(self, uids: Iterable[Uid]) -> I64:
+        found = np.array(sorted({self._slots[u] for u in uids if u in self._slots}), np.int64)
+        assert self._simulation is not None
+        return found[self._simulation.present[found]]
 
     def claim(self, entry: Entry, flavors: Mapping[str, ResourceFlavor]) -> None:
         """Keep room for an entry that has its quota, or waits for victims on their way out."""
@@ -123,6 +192,10 @@ class NodeProof:
         elif entry.targets:
             # What gets its quota is among the holders when somebody asks.
             self._promised.append(entry)
+
+    def puts_off(self, entry: Entry) -> str:
+        """Nodes put nobody off."""
+        return ""
 
     def _ready(
         self, holders: Iterable[Holder], flavors: Mapping[str, ResourceFlavor]
@@ -161,11 +234,16 @@ class NodeProof:
 
     def _wanted(self, entry: Entry, flavors: Mapping[str, ResourceFlavor]) -> Sequence[Pending]:
         assert entry.assignment is not None
+        return self._assigned(entry.workload, entry.assignment, flavors)
+
+    def _assigned(
+        self, workload: Workload, assignment: Assignment, flavors: Mapping[str, ResourceFlavor]
+    ) -> Sequence[Pending]:
         sets = (
             (each.name, each.count, {choice.flavor for choice in each.flavors.values()})
-            for each in entry.assignment.pod_sets
+            for each in assignment.pod_sets
         )
-        return self._pendings(entry.workload, sets, flavors)
+        return self._pendings(workload, sets, flavors)
 
     def _pendings(
         self,

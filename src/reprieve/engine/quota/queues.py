@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from heapq import nsmallest
 from typing import Final
 
 from reprieve.engine.quota.faults import Faults
@@ -329,6 +330,25 @@ class Queues:
         queue = self._queues.get(cluster_queue)
         row = None if queue is None else self._first(cluster_queue, queue)
         return None if row is None else self._workloads[row[3]]
+
+    def home(self, key: str) -> str | None:
+        """Return the ClusterQueue that a pending workload waits in, None where it waits in none."""
+        return self._home.get(key)
+
+    def first_of(self, cluster_queue: str, most: int, before: str = "") -> list[Workload]:
+        """Return the first ones of a ClusterQueue, queued or set aside, in order.
+
+        `before`: a pending workload; those that come after it are left out.
+        """
+        queue = self._queues.get(cluster_queue)
+        if queue is None:
+            return []
+        rows = (*queue.queued(), *queue.aside())
+        limit = self._workloads.get(before)
+        if limit is not None:
+            last = self._row(limit)
+            rows = tuple(row for row in rows if row < last)
+        return [self._workloads[row[3]] for row in nsmallest(most, rows)]
 
     def is_queued(self, key: str) -> bool:
         """Tell whether a workload is queued, and neither set aside nor kept by a pause."""

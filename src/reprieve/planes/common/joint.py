@@ -1,8 +1,11 @@
 """What the planes of one process ask each other about a demand, so that one of them evicts for it.
 
 Each plane that runs registers here when it is assembled; a plane that runs alone finds nobody and
-decides as it always did. The idle plane does not evict for what our own quota plane keeps waiting.
-For pods that our own scheduling plane schedules it searches first: until it has answered, the
+decides as it always did.
+
+For what our own quota plane keeps waiting the idle plane asks it which idle work holds the quota
+that is lacking; until that is answered the quota plane puts its own preemption off. For pods that
+our own scheduling plane schedules the idle plane searches first: until it has answered, the
 scheduling plane puts its own preemption off, and what it found is carried out only where the
 scheduling plane has placed all pods of the demand with these victims gone. Source: the design's
 "Where the planes meet".
@@ -10,7 +13,7 @@ scheduling plane has placed all pods of the demand with these victims gone. Sour
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -20,11 +23,12 @@ from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.lineage import Party
 from reprieve.engine.owners import DemandState, owner_of
 from reprieve.engine.plan import Plane
+from reprieve.engine.quota.release import IdleUnit, Promise, Release
 from reprieve.execution.demands import Demands
 from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos
 
-__all__ = ["IdleSide", "Joint", "SchedulingSide", "Verdict"]
+__all__ = ["IdleSide", "Joint", "QuotaSide", "SchedulingSide", "Verdict"]
 
 
 class Verdict(StrEnum):
@@ -39,6 +43,14 @@ class Verdict(StrEnum):
 class IdleSide(Protocol):
     """The idle plane, as others ask it."""
 
+    def queued_verdicts(self, workloads: Sequence[Uid]) -> list[Verdict]:
+        """Return for each pending Kueue Workload, by uid, whether idle work is evicted for it."""
+        ...
+
+    def reclaimable(self) -> frozenset[Uid]:
+        """Return the pods of all work that is idle now."""
+        ...
+
     def verdicts(self, demands: Sequence[Sequence[Uid]]) -> list[Verdict]:
         """Return for each of these demands, given by its pods, whether idle work is evicted."""
         ...
@@ -51,8 +63,13 @@ class SchedulingSide(Protocol):
         """Whether pods of this scheduler name are ours to place."""
         ...
 
-    async def refused_without(self, pods: Sequence[Uid], gone: Collection[Uid]) -> str:
-        """Return why the pods cannot all be placed once others are gone, empty if they can."""
+    async def refused_without(
+        self, pods: Sequence[Uid], gone: Collection[Uid], idle: Collection[Uid]
+    ) -> str:
+        """Return why the pods cannot all be placed once others are gone, empty if they can.
+
+        `idle`: the pods of all idle work, some of which may have to go by priority alone.
+        """
         ...
 
     def waiting_with(self, pods: Sequence[Uid]) -> frozenset[Uid]:
@@ -68,17 +85,40 @@ class SchedulingSide(Protocol):
         ...
 
 
+class QuotaSide(Protocol):
+    """The quota plane, as others ask it."""
+
+    def decides(self) -> bool:
+        """Whether it decides about Workloads: no Kueue does."""
+        ...
+
+    async def release(
+        self, workload: str, units: Sequence[IdleUnit], promised: Sequence[Promise]
+    ) -> Release:
+        """Return which units of idle work, oldest first, have to go for a pending Workload.
+
+        `promised`: Workloads for which idle work goes already, in their order.
+        """
+        ...
+
+    def wake(self, workloads: Collection[str]) -> None:
+        """Try these Workloads again, by `namespace/name`: what was said of them has changed."""
+        ...
+
+
 @dataclass(slots=True)
 class Joint:
-    """The planes that run in this process. `quota_decides`: whether our quota plane does.
-
-    `demands`: the records of all of them, by demand.
-    """
+    """The planes that run in this process, and `demands`: the records of all of them, by demand."""
 
     idle: IdleSide | None = None
     scheduling: SchedulingSide | None = None
-    quota_decides: Callable[[], bool] = field(default=lambda: False)
+    quota: QuotaSide | None = None
     demands: Demands = field(default_factory=Demands)
+
+    @property
+    def quota_decides(self) -> bool:
+        """Whether our quota plane decides about Workloads."""
+        return self.quota is not None and self.quota.decides()
 
     @property
     def several(self) -> bool:
@@ -90,7 +130,7 @@ class Joint:
         """The planes that decide in this process."""
         decide = {
             Plane.IDLE: self.idle is not None,
-            Plane.QUOTA: self.quota_decides(),
+            Plane.QUOTA: self.quota_decides,
             Plane.SCHEDULING: self.scheduling is not None,
         }
         return tuple(plane for plane, decides in decide.items() if decides)
@@ -101,7 +141,7 @@ class Joint:
         return owner_of(
             DemandState(
                 awaits_quota=awaits_quota,
-                quota_is_ours=self.quota_decides(),
+                quota_is_ours=self.quota_decides,
                 scheduler_is_ours=scheduling is not None
                 and bool(scheduler_names)
                 and all(map(scheduling.schedules, scheduler_names)),

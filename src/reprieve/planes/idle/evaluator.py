@@ -212,6 +212,14 @@ class Evaluator:
     async def _evaluate(
         self, snapshot: IdleSnapshot, now: Nanos
     ) -> tuple[IdleSnapshot, Evaluation]:
+        """Return the evaluation with what the quota plane names, and what it was decided on."""
+        found = await self._evaluate_once(snapshot, now)
+        released = await self._side().with_released(*found, now)
+        return found if released is None else await self._evaluate_once(released, now)
+
+    async def _evaluate_once(
+        self, snapshot: IdleSnapshot, now: Nanos
+    ) -> tuple[IdleSnapshot, Evaluation]:
         """Return the evaluation, and the snapshot without those that it breaks on.
 
         Raises:

@@ -9,6 +9,7 @@ GpuWorkload a moment later. Source: the design's "Where the planes meet".
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from reprieve.api.core import KueueWorkload
 from reprieve.engine.disruptions.governor import Governor
@@ -19,7 +20,9 @@ from reprieve.engine.plan import Plan, Plane
 from reprieve.intake.cluster.pod_classes import DEFAULT_SCHEDULER
 from reprieve.planes.common.joint import Joint, Verdict
 from reprieve.planes.idle.ownership import Ownership
+from reprieve.planes.idle.queued import Queued
 from reprieve.planes.idle.records import PodRecord
+from reprieve.planes.idle.releases import Releases
 from reprieve.planes.idle.workloads import TrackedWorkload, TrackedWorkloads, key_of
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
@@ -68,7 +71,12 @@ class JointSide:
         tracks: Callable[[Reference], bool | None],
         served: Callable[[], Collection[GpuWorkloadKey | None]],
         ready: Callable[[], bool],
+        queued: Queued,
+        now: Callable[[], Nanos],
     ) -> None:
+        self._now = now
+        self._queued = queued
+        self._releases = Releases(joint, ownership, queued.workloads)
         self._joint = joint
         self._workloads = workloads
         self._ownership = ownership
@@ -83,9 +91,35 @@ class JointSide:
         if not self._ready():
             return [Verdict.NOT_ASKED] * len(demands)
         served = frozenset(filter(None, self._served()))
-        if not served and not any(w.status.phase is Phase.IDLE for w in self._workloads):
+        if not served and not self._anybody_idle():
             return [Verdict.NOT_ASKED] * len(demands)
         return [self._verdict(pods, served) for pods in demands]
+
+    def queued_verdicts(self, workloads: Sequence[Uid]) -> list[Verdict]:
+        """Return for each pending Kueue Workload, by uid, whether idle work is evicted for it."""
+        served = frozenset(filter(None, self._served())) if self._ready() else frozenset()
+        if not self._ready() or (not served and not self._anybody_idle()):
+            return [Verdict.NOT_ASKED] * len(workloads)
+        return [self._queued_verdict(uid, served) for uid in workloads]
+
+    def _queued_verdict(self, uid: Uid, served: frozenset[GpuWorkloadKey]) -> Verdict:
+        asks = self._queued.asks(uid)
+        if asks is None:
+            return Verdict.UNDECIDED
+        root, gpus = asks
+        return self._verdict_of_root(root, served) if gpus else Verdict.NOT_ASKED
+
+    def reclaimable(self) -> frozenset[Uid]:
+        """Return the pods of all work that is idle now."""
+        return frozenset(
+            Uid(pod.uid)
+            for held in self._workloads
+            if held.status.phase is Phase.IDLE
+            for pod in self._ownership.pods_of(held.root)
+        )
+
+    def _anybody_idle(self) -> bool:
+        return any(each.status.phase is Phase.IDLE for each in self._workloads)
 
     def _verdict(self, pods: Sequence[Uid], served: frozenset[GpuWorkloadKey]) -> Verdict:
         found = {self._verdict_of(uid, served) for uid in pods}
@@ -103,9 +137,12 @@ class JointSide:
         root = self._ownership.root_of(uid)
         if root is None:
             return Verdict.UNDECIDED
-        keys = {each.key for each in self._workloads.of_root(root.ref.uid) if not each.over}
+        return self._verdict_of_root(root.ref, served)
+
+    def _verdict_of_root(self, root: Reference, served: frozenset[GpuWorkloadKey]) -> Verdict:
+        keys = {each.key for each in self._workloads.of_root(root.uid) if not each.over}
         if not keys:
-            return Verdict.NOT_ASKED if self._tracks(root.ref) is False else Verdict.UNDECIDED
+            return Verdict.NOT_ASKED if self._tracks(root) is False else Verdict.UNDECIDED
         if keys & served:
             return Verdict.SERVED
         return Verdict.DECLINED if keys & self._answered else Verdict.UNDECIDED
@@ -138,7 +175,8 @@ class JointSide:
             for plan in evaluation.plans
             if plan.preemptor is not None
         }
-        answered = {key for key in waiting.keys() - served if self._is_whole(waiting[key])}
+        unanswered = served | self._releases.unanswered
+        answered = {key for key in waiting.keys() - unanswered if self._is_whole(waiting[key])}
         before, self._answered = self._answered, frozenset(answered)
         self._wake(waiting[key] for key in self._answered - before)
 
@@ -170,7 +208,19 @@ class JointSide:
         if demand is None or not names or not all(map(scheduling.schedules, names)):
             return ""
         gone = [Uid(pod.uid) for each in plan.victims for pod in self._ownership.pods_of(each.root)]
-        return await scheduling.refused_without(pods, gone)
+        return await scheduling.refused_without(pods, gone, self._eligible_pods(rows))
+
+    def _eligible_pods(self, rows: Mapping[GpuWorkloadKey, Workload]) -> frozenset[Uid]:
+        """Return the pods of all work that has been idle for its grace period."""
+        now = self._now()
+        return frozenset(
+            pod.uid
+            for row in rows.values()
+            if row.status.phase is Phase.IDLE
+            and row.status.idle_since is not None
+            and now - row.status.idle_since >= row.settings.grace_period
+            for pod in row.pods
+        )
 
     def places(self, plan: Plan) -> bool:
         """Whether our scheduling plane is the one that places the demand of a plan."""
@@ -185,8 +235,18 @@ class JointSide:
         pods = [pod.uid for pod in demand.pods if pod.node is None]
         return scheduling is None or scheduling.waiting_with(pods) <= set(pods)
 
+    async def with_released(
+        self, snapshot: IdleSnapshot, evaluation: Evaluation, now: Nanos
+    ) -> IdleSnapshot | None:
+        """Return the snapshot with what the quota plane named; None where it named nothing."""
+        released = await self._releases.named(snapshot, evaluation, now)
+        return replace(snapshot, released=released) if released else None
+
     def _wake(self, demands: Iterable[Workload]) -> None:
-        scheduling = self._joint.scheduling
+        demands = tuple(demands)
+        scheduling, quota = self._joint.scheduling, self._joint.quota
+        if quota is not None:
+            quota.wake([key for demand in demands for key in self._releases.keys_of(demand)])
         pods = [pod.uid for demand in demands for pod in demand.pods if pod.node is None]
         if scheduling is not None and pods:
             scheduling.wake(pods)

@@ -143,10 +143,11 @@ class OpenIntents:
         clock = self._context.clock
         now, wall = clock.monotonic(), clock.wall()
         for each in self._executor.open.values():
-            if each.gone_since is not None:
-                self._again(Nanos(wall + max(each.gone_since + SERVED_WITHIN - now, _RETRY)))
-            elif each.stalled or each.pending or each.ending is not None:
+            if each.ending is not None or each.stalled or each.pending:
+                # Also where it is over but for its record, which could not be written.
                 self._again(Nanos(wall + max(each.next_try - now, _RETRY)))
+            elif each.gone_since is not None:
+                self._again(Nanos(wall + max(each.gone_since + SERVED_WITHIN - now, _RETRY)))
 
     def stop(self) -> None:
         """End all tasks; the next holder of the lease goes on from what the objects say."""

@@ -164,6 +164,8 @@ class IdlePlane:
             tracks=self._tracks,
             served=lambda: self.evaluator.open_intents.claims().values(),
             ready=lambda: self.ready and not self.context.read_only,
+            queued=self._queued,
+            now=context.clock.wall,
         )
         self._snapshots = Snapshots(
             context,

@@ -17,6 +17,7 @@ from reprieve.planes.idle.ownership import BY_OWNER
 from reprieve.planes.idle.records import KueueRecord
 from reprieve.planes.idle.roots import Roots
 from reprieve.planes.idle.watches import Watches
+from reprieve.units.references import Reference
 
 __all__ = ["Queued"]
 
@@ -75,6 +76,11 @@ class Queued:
         """Return the root behind a Kueue Workload, where it was found."""
         known = self._found.get(uid)
         return None if known is None else known[0]
+
+    def asks(self, uid: str) -> tuple[Reference, Mapping[str, int]] | None:
+        """Return the root behind a Kueue Workload and its GPUs; None while that is not known."""
+        known = self._found.get(uid)
+        return None if known is None else (known[0].ref, known[1])
 
     def gpus(self, root: str) -> dict[str, int]:
         """Return the GPUs that all Kueue Workloads of a root ask for."""

@@ -43,11 +43,11 @@ async def assemble(given: Surroundings) -> Assembled:
         loops=given.loops,
         decision_log=given.decision_log,
         lagging=given.lagging,
-        dry_run=given.options.dry_run,
         joint=given.joint,
+        dry_run=given.options.dry_run,
     )
     plane = QuotaPlane(context, given.namespace, given.view)
-    given.joint.quota_decides = lambda: not plane.notice()
+    given.joint.quota = plane.side
     runners = []
     if stored.content is not None:
         runners.append(LiveConfiguration(context, stored, plane.take))

@@ -24,6 +24,7 @@ from reprieve.planes.quota.cycles import recorded_cycles
 from reprieve.planes.quota.effects import Facts, effects_of
 from reprieve.planes.quota.explanations import Explanations
 from reprieve.planes.quota.held_pairs import HeldPairs
+from reprieve.planes.quota.joint_side import IdleFirst
 from reprieve.planes.quota.node_view import NodeView
 from reprieve.planes.quota.preemptions import Preemptions
 from reprieve.planes.quota.state import QuotaState
@@ -76,6 +77,7 @@ class Decisions:
         self._waiting = waiting
         # ClusterQueues in which somebody was spared for a time, or set aside.
         self.retries: DirtyKeys[str] = DirtyKeys(context.clock)
+        self.idle_first = IdleFirst(context, state, self.retries.add_at)
         self._carry_out = CarryOut(
             context,
             state,
@@ -108,7 +110,7 @@ class Decisions:
             started, now = clock.monotonic(), clock.wall()
             ledger = self._held_pairs.ledger
             await self._held_pairs.show(now)
-            proof = self._nodes.proof(now)
+            proof = self.idle_first.check(self._nodes.proof(now))
             recorded = await self.loop.solver.run(
                 lambda: recorded_cycles(
                     state.holdings,
@@ -125,6 +127,7 @@ class Decisions:
                 )
             )
             self._number += len(recorded)
+            self.idle_first.ran(proof)
             seconds = (clock.monotonic() - started) / SECOND
             facts = Facts(
                 state.holdings.tree, state.configuration, state.revision, seconds, _MOST_ADMITTED

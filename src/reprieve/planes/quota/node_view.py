@@ -93,8 +93,12 @@ class NodeView:
 
     @property
     def wanted(self) -> bool:
-        """Whether the option is on."""
-        return self._context.options.prove_nodes
+        """Whether nodes are looked at: by option, and where this process places the pods."""
+        return self._context.options.prove_nodes or self._joins
+
+    @property
+    def _joins(self) -> bool:
+        return self._shared is not None and self._context.joint.scheduling is not None
 
     def start(self, group: asyncio.TaskGroup) -> None:
         """Follow the cluster until the group ends."""
@@ -129,7 +133,26 @@ class NodeView:
         return next(iter(self.troubles()), "")
 
     def proof(self, now: Nanos) -> NodeProof | None:
-        """Return the proof for one run, None without the option."""
+        """Return the proof for one run; None where nodes are not looked at.
+
+        Without the option those are not refused for whom the scheduling plane would preempt, or
+        idle work go, once they have their quota.
+        """
+        if not self.wanted:
+            return None
+        idle = self._context.joint.idle
+        lenient = not self._context.options.prove_nodes
+        return NodeProof(
+            self._cluster.snapshot(),
+            dict(self._pods),
+            self._templates,
+            now,
+            scheduler_preempts=lenient,
+            reclaimable=idle.reclaimable() if lenient and idle is not None else (),
+        )
+
+    def joint_proof(self, now: Nanos) -> NodeProof | None:
+        """Return the proof for idle work that goes for a workload; None without nodes."""
         if not self.wanted:
             return None
         return NodeProof(self._cluster.snapshot(), dict(self._pods), self._templates, now)

@@ -28,6 +28,7 @@ from reprieve.planes.quota.held_pairs import HeldPairs
 from reprieve.planes.quota.in_use import InUse
 from reprieve.planes.quota.job_lookup import JobLookup
 from reprieve.planes.quota.jobs import JobReconciler
+from reprieve.planes.quota.joint_side import QuotaJoint
 from reprieve.planes.quota.meters import Meters
 from reprieve.planes.quota.node_view import NodeView
 from reprieve.planes.quota.pod_lookup import GROUP_PREFIX
@@ -114,7 +115,7 @@ class QuotaPlane:
         self._consumption = ConsumptionSampler(context, self.state, self.watches)
         self._in_use = InUse(context, self.state, self.watches)
         self.statuses = Statuses(context, self.state, self.watches)
-        self._nodes = NodeView(context, PodTemplates(self.state, self.lookup), nodes)
+        self._nodes = NodeView(context, self._templates(), nodes)
         self.waiting = Waiting(context, self.state, self.watches, lambda: self.held_pairs.ledger)
         self.state.took = self.waiting.took
         self.explanations = Explanations(
@@ -133,6 +134,18 @@ class QuotaPlane:
             self._nodes,
             self.waiting,
         )
+        self.side = QuotaJoint(
+            context,
+            self.state,
+            self._nodes,
+            self.decisions.loop.solver,
+            self.decisions.idle_first,
+            decides=lambda: not self.context.read_only,
+            ready=lambda: self._tasks is not None and not self._held_back(),
+        )
+
+    def _templates(self) -> PodTemplates:
+        return PodTemplates(self.state, self.lookup, self.watches.pod_priority)
 
     @property
     def ready(self) -> bool:

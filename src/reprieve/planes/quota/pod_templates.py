@@ -8,6 +8,7 @@ sections 2 and 10.1.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -38,7 +39,11 @@ class _Template(msgspec.Struct):
 class PodTemplates:
     """Reads the caches; asked from the solver's thread, one entry at a time."""
 
-    def __init__(self, state: QuotaState, lookup: JobLookup) -> None:
+    def __init__(
+        self, state: QuotaState, lookup: JobLookup, priority_of: Callable[[str], int]
+    ) -> None:
+        """`priority_of`: a priority class, the default one where the name is empty."""
+        self._priority_of = priority_of
         self._state = state
         self._lookup = lookup
         self._classes = PodClasses()
@@ -76,7 +81,8 @@ class PodTemplates:
         spec = _completed(said.get("spec") or {}, self._state.pod_rows(namespace))
         metadata = {"namespace": namespace, "labels": labels}
         pod = msgspec.convert({"metadata": metadata, "spec": spec}, PodObject)
-        return Template(self._classes.of(pod), labels_of(labels))
+        priority = self._priority_of(spec.get("priorityClassName") or "")
+        return Template(self._classes.of(pod), labels_of(labels), priority)
 
 
 def _completed(spec: Json, rows: PodSetRows) -> Json:

@@ -197,6 +197,14 @@ class Watches:
         """Start all reflectors."""
         start(self, group)
 
+    def pod_priority(self, name: str) -> int:
+        """Return the priority of pods of a PriorityClass; no name is the cluster's default."""
+        if name:
+            found = self.priorities.cache.named("", name)
+            return 0 if found is None else found.object.value
+        classes = (each.object for each in self.priorities.cache)
+        return next((each.value for each in classes if each.global_default), 0)
+
     async def synced(self) -> None:
         """Wait for the first list of every kind that is served."""
         for watch in self:

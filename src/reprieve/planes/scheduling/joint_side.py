@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+import numpy as np
+
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.demands import Rejection
@@ -42,6 +44,7 @@ _REJECTIONS: Final = {
     Verdict.SERVED: Rejection.OWNED,
     Verdict.DECLINED: Rejection.DECLINED,
 }
+_EVERY_POD: Final = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
 
 
 class Deferrals:
@@ -154,8 +157,13 @@ class SchedulingJoint:
         units = self._units(pods) or ()
         return frozenset(pods).union(*(unit.pods for unit in units))
 
-    async def refused_without(self, pods: Sequence[Uid], gone: Collection[Uid]) -> str:
-        """Return why the pods cannot all be placed once others are gone, empty if they can."""
+    async def refused_without(
+        self, pods: Sequence[Uid], gone: Collection[Uid], idle: Collection[Uid]
+    ) -> str:
+        """Return why the pods cannot all be placed once others are gone, empty if they can.
+
+        `idle`: the pods of all idle work, some of which may have to go by priority alone.
+        """
         units = self._units(pods)
         if units is None:
             return ""
@@ -168,6 +176,7 @@ class SchedulingJoint:
             context.policy,
             units,
             frozenset(gone),
+            frozenset(idle) | frozenset(gone),
             frozenset(self._state.overdue),
             context.clock.wall() // SECOND if context.policy.timed else 0,
             context.scorers,
@@ -208,14 +217,15 @@ def refusal(
     policy: Policy,
     units: Sequence[Unit],
     gone: frozenset[Uid],
+    idle: frozenset[Uid],
     overdue: frozenset[Uid],
     now: int,
     scorers: Mapping[str, PlacementScorer],
 ) -> tuple[str, frozenset[Uid]]:
     """Return why it is wrong to evict `gone` for these units; empty where it is right.
 
-    Where the units could preempt some of these pods by priority, so that fewer go, it is wrong, and
-    the pods are returned: they alone may be their victims.
+    Where the units could preempt idle pods by priority, so that fewer devices go, it is wrong, and
+    the pods of idle work are returned: they alone may be their victims.
     """
 
     def session(waits: PutOff = NOBODY_PUT_OFF) -> Session:
@@ -225,7 +235,7 @@ def refusal(
         return "what is free, or on its way, is enough for it", frozenset()
     if not session().places_all(units, gone):
         return "not all of its pods have a node with the victims gone", frozenset()
-    among = session(PutOff(patient=frozenset(units), among=dict.fromkeys(units, gone)))
+    among = session(PutOff(patient=frozenset(units), among=dict.fromkeys(units, idle)))
     victims: set[Uid] = set()
     for unit in units:
         attempt = among.attempt(unit)
@@ -234,6 +244,22 @@ def refusal(
             return "", frozenset()
         if attempt.plan is not None:
             victims.update(victim.root.uid for victim in attempt.plan.victims)
-    if len(victims) < len(gone):
-        return "fewer of these pods have to go by their priority", gone
+    if _size(snapshot, units, victims) < _size(snapshot, units, gone):
+        return "fewer of the idle pods have to go by their priority", idle
     return "", frozenset()
+
+
+def _size(snapshot: Snapshot, units: Sequence[Unit], pods: Collection[Uid]) -> tuple[int, int]:
+    """Return how much pods hold of what the units ask for but cpu and memory, and their number."""
+    slots = [slot for slot, uid in enumerate(snapshot.pod_uids) if uid in pods]
+    asked = {
+        name
+        for unit in units
+        for uid in unit.pods
+        if (pending := snapshot.pending.get(uid)) is not None
+        and (entry := snapshot.classes[pending.pod_class]) is not None
+        for name, amount in entry.requests
+        if amount and name not in _EVERY_POD
+    }
+    columns = [number for number, name in enumerate(snapshot.resources) if name in asked]
+    return int(snapshot.pod_requests[np.ix_(slots, columns)].sum()), len(slots)

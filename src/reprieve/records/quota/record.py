@@ -260,7 +260,7 @@ def _head(entry: Entry) -> Head:
     scan: Bookmark | None = entry.resumed
     plain = None if scan is None else {name: dict(tried) for name, tried in scan.items()}
     refused = ""
-    if entry.outcome is Outcome.UNPROVEN and entry.assignment is not None:
+    if entry.outcome in (Outcome.UNPROVEN, Outcome.PUT_OFF) and entry.assignment is not None:
         refused = entry.message.removeprefix(f"{entry.assignment.message}. ")
     workload = replace(entry.workload, party=None)
     return Head(

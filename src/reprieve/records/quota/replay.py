@@ -96,6 +96,10 @@ class _Told:
         entry.proven = entry.workload.key in self.proven
         return self.refused[entry.workload.key]
 
+    def puts_off(self, entry: Entry) -> str:
+        """Whoever was put off then is refused for the same reason."""
+        return ""
+
     def claim(self, entry: Entry, flavors: Mapping[str, ResourceFlavor]) -> None:
         """Nodes are not looked at again."""
 

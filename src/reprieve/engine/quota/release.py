@@ -1,0 +1,294 @@
+"""Which idle work has to go so that a pending workload gets its quota, and a node for every pod.
+
+Asked where the idle plane and the quota plane decide together. Units of idle work, oldest first,
+are taken from the snapshot of what holds quota until all pod sets of the workload get their flavors
+without preemption and, where nodes are looked at, every pod has one. Who can be put back is put
+back, the youngest first. The same is done from the smallest unit to the largest, and with each unit
+alone; the set with the fewest devices is the answer, that of the oldest among equals.
+
+What is released is not promised to the workload by anybody: others wait for the same quota. So the
+cycles that follow are played, and where they do not admit the workload nobody goes.
+
+Workloads for which idle work goes already come first: their victims are gone, and they hold what
+they ask for. While something that was evicted by quota still holds its own, nothing is decided.
+
+Source: the design's "Where the planes meet".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final, Protocol
+
+from reprieve.engine.quota.assigner import Assigner
+from reprieve.engine.quota.assignment import Assignment, Mode
+from reprieve.engine.quota.cycle import cycles
+from reprieve.engine.quota.entries import Outcome
+from reprieve.engine.quota.holders import Holder
+from reprieve.engine.quota.model import ResourceFlavor, Workload
+from reprieve.engine.quota.preemption import nobody
+from reprieve.engine.quota.queues import Queues
+from reprieve.engine.quota.snapshot import Snapshot
+from reprieve.engine.quota.state import Holdings
+from reprieve.units.ids import Uid
+from reprieve.units.instants import Nanos
+
+__all__ = ["IdleUnit", "NodeTest", "Promise", "Release", "Standing", "release"]
+
+#: How many of those that wait in the same cohort are asked about, by ClusterQueue.
+_RIVALS: Final = 20
+_MOST_RIVALS: Final = 200  # of all of them
+#: How many units are tried alone.
+_ALONE: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class IdleUnit:
+    """Idle work that goes as a whole.
+
+    `workloads`: keys of the Workloads whose quota is free once it has gone; `pods`: uids of its
+    pods; `devices`: how many it holds.
+    """
+
+    name: str
+    workloads: tuple[str, ...] = ()
+    pods: tuple[Uid, ...] = ()
+    devices: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """A workload, by key, for which idle work goes already."""
+
+    key: str
+    workloads: tuple[str, ...] = ()
+    pods: tuple[Uid, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The answer. `units`: names, oldest first, empty with `why`; `waits`: ask again later.
+
+    `placed`: every pod of the workload has a node with these gone.
+    """
+
+    units: tuple[str, ...] = ()
+    why: str = ""
+    waits: bool = False
+    placed: bool = False
+
+
+class NodeTest(Protocol):
+    """Whether pods of workloads find nodes; `node_proof` is the one that looks."""
+
+    def fits_without(
+        self,
+        workload: Workload,
+        assignment: Assignment,
+        gone: Collection[Uid],
+        holders: Iterable[Holder],
+        flavors: Mapping[str, ResourceFlavor],
+        *,
+        keep: bool = False,
+    ) -> bool:
+        """Whether all pods have a node once others are gone; `keep`: they are, from now on."""
+        ...
+
+
+@dataclass(slots=True)
+class Standing:
+    """What is asked about: who holds quota, who waits, and the nodes where they are looked at."""
+
+    holdings: Holdings
+    queues: Queues
+    nodes: NodeTest | None = None
+    promised: Sequence[Promise] = ()
+    now: Nanos = field(kw_only=True)
+
+
+def release(standing: Standing, key: str, units: Sequence[IdleUnit]) -> Release:
+    """Return which of these units, oldest first, have to go for a pending workload."""
+    search = _Search.begin(standing, key)
+    if isinstance(search, Release):
+        return search
+    if search.fits(()):
+        return Release(why="what is free, or on its way, is enough for it", waits=True)
+    useful = [unit for unit in units if search.is_useful(unit)]
+    if not useful:
+        return Release(why="no idle work holds what it lacks")
+    found = _fewest(search, useful)
+    if found is None:
+        return Release(why="all idle work together is not enough for it")
+    other = search.first_served(found)
+    if other:
+        return Release(why=f"what comes free would go to {other}, whose turn comes first")
+    position = {unit.name: number for number, unit in enumerate(units)}
+    names = sorted((unit.name for unit in found), key=lambda name: position[name])
+    return Release(tuple(names), placed=standing.nodes is not None)
+
+
+def _fewest(search: _Search, useful: Sequence[IdleUnit]) -> tuple[IdleUnit, ...] | None:
+    best = _in_order(search, useful)
+    if best is None:
+        return None
+    smallest = sorted(useful, key=lambda unit: unit.devices)
+    other = _in_order(search, smallest)
+    if other is not None and _devices(other) < _devices(best):
+        best = other
+    for unit in smallest[:_ALONE]:
+        if unit.devices >= _devices(best):
+            break
+        if search.fits((unit,)):
+            return (unit,)
+    return best
+
+
+def _devices(units: Iterable[IdleUnit]) -> int:
+    return sum(unit.devices for unit in units)
+
+
+def _in_order(search: _Search, units: Sequence[IdleUnit]) -> tuple[IdleUnit, ...] | None:
+    """Return the shortest beginning that is enough, without those that can be put back."""
+    if not search.fits(units):
+        return None
+    fewer, enough = 0, len(units)
+    while enough - fewer > 1:
+        middle = (fewer + enough) // 2
+        if search.fits(units[:middle]):
+            enough = middle
+        else:
+            fewer = middle
+    kept = list(units[:enough])
+    for unit in reversed(units[:enough]):
+        without = [each for each in kept if each is not unit]
+        if search.fits(without):
+            kept = without
+    return tuple(kept)
+
+
+@dataclass(slots=True)
+class _Search:
+    """One question: the workload, and the snapshot with all promises kept."""
+
+    standing: Standing
+    workload: Workload
+    queue: int
+    base: Snapshot
+    root: int
+
+    @classmethod
+    def begin(cls, standing: Standing, key: str) -> _Search | Release:
+        """Return the search, or the answer where there is nothing to look for."""
+        holdings, queues = standing.holdings, standing.queues
+        workload = queues.workload(key)
+        home = None if workload is None else queues.home(key)
+        if workload is None or home is None or key in holdings.holders:
+            return Release(why="it does not wait for quota any more", waits=True)
+        base = holdings.snapshot()
+        if home in base.tree.inactive or home not in base.tree.queues:
+            return Release(why=f"ClusterQueue {home} is not active")
+        queue = base.tree.queues[home]
+        root = base.tree.root(queue)
+        if any(
+            holder.evicted and base.tree.root(holder.queue) == root
+            for holder in holdings.holders.values()
+        ):
+            return Release(why="what was evicted in its cohort still ends", waits=True)
+        search = cls(standing, workload, queue, base, root)
+        search.keep_promises()
+        return search
+
+    def keep_promises(self) -> None:
+        """Take the victims of earlier plans out, and let their workloads hold what they ask."""
+        known = self.standing.holdings.holders
+        for promise in self.standing.promised:
+            gone = [known[each] for each in promise.workloads if each in known]
+            self.base = self.base.without(gone)
+            workload = self.standing.queues.workload(promise.key)
+            home = self.standing.queues.home(promise.key)
+            if workload is None or home not in self.base.tree.queues:
+                continue
+            queue = self.base.tree.queues[home]
+            assignment = _assignment(self.base, workload, queue)
+            if assignment.mode is Mode.FIT:
+                self.base.add_usage(queue, assignment.usage.items())
+                self._on_nodes(workload, assignment, promise.pods, keep=True)
+
+    def is_useful(self, unit: IdleUnit) -> bool:
+        """Whether it holds quota in the workload's cohort, or pods on nodes that are looked at."""
+        known = self.standing.holdings.holders
+        if self.standing.nodes is not None and unit.pods:
+            return True
+        return any(
+            each in known and self.base.tree.root(known[each].queue) == self.root
+            for each in unit.workloads
+        )
+
+    def fits(self, units: Iterable[IdleUnit]) -> bool:
+        """Whether the workload gets its flavors, and its pods their nodes, with these gone."""
+        gone = tuple(units)
+        assignment = _assignment(self.without(gone), self.workload, self.queue)
+        if assignment.mode is not Mode.FIT:
+            return False
+        pods = [uid for unit in gone for uid in unit.pods]
+        return self._on_nodes(self.workload, assignment, pods)
+
+    def without(self, units: Iterable[IdleUnit]) -> Snapshot:
+        """Return the snapshot with the quota of these free."""
+        known = self.standing.holdings.holders
+        keys = dict.fromkeys(key for unit in units for key in unit.workloads if key in known)
+        return self.base.without(known[key] for key in keys)
+
+    def first_served(self, units: Sequence[IdleUnit]) -> str:
+        """Return who gets what these release instead of the workload; empty if it is the workload.
+
+        Played: a scheduler goes on with these gone, and with the first of each ClusterQueue of the
+        cohort waiting beside it.
+        """
+        holdings = Holdings(self.base.configuration)
+        queues = Queues(self.base.configuration)
+        gone = {key for unit in units for key in unit.workloads}
+        gone.update(key for promise in self.standing.promised for key in promise.workloads)
+        for key, holder in self.standing.holdings.holders.items():
+            if key not in gone and self.base.tree.root(holder.queue) == self.root:
+                holdings.hold(holder.workload)
+        queues.push(self.workload)
+        for rival in islice(self._rivals(), _MOST_RIVALS):
+            queues.push(rival)
+        served = [
+            entry.workload.key
+            for result in cycles(holdings, queues, self.standing.now, _MOST_RIVALS)
+            for entry in result.of(Outcome.ADMITTED)
+        ]
+        return "" if self.workload.key in served else next(iter(served), "nobody")
+
+    def _rivals(self) -> Iterable[Workload]:
+        queues, tree = self.standing.queues, self.base.tree
+        for name, queue in tree.queues.items():
+            if not tree.path[queue] or tree.root(queue) != self.root or name in tree.inactive:
+                continue
+            before = self.workload.key if queue == self.queue else ""
+            yield from (
+                each for each in queues.first_of(name, _RIVALS, before) if each is not self.workload
+            )
+
+    def _on_nodes(
+        self,
+        workload: Workload,
+        assignment: Assignment,
+        gone: Collection[Uid],
+        *,
+        keep: bool = False,
+    ) -> bool:
+        nodes = self.standing.nodes
+        if nodes is None:
+            return True
+        holders = self.standing.holdings.holders.values()
+        flavors = self.base.configuration.flavors
+        return nodes.fits_without(workload, assignment, gone, holders, flavors, keep=keep)
+
+
+def _assignment(snapshot: Snapshot, workload: Workload, queue: int) -> Assignment:
+    return Assigner(snapshot, workload, queue, nobody).assign()

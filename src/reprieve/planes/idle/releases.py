@@ -1,0 +1,190 @@
+"""Which idle work holds the quota that a demand of our own quota plane lacks: asked of that plane.
+
+An evaluation says which demands the quota plane owns, and which idle work nobody needs. The quota
+plane is asked for each such demand in their order, those for which idle work goes already first;
+what it names is evaluated again as part of the snapshot, checked, recorded and carried out as any
+other plan. Of a Workload that several roots share nobody knows that all of them go: it counts as
+held. Source: the design's "Where the planes meet".
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from reprieve.api.core import KueueWorkload
+from reprieve.engine.idle.claims import demand_order
+from reprieve.engine.idle.model import IdleSnapshot, Phase, Released, Workload
+from reprieve.engine.idle.outcome import Evaluation, Reason
+from reprieve.engine.plan import Plane
+from reprieve.engine.quota.release import IdleUnit, Promise
+from reprieve.planes.common.joint import Joint
+from reprieve.planes.idle.context import log
+from reprieve.planes.idle.ownership import Ownership
+from reprieve.units.ids import GpuWorkloadKey, Uid
+from reprieve.units.instants import Nanos
+
+__all__ = ["Releases"]
+
+#: How many demands are asked about in one evaluation.
+_MOST: Final = 20
+_SPARE: Final = (Reason.NO_DEMAND, Reason.REPRIEVED)
+_REMEMBERED: Final = 1_000
+
+
+class Releases:
+    """Asks the quota plane. `kueue_of` says which Kueue Workloads a pod or root has, by uid."""
+
+    def __init__(
+        self,
+        joint: Joint,
+        ownership: Ownership,
+        kueue_of: Callable[[str], Sequence[KueueWorkload]],
+    ) -> None:
+        self._joint = joint
+        self._ownership = ownership
+        self._kueue_of = kueue_of
+        self._told: OrderedDict[GpuWorkloadKey, str] = OrderedDict()
+        # Demands that have to be asked about again before anything is said of them.
+        self.unanswered: frozenset[GpuWorkloadKey] = frozenset()
+
+    async def named(
+        self, snapshot: IdleSnapshot, evaluation: Evaluation, now: Nanos
+    ) -> dict[GpuWorkloadKey, Released]:
+        """Return for demands of the quota plane the roots that have to go."""
+        self.unanswered = frozenset()
+        quota = self._joint.quota
+        owned = self._owned(snapshot)
+        if quota is None or not owned:
+            return {}
+        units = self._units(snapshot, evaluation)
+        promised = self._promised(snapshot)
+        waits: set[GpuWorkloadKey] = {each.key for each in owned[_MOST:]} if units else set()
+        found: dict[GpuWorkloadKey, Released] = {}
+        for demand in owned[:_MOST] if units else ():
+            key = self._workload_of(demand)
+            free = [
+                unit
+                for unit, members in units.values()
+                if not any(snapshot.held_until(demand.key, e.root.uid, now) for e in members)
+            ]
+            if not key or not free:
+                continue
+            answer = await quota.release(key, free, promised)
+            if answer.waits:
+                waits.add(demand.key)
+            self._log_answer(demand, answer.why)
+            if not answer.units:
+                continue
+            going = [units.pop(name) for name in answer.units]
+            found[demand.key] = Released(
+                tuple(each.root.uid for _, members in going for each in members), answer.placed
+            )
+            promised.append(_promise(key, [unit for unit, _ in going]))
+        self.unanswered = frozenset(waits)
+        return found
+
+    def _owned(self, snapshot: IdleSnapshot) -> list[Workload]:
+        """Return the demands of the quota plane for which nobody goes yet, in order."""
+        served = set(filter(None, snapshot.claims.values()))
+        owned = [
+            each
+            for each in snapshot.workloads
+            if snapshot.owned.get(each.key) is Plane.QUOTA
+            and each.key not in snapshot.displaced
+            and each.key not in served
+        ]
+        return sorted(owned, key=demand_order)
+
+    def _units(
+        self, snapshot: IdleSnapshot, evaluation: Evaluation
+    ) -> dict[str, tuple[IdleUnit, list[Workload]]]:
+        """Return the idle work that nobody needs, by unit, oldest idle first."""
+        spare = {d.subject for d in evaluation.declined if d.reason in _SPARE}
+        idle = [
+            each
+            for each in snapshot.workloads
+            if each.status.phase is Phase.IDLE and each.ref in spare
+        ]
+        members: dict[str, list[Workload]] = {}
+        for each in sorted(idle, key=lambda w: (w.status.idle_since or 0, w.key)):
+            members.setdefault(each.unit or f"/{each.root.uid}", []).append(each)
+        return {name: (self._unit(name, several), several) for name, several in members.items()}
+
+    def _unit(self, name: str, members: Sequence[Workload]) -> IdleUnit:
+        return IdleUnit(
+            name,
+            tuple(dict.fromkeys(key for each in members for key in self._held_by(each))),
+            tuple(pod.uid for each in members for pod in each.pods if pod.live),
+            sum(sum(each.gpus.values()) for each in members),
+        )
+
+    def _held_by(self, workload: Workload) -> Iterable[str]:
+        """Yield the Workloads whose quota is free once a root has gone."""
+        pods = self._ownership.pods_of(workload.root)
+        for found in self._all_of(workload.root.uid, (pod.uid for pod in pods)):
+            owners = [owner.uid for owner in found.metadata.owner_references or ()]
+            if len(owners) <= 1:
+                yield _name(found)
+
+    def _all_of(self, root: Uid, pods: Iterable[str]) -> list[KueueWorkload]:
+        found = [*self._kueue_of(root), *(each for uid in pods for each in self._kueue_of(uid))]
+        return list({_name(each): each for each in found}.values())
+
+    def _workload_of(self, demand: Workload) -> str:
+        """Return the Workload that a demand waits with; empty unless there is exactly one."""
+        waiting = self.keys_of(demand)
+        return waiting[0] if len(waiting) == 1 else ""
+
+    def keys_of(self, demand: Workload) -> list[str]:
+        """Return the Workloads that a demand waits with."""
+        found = self._all_of(demand.root.uid, (pod.uid for pod in demand.pods))
+        return [_name(each) for each in found if not _holds_quota(each)]
+
+    def _promised(self, snapshot: IdleSnapshot) -> list[Promise]:
+        """Return the demands of the quota plane for which open plans evict, oldest first."""
+        going: dict[GpuWorkloadKey, list[Workload]] = {}
+        rows = {each.key: each for each in snapshot.workloads}
+        for each in snapshot.workloads:
+            whom = snapshot.claims.get(each.root.uid)
+            if whom and snapshot.owned.get(whom) is Plane.QUOTA and whom in rows:
+                going.setdefault(whom, []).append(each)
+        found = []
+        for demand in sorted((rows[whom] for whom in going), key=demand_order):
+            key = self._workload_of(demand)
+            if key:
+                found.append(_promise(key, [self._unit("", going[demand.key])]))
+        return found
+
+    def _log_answer(self, demand: Workload, why: str) -> None:
+        """Log why nobody goes, once for each answer."""
+        if self._told.get(demand.key, "") != why:
+            log.log(
+                logging.INFO if why else logging.DEBUG,
+                "%s waits for quota, and no idle work goes for it: %s",
+                demand.key,
+                why,
+            )
+        self._told[demand.key] = why
+        self._told.move_to_end(demand.key)
+        while len(self._told) > _REMEMBERED:
+            self._told.popitem(last=False)
+
+
+def _promise(key: str, units: Sequence[IdleUnit]) -> Promise:
+    return Promise(
+        key,
+        tuple(each for unit in units for each in unit.workloads),
+        tuple(each for unit in units for each in unit.pods),
+    )
+
+
+def _name(workload: KueueWorkload) -> str:
+    return f"{workload.metadata.namespace}/{workload.metadata.name}"
+
+
+def _holds_quota(workload: KueueWorkload) -> bool:
+    said: Mapping[str, str] = {e.type: e.status for e in workload.status.conditions or ()}
+    return said.get("QuotaReserved") == "True" or said.get("Finished") == "True"

@@ -1,0 +1,173 @@
+"""What the quota plane answers to the idle plane of its process, and when it waits for it.
+
+1. Preemption by quota is *put off* for a head for which idle work may go: until the idle plane has
+   answered, a few seconds at most, and for as long as idle work is evicted for it.
+2. Which idle work holds what a pending Workload lacks is worked out on the holdings and queues of
+   now (`engine.quota.release`), with nodes where the scheduling plane of this process places pods.
+
+Source: the design's "Where the planes meet".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+from reprieve.engine.quota.entries import Entry, NodeCheck
+from reprieve.engine.quota.holders import Holder
+from reprieve.engine.quota.model import ResourceFlavor
+from reprieve.engine.quota.release import IdleUnit, Promise, Release, Standing, release
+from reprieve.planes.common.joint import Verdict
+from reprieve.planes.common.solve import Solver
+from reprieve.planes.quota.context import QuotaContext
+from reprieve.planes.quota.node_view import NodeView
+from reprieve.planes.quota.state import QuotaState
+from reprieve.units.durations import SECOND
+from reprieve.units.ids import Uid
+from reprieve.units.instants import Nanos
+
+__all__ = ["IdleFirst", "PuttingOff", "QuotaJoint"]
+
+_UNDECIDED_FOR: Final = 5 * SECOND
+_REMEMBERED: Final = 20_000
+_LOOKED_FOR: Final = "It is looked at first whether idle workloads make room"
+_SERVED: Final = "Idle workloads make room for it"
+
+
+class PuttingOff:
+    """Asks before a head preempts; `inner` is asked after it. Made for one run.
+
+    `verdicts`: what the idle plane says of those that were put off before, by key. `asked`: those
+    of which it has to be asked after the run.
+    """
+
+    def __init__(self, inner: NodeCheck | None, verdicts: Mapping[str, Verdict]) -> None:
+        self._inner = inner
+        self._verdicts = verdicts
+        self.asked: set[str] = set()
+
+    def puts_off(self, entry: Entry) -> str:
+        """Return why an entry preempts nobody yet; empty if it may."""
+        key = entry.workload.key
+        verdict = self._verdicts.get(key)
+        if verdict is None:
+            self.asked.add(key)
+            return _LOOKED_FOR
+        if verdict is Verdict.SERVED:
+            return _SERVED
+        return _LOOKED_FOR if verdict is Verdict.UNDECIDED else ""
+
+    def refusal(
+        self, entry: Entry, holders: Iterable[Holder], flavors: Mapping[str, ResourceFlavor]
+    ) -> str:
+        """Return why an entry's targets are not preempted; empty if they may be."""
+        return "" if self._inner is None else self._inner.refusal(entry, holders, flavors)
+
+    def claim(self, entry: Entry, flavors: Mapping[str, ResourceFlavor]) -> None:
+        """Keep room for an entry that needs nobody evicted."""
+        if self._inner is not None:
+            self._inner.claim(entry, flavors)
+
+
+class IdleFirst:
+    """Who has been put off, and since when. `retry_at`: try a ClusterQueue again at an instant."""
+
+    def __init__(
+        self, context: QuotaContext, state: QuotaState, retry_at: Callable[[str, Nanos], None]
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._retry_at = retry_at
+        self._since: dict[str, int] = {}  # monotonic, by key of the Workload; oldest first
+
+    def check(self, inner: NodeCheck | None) -> NodeCheck | None:
+        """Return what a run asks before anybody is preempted; `inner` where no idle plane runs."""
+        idle = self._context.joint.idle
+        if idle is None:
+            return inner
+        for key in [key for key in self._since if self._state.queues.home(key) is None]:
+            del self._since[key]
+        return PuttingOff(inner, self._verdicts(list(self._since)))
+
+    def ran(self, check: NodeCheck | None) -> None:
+        """Ask the idle plane about those that a run has put off, and have them tried again."""
+        if not isinstance(check, PuttingOff) or not check.asked:
+            return
+        now = self._context.clock.monotonic()
+        asked = sorted(check.asked)
+        for key in asked:
+            self._since[key] = now
+        while len(self._since) > _REMEMBERED:
+            del self._since[next(iter(self._since))]
+        verdicts = self._verdicts(asked)
+        wall = self._context.clock.wall()
+        for key in asked:
+            home = self._state.queues.home(key)
+            if home is not None and verdicts[key] is not Verdict.SERVED:
+                pause = _UNDECIDED_FOR if verdicts[key] is Verdict.UNDECIDED else 0
+                self._retry_at(home, Nanos(wall + pause))
+
+    def wake(self, keys: Collection[str]) -> None:
+        """Try those of these again that were put off: the idle plane has decided."""
+        wall = self._context.clock.wall()
+        for key in keys:
+            home = self._state.queues.home(key) if key in self._since else None
+            if home is not None:
+                self._retry_at(home, wall)
+
+    def _verdicts(self, keys: Sequence[str]) -> dict[str, Verdict]:
+        idle = self._context.joint.idle
+        if idle is None or not keys:
+            return {}
+        now = self._context.clock.monotonic()
+        found = [self._state.workload(key) for key in keys]
+        uids = [Uid("" if each is None else each.metadata.uid) for each in found]
+        said = dict(zip(keys, idle.queued_verdicts(uids), strict=True))
+        for key, verdict in said.items():
+            if verdict is Verdict.UNDECIDED and now - self._since[key] >= _UNDECIDED_FOR:
+                said[key] = Verdict.DECLINED
+        return said
+
+
+class QuotaJoint:
+    """The quota plane, as the idle plane sees it."""
+
+    def __init__(
+        self,
+        context: QuotaContext,
+        state: QuotaState,
+        nodes: NodeView,
+        solver: Solver,
+        idle_first: IdleFirst,
+        decides: Callable[[], bool],
+        ready: Callable[[], bool],
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._nodes = nodes
+        self._solver = solver
+        self._idle_first = idle_first
+        self._decides = decides
+        self._ready = ready
+
+    def decides(self) -> bool:
+        """Whether it decides about Workloads: no Kueue does."""
+        return self._decides()
+
+    def wake(self, workloads: Collection[str]) -> None:
+        """Try these Workloads again, by `namespace/name`: what was said of them has changed."""
+        self._idle_first.wake(workloads)
+
+    async def release(
+        self, workload: str, units: Sequence[IdleUnit], promised: Sequence[Promise]
+    ) -> Release:
+        """Return which units of idle work, oldest first, have to go for a pending Workload."""
+        if not self._ready():
+            return Release(why="the quota plane decides nothing now", waits=True)
+        state = self._state
+        async with state.engine:
+            state.settle()
+            now = self._context.clock.wall()
+            proof = self._nodes.joint_proof(now)
+            standing = Standing(state.holdings, state.queues, proof, promised, now=now)
+            return await self._solver.run(release, standing, workload, units)
