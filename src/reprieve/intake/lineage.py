@@ -34,15 +34,24 @@ __all__ = [
     "pod_lineage",
     "pod_party",
     "workload_party",
+    "workload_template",
 ]
 
 _ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
 
 
-def workload_party(workload: kueue.Workload, owner: str, label: str) -> Party:
-    """Return the line of work; `owner` is the uid of its root controller owner."""
-    metadata = workload.metadata
+def workload_template(workload: kueue.Workload) -> str:
+    """Return what its pods are like, as a digest; the same as long as its spec is."""
     said = _ENCODER.encode((workload.spec.pod_sets, workload.spec.priority_class_ref))
+    return hashlib.blake2b(said, digest_size=8).hexdigest()
+
+
+def workload_party(workload: kueue.Workload, owner: str, label: str, template: str = "") -> Party:
+    """Return the line of work; `owner` is the uid of its root controller owner.
+
+    `template`: where it is known already.
+    """
+    metadata = workload.metadata
     return party_of(
         Identity(
             uid=metadata.uid,
@@ -50,7 +59,7 @@ def workload_party(workload: kueue.Workload, owner: str, label: str) -> Party:
             tenant=metadata.namespace,
             owner=owner,
             queue=workload.spec.queue_name,
-            template=hashlib.blake2b(said, digest_size=8).hexdigest(),
+            template=template or workload_template(workload),
             label=label or (metadata.labels or {}).get(LINEAGE_LABEL, ""),
             created=_created(metadata.creation_timestamp),
             stays=True,

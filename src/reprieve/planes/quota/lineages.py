@@ -11,7 +11,12 @@ from typing import Final
 
 from reprieve.api import kueue
 from reprieve.engine.disruptions.lineage import Party
-from reprieve.intake.lineage import controller_uid, lineage_label, workload_party
+from reprieve.intake.lineage import (
+    controller_uid,
+    lineage_label,
+    workload_party,
+    workload_template,
+)
 from reprieve.intake.quota_workloads import JOB_UID
 from reprieve.jobs.paths import Json
 from reprieve.planes.quota.watches import Watches
@@ -19,6 +24,7 @@ from reprieve.planes.quota.watches import Watches
 __all__ = ["Lineages"]
 
 _DEEPEST: Final = 10
+_KEPT: Final = 50_000  # templates
 
 
 class Lineages:
@@ -26,6 +32,8 @@ class Lineages:
 
     def __init__(self, watches: Watches) -> None:
         self._watches = watches
+        # By uid: of a Workload's spec its generation, and its digest, which takes long to make.
+        self._templates: dict[str, tuple[int, str]] = {}
 
     def of(self, workload: kueue.Workload) -> Party:
         """Return the line of work of a Workload."""
@@ -42,9 +50,24 @@ class Lineages:
             if not above:
                 break
             owner = above
-        return workload_party(workload, owner, label)
+        return workload_party(workload, owner, label, self._template(workload))
+
+    def _template(self, workload: kueue.Workload) -> str:
+        uid, generation = workload.metadata.uid, workload.metadata.generation
+        if not generation:
+            return ""  # no server counts it: it may be another spec the next time
+        known = self._templates.get(uid)
+        if known is not None and known[0] == generation:
+            return known[1]
+        if len(self._templates) >= _KEPT:
+            self._templates.clear()
+        template = workload_template(workload)
+        self._templates[uid] = generation, template
+        return template
 
     def _job(self, uid: str) -> Json | None:
+        if not uid:
+            return None
         for watch in self._watches.jobs.values():
             held = watch.cache.get(uid)
             if held is not None:
