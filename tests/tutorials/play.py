@@ -1,8 +1,9 @@
 """Plays a tutorial. `python -m tests.tutorials.play NAME` writes into it what was printed.
 
 The block that runs `reprieve up` starts the cluster, another block `sh` is run by bash, and what
-its last command prints becomes what stands in the block `text` after it, within a minute. Ages,
-times, uids and the random parts of names differ; so do the widths of columns.
+its last command prints becomes what stands in the block `text` after it, within a minute. What a
+block exports is there for those after it, as in one terminal; nothing but kubectl is on the path
+before. Ages, times, uids and the random parts of names differ; so do the widths of columns.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from reprieve.scenarios import with_parent
 __all__ = ["FOLDER", "Step", "play", "playground", "steps"]
 
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "tutorials"
+EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 SCRIPTS: Final = Path(sys.executable).parent
+_EXPORTS: Final = ".exports"
 _BLOCK: Final = re.compile(r"```(sh|text)\n(.*?)```", re.DOTALL)
 _RUN: Final = ".venv/bin/uv run "
 _READY: Final = "quota plane runs"
@@ -44,8 +47,8 @@ _VARIES: Final = tuple(
         (r"\b[0-9a-f]{16}\b", "PLAN"),
         (r"-[0-9a-z]{8,10}-[0-9a-z]{5}\b", "-RANDOM"),
         (r"-[0-9a-f]{8}\b", "-RANDOM"),
-        # Of the Workload of a job, and of the pod of a Job.
-        (r"\b(job-[0-9a-z-]+)-[0-9a-f]{5}\b", r"\1-RANDOM"),
+        # Of the Workload of a job or pod, and of the pod of a Job.
+        (r"\b((?:job|pod)-[0-9a-z-]+)-[0-9a-f]{5}\b", r"\1-RANDOM"),
         (r"\b(train(?:ing)?)-[0-9a-z]{5}\b", r"\1-RANDOM"),
         (r"\b\d+(\.\d+)?( ?s|m\d*s?| min)\b", "AGE"),
     )
@@ -88,12 +91,22 @@ async def playground(command: str, folder: Path) -> AsyncIterator[dict[str, str]
         pytest.skip("no kubectl: set $KUBECTL, or put one on PATH")
     (folder / "bin").mkdir()
     (folder / "bin" / "kubectl").symlink_to(kubectl)
-    path = f"{folder / 'bin'}:{SCRIPTS}:{os.environ['PATH']}"
-    environment = {"PATH": path, "HOME": str(folder), "COLUMNS": "100"}
+    # As in a clone: what is installed stands in `.venv`, and the scenarios of the tutorials there.
+    (folder / ".venv").symlink_to(SCRIPTS.parent)
+    (folder / "examples").symlink_to(EXAMPLES)
+    elsewhere = [each for each in os.environ["PATH"].split(":") if Path(each) != SCRIPTS]
+    path = ":".join((str(folder / "bin"), *elsewhere))
+    (folder / _EXPORTS).touch()
+    environment = {
+        "PATH": path,
+        "HOME": str(folder),
+        "COLUMNS": "100",
+        "BASH_ENV": str(folder / _EXPORTS),
+    }
     assert command.startswith(_RUN)
     process = await asyncio.create_subprocess_exec(
         *with_parent.command(*command.removeprefix(_RUN).split()),
-        env=environment,
+        env={**environment, "PATH": f"{SCRIPTS}:{path}"},
         cwd=folder,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -136,6 +149,8 @@ async def bash(commands: str, environment: dict[str, str], folder: Path) -> str:
     )
     said, errors = await process.communicate()
     assert process.returncode == 0, f"{commands}\n{said.decode()}{errors.decode()}"
+    with (folder / _EXPORTS).open("a", encoding="utf-8") as file:
+        file.writelines(f"{each}\n" for each in commands.splitlines() if each.startswith("export "))
     return said.decode()
 
 
