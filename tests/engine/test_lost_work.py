@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.engine.lost_work import devices_of, lost_device_seconds
+from reprieve.engine.lost_work import devices_of, is_device, lost_device_seconds
 
 NOW = 10_000
 
@@ -34,3 +34,20 @@ def test_devices_are_extended_resources() -> None:
     plain = ("pods", "cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "attachable-volumes-x")
     amounts = [*((name, 100) for name in plain), ("amd.com/gpu", 4), ("example.com/fpga", 2)]
     assert devices_of(amounts) == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("nvidia.com/gpu", True),
+        ("nvidia.com/mig-1g.10gb", True),
+        ("nvidia.com/gpumem", False),
+        ("nvidia.com/gpumem-percentage", False),
+        ("nvidia.com/gpucores", False),
+        ("koordinator.sh/gpu-memory-ratio", False),
+        ("volcano.sh/vgpu-memory", False),
+        ("gpu.intel.com/memory.max", False),
+    ],
+)
+def test_memory_and_cores_of_a_share_are_no_devices(name: str, counts: bool) -> None:
+    assert is_device(name) is counts

@@ -292,7 +292,7 @@ def test_intels_ratio_becomes_percent_per_tile() -> None:
         'uuid="u",sub_dev="1",kube_pod="p",kube_namespace="team"', "0.5", "xpum_engine_ratio"
     )
     assert parse_samples(text, [AMD, NVIDIA, INTEL]) == [
-        Sample("team", "p", "u", "1", 50.0, "intel", "xpum_engine_ratio")
+        Sample("team", "p", "u", "1", 50.0, "intel", "xpum_engine_ratio", uuid="u")
     ]
 
 

@@ -14,6 +14,19 @@ __all__ = ["devices_of", "is_device", "lost_device_seconds"]
 
 _NO_DEVICES: Final = ("pods", "cpu", "memory", "ephemeral-storage")
 _NO_DEVICE_PREFIXES: Final = ("hugepages-", "attachable-volumes-")
+#: Ends of names that count memory or cores of devices, as HAMi and others have them for shares.
+_PARTS: Final = (
+    "gpumem",
+    "gpumem-percentage",
+    "gpucores",
+    "gpu-core",
+    "gpu-memory",
+    "gpu-memory-ratio",
+    "vgpu-cores",
+    "vgpu-memory",
+    "memory.max",
+    "millicores",
+)
 
 
 def lost_device_seconds(start: int | None, checkpoint: int, devices: int, now: int) -> int:
@@ -33,5 +46,7 @@ def devices_of(amounts: Iterable[tuple[str, int]]) -> int:
 
 
 def is_device(name: str) -> bool:
-    """Return whether a resource counts devices."""
-    return name not in _NO_DEVICES and not name.startswith(_NO_DEVICE_PREFIXES)
+    """Return whether a resource counts devices, and no parts of them."""
+    if name in _NO_DEVICES or name.startswith(_NO_DEVICE_PREFIXES):
+        return False
+    return name.rpartition("/")[2] not in _PARTS

@@ -116,7 +116,8 @@ class Sample:
 
     `utilization` is percent 0-100, not rounded. `gpu_id` and `partition` may be empty. `at`: the
     Unix milliseconds that stand on its line, None for most exporters. `scraped`: what the labels
-    `job` and `instance` say, which a Prometheus or a collector in front of exporters adds.
+    `job` and `instance` say, which a Prometheus or a collector in front of exporters adds. `uuid`:
+    of the device, empty where the exporter says none. `partitioned`: it is a part of a GPU.
     """
 
     namespace: str
@@ -128,6 +129,8 @@ class Sample:
     metric: str
     at: int | None = None
     scraped: tuple[str, str] = ("", "")
+    uuid: str = ""
+    partitioned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +347,21 @@ def read_value(
     percent = value * scale
     if 0.0 <= percent <= 100.0:
         scraped = sys.intern(labels.get("job", "")), sys.intern(labels.get("instance", ""))
-        return Sample(namespace, pod, gpu_id, partition, percent, vendor.name, metric, at, scraped)
+        uuid = sys.intern(_first(labels, vendor.uuid_labels))
+        mode = labels.get(vendor.mode_label, "").lower()
+        return Sample(
+            namespace,
+            pod,
+            gpu_id,
+            partition,
+            percent,
+            vendor.name,
+            metric,
+            at,
+            scraped,
+            uuid if len(uuid) <= _LONGEST_GPU else "",
+            mode not in vendor.whole if vendor.mode_label else False,
+        )
     if math.isnan(percent):
         defect = Defect.NAN
     elif math.isinf(percent):
@@ -355,17 +372,25 @@ def read_value(
 
 
 def without_less_preferred(samples: list[Sample], vendors: Sequence[Vendor]) -> list[Sample]:
-    """Return `samples` without those of a GPU for which the same pod has a better metric."""
-    ranks = {m.name: rank for vendor in vendors for rank, m in enumerate(vendor.metrics)}
-    best: dict[tuple[str, str, str, str], int] = {}
-    for sample in samples:
+    """Return `samples` without those of a GPU for which the same pod has a better metric.
+
+    Order: 1. metrics of partitions for partitions, of whole GPUs for these; 2. the vendor's order.
+    """
+    ranks = {
+        (m.name, partitioned): (m.of_partitions is not partitioned, rank)
+        for vendor in vendors
+        for rank, m in enumerate(vendor.metrics)
+        for partitioned in (False, True)
+    }
+    best: dict[tuple[str, str, str, str], tuple[bool, int]] = {}
+    ranked = [(each, ranks[each.metric, each.partitioned]) for each in samples]
+    for sample, rank in ranked:
         key = (sample.vendor, sample.namespace, sample.pod, sample.gpu_id)
-        best[key] = min(best.get(key, ranks[sample.metric]), ranks[sample.metric])
+        best[key] = min(best.get(key, rank), rank)
     return [
         sample
-        for sample in samples
-        if ranks[sample.metric]
-        == best[(sample.vendor, sample.namespace, sample.pod, sample.gpu_id)]
+        for sample, rank in ranked
+        if rank == best[(sample.vendor, sample.namespace, sample.pod, sample.gpu_id)]
     ]
 
 

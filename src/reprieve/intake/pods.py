@@ -52,6 +52,7 @@ from reprieve.units.untrusted import Form
 __all__ = [
     "admitted_nodes",
     "counted_pod_row",
+    "gpu_share",
     "gpus_of",
     "is_demand",
     "lacks_quota",
@@ -65,6 +66,13 @@ __all__ = [
 ]
 
 PODS: Final = "pods"
+#: Of a device plugin that shares GPUs and renames them, and HAMi's beside its number of shares.
+_SHARES: Final = (
+    "nvidia.com/gpu.shared",
+    "nvidia.com/gpumem",
+    "nvidia.com/gpumem-percentage",
+    "nvidia.com/gpucores",
+)
 _NOTHING: Final[Mapping[str, int]] = {}
 _UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 _REPELLING: Final = ("NoSchedule", "NoExecute")
@@ -88,6 +96,16 @@ def gpus_of(pod: Pod, vendors: Sequence[Vendor] = DEFAULT_VENDORS) -> dict[str, 
     A quantity that cannot be read counts as not asked for; the API server stores no such pod.
     """
     return _gpus(pod.spec, vendors)
+
+
+def gpu_share(spec: PodSpec) -> str:
+    """Return the first resource name by which a pod asks for a share of a GPU; empty for none."""
+    asked: set[str] = set()
+    for container in (*(spec.containers or ()), *(spec.init_containers or ())):
+        resources = container.resources
+        for amounts in () if resources is None else (resources.limits, resources.requests):
+            asked.update(amounts or ())
+    return next((name for name in _SHARES if name in asked), "")
 
 
 def template_gpus(

@@ -35,6 +35,7 @@ _LABELS: Final = {
     "pod": "pod_labels",
     "gpu": "gpu_labels",
     "partition": "partition_labels",
+    "uuid": "uuid_labels",
 }
 _SCALES: Final = {"percent": 1.0, "ratio": 100.0}
 # What an extended resource name may hold, and `*`.

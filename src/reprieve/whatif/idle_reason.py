@@ -17,6 +17,7 @@ from reprieve.jobs.paths import first
 from reprieve.kube.resource import GPU_WORKLOADS
 from reprieve.whatif.happened import Run
 from reprieve.wording.diagnosis import sentence
+from reprieve.wording.shared_devices import SHARED_DEVICE
 
 __all__ = ["IdleReason", "idle_reason"]
 
@@ -46,5 +47,20 @@ def idle_reason(run: Run, roots: Collection[str]) -> IdleReason | None:
         if first(found, "spec.workloadRef.uid") in roots:
             metadata = found["metadata"]
             said = plane.waiting.diagnosis(metadata["namespace"], metadata["name"])
-            return None if said is None else IdleReason(said.reason, sentence(said))
+            if said is None:
+                return None
+            return IdleReason(said.reason, sentence(said) + _shared(run))
     return IdleReason(Reason.NOT_OPTED_IN, _NOT_ITSELF)
+
+
+def _shared(run: Run) -> str:
+    """Return of how many tracked workloads the own use of GPUs is not known, as a clause."""
+    count = sum(
+        each["type"] == SHARED_DEVICE and each["status"] == "True"
+        for found in run.overlay.all(GPU_WORKLOADS)
+        for each in first(found, "status.conditions") or ()
+    )
+    if not count:
+        return ""
+    those = "1 tracked workload" if count == 1 else f"{count} tracked workloads"
+    return f". Of {those} the own use of GPUs is not known (condition {SHARED_DEVICE})"

@@ -1,7 +1,8 @@
 """GPU vendors: which resource names are GPUs, which metric tells their use, and how it is labelled.
 
 AMD is what the guide describes and is always the default. The other entries say the same things
-about NVIDIA's and Intel's exporters. Source: specification of the idle plane, sections 8 and 10 and
+about NVIDIA's and Intel's exporters, and about HAMi's monitor, which alone reports what a share of
+a GPU uses. Source: specification of the idle plane, sections 8 and 10 and
 hazard H6; idle signals, section 1.
 """
 
@@ -14,18 +15,20 @@ from typing import Final
 
 from reprieve.engine.cluster.devices import EXTENDED_PREFIX
 
-__all__ = ["AMD", "INTEL", "KNOWN_VENDORS", "NVIDIA", "UtilizationMetric", "Vendor"]
+__all__ = ["AMD", "HAMI", "INTEL", "KNOWN_VENDORS", "NVIDIA", "UtilizationMetric", "Vendor"]
 
 
 @dataclass(frozen=True, slots=True)
 class UtilizationMetric:
     """A metric family and the factor that makes percent of its value: 1 for percent, 100 for ratio.
 
-    The scale is never guessed from a value: 0.9 may be either.
+    The scale is never guessed from a value: 0.9 may be either. `of_partitions`: it comes first for
+    partitions of a GPU, and last for whole ones.
     """
 
     name: str
     scale: float = 1.0
+    of_partitions: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,8 @@ class Vendor:
     patterns of names among them that count something else (memory, shares). `device_classes`:
     patterns of the names of DeviceClasses, and of drivers, of its GPUs. `metrics`: best first;
     a GPU that one metric covers is not read from a later one. Of each tuple of labels the first
-    that is there and not empty is taken.
+    that is there and not empty is taken. `uuid_labels`: which device it is, whatever its node calls
+    it. `mode_label`: how a GPU is partitioned; `whole` has the values of one that is not.
     """
 
     name: str
@@ -48,6 +52,9 @@ class Vendor:
     partition_labels: tuple[str, ...] = ()
     not_devices: tuple[str, ...] = ()
     device_classes: tuple[str, ...] = ()
+    uuid_labels: tuple[str, ...] = ()
+    mode_label: str = ""
+    whole: tuple[str, ...] = ()
 
     def owns(self, resource: str) -> bool:
         """Return whether `resource` is the name of this vendor's GPUs or parts of GPUs.
@@ -91,12 +98,19 @@ _POD: Final = (
 AMD: Final = Vendor(
     name="amd",
     resources=("amd.com/*",),
-    metrics=(UtilizationMetric("gpu_gfx_activity"),),
+    metrics=(
+        UtilizationMetric("gpu_gfx_activity"),
+        # On partitioned GPUs the former is that of partition 0, whichever partition is named.
+        UtilizationMetric("gpu_gfx_busy_instantaneous", of_partitions=True),
+    ),
     namespace_labels=_NAMESPACE,
     pod_labels=_POD,
     gpu_labels=("gpu_id", "gpu"),
     partition_labels=("gpu_partition_id",),
     device_classes=("gpu.amd.com",),
+    uuid_labels=("gpu_uuid",),
+    mode_label="gpu_compute_partition_type",
+    whole=("", "none", "spx"),
 )
 
 NVIDIA: Final = Vendor(
@@ -112,6 +126,7 @@ NVIDIA: Final = Vendor(
     gpu_labels=("gpu", "UUID", "device"),
     partition_labels=("GPU_I_ID",),
     device_classes=("gpu.nvidia.com", "mig.nvidia.com"),
+    uuid_labels=("UUID",),
 )
 
 INTEL: Final = Vendor(
@@ -123,6 +138,7 @@ INTEL: Final = Vendor(
     gpu_labels=("uuid", "pci_bdf", "pci_dev", "dev_file"),
     partition_labels=("sub_dev",),
     device_classes=("gpu.intel.com",),
+    uuid_labels=("uuid",),
     not_devices=(
         "gpu.intel.com/memory.max",
         "gpu.intel.com/millicores",
@@ -131,4 +147,18 @@ INTEL: Final = Vendor(
     ),
 )
 
-KNOWN_VENDORS: Final = {vendor.name: vendor for vendor in (AMD, NVIDIA, INTEL)}
+HAMI: Final = Vendor(
+    name="hami",
+    resources=("nvidia.com/gpu",),
+    # The second is its name before release 2.9.
+    metrics=(
+        UtilizationMetric("hami_container_device_utilization_ratio"),
+        UtilizationMetric("Device_utilization_desc_of_container"),
+    ),
+    namespace_labels=("podnamespace", *_NAMESPACE),
+    pod_labels=("podname", *_POD),
+    gpu_labels=("device_uuid", "deviceuuid"),
+    partition_labels=("vdevice_index", "vdeviceid"),
+)
+
+KNOWN_VENDORS: Final = {vendor.name: vendor for vendor in (AMD, NVIDIA, INTEL, HAMI)}

@@ -58,6 +58,7 @@ from reprieve.planes.idle.ownership import Ownership, pod_found
 from reprieve.planes.idle.queued import Queued
 from reprieve.planes.idle.reconcile import Reconciler
 from reprieve.planes.idle.roots import Roots
+from reprieve.planes.idle.sharing import sharing_of, strategy_of
 from reprieve.planes.idle.snapshots import Snapshots
 from reprieve.planes.idle.tracking import Tracking
 from reprieve.planes.idle.waiting import Waiting
@@ -71,6 +72,7 @@ from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
+from reprieve.wording.shared_devices import SharingReason
 
 __all__ = ["IdlePlane"]
 
@@ -184,6 +186,7 @@ class IdlePlane:
             self._due.workloads.add_at,
             self.evaluator.ask,
             loop_of=lambda root: self._loops.said_of(party_of_root(root).lineage),
+            shares_of=lambda pods: sharing_of(pods, self.workloads.poll, self._shared_on),
         )
         self._loops.changed.append(self._due.lineage)
         self._poll_report = PollReport(context.metrics)
@@ -385,6 +388,12 @@ class IdlePlane:
         """Return whether a root has opted in, None while it is not known."""
         facts = self._roots.facts(root.uid)
         return None if facts is None else self._tracking.wanted(root, facts)
+
+    def _shared_on(self, node: str) -> SharingReason | None:
+        """Return how a node shares its GPUs; nodes are read only where placements are proven."""
+        nodes = self.watches.nodes
+        record = None if nodes is None else nodes.cache.named("", node)
+        return None if record is None else strategy_of(record.node.metadata.labels or {})
 
     def _snapshot(self, claims: Mapping[Uid, GpuWorkloadKey | None]) -> IdleSnapshot:
         return self._snapshots.take(claims, self.evaluator.open_intents.placements())

@@ -40,6 +40,7 @@ from reprieve.units.ids import GpuWorkloadKey
 from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 from reprieve.wording.kaiwo import amounts_text, conditions_after, event_text, with_loop
+from reprieve.wording.shared_devices import Sharing, with_sharing
 
 __all__ = ["Reconciler", "row_of"]
 
@@ -76,8 +77,13 @@ class Reconciler:
         again: Callable[[GpuWorkloadKey, Nanos], None],
         evaluate: Callable[[], None],
         loop_of: Callable[[Reference], str] = lambda root: "",
+        shares_of: Callable[[Sequence[PodRecord]], Sharing | None] = lambda pods: None,
     ) -> None:
-        """`loop_of`: in which loop of displacements the work of a root is, in words."""
+        """`loop_of`: in which loop of displacements the work of a root is, in words.
+
+        `shares_of`: how the GPUs of a workload's pods are shared with others.
+        """
+        self._shares_of = shares_of
         self._loop_of = loop_of
         self._context = context
         self._workloads = workloads
@@ -124,7 +130,7 @@ class Reconciler:
             if outcome.gpus != dict(held.object.spec.gpu_resources):
                 spec = msgspec.structs.replace(held.object.spec, gpu_resources=outcome.gpus)
                 await self._tracking.write_spec(held, spec)
-            await self._write(held, workload, outcome, now)
+            await self._write(held, workload, outcome, now, self._shares_of(pods))
         except ApiError:
             self._workloads.take_back(held)
             raise
@@ -138,11 +144,17 @@ class Reconciler:
             self._again(held.key, Nanos(now + _BACK_OFF))
 
     async def _write(
-        self, held: TrackedWorkload, workload: Workload, outcome: Step, now: Nanos
+        self,
+        held: TrackedWorkload,
+        workload: Workload,
+        outcome: Step,
+        now: Nanos,
+        sharing: Sharing | None,
     ) -> None:
         stored = held.object.status
         conditions = conditions_after(stored.conditions or (), outcome, workload, now)
         conditions = with_loop(conditions, self._loop_of(held.root), now)
+        conditions = with_sharing(conditions, sharing, now)
         wanted = msgspec.structs.replace(
             status_to_api(outcome.status, conditions),
             policy=workload.settings.policy.value,

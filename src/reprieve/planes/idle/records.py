@@ -33,6 +33,7 @@ from reprieve.intake.cluster.metadata import checkpoint_of, claims_of
 from reprieve.intake.owners import found
 from reprieve.intake.pods import (
     counted_pod_row,
+    gpu_share,
     gpus_of,
     node_amounts,
     other_requests,
@@ -70,6 +71,7 @@ class PodRecord:
     asks for GPUs, for what its owners select. `asked`: its GPUs without those of claims. `claims`:
     the names of its ResourceClaims; of those that hold or ask for GPUs `claimed` has the resource
     names that it waits for, and `shared`, as `namespace/name`, which are named by other pods, too.
+    `part`: the resource name by which it asks for a share of a GPU, empty for whole ones.
     """
 
     uid: str
@@ -85,6 +87,7 @@ class PodRecord:
     claims: tuple[str, ...] = ()
     claimed: frozenset[str] = frozenset()
     shared: tuple[str, ...] = ()
+    part: str = ""
 
     @property
     def occupies(self) -> bool:
@@ -125,6 +128,7 @@ def pod_converter(
             labels=_interned(metadata.labels) if uses else _NO_LABELS,
             asked=gpus,
             claims=claims,
+            part=gpu_share(pod.spec) if gpus else "",
         )
 
     return convert

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from reprieve.api.kaiwo import GpuWorkload
 from reprieve.engine.idle.model import Phase, Policy, Status
 from reprieve.engine.idle.samples import ImpossibleReading, Reading, merge
+from reprieve.engine.idle.vendors import HAMI
 from reprieve.intake.gpuworkloads import ref_of, remembered, root_of, status_from_api
 from reprieve.intake.readings import impossible_by_namespace, readings_by_namespace
 from reprieve.kube.objects import version_number
@@ -35,13 +36,18 @@ def key_of(namespace: str, name: str) -> GpuWorkloadKey:
 
 @dataclass(frozen=True, slots=True)
 class KnownPoll:
-    """A poll, arranged for merging."""
+    """A poll, arranged for merging.
+
+    `sharing`: as in `Poll`. `by_share`: pods of which an exporter says what their shares use.
+    """
 
     at: Nanos
     readings: Mapping[str, Mapping[str, Sequence[Reading]]]
     impossible: Mapping[str, Sequence[ImpossibleReading]]
     unreachable: frozenset[PodKey]
     failing: bool
+    sharing: Mapping[PodKey, Mapping[str, frozenset[PodKey]]] = field(default_factory=dict)
+    by_share: frozenset[PodKey] = frozenset()
 
     @classmethod
     def of(cls, poll: Poll) -> KnownPoll:
@@ -54,6 +60,8 @@ class KnownPoll:
             impossible_by_namespace(invalid),
             poll.unreachable,
             poll.failing,
+            poll.sharing,
+            frozenset(pod for pod, found in poll.samples.items() if found[0].vendor == HAMI.name),
         )
 
 

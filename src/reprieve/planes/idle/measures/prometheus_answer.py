@@ -3,8 +3,8 @@
 Series are read as lines of an exposition are: the family gives vendor and scale, the first label
 that is not empty gives namespace, pod and GPU. A server that scrapes without `honorLabels` renames
 the exporter's labels; in which order they are read is in `engine.idle.vendors`. Functions such as
-`max_over_time` drop the family's name; such series belong to the one metric in use, or to the one
-that the source names.
+`max_over_time` drop the family's name; such series belong to the first metric where all in use are
+of one vendor and scale, or to the one that the source names.
 
 Each series is read as soon as it is complete and then dropped, so that no more than one of them is
 held; what stands around them is small. Anybody whose targets the server scrapes can publish series
@@ -185,7 +185,8 @@ class VectorParser:
             return name
         if self._metric in self._families:
             return self._metric
-        if self._metric is None and len(self._families) == 1:
+        alike = {(vendor.name, metric.scale) for vendor, metric in self._families.values()}
+        if self._metric is None and len(alike) == 1:
             return next(iter(self._families))
         raise MalformedExposition(
             f"the query gives a series named {name!r}; accepted: a query that keeps the metric's "

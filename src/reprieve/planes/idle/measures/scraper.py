@@ -97,9 +97,10 @@ class Poll:
     `at`, `monotonic`: the instant at which the poll began, so no sample is older than its poll
     says. `samples`: by pod, in the order of sources and texts (later ones win where two speak of
     the same GPU). `invalid`: samples that cannot be used, by pod. `conflicts`: a GPU of each pod of
-    which samples contradict each other. `unreachable`: pods that a target showed when it last
-    answered, that it fails to show now, and that nobody else shows. `unassigned`: number of samples
-    of GPUs that nobody holds. `duration` in nanoseconds.
+    which samples contradict each other. `sharing`: of pods whose devices are reported for others,
+    too, the pods of each such device, by its UUID. `unreachable`: pods that a target showed when it
+    last answered, that it fails to show now, and that nobody else shows. `unassigned`: number of
+    samples of GPUs that nobody holds. `duration` in nanoseconds.
     """
 
     at: Nanos
@@ -108,6 +109,7 @@ class Poll:
     samples: Mapping[PodKey, Sequence[Sample]] = field(default_factory=dict)
     invalid: Mapping[PodKey, Sequence[InvalidSample]] = field(default_factory=dict)
     conflicts: Mapping[PodKey, Conflict] = field(default_factory=dict)
+    sharing: Mapping[PodKey, Mapping[str, frozenset[PodKey]]] = field(default_factory=dict)
     unreachable: frozenset[PodKey] = frozenset()
     sources: tuple[SourceHealth, ...] = ()
     unassigned: int = 0
@@ -214,6 +216,7 @@ class Scraper:
             samples=samples,
             invalid=invalid,
             conflicts=_conflicts(spoken),
+            sharing=_sharing(samples),
             unreachable=frozenset(lost - samples.keys() - invalid.keys()),
             sources=_health(self._sources, readings),
             unassigned=unassigned,
@@ -247,6 +250,23 @@ def _conflicts(spoken: Mapping[PodKey, Sequence[_Spoken]]) -> dict[PodKey, Confl
                 conflicts[pod] = Conflict(gpu_id, min(each.values()), max(each.values()))
                 break
     return conflicts
+
+
+def _sharing(
+    samples: Mapping[PodKey, Sequence[Sample]],
+) -> dict[PodKey, dict[str, frozenset[PodKey]]]:
+    """Return which devices are reported for several pods; parts of one are devices of their own."""
+    pods: dict[tuple[str, str], set[PodKey]] = {}
+    for pod, found in samples.items():
+        for sample in found:
+            if sample.uuid:
+                pods.setdefault((sample.uuid, sample.partition), set()).add(pod)
+    sharing: dict[PodKey, dict[str, frozenset[PodKey]]] = {}
+    for (uuid, partition), several in pods.items():
+        for pod in several if len(several) > 1 else ():
+            device = f"{uuid}/{partition}" if partition else uuid
+            sharing.setdefault(pod, {})[device] = frozenset(several)
+    return sharing
 
 
 def _health(

@@ -1,0 +1,116 @@
+"""GPUs that are shared: nobody's own use is known, and the condition `SharedDevice` says so."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from reprieve.scenarios.model import NodeSpec
+from tests.idle.exporters import FakeExporter
+from tests.idle.site import Object, Site, job, open_site, with_limits
+from tests.scraper import pages
+from tests.scraper.servers import serving
+
+GPU = "nvidia.com/gpu"
+CONFIG = "gpuPreemption: {vendors: [nvidia]}\n"
+
+
+async def tracked(site: Site, name: str, limits: dict[str, str] | None = None) -> str:
+    """Create a Job that asks for a GPU; return the name of its pod."""
+    await site.create(job(name, with_limits(limits or {GPU: "1"}), enabled="true"))
+    found: list[Object] = []
+
+    async def runs() -> bool:
+        found[:] = [
+            pod
+            for pod in await site.all("pods")
+            if pod["metadata"]["name"].startswith(f"{name}-")
+            and pod["status"]["phase"] == "Running"
+        ]
+        return bool(found)
+
+    await site.until(runs)
+    return str(found[0]["metadata"]["name"])
+
+
+async def said(site: Site, root: str) -> str:
+    """Return the message of the condition while it is True."""
+    found = await site.workload(root)
+    for condition in (found or {}).get("status", {}).get("conditions", ()):
+        if condition["type"] == "SharedDevice" and condition["status"] == "True":
+            return str(condition["message"])
+    return ""
+
+
+async def test_a_device_that_is_reported_for_several_workloads_is_told(tmp_path: Path) -> None:
+    exporter = FakeExporter()
+    node = NodeSpec("node-0", {GPU: "2"})
+    async with open_site(tmp_path, [node]) as site, serving(exporter.answer) as url:
+        pods = [await tracked(site, name) for name in ("one", "other")]
+        exporter.text = pages.dcgm({pods[0]: "0", pods[1]: "1"}, "0.7")
+        await site.run({"GPU_PREEMPTION_METRICS_ENDPOINT": url}, config=CONFIG)
+        message = await site.until(lambda: said(site, "Job/one"))
+        assert message == (
+            "1 device of its pods is reported for 1 other pod, too: the utilization is that of "
+            "all of them, and counts as idle only while none uses the device"
+        )
+        assert await site.condition("Job/other", "SharedDevice") == ("True", "SameDevice")
+        assert await site.phase("Job/one") == "Active"
+
+        exporter.text = pages.dcgm({pods[0]: "0"}, "0.7")
+        await site.until(lambda: is_over(site, "Job/one"))
+
+
+async def is_over(site: Site, root: str) -> bool:
+    return await site.condition(root, "SharedDevice") == ("False", "NotShared")
+
+
+@pytest.mark.parametrize(
+    ("label", "value", "reason"),
+    [
+        ("nvidia.com/gpu.sharing-strategy", "time-slicing", "TimeSlicing"),
+        ("nvidia.com/gpu.sharing-strategy", "mps", "MPS"),
+        ("cloud.google.com/gke-gpu-sharing-strategy", "time-sharing", "TimeSlicing"),
+    ],
+)
+async def test_who_has_no_samples_on_a_node_that_shares_its_gpus_is_told_why(
+    tmp_path: Path, label: str, value: str, reason: str
+) -> None:
+    """The exporter labels one of the two, as dcgm-exporter does without virtual GPUs."""
+    exporter = FakeExporter()
+    async with open_site(tmp_path, [NodeSpec("node-0", {GPU: "2"})]) as site:
+        await site.patch("nodes", "node-0", {"metadata": {"labels": {label: value}}}, namespace="")
+        async with serving(exporter.answer) as url:
+            seen = await tracked(site, "seen")
+            await tracked(site, "unseen")
+            exporter.text = pages.dcgm({seen: "0"}, "0")
+            await site.run({"GPU_PREEMPTION_METRICS_ENDPOINT": url}, config=CONFIG)
+            await site.until(lambda: said(site, "Job/unseen"))
+            assert await site.condition("Job/unseen", "SharedDevice") == ("True", reason)
+            await site.until_phase("Job/seen", "Idle")
+            await asyncio.sleep(5)
+            assert await site.phase("Job/unseen") == "Active"
+
+
+async def test_a_share_is_told_unless_its_own_use_is_reported(tmp_path: Path) -> None:
+    exporter = FakeExporter()
+    share = {GPU: "1", "nvidia.com/gpumem": "3000"}
+    node = NodeSpec("node-0", {GPU: "10", "nvidia.com/gpumem": "30000"})
+    async with open_site(tmp_path, [node]) as site, serving(exporter.answer) as url:
+        pod = await tracked(site, "share", share)
+        exporter.text = pages.dcgm({pod: "0"}, "0")
+        operator = await site.run({"GPU_PREEMPTION_METRICS_ENDPOINT": url}, config=CONFIG)
+        message = await site.until(lambda: said(site, "Job/share"))
+        assert message.startswith("Its pods ask for a share of a GPU (nvidia.com/gpumem)")
+        found = await site.workload("Job/share")
+        assert found is not None
+        assert found["spec"]["gpuResources"] == {GPU: 1}
+        await operator.stop()
+
+        exporter.text = pages.hami(pod, "80")
+        config = CONFIG.replace("nvidia", "hami")
+        await site.run({"GPU_PREEMPTION_METRICS_ENDPOINT": url}, config=config)
+        await site.until(lambda: is_over(site, "Job/share"))
+        await site.until_phase("Job/share", "Active")
