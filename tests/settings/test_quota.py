@@ -248,6 +248,51 @@ def test_requeuing_is_read_whole() -> None:
             ),
         ),
         (
+            {"resources": {"deviceClassMappings": [{"name": "a/b", "deviceClassNames": []}]}},
+            (
+                "resources.deviceClassMappings[0].deviceClassNames: Required value: at least one "
+                "device class name is required"
+            ),
+        ),
+        (
+            {
+                "resources": {
+                    "deviceClassMappings": [
+                        {"name": "a/b", "deviceClassNames": ["c"]},
+                        {"name": "a/d", "deviceClassNames": ["c"]},
+                    ]
+                }
+            },
+            (
+                'resources.deviceClassMappings[1].deviceClassNames[0]: Invalid value: "c": device '
+                "class already mapped to resource a/b"
+            ),
+        ),
+        (
+            {"resources": {"deviceClassMappings": [{"name": "a", "deviceClassNames": ["c"]}] * 2}},
+            'resources.deviceClassMappings[1].name: Duplicate value: "a"',
+        ),
+        (
+            {"resources": {"deviceClassMappings": [{"name": "a", "deviceClassNames": ["c"] * 9}]}},
+            (
+                "resources.deviceClassMappings[0].deviceClassNames: Too many: 9: must have at most "
+                "8 items"
+            ),
+        ),
+        (
+            {
+                "resources": {
+                    "deviceClassMappings": [
+                        {"name": "a", "deviceClassNames": ["c"], "sources": [{"counter": {}}]}
+                    ]
+                }
+            },
+            (
+                "resources.deviceClassMappings[0].sources[0].counter: Invalid value: true: counter "
+                "sources require KueueDRAIntegrationPartitionableDevices to be enabled"
+            ),
+        ),
+        (
             {"resources": {"transformations": [{"input": "a"}, {"input": "a"}]}},
             'resources.transformations[1].input: Duplicate value: "a"',
         ),
@@ -318,6 +363,18 @@ def test_requests_are_transformed_as_the_file_says() -> None:
     found = new(resources={"excludeResourcePrefixes": ["x/"], "transformations": [rule]}).rules
     assert found.excluded_prefixes == ("x/",)
     assert found.transformations == {"gpu": Transformation({"cpu": Fraction(1, 2)}, "n", False)}
+
+
+def test_devices_of_claims_count_as_the_file_says() -> None:
+    mappings = [
+        {"name": "example.com/gpu", "deviceClassNames": ["small", "large"]},
+        {"name": "example.com/nic", "deviceClassNames": ["nic"]},
+    ]
+    assert new(resources={"deviceClassMappings": mappings}).rules.device_classes == {
+        "small": "example.com/gpu",
+        "large": "example.com/gpu",
+        "nic": "example.com/nic",
+    }
 
 
 def test_a_factor_of_an_output_is_as_small_as_it_is_written() -> None:

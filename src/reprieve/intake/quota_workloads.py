@@ -18,8 +18,10 @@ from typing import Final, TypeGuard
 import msgspec
 
 from reprieve.api import core, kueue
+from reprieve.api.devices import ResourceClaimTemplate
 from reprieve.api.kueue_topology import required_level, unsupported_text
 from reprieve.engine.disruptions.lineage import Party
+from reprieve.engine.quota.amounts import clamp
 from reprieve.engine.quota.model import (
     Admission,
     AdmittedPodSet,
@@ -33,6 +35,7 @@ from reprieve.engine.quota.request_rules import NO_RULES, RequestRules
 from reprieve.intake.cluster.metadata import LAST_CHECKPOINT
 from reprieve.intake.pod_defaults import completed
 from reprieve.intake.quota import toleration_row
+from reprieve.intake.quota_devices import Uncountable, claimed_devices
 from reprieve.intake.quota_limits import (
     NO_LIMITS,
     ContainerLimits,
@@ -82,13 +85,14 @@ _KEPT: Final = 20_000  # pod sets; more than that many at once are read again
 class PodSetRows:
     """Rows of pod sets, one object for each that is different.
 
-    `overheads` are those of runtime classes by name, `limits` those of the workloads' namespace; a
-    change of either needs a new `PodSetRows`.
+    `overheads` are those of runtime classes by name, `limits` and `templates` (of claims, by name)
+    those of the workloads' namespace; a change of any needs a new `PodSetRows`.
     """
 
     rules: RequestRules = NO_RULES
     limits: ContainerLimits = NO_LIMITS
     overheads: Mapping[str, kueue.Amounts] = field(default_factory=dict)
+    templates: Mapping[str, ResourceClaimTemplate] = field(default_factory=dict)
     _encoder: msgspec.msgpack.Encoder = field(
         default_factory=lambda: msgspec.msgpack.Encoder(order="deterministic")
     )
@@ -99,6 +103,7 @@ class PodSetRows:
 
         Raises:
             UnreadableRequest: a quantity of its pods cannot be read.
+            Uncountable: devices of its claims cannot be counted.
         """
         key = self._encoder.encode(pod_set)
         found = self._found.get(key)
@@ -112,10 +117,17 @@ class PodSetRows:
         spec = completed(pod_set.template.spec, self.limits)
         topology = pod_set.topology_request
         asked = pod_requests(spec, self.overheads.get(spec.runtime_class_name or ""))
+        requests = self.rules.apply(asked)
+        # As in the reference, where no class is mapped nothing is asked of claims.
+        if self.rules.device_classes:
+            devices = claimed_devices(pod_set, self.templates, self.rules.device_classes)
+            for name, count in devices.items():
+                amount = count * (1_000 if name == "cpu" else 1)
+                requests[name] = clamp(requests.get(name, 0) + amount)
         row = PodSet(
             name=pod_set.name,
             count=pod_set.count,
-            requests=self.rules.apply(asked),
+            requests=requests,
             min_count=pod_set.min_count,
             node_selector=dict(spec.node_selector or {}),
             affinity=_required_nodes(spec.affinity),
@@ -257,6 +269,8 @@ def _pod_sets(given: Sequence[kueue.PodSet], rows: PodSetRows) -> tuple[tuple[Po
             row, wrong = rows.of(each)
         except UnreadableRequest as error:
             return (), f"{at}.{error}"
+        except Uncountable as error:
+            return (), str(error) if error.whole else f"{at}.{error}"
         found.append(row)
         faults += ((at, fault) for fault in wrong)
     return tuple(found), message_of(faults)

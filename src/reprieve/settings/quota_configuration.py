@@ -20,7 +20,7 @@ Source: specification of the quota plane, section 1.6.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from reprieve.engine.quota.model import LabelSelector, NodeExpression, Settings, Strategy
@@ -52,6 +52,7 @@ from reprieve.settings.quota_configuration_process import (
     tls,
     visibility_server,
 )
+from reprieve.settings.quota_device_classes import device_class_mappings
 from reprieve.settings.quota_gates import gates_of
 from reprieve.units.errors import UsageError
 
@@ -235,7 +236,10 @@ def _read(
         ),
         pods_ready=pods_ready,
         usage_based=usage_based,
-        rules=request_rules(resources, errors),
+        rules=replace(
+            request_rules(resources, errors),
+            device_classes=device_class_mappings(resources, errors),
+        ),
         frameworks=kinds,
         external_frameworks=external,
         label_keys_to_copy=texts(
@@ -289,7 +293,8 @@ def _keys_of(old: bool) -> dict[str, Any]:
             "matchExpressions": dict.fromkeys(("key", "operator", "values")),
         },
         "resources": {
-            **dict.fromkeys(("excludeResourcePrefixes", "deviceClassMappings", *checks)),
+            **dict.fromkeys(("excludeResourcePrefixes", *checks)),
+            "deviceClassMappings": dict.fromkeys(("name", "deviceClassNames", "sources")),
             "transformations": dict.fromkeys(rule),
         },
         "admissionFairSharing": dict.fromkeys(

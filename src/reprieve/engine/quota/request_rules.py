@@ -34,10 +34,14 @@ class Transformation:
 
 @dataclass(frozen=True, slots=True)
 class RequestRules:
-    """Rules for all workloads; transformations by the resource that they are for."""
+    """Rules for all workloads; transformations by the resource that they are for.
+
+    `device_classes`: as which resource devices of claims are counted, by the name of their class.
+    """
 
     excluded_prefixes: tuple[str, ...] = ()
     transformations: Mapping[str, Transformation] = field(default_factory=dict)
+    device_classes: Mapping[str, str] = field(default_factory=dict)
 
     def apply(self, requests: Mapping[str, int]) -> dict[str, int]:
         """Return what is counted of one pod's `requests`, both in engine units."""

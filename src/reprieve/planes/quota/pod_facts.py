@@ -1,7 +1,8 @@
 """What pods ask for beside what they say: LimitRanges of their namespace, overhead of their class.
 
-Rows of pod sets are kept apart for the namespaces that have a LimitRange; all others share theirs.
-A change of either concerns the Workloads that wait: those of the namespace, or those with pods of
+So do templates of claims, where classes of devices are mapped to resources. Rows of pod sets are
+kept apart for the namespaces that have a LimitRange or a template; all others share theirs.
+A change of any concerns the Workloads that wait: those of the namespace, or those with pods of
 the class. Who holds quota holds what its admission says.
 
 Source: specification of the quota plane, section 2 and 8.1; the reference's controller of
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reprieve.api import kueue
+from reprieve.api.devices import ResourceClaimTemplate
 from reprieve.intake.quota_limits import NO_LIMITS, LimitRange, container_limits
 from reprieve.intake.quota_workloads import PodSetRows
 from reprieve.planes.quota.context import QuotaContext
@@ -35,6 +37,7 @@ class PodFacts:
     def follow(self) -> None:
         """Take over what is there, and every change from now on."""
         self._watches.limit_ranges.cache.subscribe(self._limits_changed)
+        self._watches.claim_templates.cache.subscribe(self._template_changed)
         self._watches.runtime_classes.cache.subscribe(self._class_changed)
 
     def reset(self) -> None:
@@ -54,13 +57,22 @@ class PodFacts:
                 for held in self._watches.limit_ranges.cache
                 if held.namespace == namespace
             ]
-            if ranges or not namespace:
+            templates = self._templates(namespace)
+            if ranges or templates or not namespace:
                 limits = container_limits(ranges) if ranges else NO_LIMITS
-                found = PodSetRows(self._context.options.rules, limits, self._overheads())
+                rules = self._context.options.rules
+                found = PodSetRows(rules, limits, self._overheads(), templates)
             else:
                 found = self.rows("")
             self._rows[namespace] = found
         return found
+
+    def _templates(self, namespace: str) -> dict[str, ResourceClaimTemplate]:
+        """Return the templates of claims that count, by name."""
+        if not self._context.options.rules.device_classes:
+            return {}
+        held = self._watches.claim_templates.cache
+        return {each.name: each.object for each in held if each.namespace == namespace}
 
     def _overheads(self) -> dict[str, kueue.Amounts]:
         return {
@@ -77,6 +89,20 @@ class PodFacts:
         self._rows.pop(held.namespace, None)
         for each in self._watches.workloads.cache:
             if each.namespace == held.namespace:
+                self._look_at(each.object)
+
+    def _template_changed(
+        self, old: Held[ResourceClaimTemplate] | None, new: Held[ResourceClaimTemplate] | None
+    ) -> None:
+        held = new or old
+        assert held is not None
+        if old is not None and new is not None and old.object.spec == new.object.spec:
+            return
+        self._rows.pop(held.namespace, None)
+        for each in self._watches.workloads.cache:
+            if each.namespace == held.namespace and any(
+                pod_set.template.spec.resource_claims for pod_set in each.object.spec.pod_sets
+            ):
                 self._look_at(each.object)
 
     def _class_changed(

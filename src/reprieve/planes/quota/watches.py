@@ -15,12 +15,13 @@ import msgspec
 
 from reprieve.api import kueue
 from reprieve.api.core import MetaWithFinalizers, Namespace, ObjectMeta, Pod
+from reprieve.api.devices import ResourceClaimTemplate
 from reprieve.api.scheduling import PriorityClass
 from reprieve.execution.jobs import resource_of
 from reprieve.intake.quota_limits import LimitRange
 from reprieve.jobs.model import JobKind
 from reprieve.kube.objects import identity_of
-from reprieve.kube.resource import NAMESPACES, Resource
+from reprieve.kube.resource import DEVICE_TEMPLATES, NAMESPACES, Resource
 from reprieve.planes.common.foreign_decider import StatusAuthors
 from reprieve.planes.common.mirror import Mirror
 from reprieve.planes.common.troubles import Troubles
@@ -152,6 +153,7 @@ class Watches:
         self.namespaces = watch(NAMESPACES, Namespace)
         self.priorities = watch(_PRIORITIES, PriorityClass)
         self.limit_ranges = watch(_LIMIT_RANGES, LimitRange)
+        self.claim_templates = watch(DEVICE_TEMPLATES, ResourceClaimTemplate, required=False)
         self.runtime_classes = watch(_RUNTIME_CLASSES, RuntimeClass, required=False)
         self.jobs: dict[str, HeldWatch[dict[str, Any]]] = {
             kind.key: _pods(watcher, kind, kinds)
@@ -187,6 +189,7 @@ class Watches:
             self.namespaces,
             self.priorities,
             self.limit_ranges,
+            self.claim_templates,
             self.runtime_classes,
             *self.jobs.values(),
             *self.runtimes.values(),
