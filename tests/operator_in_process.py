@@ -73,6 +73,11 @@ class OperatorInProcess:
         assert self._task is not None
         return await self._task
 
+    def kill(self) -> None:
+        """End it where it is; `stop` waits for its end."""
+        if self._task is not None:
+            self._task.cancel()
+
     async def stop(self) -> None:
         """End it as a signal does, or as it ended by itself."""
         task, self._task = self._task, None

@@ -43,6 +43,12 @@ def plan(plane: Plane, level: ProofLevel, *victims: str) -> Plan:
             *(Half.UNPROVEN, Half.UNPROVEN),
         ),
         (
+            *(Plane.IDLE, ProofLevel.QUOTA, Beside(ALL)),
+            (Stage(Plane.IDLE), Stage(Plane.QUOTA), Stage(Plane.SCHEDULING)),
+            (Rejected(Plane.QUOTA, Rejection.IDLE_FIRST), Rejected(Plane.SCHEDULING, OWNED)),
+            *(Half.PROVEN, Half.PROVEN),
+        ),
+        (
             *(Plane.IDLE, ProofLevel.EXEMPT, Beside(ALL)),
             (Stage(Plane.IDLE),),
             (Rejected(Plane.QUOTA, OWNED), Rejected(Plane.SCHEDULING, OWNED)),

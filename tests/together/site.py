@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kubelocal.machines.gpus import Root
+from kubelocal.server.errors import StatusError
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import Resource
@@ -53,6 +54,7 @@ KINDS: Final = {
     "LocalQueue": Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue"),
 }
 _PATH: Final = re.compile(r"^/apis?/.*namespaces/([^/]+)/(pods|jobs|deployments)/([^/?]+)(/\w+)?$")
+_INFORMED: Final = {"pods": "pods", "jobs": "jobs.batch", "deployments": "deployments.apps"}
 _QUIET: Final = 10.0  # seconds without a change of pods, jobs or Deployments
 
 
@@ -198,13 +200,26 @@ def queue(team: str, quota: int, **preemption: str) -> list[dict[str, Any]]:
 
 @dataclass(slots=True)
 class Site:
-    """The cluster. `evicted`: GPUs by unit that the operator's writes have evicted."""
+    """The cluster. `evicted`: GPUs by unit that the operator's writes have evicted.
+
+    `stored`: its deletions and suspensions that the API server accepted, by uid of the object.
+    `writes`: how many requests it made; the process dies at that of `dies_at`, received or stored,
+    and another one comes in its place `away` seconds later.
+    """
 
     stage: EmbeddedStage
     client: Client
+    operators: list[OperatorInProcess] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     evicted: dict[str, int] = field(default_factory=dict)
+    stored: dict[str, int] = field(default_factory=dict)
+    writes: int = 0
+    dies_at: tuple[int, str] | None = None
+    away: float = 1.0
+    deaths: int = 0
     _gone: set[str] = field(default_factory=set)
+    _asked: dict[int, str] = field(default_factory=dict)
+    _restarts: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def create(self, *objects: dict[str, Any]) -> None:
         """Create objects one after the other, each in a moment of its own."""
@@ -276,15 +291,49 @@ class Site:
         return found
 
     async def on_write(self, write: Any, stage: Any) -> None:
-        """Count what a write of the operator evicts, before it is stored."""
+        """Count what a write of the operator evicts, before it is stored; have it die there."""
+        if write.user != OPERATOR_USER:
+            return
+        self.writes += stage.value == "before"
+        if (self.writes, stage.value) == self.dies_at:
+            self.die()
+            if stage.value == "before":
+                raise StatusError(503, "ServiceUnavailable", "nobody waits for this")
+        self._count(write, stage)
+
+    def die(self) -> None:
+        """End the process as it is; another one comes in its place."""
+        self.dies_at, self.deaths = None, self.deaths + 1
+        for operator in self.operators:
+            operator.kill()
+        task = asyncio.create_task(self._restart())
+        self._restarts.add(task)
+        task.add_done_callback(self._restarts.discard)
+
+    async def _restart(self) -> None:
+        for operator in self.operators:
+            await operator.stop()
+        await asyncio.sleep(self.away)
+        for operator in self.operators:
+            await operator.start()
+
+    def _count(self, write: Any, stage: Any) -> None:
+        if stage.value == "stored" and write.index in self._asked:
+            uid = self._asked.pop(write.index)
+            self.stored[uid] = self.stored.get(uid, 0) + 1
         match = _PATH.match(write.path.partition("?")[0])
-        if write.user != OPERATOR_USER or stage.value != "before" or match is None:
+        if stage.value != "before" or match is None:
             return
         team, kind, name, below = match.groups()
         spec = _json(write.body).get("spec") or {}
         stops = spec.get("suspend") is True or spec.get("replicas") == 0
         if below or not (write.verb == "delete" or (write.verb in ("patch", "update") and stops)):
             return
+        for each in self.stage.machines.informer.all(_INFORMED[kind]):
+            metadata, known = each["metadata"], each.get("spec") or {}
+            stopped = known.get("suspend") is True or known.get("replicas") == 0
+            if (metadata["namespace"], metadata["name"]) == (team, name) and not stopped:
+                self._asked[write.index] = metadata["uid"]
         for unit, pod in self._running():
             metadata = pod["metadata"]
             named = metadata["name"] if kind == "pods" else unit
@@ -304,33 +353,26 @@ async def site(
     nodes: Sequence[NodeSpec],
     queues: Mapping[str, int],
     *,
-    planes: str = "idle,scheduling,quota",
+    planes: str | Sequence[str] = "idle,scheduling,quota",
     on_line: Callable[[str], None] | None = None,
 ) -> AsyncIterator[Site]:
-    """Start a cluster and an operator; `queues`: quota by team, each a namespace of its own."""
+    """Start a cluster and an operator; `queues`: quota by team, each a namespace of its own.
+
+    `planes`: of one process, or of each of several.
+    """
+    processes = (planes,) if isinstance(planes, str) else tuple(planes)
+    scheduler = not any("scheduling" in each for each in processes)
     async with embedded_stage(
-        nodes, folder, clock=LoopClock(), scheduler="scheduling" not in planes, kueue=True
+        nodes, folder, clock=LoopClock(), scheduler=scheduler, kueue=True
     ) as stage:
         connection = await load_connection(str(stage.kubeconfig))
         found = Site(stage, connect(connection, LoopClock(), field_manager="test"))
         stage.cluster.on_write = found.on_write
-        operator = OperatorInProcess(
-            stage.operator_kubeconfig,
-            {
-                "GPU_PREEMPTION_ENABLED": "true",
-                "GPU_PREEMPTION_POLLING_INTERVAL": "5s",
-                "GPU_PREEMPTION_DEFAULT_GRACE_PERIOD": "5s",
-                "GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE,
-                "GPU_PREEMPTION_METRICS_ENDPOINT": stage.metrics_endpoint,
-            },
-            arguments=[
-                *("--controllers", planes, "--metrics-port", "0"),
-                *(("--scheduler-name", "default-scheduler") if "scheduling" in planes else ()),
-            ],
-            on_line=on_line or found.lines.append,
-            clock=LoopClock(),
-        )
-        await operator.start()
+        found.operators += [
+            _operator(stage, each, on_line or found.lines.append) for each in processes
+        ]
+        for operator in found.operators:
+            await operator.start()
         try:
             await asyncio.sleep(2)
             for name, value in (("low", 100), ("high", 1000)):
@@ -343,8 +385,30 @@ async def site(
                 await found.create(space, *queue(team, quota))
             yield found
         finally:
-            await operator.stop()
+            for operator in found.operators:
+                await operator.stop()
             await found.client.close()
+
+
+def _operator(
+    stage: EmbeddedStage, planes: str, on_line: Callable[[str], None]
+) -> OperatorInProcess:
+    return OperatorInProcess(
+        stage.operator_kubeconfig,
+        {
+            "GPU_PREEMPTION_ENABLED": "true",
+            "GPU_PREEMPTION_POLLING_INTERVAL": "5s",
+            "GPU_PREEMPTION_DEFAULT_GRACE_PERIOD": "5s",
+            "GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE,
+            "GPU_PREEMPTION_METRICS_ENDPOINT": stage.metrics_endpoint,
+        },
+        arguments=[
+            *("--controllers", planes, "--metrics-port", "0"),
+            *(("--scheduler-name", "default-scheduler") if "scheduling" in planes else ()),
+        ],
+        on_line=on_line,
+        clock=LoopClock(),
+    )
 
 
 def _json(body: bytes) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 | plane of the plan | stages | quota | placement | victims free |
 | --- | --- | --- | --- | --- |
 | idle | idle, scheduling if it placed the pods | settled | by level | room, quota if queued |
+| idle, for quota | idle, quota, scheduling if it runs | proven | proven if that runs | the same |
 | quota | quota, scheduling if it runs | proven | by level | quota and room |
 | scheduling | scheduling | settled | by level | room |
 
@@ -102,8 +103,11 @@ class JointRecord:
 
 def joint_record(plan: Plan, beside: Beside) -> JointRecord:
     """Return what the record of a plan says of the other planes."""
-    quota = Half.PROVEN if plan.plane is Plane.QUOTA else Half.SETTLED
-    placement = Half.PROVEN if plan.proof.level is ProofLevel.PLACEMENT else Half.UNPROVEN
+    for_quota = _for_quota(plan)
+    quota = Half.PROVEN if for_quota or plan.plane is Plane.QUOTA else Half.SETTLED
+    placed = plan.proof.level is ProofLevel.PLACEMENT
+    placed |= for_quota and Plane.SCHEDULING in beside.planes
+    placement = Half.PROVEN if placed else Half.UNPROVEN
     if plan.proof.level is ProofLevel.SUM:
         quota = Half.UNPROVEN
     if plan.proof.level is ProofLevel.EXEMPT:
@@ -130,17 +134,26 @@ def before(stages: Sequence[Stage], plane: Plane, record: str) -> tuple[Stage, .
 
 
 def _stages(plan: Plan, beside: Beside) -> tuple[Stage, ...]:
-    own = Stage(plan.plane)
-    if plan.plane is Plane.SCHEDULING or Plane.SCHEDULING not in beside.planes:
-        return (own,)
-    follows = beside.placed or plan.plane is Plane.QUOTA
-    return (own, Stage(Plane.SCHEDULING)) if follows else (own,)
+    found = [Stage(plan.plane)]
+    if _for_quota(plan):
+        found.append(Stage(Plane.QUOTA))
+    follows = beside.placed or plan.plane is Plane.QUOTA or _for_quota(plan)
+    if follows and plan.plane is not Plane.SCHEDULING and Plane.SCHEDULING in beside.planes:
+        found.append(Stage(Plane.SCHEDULING))
+    return tuple(found)
+
+
+def _for_quota(plan: Plan) -> bool:
+    """Whether idle work goes for the quota that a queued demand lacks."""
+    return plan.plane is Plane.IDLE and plan.proof.level is ProofLevel.QUOTA
 
 
 def _rejection(plan: Plan, plane: Plane, beside: Beside) -> Rejection:
     if plane is Plane.IDLE and beside.idle is not None:
         return beside.idle
     if plane is Plane.SCHEDULING and beside.placed:
+        return Rejection.IDLE_FIRST
+    if plane is Plane.QUOTA and _for_quota(plan):
         return Rejection.IDLE_FIRST
     return Rejection.OWNED
 

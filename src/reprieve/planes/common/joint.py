@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from reprieve.engine.demands import Beside, Rejection
 from reprieve.engine.disruptions.governor import Governor
@@ -28,7 +28,7 @@ from reprieve.execution.demands import Demands
 from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos
 
-__all__ = ["IdleSide", "Joint", "QuotaSide", "SchedulingSide", "Verdict"]
+__all__ = ["REJECTIONS", "IdleSide", "Joint", "QuotaSide", "SchedulingSide", "Verdict"]
 
 
 class Verdict(StrEnum):
@@ -38,6 +38,15 @@ class Verdict(StrEnum):
     UNDECIDED = "Undecided"  # it has not evaluated the demand yet
     SERVED = "Served"  # idle work is being evicted for it
     DECLINED = "Declined"  # no idle work helps
+
+
+#: Why the idle plane evicts nobody, by what it said when another plane decided.
+REJECTIONS: Final = {
+    Verdict.NOT_ASKED: Rejection.NOT_ASKED,
+    Verdict.UNDECIDED: Rejection.UNANSWERED,
+    Verdict.SERVED: Rejection.OWNED,
+    Verdict.DECLINED: Rejection.DECLINED,
+}
 
 
 class IdleSide(Protocol):

@@ -58,7 +58,7 @@ class JointSide:
     """The idle plane, as other planes of the process see it.
 
     `tracks`: whether a root has opted in, None while that is not known. `ready`: whether the plane
-    decides at all.
+    has read what it needs, `stays_out`: whether another operator decides in its place.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class JointSide:
         tracks: Callable[[Reference], bool | None],
         served: Callable[[], Collection[GpuWorkloadKey | None]],
         ready: Callable[[], bool],
+        stays_out: Callable[[], bool],
         queued: Queued,
         now: Callable[[], Nanos],
     ) -> None:
@@ -84,12 +85,16 @@ class JointSide:
         self._tracks = tracks
         self._served = served
         self._ready = ready
+        self._stays_out = stays_out
         self._answered: frozenset[GpuWorkloadKey] = frozenset()
 
     def verdicts(self, demands: Sequence[Sequence[Uid]]) -> list[Verdict]:
         """Return for each of these demands, given by its pods, whether idle work is evicted."""
-        if not self._ready():
+        if self._stays_out():
             return [Verdict.NOT_ASKED] * len(demands)
+        if not self._ready():
+            # It starts: who is idle is not known yet.
+            return [Verdict.UNDECIDED] * len(demands)
         served = frozenset(filter(None, self._served()))
         if not served and not self._anybody_idle():
             return [Verdict.NOT_ASKED] * len(demands)
@@ -97,8 +102,12 @@ class JointSide:
 
     def queued_verdicts(self, workloads: Sequence[Uid]) -> list[Verdict]:
         """Return for each pending Kueue Workload, by uid, whether idle work is evicted for it."""
-        served = frozenset(filter(None, self._served())) if self._ready() else frozenset()
-        if not self._ready() or (not served and not self._anybody_idle()):
+        if self._stays_out():
+            return [Verdict.NOT_ASKED] * len(workloads)
+        if not self._ready():
+            return [Verdict.UNDECIDED] * len(workloads)
+        served = frozenset(filter(None, self._served()))
+        if not served and not self._anybody_idle():
             return [Verdict.NOT_ASKED] * len(workloads)
         return [self._queued_verdict(uid, served) for uid in workloads]
 

@@ -9,6 +9,7 @@ done before every required kind has synced, and a failure over one object puts o
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -77,6 +78,7 @@ from reprieve.wording.shared_devices import SharingReason
 __all__ = ["IdlePlane"]
 
 _RETENTION: Final = Retention()
+_ATTRIBUTED_AT_ONCE: Final = 16
 _TRACKED: Final = (Phase.PENDING_OTHER, Phase.PENDING_GPU, Phase.ACTIVE, Phase.IDLE)
 
 
@@ -165,7 +167,8 @@ class IdlePlane:
             pod_of=self.watches.pods.cache.get,
             tracks=self._tracks,
             served=lambda: self.evaluator.open_intents.claims().values(),
-            ready=lambda: self.ready and not self.context.read_only,
+            ready=lambda: self.ready,
+            stays_out=lambda: bool(self.context.read_only),
             queued=self._queued,
             now=context.clock.wall,
         )
@@ -177,6 +180,7 @@ class IdlePlane:
             self._queued.workloads,
             self._displacements.holds,
             self.side,
+            self._records,
         )
         self._reconciler = Reconciler(
             context,
@@ -245,6 +249,7 @@ class IdlePlane:
                 await self._roots.expect(
                     pod_found(pod) for pod in self.watches.pods.cache if pod.row.gpus
                 )
+                await self._attribute_pods()
                 interval = self.context.start.policy.polling_interval
                 self.context.metrics.polling_interval.set(interval / SECOND)
                 scraper = Scraper(
@@ -333,6 +338,21 @@ class IdlePlane:
         self._ownership.learn(pod, way)
         self._known_roots[way.root.ref.uid] = way.root
         self._due.root(way.root.ref)
+
+    async def _attribute_pods(self) -> None:
+        """Find the roots of the pods that are there before any workload is looked at.
+
+        A workload whose pods are not known yet seems to have none, and would lose its idle time.
+        What cannot be read now is tried again as any pod is.
+        """
+        waiting = iter([pod.uid for pod in self.watches.pods.cache if pod.row.gpus])
+
+        async def work() -> None:
+            for uid in waiting:
+                with contextlib.suppress(ApiError):
+                    await self._resolve(uid)
+
+        await asyncio.gather(*(work() for _ in range(_ATTRIBUTED_AT_ONCE)))
 
     async def _resolve_queued(self, uid: str) -> None:
         """Find the root behind a Kueue Workload: a suspended job without pods may be a demand."""
@@ -429,12 +449,12 @@ class IdlePlane:
             if pod.occupies
         )
 
+    def _records(self) -> list[Preemption]:
+        known = self.watches.intents.cache
+        return [each.intent for each in known if each.namespace == self._namespace]
+
     def _intents(self) -> Sequence[Preemption]:
-        return [
-            record.intent
-            for record in self.watches.intents.cache
-            if record.namespace == self._namespace and record.intent.spec.plane == Plane.IDLE
-        ]
+        return [each for each in self._records() if each.spec.plane == Plane.IDLE]
 
     def _namespace_annotations(self, name: str) -> Mapping[str, str]:
         record = self.watches.namespaces.cache.named("", name)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from reprieve.api.core import KueueWorkload, Node
+from reprieve.api.reprieve import Preemption
 from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.idle.claims import reserved
 from reprieve.engine.idle.gangs import SHARED_CLAIM, gang_of, joined, tied
@@ -23,6 +24,7 @@ from reprieve.planes.idle.claimed import BY_CLAIM
 from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.joint_side import JointSide, displaced_lately
 from reprieve.planes.idle.node_use import NodeUse
+from reprieve.planes.idle.owned_elsewhere import demand_names, owners_by_name
 from reprieve.planes.idle.ownership import BY_GROUP, Ownership
 from reprieve.planes.idle.reconcile import row_of
 from reprieve.planes.idle.records import PodRecord
@@ -41,7 +43,7 @@ class Snapshots:
     """Takes snapshots of what the watches show.
 
     `kueue_of` says which Kueue Workloads a pod or root has, by uid; `holds` whom the governor of
-    disruptions holds from whom.
+    disruptions holds from whom; `records` all Preemptions of the operator's namespace.
     """
 
     def __init__(
@@ -53,8 +55,10 @@ class Snapshots:
         kueue_of: Callable[[str], Sequence[KueueWorkload]],
         holds: Callable[[Sequence[Workload]], Mapping[str, Mapping[Uid, Hold]]] = lambda rows: {},
         side: JointSide | None = None,
+        records: Callable[[], Iterable[Preemption]] = tuple,
     ) -> None:
         self._side = side
+        self._records = records
         self._holds = holds
         self._context = context
         self._workloads = workloads
@@ -73,6 +77,7 @@ class Snapshots:
         found = []
         owned: dict[GpuWorkloadKey, Plane] = {}
         displaced: set[GpuWorkloadKey] = set()
+        others = owners_by_name(self._records())
         for held in self._workloads:
             if held.status.phase in _NO_PART and held.root.uid not in claims:
                 continue
@@ -80,7 +85,7 @@ class Snapshots:
             try:
                 found.append(self._row(held, nodes))
                 if held.status.phase is Phase.PENDING_GPU:
-                    self._judge(held, owned, displaced)
+                    self._judge(held, owned, displaced, others)
             except Exception:
                 if held.root.uid in claims or held.key in claims.values():
                     # What is freed for it, or from it, would be freed again.
@@ -188,12 +193,22 @@ class Snapshots:
         held: TrackedWorkload,
         owned: dict[GpuWorkloadKey, Plane],
         displaced: set[GpuWorkloadKey],
+        others: Mapping[str, Plane],
     ) -> None:
-        """Note whether another plane evicts for a demand, and whether it returns from one."""
+        """Note whether another plane evicts for a demand, and whether it returns from one.
+
+        `others`: which other planes serve demands with an open record, by names of the demands.
+        """
         if self._side is None:
             return
         pods = self._ownership.pods_of(held.root)
         kueue = [*self._kueue_of(held.root.uid), *(e for p in pods for e in self._kueue_of(p.uid))]
+        if others:
+            known_by = (others.get(name) for name in demand_names(held, pods, kueue))
+            serves = next(filter(None, known_by), None)
+            if serves is not None:
+                owned[held.key] = serves
+                return
         owner = self._side.owner(held, pods, kueue)
         if owner is Plane.QUOTA:
             owned[held.key] = owner

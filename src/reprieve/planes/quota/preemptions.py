@@ -21,6 +21,7 @@ from reprieve.execution.at_stake import AtStake, Stake, lineage_of
 from reprieve.execution.book import Book, Retention
 from reprieve.execution.executor import Executor
 from reprieve.intake.quota_workloads import is_condition_true
+from reprieve.planes.common.joint import REJECTIONS
 from reprieve.planes.quota.context import QuotaContext, log, reference_of
 from reprieve.planes.quota.effects import Marking
 from reprieve.planes.quota.meters import lost_with
@@ -28,6 +29,7 @@ from reprieve.planes.quota.state import QuotaState, key_of
 from reprieve.planes.quota.victims import QuotaVictims
 from reprieve.planes.quota.writing import WorkloadStatuses
 from reprieve.units.durations import HOUR, MINUTE, SECOND
+from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 
 __all__ = ["Preemptions"]
@@ -190,8 +192,11 @@ class Preemptions:
     def _beside(self, preemptor: Workload) -> Beside | None:
         """Return what the record of a plan says of other planes."""
         context = self._context
-        demand = self._state.lineages.of(preemptor)
-        return context.joint.beside(context.governor, demand, context.clock.wall())
+        demand, idle = self._state.lineages.of(preemptor), None
+        if context.joint.idle is not None:
+            (said,) = context.joint.idle.queued_verdicts([Uid(preemptor.metadata.uid)])
+            idle = REJECTIONS[said]
+        return context.joint.beside(context.governor, demand, context.clock.wall(), idle=idle)
 
     def _action(self, victim: Reference) -> Action:
         """Return what becomes of a victim: pods are deleted, all else is suspended."""

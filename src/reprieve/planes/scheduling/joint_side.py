@@ -25,7 +25,7 @@ from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.leaving import NOBODY_PUT_OFF, PutOff
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import Session
-from reprieve.planes.common.joint import Joint, Verdict
+from reprieve.planes.common.joint import REJECTIONS, Joint, Verdict
 from reprieve.planes.common.solve import Solver
 from reprieve.planes.scheduling.context import SchedulingContext
 from reprieve.planes.scheduling.state import ClusterState
@@ -38,12 +38,6 @@ __all__ = ["Deferrals", "SchedulingJoint"]
 _UNDECIDED_FOR: Final = 5 * SECOND
 _PATIENT_FOR: Final = MINUTE
 _REMEMBERED: Final = 20_000
-_REJECTIONS: Final = {
-    Verdict.NOT_ASKED: Rejection.NOT_ASKED,
-    Verdict.UNDECIDED: Rejection.UNANSWERED,
-    Verdict.SERVED: Rejection.OWNED,
-    Verdict.DECLINED: Rejection.DECLINED,
-}
 _EVERY_POD: Final = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
 
 
@@ -73,7 +67,7 @@ class Deferrals:
         among = {unit: self.among[unit.name] for unit in units if unit.name in self.among}
         verdicts = idle.verdicts([unit.pods for unit in units])
         self._said = {
-            unit.name: Rejection.FEWER if unit in among else _REJECTIONS[verdict]
+            unit.name: Rejection.FEWER if unit in among else REJECTIONS[verdict]
             for unit, verdict in zip(units, verdicts, strict=True)
         }
         for unit, verdict in zip(units, verdicts, strict=True):
