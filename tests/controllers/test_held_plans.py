@@ -78,7 +78,14 @@ async def test_evaluations_that_something_else_asks_for_lose_no_pause(asked: Seq
     context, open_intents = MagicMock(clock=clock), MagicMock()
     open_intents.begin = AsyncMock(return_value=MagicMock(abandoned=False, stalled=False))
     carry_out = CarryOut(
-        context, book, open_intents, MagicMock(), action_of=MagicMock(), again=loop.ask_at
+        context,
+        book,
+        open_intents,
+        MagicMock(),
+        action_of=MagicMock(),
+        again=loop.ask_at,
+        placed=lambda plan: False,
+        holds_quota=lambda root: False,
     )
     task = asyncio.create_task(loop.run())
     loop.ask()

@@ -1,7 +1,7 @@
 """A process of three planes that dies at any of its writes, and another that goes on.
 
 What is evicted is counted from the operator's writes as the API server stores them. The sample of
-every run is what the slow test plays for every write.
+every run is what the slow test plays for every second write.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ async def test_nobody_goes_twice_or_in_vain_where_the_process_dies_between_stage
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STORIES)
-async def test_nobody_goes_twice_or_in_vain_wherever_the_process_dies(
+async def test_nobody_goes_twice_or_in_vain_at_every_second_write_that_the_process_dies_at(
     tmp_path: Path, name: str
 ) -> None:
     writes, _ = await played(tmp_path / "undisturbed", name, None)
-    for write in range(1, writes + 1):
+    for write in range(1, writes + 1, 2):
         for stage in _STAGES:
             await played(tmp_path / f"{write}-{stage}", name, (write, stage))
-    print(f"{name}: died at each of {writes} writes, received and stored")
+    print(f"{name}: died at every second of {writes} writes, received and stored")
     assert writes >= 10

@@ -87,6 +87,17 @@ def test_the_records_of_one_demand_are_one_row_with_the_victims_of_all() -> None
     assert (row["units"], row["victims"], row["gpus"], row["lost"]) == (3, 4, 22, 18_960)
 
 
+def test_a_victim_that_two_records_of_a_demand_name_went_once() -> None:
+    first = scheduling_record()
+    stages = [Stage("scheduling", first.metadata.name), Stage("scheduling")]
+    metadata = msgspec.structs.replace(first.metadata, name="scheduling-g-2", uid="second")
+    spec = msgspec.structs.replace(first.spec, stages=stages)
+    second = msgspec.structs.replace(first, metadata=metadata, spec=spec)
+    (row,) = listed(mirror_of([first, second]))
+    assert (row["preemption"], row["stages"]) == ("scheduling-g-2", "scheduling")
+    assert (row["units"], row["victims"], row["gpus"]) == (1, 2, 16)
+
+
 def test_filters_leave_what_they_ask_for() -> None:
     going_on = idle_record("idle-open-1")
     status = msgspec.structs.replace(going_on.status, phase=IntentPhase.EVICTING, finished_at="")

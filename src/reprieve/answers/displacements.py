@@ -140,7 +140,8 @@ def _former(record: Preemption, known: Mapping[str, Preemption]) -> Iterator[Pre
 
 def _as_preemptor(stages: Sequence[Preemption], names: Mapping[str, str]) -> Displaced:
     record = stages[-1]
-    victims = [victim for each in stages for victim in each.spec.victims]
+    # Two records may name one victim, which went once.
+    victims = list({v.root.uid: v for each in stages for v in each.spec.victims}.values())
     # What is open is not over because an earlier stage is.
     told = stages[-1:] if record.status.phase.open else stages
     states = {state.state for each in told for state in victim_states(each).values()}
@@ -154,7 +155,7 @@ def _as_preemptor(stages: Sequence[Preemption], names: Mapping[str, str]) -> Dis
         rule=", ".join(sorted(rules)),
         subject=_subjects(victims, names),
         preemptor=_ref(record.spec.preemptor, names),
-        victims=sum(each.spec.number_of_victims for each in stages),
+        victims=len(victims) if stages[1:] else record.spec.number_of_victims,
         amounts=_amounts(victims),
         outcome=_outcome(record, states),
         record=record.metadata.name,

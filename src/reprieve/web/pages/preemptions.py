@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
@@ -175,13 +176,15 @@ def _row(
     preemptor = spec.preemptor
     whole = viewer.sees_all or (preemptor is not None and viewer.sees(preemptor.namespace))
     stages = (*former, each)
-    found = [(stage.plane, unit) for stage in stages for unit in stage.units]
+    # Two records may name one victim, which went once.
+    units = {tuple(unit.roots): (by.plane, unit) for by in stages for unit in by.units}
+    found = list(units.values())
     found = [(by, unit) for by, unit in found if whole or viewer.sees(unit.namespace)]
     own = [unit for _, unit in found]
     lost = [unit.lost for unit in own if unit.lost is not None]
     rules = {rule_text(by, unit.rule) for by, unit in found}
     number = sum(len(unit.roots) for unit in own)
-    if whole:
+    if whole and any(stage.record.spec.parts for stage in stages):
         number = sum(stage.record.spec.number_of_victims for stage in stages)
     named = [
         masking.shown(unit.root, unit.lineage, unit.unit if len(unit.roots) > 1 else "").text
@@ -203,7 +206,7 @@ def _row(
         listed(rules),
         named,
         each.dry_run,
-        stages_text((stage.plane, "") for stage in spec.stages),
+        stages_text((plane, "") for plane, _ in groupby(spec.stages, lambda each: each.plane)),
     )
 
 
