@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -14,9 +16,10 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from reprieve.api.reprieve import Preemption
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
-from reprieve.kube.resource import GPU_WORKLOADS
+from reprieve.kube.resource import GPU_WORKLOADS, LEASES, PREEMPTIONS
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, OPERATOR_USER
 from reprieve.scenarios.stage import Stage
 from reprieve.units.clock import SystemClock
@@ -101,6 +104,60 @@ async def test_one_plane_evicts_for_each_demand(audited: ControlPlane, tmp_path:
         finally:
             await operator.stop()
             await client.close()
+
+
+async def test_a_new_leader_goes_on_with_a_demand_between_its_stages(
+    audited: ControlPlane, tmp_path: Path
+) -> None:
+    """The leader is killed as soon as its quota plane has recorded whom it evicts."""
+    given = (audited, tmp_path, (node("n0"),), *_FLAGS)
+    async with on_plane(*given, kueue=True, ready="quota plane runs") as stage:
+        connection = await load_connection(str(tmp_path / "kubeconfig"))
+        client = connect(connection, SystemClock(), field_manager="tests")
+        environment = {**ENVIRONMENT, "GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE}
+        operator = stage.launch(environment, 2)
+        await operator.start()
+        try:
+            await _prepared(client)
+            notebook = job("notebook", "b", priority="high")
+            for unit in (job("sweep", "b", queued=True), notebook):
+                await _create(client, stage, unit)
+            await _until("both run", lambda: _runs(client, "sweep", "notebook"))
+            _use(stage, notebook, 0.0)
+            await operator.until_said("Active -> Idle", _PATIENCE_S)
+            await _create(client, stage, job("wanted", "a", priority="high", queued=True))
+            await _until("a record", lambda: _recorded(client))
+            os.kill(await _leader(client, operator.pids), signal.SIGKILL)
+            await _until("it runs", lambda: _runs(client, "wanted"))
+            await _until("its record is closed", lambda: _closed(client))
+            records = (await client.list(PREEMPTIONS, Preemption)).items
+            said = [[stage.plane for stage in each.spec.stages] for each in records]
+            evicted = {name for _, _, name in _evicted(tmp_path)}
+            assert (evicted, said) == ({"sweep"}, [["quota", "scheduling"]])
+        except AssertionError as failure:
+            raise AssertionError("\n".join([str(failure), *operator.tail(60)])) from None
+        finally:
+            await operator.stop()
+            await client.close()
+
+
+async def _recorded(client: Client) -> bool:
+    return bool((await client.list(PREEMPTIONS, Preemption)).items)
+
+
+async def _closed(client: Client) -> bool:
+    found = (await client.list(PREEMPTIONS, Preemption)).items
+    return bool(found) and not any(each.status.phase.open for each in found)
+
+
+async def _leader(client: Client, pids: list[int]) -> int:
+    """Return the process that holds the operator's lease, whose holder names it."""
+    for lease in (await client.list(LEASES, dict, namespace=OPERATOR_NAMESPACE)).items:
+        holder = str(lease["spec"].get("holderIdentity", ""))
+        for pid in pids:
+            if f"_{pid}_" in holder:
+                return pid
+    raise AssertionError(f"none of {pids} leads")
 
 
 async def _prepared(client: Client) -> None:
