@@ -6,7 +6,7 @@ A search for victims takes 0.2 s of virtual time here, and is counted.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from reprieve.engine.scheduling.session import Session
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import MILLISECOND, MINUTE, SECOND
 from reprieve.units.instants import Nanos
-from tests.scheduling.memory import Memory
+from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import NAMESPACE, Object, group, pod
 
 _SEARCH = 200 * MILLISECOND
@@ -100,8 +100,9 @@ def attempts(cluster: Memory) -> float:
 
 
 @pytest.fixture
-def cluster() -> Memory:
-    return Memory()
+async def cluster() -> AsyncIterator[Memory]:
+    async with memory() as found:
+        yield found
 
 
 async def begin(cluster: Memory, patch: pytest.MonkeyPatch) -> Work:
@@ -122,7 +123,6 @@ async def test_a_backlog_of_another_namespace_holds_up_nobody_for_whom_there_is_
     cluster.create(small("late"), namespace="other")
     await cluster.pass_time(SECOND)
     assert bound(cluster, "other", "late")
-    await cluster.stop()
 
 
 async def test_backlogs_of_many_namespaces_do_so_neither(
@@ -137,7 +137,6 @@ async def test_backlogs_of_many_namespaces_do_so_neither(
     await cluster.pass_time(SECOND)
     assert bound(cluster, "zz-other", "late")
     assert len(work.searched) <= 6
-    await cluster.stop()
 
 
 async def test_a_stream_of_small_pods_does_not_keep_a_gang_from_its_turn(
@@ -155,7 +154,6 @@ async def test_a_stream_of_small_pods_does_not_keep_a_gang_from_its_turn(
     assert work.searched[0] == f"{NAMESPACE}/waits"
     # Of each namespace one pod took room before it, or was bound there as well by then.
     assert taken[0] - before <= 8
-    await cluster.stop()
 
 
 async def test_who_is_more_important_comes_next_whatever_was_taken_from_the_queue(
@@ -171,7 +169,6 @@ async def test_who_is_more_important_comes_next_whatever_was_taken_from_the_queu
     await cluster.pass_time(SECOND)
     uid = cluster.pod("urgent")["metadata"]["uid"]
     assert uid in work.searched[before : before + 2]
-    await cluster.stop()
 
 
 async def test_nothing_is_looked_for_again_until_something_changes_that_could_help(
@@ -197,7 +194,6 @@ async def test_nothing_is_looked_for_again_until_something_changes_that_could_he
     cluster.end("runs-0")
     await cluster.pass_time(MINUTE)
     assert len(work.searched) == 44
-    await cluster.stop()
 
 
 async def test_of_gangs_that_are_alike_one_is_looked_for_and_all_are_told(
@@ -223,7 +219,6 @@ async def test_of_gangs_that_are_alike_one_is_looked_for_and_all_are_told(
     cluster.end("runs-0")
     await cluster.pass_time(30 * SECOND)
     assert len(work.searched) == 2
-    await cluster.stop()
 
 
 async def test_gangs_that_are_alike_are_all_placed_once_there_is_room(
@@ -239,4 +234,3 @@ async def test_gangs_that_are_alike_are_all_placed_once_there_is_room(
     cluster.end("runs")
     await cluster.pass_time(5 * SECOND)
     assert sum(name.startswith("gang-") for name in cluster.placed()) == 8
-    await cluster.stop()

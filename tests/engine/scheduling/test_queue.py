@@ -510,3 +510,31 @@ def test_a_reminder_is_forgotten_once_the_unit_is_tried_or_gone() -> None:
     assert site.reject(FIT) == first
     site.now += MINUTE
     assert site.pop() is None
+
+
+def test_who_was_rejected_on_an_older_revision_is_moved_the_most_important_first() -> None:
+    site = Site()
+    site.add(pod("a"), pod("b"), pod("top", priority=5))
+    for revision in (7, 7, 7):
+        site.queue.tried_on(site.reject(FIT), revision)
+    assert site.queue.retry(7, site.now, 1)
+    assert site.pop() is None
+    assert not site.queue.retry(8, site.now, 1)
+    assert [names(site.pop()), names(site.pop())] == [["top"], []]
+    assert site.queue.retry(8, site.now, 2)
+    assert [names(site.pop()), names(site.pop())] == [["a"], ["b"]]
+
+
+def test_a_group_that_is_tried_on_an_older_revision_is_moved_at_most_once_a_second() -> None:
+    site = Site()
+    site.gang(2)
+    tries = 0
+    for revision in range(1, 51):
+        site.queue.retry(revision, site.now, 10)
+        unit = site.pop()
+        if unit is not None:
+            tries += 1
+            site.done(unit, Outcome.REJECTED, dict.fromkeys(unit.pods, (FIT,)))
+            site.queue.tried_on(unit, revision)
+        site.now += 100 * MILLISECOND
+    assert 3 <= tries <= 7

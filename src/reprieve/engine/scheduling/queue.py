@@ -240,6 +240,31 @@ class Queue:
             entry.futile = None if entry.called else rejected_on
             entry.called = False
 
+    def tried_on(self, unit: Unit, revision: int | None) -> None:
+        """Keep the revision on which a unit was rejected (`Progress.helped`), None to keep none."""
+        entry = self._entries.get(unit.group or unit.pods[0])
+        if entry is not None:
+            entry.revision = revision
+
+    def retry(self, revision: int, now: int, most: int) -> bool:
+        """Move who was rejected on an older revision, as by a hint; return whether all were moved.
+
+        Hints ask what rejected a unit. What it would preempt for, and which places its members
+        would leave to each other, may depend on more: whatever helps anybody is worth another try.
+        """
+        old = [
+            entry
+            for entry in self._entries.values()
+            if entry.revision is not None
+            and entry.revision < revision
+            and entry.place in (Place.UNSCHEDULABLE, Place.ERRORS)
+            and not entry.errors
+        ]
+        old.sort(key=lambda entry: (-entry.priority, entry.revision or 0))
+        for entry in old[:most]:
+            self._places.wake(entry, now, Happening.CHANGED)
+        return len(old) <= most
+
     def rejected_on(self, unit: Unit) -> object:
         """Return what a unit was rejected on, None where it is to be tried all the same."""
         entry = self._entries.get(unit.group or unit.pods[0])

@@ -79,6 +79,7 @@ class Entry:
     ticket: int = 0
     reminder: int | None = None
     futile: object = None
+    revision: int | None = None  # of the cluster, on which it was rejected last
     called: bool = False  # it was activated while it was in flight
 
     @property

@@ -39,6 +39,7 @@ class Happening(StrEnum):
     GROUP_ADDED = "PodGroupAdd"
     GROUP_LOWERED = "PodGroupUpdate"
     OBJECT = "ObjectUpdate"
+    CHANGED = "ClusterChanged"  # something that a decision reads, whatever it is; asks no hint
 
 
 @dataclass(frozen=True, slots=True)

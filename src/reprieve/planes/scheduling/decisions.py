@@ -26,7 +26,7 @@ from reprieve.planes.common.solve import TookTooLong
 from reprieve.planes.scheduling.carry_out import CarryOut
 from reprieve.planes.scheduling.context import SchedulingContext, log
 from reprieve.planes.scheduling.effects import Facts, effects_of, reminders
-from reprieve.planes.scheduling.futile import Futile, Stand
+from reprieve.planes.scheduling.futile import Futile, Stand, lacks
 from reprieve.planes.scheduling.gangs.carry_out import GangCarryOut
 from reprieve.planes.scheduling.gangs.plane import GangPlane
 from reprieve.planes.scheduling.joint_side import Deferrals
@@ -209,6 +209,7 @@ class Decisions:
             return
         snapshot = self._state.cluster.snapshot()
         disturbed = self._state.disturbed
+        helped = self._state.cluster.progress.helped
         put_off = self._deferrals.of(units)
         stands = {unit: stand for unit in units if (stand := self._futile.stand(unit)) is not None}
         units = self._answered(units, stands, snapshot, put_off)
@@ -247,6 +248,7 @@ class Decisions:
             # Those after it were decided with it in place.
             doubtful = doubtful or not held
             self._after(each, put_off)
+            self._state.queue.tried_on(each.unit, helped if lacks(each.attempt) else None)
             if held:
                 self._keep(each, stands.get(each.unit), put_off)
 
@@ -266,6 +268,7 @@ class Decisions:
             each = Decided(unit, known, 0)
             self._commit(each, snapshot, doubtful=False)
             self._after(each, put_off)
+            self._state.queue.tried_on(unit, self._state.cluster.progress.helped)
             self._keep(each, stand, put_off)
         return []
 

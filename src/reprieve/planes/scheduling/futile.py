@@ -27,7 +27,7 @@ from reprieve.planes.scheduling.context import SchedulingContext
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.units.ids import Uid
 
-__all__ = ["Futile", "Stand"]
+__all__ = ["Futile", "Stand", "lacks"]
 
 _MOST: Final = 1_024  # shapes
 
@@ -124,6 +124,17 @@ class Futile:
             or (self._spread and not only.spread)
             or any(row.claims for row in rows)
         )
+
+
+def lacks(attempt: Attempt | None) -> bool:
+    """Whether an attempt found neither room nor victims, so that any help may let it."""
+    found = None if attempt is None else attempt.preemption
+    return (
+        attempt is not None
+        and attempt.code is Code.UNSCHEDULABLE
+        and attempt.plan is None
+        and (found is None or _found_nobody(found))
+    )
 
 
 def _is_final(attempt: Attempt, put_off: PutOff) -> bool:

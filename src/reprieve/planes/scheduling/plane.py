@@ -51,6 +51,7 @@ __all__ = ["SchedulingPlane"]
 
 _PERIOD: Final = SECOND
 _CLEARED_FOR: Final = MINUTE
+_RETRIED: Final = 100  # units in a period that no hint has moved
 
 
 class SchedulingPlane:
@@ -249,6 +250,7 @@ class SchedulingPlane:
         while True:
             now = clock.monotonic()
             assumed, _ = self.state.cluster.expire(now)
+            queue.retry(self.state.cluster.progress.helped, now, _RETRIED)
             for uid in assumed:
                 row = self.state.pod(uid)
                 if row is not None and self.state.ours(row):
