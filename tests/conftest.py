@@ -83,6 +83,7 @@ THOROUGH: Final = (
     "tests/whatif/test_kinds.py",
     "tests/whatif/test_proof.py",
 )
+_WHOLLY_THOROUGH: Final = tuple(f"{each.rstrip('/')}/" for each in THOROUGH)
 _OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
 
 
@@ -102,6 +103,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DIR",
         help="recorded answers of kubectl, a file per group (default: ../shared/observed/kubectl)",
     )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave files unread of which the marker expression runs nothing: reading them takes time."""
+    if "not thorough" not in str(config.option.markexpr):
+        return None
+    below = (
+        collection_path.relative_to(config.rootpath).as_posix()
+        if collection_path.is_relative_to(config.rootpath)
+        else ""
+    )
+    return True if below and f"{below}/".startswith(_WHOLLY_THOROUGH) else None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 from reprieve.engine.check import Fault, check, check_all
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.gangs import tied
-from reprieve.engine.idle.model import Fit, IdleSnapshot, NodeRow, Policy, Workload
+from reprieve.engine.idle.model import Fit, IdleSnapshot, NodeRow, Policy, Released, Workload
 from reprieve.engine.idle.outcome import Reason
 from reprieve.engine.plan import Plane
 from reprieve.units.ids import GpuWorkloadKey, Uid
@@ -32,7 +33,7 @@ def wanting(gpus: int, name: str = "wanted") -> Workload:
     return demand(name, gpus, pods=pods)
 
 
-def seen(*rows: Workload, free: int = 0, nodes: int = 1, **facts: object) -> IdleSnapshot:
+def seen(*rows: Workload, free: int = 0, nodes: int = 1, **facts: Any) -> IdleSnapshot:
     found = snapshot(*rows)
     return replace(found, nodes=tuple(NodeRow(f"n{k}", {GPU: free}) for k in range(nodes)), **facts)
 
@@ -100,6 +101,62 @@ def test_with_fewest_the_smaller_set_goes_and_among_equals_the_oldest() -> None:
     assert victims(seen(*rows, nodes=2), replace(ON_NODES, fewest=True)) == ["small"]
     equal = running("old", 4, age=7200), running("new", 4, "n1"), wanting(4)
     assert victims(seen(*equal, nodes=2), replace(ON_NODES, fewest=True)) == ["old"]
+
+
+def test_one_unit_alone_goes_before_two_that_serve_as_well() -> None:
+    """What the oldest makes room for is placed there, though the other would do for all of it."""
+    pods = [pod(f"wanted-{n}", "Pending", gpus={GPU: 2}, demand=True) for n in range(2)]
+    rows = (running("old", 2, "n0"), running("both", 4, "n1", age=600))
+    view = seen(*rows, demand("wanted", 4, pods=pods), nodes=2)
+    assert victims(view) == ["old", "both"]
+    assert victims(view, replace(ON_NODES, fewest=True)) == ["both"]
+
+
+def test_a_set_is_tried_again_without_each_of_its_victims() -> None:
+    pods = [pod(f"wanted-{n}", "Pending", gpus={GPU: 2}, demand=True) for n in range(3)]
+    rows = (
+        running("old", 2, "n0"),
+        running("pair", 4, "n1", age=900),
+        running("other", 2, "n2", age=600),
+        running("last", 2, "n3", age=300),
+    )
+    view = seen(*rows, demand("wanted", 6, pods=pods), nodes=4)
+    fewest = replace(ON_NODES, fewest=True)
+    taken = victims(view, fewest)
+    held = {row.ref.name: sum(row.gpus.values()) for row in rows}
+    assert sum(held[name] for name in taken) == 6
+
+
+def test_what_the_quota_plane_names_goes_and_nobody_else() -> None:
+    wants = demand("wanted", 4)
+    roots = {name: running(name, 4) for name in ("old", "young")}
+    owned = {wants.key: Plane.QUOTA}
+    view = seen(*roots.values(), wants, owned=owned)
+    assert (victims(view), reasons(view)["wanted"]) == ([], Reason.OWNED)
+    named = {wants.key: Released((roots["young"].root.uid,))}
+    assert victims(replace(view, released=named)) == ["young"]
+    gone = {wants.key: Released((roots["young"].root.uid, Uid("gone")))}
+    assert victims(replace(view, released=gone)) == []
+
+
+def test_the_check_refuses_others_than_the_quota_plane_named() -> None:
+    wants = demand("wanted", 4)
+    rows = {name: running(name, 4) for name in ("old", "young")}
+    view = seen(*rows.values(), wants, owned={wants.key: Plane.QUOTA})
+
+    def naming(*names: str) -> IdleSnapshot:
+        roots = tuple(rows[name].root.uid for name in names)
+        return replace(view, released={wants.key: Released(roots)})
+
+    (plan,) = evaluate(naming("old"), ON_NODES, NOW).plans
+    assert check(plan, naming("old"), ON_NODES, NOW) == ()
+    for said, fault in (
+        (("young",), {Fault.NOT_FEASIBLE, Fault.REDUCIBLE}),
+        (("old", "young"), {Fault.NOT_FEASIBLE}),
+        ((), {Fault.REDUCIBLE}),
+    ):
+        found = check(plan, naming(*said), ON_NODES, NOW)
+        assert {each.fault for each in found} == fault
 
 
 def test_fewest_never_takes_more_and_always_serves_whom_the_oldest_serve() -> None:

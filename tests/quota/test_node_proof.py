@@ -189,3 +189,27 @@ def test_what_is_preempted_for_follows_from_counting_what_nodes_can_hold() -> No
         assert (result.entries[-1].outcome is Outcome.UNPROVEN) is not fits, number
         seen["fits" if fits else "refused"] += 1
     assert min(seen["fits"], seen["refused"]) >= 30, seen
+
+
+def test_where_the_scheduler_preempts_what_it_may_take_counts_as_room() -> None:
+    low = holding("low", 1, 2)
+    high = workload("high", 1, 4, priority=1)
+    stays = pod("stays", node="n0", gpus=2, priority=50)
+    site = Site([node("n0", gpus=4)], [running("low", "n0", 2), stays], quota=4)
+    held = [low, holding("beside", 1, 2)]
+    for priority, idle, taken in ((0, (), []), (100, (), ["low"]), (0, (stays.uid,), ["low"])):
+        site.templates = {"high": Template(pod_class(gpus=4), priority=priority)}
+        proof = NodeProof(
+            site.nodes,
+            {"ns/low": {site.pods[0].uid}},
+            site.template,
+            NOW,
+            scheduler_preempts=True,
+            reclaimable=idle,
+        )
+        holdings, queues = Holdings(site.configuration), Queues(site.configuration)
+        for each in held:
+            holdings.hold(each)
+        queues.push(high)
+        found = victims(cycle(holdings, queues, NOW, proof=proof))
+        assert found == (sorted(["beside", *taken]) if taken else [])
