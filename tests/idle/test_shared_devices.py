@@ -114,3 +114,22 @@ async def test_a_share_is_told_unless_its_own_use_is_reported(tmp_path: Path) ->
         await site.run({"GPU_PREEMPTION_METRICS_ENDPOINT": url}, config=config)
         await site.until(lambda: is_over(site, "Job/share"))
         await site.until_phase("Job/share", "Active")
+
+
+async def test_pods_of_one_workload_that_share_a_device_are_not_told(tmp_path: Path) -> None:
+    exporter = FakeExporter()
+    node = NodeSpec("node-0", {GPU: "2"})
+    async with open_site(tmp_path, [node]) as site, serving(exporter.answer) as url:
+        both = job("both", with_limits({GPU: "1"}), enabled="true")
+        both["spec"] |= {"parallelism": 2, "completions": 2}
+        await site.create(both)
+
+        async def running() -> list[str]:
+            pods = [p for p in await site.all("pods") if p["status"]["phase"] == "Running"]
+            return [str(p["metadata"]["name"]) for p in pods] if len(pods) == 2 else []
+
+        pods = await site.until(running)
+        exporter.text = pages.dcgm({pods[0]: "0", pods[1]: "1"}, "0")
+        await site.run({"GPU_PREEMPTION_METRICS_ENDPOINT": url}, config=CONFIG)
+        await site.until_phase("Job/both", "Idle")
+        assert await site.condition("Job/both", "SharedDevice") == ("", "")
