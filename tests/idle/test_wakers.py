@@ -1,0 +1,147 @@
+"""What a fresh decision would preempt idle work for is done within 5 s of any change.
+
+Fields are changed at random, of every kind that the idle plane reads. Some seconds later a new
+operator takes over, which decides about everything anew: it finds nothing to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import pytest
+
+from kubelocal.server.errors import StatusError
+from tests.idle.site import GPU_WORKLOADS, NAMESPACE, Site, container, job
+
+WITHIN_S: Final = 6  # a grace period of 1 s lies in it
+
+
+class Tenants:
+    """Who changes what, at random; jobs are numbered."""
+
+    def __init__(self, site: Site, chance: random.Random) -> None:
+        self.site, self.chance = site, chance
+        self.jobs = 0
+
+    async def step(self) -> str:
+        """Change one thing, and return what it was."""
+        steps: list[Callable[[], Awaitable[object]]] = [
+            self.submit,
+            self.submit,
+            self.submit,
+            self.remove,
+            self.use,
+            self.annotate_a_job,
+            self.annotate_a_job,
+            self.annotate_the_namespace,
+            self.configure,
+            self.cordon,
+            self.taint,
+            self.relabel_a_node,
+        ]
+        chosen = self.chance.choice(steps)
+        with contextlib.suppress(StatusError):
+            await chosen()
+        return chosen.__name__
+
+    async def submit(self) -> None:
+        self.jobs += 1
+        policy = self.chance.choice(({}, {}, {"policy": "Always"}, {"policy": "Never"}))
+        made = job(
+            f"job-{self.jobs}",
+            container(gpu=self.chance.choice((2, 4, 8))),
+            **self.chance.choice(({}, {"enabled": "true"}, {"enabled": "false"})),
+            **policy,
+        )
+        if self.chance.random() < 0.3:
+            made["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "a"}
+        await self.site.create(made)
+
+    def any_job(self) -> str:
+        return f"job-{self.chance.randint(1, max(1, self.jobs))}"
+
+    async def remove(self) -> None:
+        await self.site.delete("jobs.batch", self.any_job())
+
+    async def use(self) -> None:
+        self.site.busy(f"Job/{self.any_job()}", self.chance.choice((0, 0, 90)))
+
+    async def annotate_a_job(self) -> None:
+        change: dict[str, Any] = self.chance.choice(
+            (
+                {"enabled": self.chance.choice(("true", "false", None))},
+                {"grace_period": self.chance.choice(("1s", "1h", None))},
+                {"policy": self.chance.choice(("Always", "Never", "OnPressure", None))},
+            )
+        )
+        await self.site.annotate("jobs.batch", self.any_job(), **change)
+
+    async def annotate_the_namespace(self) -> None:
+        value = self.chance.choice(("true", "false", None))
+        await self.site.annotate("namespaces", NAMESPACE, namespace="", enabled=value)
+
+    async def configure(self) -> None:
+        said = {"spec": {"gpuPreemption": {"defaultThreshold": self.chance.choice((5, 5, 95))}}}
+        await self.site.patch("kaiwoconfigs.config.kaiwo.silogen.ai", "kaiwo", said, namespace="")
+
+    async def any_node(self) -> str:
+        nodes: list[str] = [each["metadata"]["name"] for each in await self.site.all("nodes")]
+        return self.chance.choice(sorted(nodes))
+
+    async def cordon(self) -> None:
+        said = {"spec": {"unschedulable": self.chance.choice((False, False, True))}}
+        await self.site.patch("nodes", await self.any_node(), said, namespace="")
+
+    async def taint(self) -> None:
+        taint = {"key": "example.com/away", "effect": "NoSchedule"}
+        said = {"spec": {"taints": self.chance.choice(([], [], [taint]))}}
+        await self.site.patch("nodes", await self.any_node(), said, namespace="")
+
+    async def relabel_a_node(self) -> None:
+        said = {"metadata": {"labels": {"pool": self.chance.choice(("a", "b"))}}}
+        await self.site.patch("nodes", await self.any_node(), said, namespace="")
+
+
+async def followed(site: Site) -> dict[str, tuple[object, str]]:
+    """Return what is followed, by the name of the job: what its GpuWorkload says, and its phase."""
+    return {
+        each["spec"]["workloadRef"]["name"]: (
+            each["spec"],
+            each.get("status", {}).get("phase", ""),
+        )
+        for each in await site.all(GPU_WORKLOADS)
+    }
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", [0, 1, 5, 8, 9])
+async def test_an_operator_that_decides_about_everything_anew_finds_nothing_to_do(
+    seed: int, site: Site
+) -> None:
+    tenants = Tenants(site, random.Random(seed))
+    done: list[str] = []
+    evicted = 0
+    config = {"apiVersion": "config.kaiwo.silogen.ai/v1alpha1", "kind": "KaiwoConfig"}
+    image = {"ray": {"defaultRayImage": "registry.example/ray:1"}}
+    await site.create(
+        {**config, "metadata": {"name": "kaiwo"}, "spec": image},
+        job("job-1", container(gpu=8), enabled="true"),
+    )
+    tenants.jobs = 1
+    operator = await site.run()
+    for _ in range(14):
+        done += [await tenants.step() for _ in range(tenants.chance.choice((1, 2, 2)))]
+        await asyncio.sleep(WITHIN_S)
+        before, writes = await followed(site), len(site.evictions())
+        await operator.stop()
+        operator = await site.run()
+        await asyncio.sleep(WITHIN_S)
+        assert await followed(site) == before, done
+        assert len(site.evictions()) == writes, done
+        evicted = max(evicted, writes)
+    await operator.stop()
+    assert evicted, "nobody was preempted in this play"
