@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reprieve.engine.cluster.rows import GroupRow
-from reprieve.engine.cluster.snapshot import I64, Flag, Pending
+from reprieve.engine.cluster.snapshot import I64, Flag, Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Simulation
@@ -28,6 +29,7 @@ __all__ = [
     "NOBODY_PUT_OFF",
     "PUT_OFF",
     "PutOff",
+    "are_named",
     "leaving_slots",
     "room_on_its_way",
 ]
@@ -39,13 +41,14 @@ class PutOff:
 
     `put_off`: another plane has not answered, or evicts for them. `patient`: they wait for pods
     that end already, where those suffice. `until`: monotonic, when that ends by itself. `among`:
-    the only pods that may be victims of a unit.
+    the only pods that may be victims of a unit; `slots`: those of all of them, where known.
     """
 
     put_off: frozenset[Unit] = frozenset()
     patient: frozenset[Unit] = frozenset()
     until: Mapping[Unit, int] = field(default_factory=dict)
     among: Mapping[Unit, frozenset[Uid]] = field(default_factory=dict)
+    slots: Mapping[Uid, int] | None = None
 
 
 #: Where one plane decides alone.
@@ -56,8 +59,10 @@ PUT_OFF: Final = Preemption(
 )
 
 
-def leaving_slots(simulation: Simulation, gone: Collection[Uid] = ()) -> I64:
-    """Return the slots of pods that end, and of `gone`: (pods,).
+def leaving_slots(
+    simulation: Simulation, gone: Collection[Uid] = (), known: Mapping[Uid, int] | None = None
+) -> I64:
+    """Return the slots of pods that end, and of `gone`: (pods,). `known`: see `are_named`.
 
     Pods that should have ended by now (`evictable`) are not waited for.
     """
@@ -65,8 +70,25 @@ def leaving_slots(simulation: Simulation, gone: Collection[Uid] = ()) -> I64:
     there = simulation.present & simulation.evictable
     leaves = (snapshot.pod_flags & Flag.DELETING) > 0
     if gone:
-        leaves |= np.array([uid in gone for uid in snapshot.pod_uids], np.bool_)
+        leaves |= are_named(snapshot, gone, known)
     return np.flatnonzero(there & leaves)
+
+
+def are_named(
+    snapshot: Snapshot, uids: Collection[Uid], known: Mapping[Uid, int] | None = None
+) -> NDArray[np.bool_]:
+    """Return which slots are pods of these uids: (slots,).
+
+    `known`: slots of all pods that are ever asked about; to look through all texts takes longer
+    than to place a gang.
+    """
+    slots = snapshot.pod_uids
+    if known is None:
+        named = frozenset(uids)
+        return np.fromiter(map(named.__contains__, slots), np.bool_, len(slots))
+    found = np.zeros(len(slots), np.bool_)
+    found[[known[uid] for uid in uids if uid in known]] = True
+    return found
 
 
 def _places_without(
@@ -109,12 +131,13 @@ def room_on_its_way(
     policy: Policy,
     choose: Choose,
     planned: Collection[Uid] = (),
+    known: Mapping[Uid, int] | None = None,
 ) -> Preemption | None:
     """Return that the unit waits for pods that end already; None where they do not suffice.
 
     `planned`: victims of plans that are about to be carried out.
     """
-    slots = leaving_slots(simulation, planned)
+    slots = leaving_slots(simulation, planned, known)
     if not len(slots):
         return None
     placed = _places_without(simulation, slots, group, queued, policy, choose)

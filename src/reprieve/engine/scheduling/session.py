@@ -36,6 +36,7 @@ from reprieve.engine.scheduling.leaving import (
     NOBODY_PUT_OFF,
     PUT_OFF,
     PutOff,
+    are_named,
     leaving_slots,
     room_on_its_way,
 )
@@ -216,7 +217,7 @@ class Session:
             self._respect(simulation, own, unit.group, turn.priority)
             if name not in emptied:
                 emptied.add(name)
-                simulation.remove(leaving_slots(simulation, gone))
+                simulation.remove(leaving_slots(simulation, gone, self._waits.slots))
             if turn.group is None:
                 found, _ = place_members(simulation, turn.queued, 0, len(turn.queued), self._choose)
                 failed = found.failure is not None or found.error
@@ -303,15 +304,17 @@ class Session:
         """Let nobody but the pods that are named for a unit be its victims, where some are."""
         among = self._waits.among.get(unit)
         if among is not None:
-            named = np.array([uid in among for uid in self.snapshot.pod_uids], np.bool_)
-            simulation.evictable = simulation.evictable & named
+            simulation.evictable = simulation.evictable & are_named(
+                self.snapshot, among, self._waits.slots
+            )
 
     def _preempt_later(
         self, put_off: bool, simulation: Simulation, pending: Pending, policy: Policy
     ) -> Preemption:
         """Wait for pods that end; else evict nobody yet, or preempt."""
         planned, choose = self._planned_victims, self._choose
-        waits = room_on_its_way(simulation, None, [pending], policy, choose, planned)
+        known = self._waits.slots
+        waits = room_on_its_way(simulation, None, [pending], policy, choose, planned, known)
         if waits is not None:
             return waits
         return PUT_OFF if put_off else self._preempt_pod(simulation, pending, policy)
@@ -327,8 +330,9 @@ class Session:
     ) -> Preemption:
         """Wait for pods that end; else leave it to the plugins after this one, if any."""
         del failed
-        planned = self._planned_victims
-        return room_on_its_way(simulation, group, queued, policy, choose, planned) or PUT_OFF
+        planned, known = self._planned_victims, self._waits.slots
+        waits = room_on_its_way(simulation, group, queued, policy, choose, planned, known)
+        return waits or PUT_OFF
 
     def _planned(self, attempt: Attempt, turn: _Turn) -> Attempt:
         """Return the attempt with the plan of the victims that it found, if it has none yet."""

@@ -13,7 +13,7 @@ Source: the design's "Where the planes meet".
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.demands import Rejection
 from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
-from reprieve.engine.scheduling.leaving import NOBODY_PUT_OFF, PutOff
+from reprieve.engine.scheduling.leaving import PutOff, are_named
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import Session
 from reprieve.planes.common.joint import REJECTIONS, Joint, Verdict
@@ -221,15 +221,28 @@ def refusal(
     Where the units could preempt idle pods by priority, so that fewer devices go, it is wrong, and
     the pods of idle work are returned: they alone may be their victims.
     """
+    # Whoever is among the victims of the last of these sessions is one of these.
+    asked = gone | idle
+    slots = {uid: slot for slot, uid in enumerate(snapshot.pod_uids) if uid in asked}
 
-    def session(waits: PutOff = NOBODY_PUT_OFF) -> Session:
-        return Session(snapshot, policy, overdue=overdue, now=now, scorers=scorers, waits=waits)
+    def session(**waits: Any) -> Session:
+        return Session(
+            snapshot,
+            policy,
+            overdue=overdue,
+            now=now,
+            scorers=scorers,
+            waits=PutOff(**waits, slots=slots),
+        )
 
     if session().places_all(units):
         return "what is free, or on its way, is enough for it", frozenset()
     if not session().places_all(units, gone):
         return "not all of its pods have a node with the victims gone", frozenset()
-    among = session(PutOff(patient=frozenset(units), among=dict.fromkeys(units, idle)))
+    lower = snapshot.pod_priority < max(_priority(snapshot, unit) for unit in units)
+    if not (lower & are_named(snapshot, idle, slots)).any():
+        return "", frozenset()
+    among = session(patient=frozenset(units), among=dict.fromkeys(units, idle))
     victims: set[Uid] = set()
     for unit in units:
         attempt = among.attempt(unit)
@@ -238,14 +251,25 @@ def refusal(
             return "", frozenset()
         if attempt.plan is not None:
             victims.update(victim.root.uid for victim in attempt.plan.victims)
-    if _size(snapshot, units, victims) < _size(snapshot, units, gone):
+    if _size(snapshot, units, victims, slots) < _size(snapshot, units, gone, slots):
         return "fewer of the idle pods have to go by their priority", idle
     return "", frozenset()
 
 
-def _size(snapshot: Snapshot, units: Sequence[Unit], pods: Collection[Uid]) -> tuple[int, int]:
+def _priority(snapshot: Snapshot, unit: Unit) -> int:
+    """Return the highest priority of a unit: that of its group, or of one of its pods."""
+    rows = [snapshot.pending[uid].row for uid in unit.pods if uid in snapshot.pending]
+    group = snapshot.group_index.get(unit.group, -1)
+    found = snapshot.group_rows[group] if group >= 0 else None
+    of_group = [] if found is None else [found.priority]
+    return max([*of_group, *(row.priority for row in rows)], default=0)
+
+
+def _size(
+    snapshot: Snapshot, units: Sequence[Unit], pods: Collection[Uid], known: Mapping[Uid, int]
+) -> tuple[int, int]:
     """Return how much pods hold of what the units ask for but cpu and memory, and their number."""
-    slots = [slot for slot, uid in enumerate(snapshot.pod_uids) if uid in pods]
+    slots = np.flatnonzero(are_named(snapshot, pods, known))
     asked = {
         name
         for unit in units
@@ -256,4 +280,4 @@ def _size(snapshot: Snapshot, units: Sequence[Unit], pods: Collection[Uid]) -> t
         if amount and name not in _EVERY_POD
     }
     columns = [number for number, name in enumerate(snapshot.resources) if name in asked]
-    return int(snapshot.pod_requests[np.ix_(slots, columns)].sum()), len(slots)
+    return int(snapshot.pod_requests[slots][:, columns].sum()), len(slots)
