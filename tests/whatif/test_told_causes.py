@@ -171,16 +171,22 @@ async def test_a_plan_that_would_evict_for_nothing_says_so(tmp_path: Path) -> No
         await cluster.create(job("low", priority="low", pods=4))
         await cluster.until_admitted("low")
 
-        async def plan_of(cpu: str) -> Answer:
+        async def plan_of(cpu: str, claim: str = "") -> Answer:
+            wanted = job("wanted", priority="high", pods=1, cpu=cpu)
+            if claim:
+                # The proof on nodes leaves volumes to the scheduler.
+                source = {"persistentVolumeClaim": {"claimName": claim}}
+                wanted["spec"]["template"]["spec"]["volumes"] = [{"name": "data", **source}]
             asked = await ask(
                 cluster.embedded.kubeconfig,
-                job("wanted", priority="high", pods=1, cpu=cpu),
+                wanted,
                 controllers="scheduling,quota",
                 names=["default-scheduler"],
             )
             return asked.answer
 
-        wide, narrow = await plan_of("4"), await plan_of("2")
+        proven, wide, narrow = await plan_of("4"), await plan_of("2", "gone"), await plan_of("2")
+    assert (proven.verdict, proven.victims) == (Verdict.NEVER_FITS, ())
     assert wide.verdict is Verdict.NEVER_FITS
     assert [each.name for each in wide.victims] == ["low"]
     warning = "  submitting it evicts others for nothing: none of it would start"
