@@ -51,6 +51,7 @@ THOROUGH: Final = (
     "tests/shadow/test_command.py",
     "tests/simulation/test_least_lost_schedule.py",
     "tests/simulation/test_shards.py",
+    "tests/simulation/test_simulate_command.py",
     "tests/simulation/test_validation.py",
     "tests/web/test_dashboard.py",
     "tests/web/test_opening.py",
@@ -80,7 +81,10 @@ THOROUGH: Final = (
     "tests/oracle/scheduling/test_clusters.py",
     "tests/quota/test_mutations.py",
     "tests/quota/test_targets.py",
+    "tests/together/test_deaths.py",
+    "tests/whatif/test_idle.py",
     "tests/whatif/test_kinds.py",
+    "tests/whatif/test_new_names.py",
     "tests/whatif/test_proof.py",
 )
 _WHOLLY_THOROUGH: Final = tuple(f"{each.rstrip('/')}/" for each in THOROUGH)

@@ -25,16 +25,30 @@ from reprieve.engine.owners import DemandState, owner_of
 from reprieve.engine.plan import Plane
 from reprieve.engine.quota.release import IdleUnit, Promise, Release
 from reprieve.execution.demands import Demands
+from reprieve.units.durations import MINUTE
 from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos
 
-__all__ = ["REJECTIONS", "IdleSide", "Joint", "QuotaSide", "SchedulingSide", "Verdict"]
+__all__ = [
+    "REJECTIONS",
+    "STARTING_FOR",
+    "IdleSide",
+    "Joint",
+    "QuotaSide",
+    "SchedulingSide",
+    "Verdict",
+]
+
+
+#: How long others wait at most for the idle plane to start.
+STARTING_FOR: Final = MINUTE
 
 
 class Verdict(StrEnum):
     """What the idle plane says of the pods of a demand."""
 
     NOT_ASKED = "NotAsked"  # they have not opted in, or there is no idle work
+    STARTING = "Starting"  # it does not know yet who is idle, nor what it evicts already
     UNDECIDED = "Undecided"  # it has not evaluated the demand yet
     SERVED = "Served"  # idle work is being evicted for it
     DECLINED = "Declined"  # no idle work helps
@@ -43,6 +57,7 @@ class Verdict(StrEnum):
 #: Why the idle plane evicts nobody, by what it said when another plane decided.
 REJECTIONS: Final = {
     Verdict.NOT_ASKED: Rejection.NOT_ASKED,
+    Verdict.STARTING: Rejection.UNANSWERED,
     Verdict.UNDECIDED: Rejection.UNANSWERED,
     Verdict.SERVED: Rejection.OWNED,
     Verdict.DECLINED: Rejection.DECLINED,

@@ -93,8 +93,7 @@ class JointSide:
         if self._stays_out():
             return [Verdict.NOT_ASKED] * len(demands)
         if not self._ready():
-            # It starts: who is idle is not known yet.
-            return [Verdict.UNDECIDED] * len(demands)
+            return [Verdict.STARTING] * len(demands)
         served = frozenset(filter(None, self._served()))
         if not served and not self._anybody_idle():
             return [Verdict.NOT_ASKED] * len(demands)
@@ -105,7 +104,7 @@ class JointSide:
         if self._stays_out():
             return [Verdict.NOT_ASKED] * len(workloads)
         if not self._ready():
-            return [Verdict.UNDECIDED] * len(workloads)
+            return [Verdict.STARTING] * len(workloads)
         served = frozenset(filter(None, self._served()))
         if not served and not self._anybody_idle():
             return [Verdict.NOT_ASKED] * len(workloads)

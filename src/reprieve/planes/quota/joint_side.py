@@ -17,7 +17,7 @@ from reprieve.engine.quota.entries import Entry, NodeCheck
 from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.model import ResourceFlavor
 from reprieve.engine.quota.release import IdleUnit, Promise, Release, Standing, release
-from reprieve.planes.common.joint import Verdict
+from reprieve.planes.common.joint import STARTING_FOR, Verdict
 from reprieve.planes.common.solve import Solver
 from reprieve.planes.quota.context import QuotaContext
 from reprieve.planes.quota.node_view import NodeView
@@ -29,6 +29,7 @@ from reprieve.units.instants import Nanos
 __all__ = ["IdleFirst", "PuttingOff", "QuotaJoint"]
 
 _UNDECIDED_FOR: Final = 5 * SECOND
+_OPEN: Final = (Verdict.STARTING, Verdict.UNDECIDED)
 _REMEMBERED: Final = 20_000
 _LOOKED_FOR: Final = "It is looked at first whether idle workloads make room"
 _SERVED: Final = "Idle workloads make room for it"
@@ -38,13 +39,14 @@ class PuttingOff:
     """Asks before a head preempts; `inner` is asked after it. Made for one run.
 
     `verdicts`: what the idle plane says of those that were put off before, by key. `asked`: those
-    of which it has to be asked after the run.
+    of which it has to be asked after the run; `put_off`: ClusterQueues of those that wait on.
     """
 
     def __init__(self, inner: NodeCheck | None, verdicts: Mapping[str, Verdict]) -> None:
         self._inner = inner
         self._verdicts = verdicts
         self.asked: set[str] = set()
+        self.put_off: set[str] = set()
 
     def puts_off(self, entry: Entry) -> str:
         """Return why an entry preempts nobody yet; empty if it may."""
@@ -53,9 +55,10 @@ class PuttingOff:
         if verdict is None:
             self.asked.add(key)
             return _LOOKED_FOR
-        if verdict is Verdict.SERVED:
-            return _SERVED
-        return _LOOKED_FOR if verdict is Verdict.UNDECIDED else ""
+        if verdict is Verdict.SERVED or verdict in _OPEN:
+            self.put_off.add(entry.cluster_queue)
+            return _SERVED if verdict is Verdict.SERVED else _LOOKED_FOR
+        return ""
 
     def refusal(
         self, entry: Entry, holders: Iterable[Holder], flavors: Mapping[str, ResourceFlavor]
@@ -79,6 +82,7 @@ class IdleFirst:
         self._state = state
         self._retry_at = retry_at
         self._since: dict[str, int] = {}  # monotonic, by key of the Workload; oldest first
+        self._begun: dict[str, int] = {}  # when the idle plane was seen starting for the last time
 
     def check(self, inner: NodeCheck | None) -> NodeCheck | None:
         """Return what a run asks before anybody is preempted; `inner` where no idle plane runs."""
@@ -87,25 +91,30 @@ class IdleFirst:
             return inner
         for key in [key for key in self._since if self._state.queues.home(key) is None]:
             del self._since[key]
+            self._begun.pop(key, None)
         return PuttingOff(inner, self._verdicts(list(self._since)))
 
     def ran(self, check: NodeCheck | None) -> None:
         """Ask the idle plane about those that a run has put off, and have them tried again."""
-        if not isinstance(check, PuttingOff) or not check.asked:
+        if not isinstance(check, PuttingOff):
             return
-        now = self._context.clock.monotonic()
+        now, wall = self._context.clock.monotonic(), self._context.clock.wall()
+        for waits in sorted(check.put_off):
+            # It may have started meanwhile, or what it began may have come to nothing.
+            self._retry_at(waits, Nanos(wall + _UNDECIDED_FOR))
         asked = sorted(check.asked)
         for key in asked:
             self._since[key] = now
         while len(self._since) > _REMEMBERED:
-            del self._since[next(iter(self._since))]
+            oldest = next(iter(self._since))
+            del self._since[oldest]
+            self._begun.pop(oldest, None)
         verdicts = self._verdicts(asked)
-        wall = self._context.clock.wall()
         for key in asked:
             home = self._state.queues.home(key)
-            if home is not None and verdicts[key] is not Verdict.SERVED:
-                pause = _UNDECIDED_FOR if verdicts[key] is Verdict.UNDECIDED else 0
-                self._retry_at(home, Nanos(wall + pause))
+            if home is not None:
+                decided = verdicts[key] in (Verdict.DECLINED, Verdict.NOT_ASKED)
+                self._retry_at(home, Nanos(wall if decided else wall + _UNDECIDED_FOR))
 
     def wake(self, keys: Collection[str]) -> None:
         """Try those of these again that were put off: the idle plane has decided."""
@@ -124,7 +133,11 @@ class IdleFirst:
         uids = [Uid("" if each is None else each.metadata.uid) for each in found]
         said = dict(zip(keys, idle.queued_verdicts(uids), strict=True))
         for key, verdict in said.items():
-            if verdict is Verdict.UNDECIDED and now - self._since[key] >= _UNDECIDED_FOR:
+            since = self._since[key]
+            if verdict is Verdict.STARTING and now - since < STARTING_FOR:
+                # What it may take to decide counts from when it has started.
+                self._begun[key] = now
+            elif verdict in _OPEN and now - self._begun.get(key, since) >= _UNDECIDED_FOR:
                 said[key] = Verdict.DECLINED
         return said
 

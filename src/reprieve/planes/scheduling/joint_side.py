@@ -1,7 +1,8 @@
 """What the scheduling plane answers to the idle plane of its process, and when it waits for it.
 
 1. Preemption for a unit whose demand the idle plane has not decided about, or evicts for, is *put
-   off*: for a few seconds while nothing is decided, and for as long as an open intent serves it.
+   off*: for a few seconds while nothing is decided, for a minute at most while the idle plane
+   starts, and for as long as an open intent serves it.
 2. A unit that has a node once pods that end already are gone is *patient*: nobody is evicted for
    it, for a minute at most.
 3. What the idle plane found is confirmed: with its victims gone, and with what ends already, all
@@ -25,7 +26,7 @@ from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.leaving import PutOff, are_named
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import Session
-from reprieve.planes.common.joint import REJECTIONS, Joint, Verdict
+from reprieve.planes.common.joint import REJECTIONS, STARTING_FOR, Joint, Verdict
 from reprieve.planes.common.solve import Solver
 from reprieve.planes.scheduling.context import SchedulingContext
 from reprieve.planes.scheduling.state import ClusterState
@@ -48,6 +49,7 @@ class Deferrals:
         self._joint = joint
         self._clock = clock
         # Since when each unit waits, monotonic, by its name; oldest first.
+        self._starting: dict[str, int] = {}
         self._undecided: dict[str, int] = {}
         self._patient: dict[str, int] = {}
         # The only pods that may be victims of a unit, by its name.
@@ -75,6 +77,13 @@ class Deferrals:
             if now - since < _PATIENT_FOR:
                 patient.add(unit)
                 until[unit] = since + _PATIENT_FOR
+            if verdict is Verdict.STARTING:
+                self._undecided.pop(unit.name, None)
+                if now - _since(self._starting, unit.name, now) < STARTING_FOR:
+                    put_off.add(unit)
+                    until[unit] = now + _UNDECIDED_FOR
+                continue
+            self._starting.pop(unit.name, None)
             if verdict is Verdict.UNDECIDED:
                 since = _since(self._undecided, unit.name, now)
                 if now - since < _UNDECIDED_FOR:
@@ -99,6 +108,7 @@ class Deferrals:
 
     def forget(self, unit: Unit) -> None:
         """A unit was placed, or was decided about without being put off."""
+        self._starting.pop(unit.name, None)
         self._undecided.pop(unit.name, None)
         self._patient.pop(unit.name, None)
         self.among.pop(unit.name, None)
