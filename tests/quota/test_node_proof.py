@@ -198,7 +198,7 @@ def test_where_the_scheduler_preempts_what_it_may_take_counts_as_room() -> None:
     site = Site([node("n0", gpus=4)], [running("low", "n0", 2), stays], quota=4)
     held = [low, holding("beside", 1, 2)]
     for priority, idle, taken in ((0, (), []), (100, (), ["low"]), (0, (stays.uid,), ["low"])):
-        site.templates = {"high": Template(pod_class(gpus=4), priority=priority)}
+        site.templates = {"high": Template(pod_class(gpus=4), preempts_below=priority)}
         proof = NodeProof(
             site.nodes,
             {"ns/low": {site.pods[0].uid}},

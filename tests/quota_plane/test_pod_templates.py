@@ -47,7 +47,7 @@ def test_a_workload_by_itself_says_what_it_requests_and_where_it_can_run() -> No
     }
     found = templates(spec)["main"]
     assert found.pod_class.requests == (("cpu", 2_000), ("nvidia.com/gpu", 1))
-    assert (found.pod_class.node_selector, found.priority) == ((("pool", "a"),), 7)
+    assert (found.pod_class.node_selector, found.preempts_below) == ((("pool", "a"),), 7)
 
 
 def test_a_job_says_all_that_a_scheduler_looks_at() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from reprieve.api.reprieve import Preemption
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.kube.resource import PREEMPTIONS
@@ -172,3 +174,21 @@ async def test_no_idle_work_is_evicted_for_quota_that_another_would_get(tmp_path
             1,
             0,
         )
+
+
+@pytest.mark.parametrize(("policy", "goes"), [("PreemptLowerPriority", True), ("Never", False)])
+async def test_quota_evicts_for_no_pods_that_could_not_make_the_rest_of_their_room(
+    tmp_path: Path, policy: str, goes: bool
+) -> None:
+    nodes = [node(f"n{n}", 4, {"rack": str(n)}) for n in range(2)]
+    units = [
+        job(f"{name}-{n}", "b", gpus=2, queued=queued, opted=False, nodeSelector={"rack": str(n)})
+        for name, queued in (("sweep", True), ("beside", False))
+        for n in range(2)
+    ]
+    async with site(tmp_path, nodes, {"a": 4, "b": 0}) as cluster:
+        made = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 500}
+        await cluster.create({**made, "metadata": {"name": "own"}, "preemptionPolicy": policy})
+        await cluster.runs(*units)
+        evicted = await cluster.demand(job("wanted", "a", priority="own", queued=True))
+        assert (evicted != {}, cluster.placed("wanted")) == (goes, int(goes))

@@ -477,10 +477,11 @@ class PodDisruptionBudget(_Struct, frozen=True):
 
 
 class PriorityClass(_Struct, frozen=True):
-    """A priority of pods, for its value."""
+    """A priority of pods, for its value and whether they preempt."""
 
     metadata: ObjectMeta = ObjectMeta()
     value: int = 0
+    preemption_policy: str = ""
     global_default: bool = False
     api_version: str = "scheduling.k8s.io/v1"
     kind: str = "PriorityClass"

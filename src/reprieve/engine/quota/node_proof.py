@@ -58,12 +58,12 @@ STARTING: Final = MINUTE
 class Template:
     """What a scheduler sees of the pods of one pod set, before they are told their flavors.
 
-    `priority`: of its pods, by their class.
+    `preempts_below`: which priority its pods may preempt, by their class.
     """
 
     pod_class: PodClass
     labels: Labels = ()
-    priority: int = 0
+    preempts_below: int = 0
 
 
 class NodeProof:
@@ -166,8 +166,8 @@ class NodeProof:
         """
         simulation, nodes = self._simulation, self._nodes
         assert simulation is not None
-        priorities = [each.priority for each in self._templates(workload).values()]
-        lower = nodes.pod_priority < max(priorities, default=0)
+        below = [each.preempts_below for each in self._templates(workload).values()]
+        lower = nodes.pod_priority < max(below, default=0)
         lower[list(self._there(self._reclaimable))] = True
         lower &= nodes.pod_node >= 0
         lower[nodes.pod_flags & Flag.DELETING != 0] = False

@@ -145,7 +145,7 @@ class QuotaPlane:
         )
 
     def _templates(self) -> PodTemplates:
-        return PodTemplates(self.state, self.lookup, self.watches.pod_priority)
+        return PodTemplates(self.state, self.lookup, self.watches.preempts_below)
 
     @property
     def ready(self) -> bool:

@@ -40,10 +40,10 @@ class PodTemplates:
     """Reads the caches; asked from the solver's thread, one entry at a time."""
 
     def __init__(
-        self, state: QuotaState, lookup: JobLookup, priority_of: Callable[[str], int]
+        self, state: QuotaState, lookup: JobLookup, preempts_below: Callable[[str], int]
     ) -> None:
-        """`priority_of`: a priority class, the default one where the name is empty."""
-        self._priority_of = priority_of
+        """`preempts_below`: which priority pods of a class preempt, the default one for none."""
+        self._preempts_below = preempts_below
         self._state = state
         self._lookup = lookup
         self._classes = PodClasses()
@@ -81,8 +81,8 @@ class PodTemplates:
         spec = _completed(said.get("spec") or {}, self._state.pod_rows(namespace))
         metadata = {"namespace": namespace, "labels": labels}
         pod = msgspec.convert({"metadata": metadata, "spec": spec}, PodObject)
-        priority = self._priority_of(spec.get("priorityClassName") or "")
-        return Template(self._classes.of(pod), labels_of(labels), priority)
+        below = self._preempts_below(spec.get("priorityClassName") or "")
+        return Template(self._classes.of(pod), labels_of(labels), below)
 
 
 def _completed(spec: Json, rows: PodSetRows) -> Json:

@@ -54,6 +54,8 @@ CLUSTER_QUEUES: Final = _kueue("clusterqueues", "ClusterQueue")
 LOCAL_QUEUES: Final = _kueue("localqueues", "LocalQueue", namespaced=True)
 COHORTS: Final = _kueue("cohorts", "Cohort")
 FLAVORS: Final = _kueue("resourceflavors", "ResourceFlavor")
+#: Below it no pod has its priority.
+LOWEST: Final = -(2**31)
 _CLASSES: Final = _kueue("workloadpriorityclasses", "WorkloadPriorityClass")
 CHECKS: Final = _kueue("admissionchecks", "AdmissionCheck")
 _PRIORITIES: Final = Resource(
@@ -200,13 +202,20 @@ class Watches:
         """Start all reflectors."""
         start(self, group)
 
-    def pod_priority(self, name: str) -> int:
-        """Return the priority of pods of a PriorityClass; no name is the cluster's default."""
+    def preempts_below(self, name: str) -> int:
+        """Return below which priority pods of a PriorityClass preempt; no name is the default one.
+
+        Below no priority at all where the class says Never.
+        """
         if name:
-            found = self.priorities.cache.named("", name)
-            return 0 if found is None else found.object.value
-        classes = (each.object for each in self.priorities.cache)
-        return next((each.value for each in classes if each.global_default), 0)
+            held = self.priorities.cache.named("", name)
+            found = None if held is None else held.object
+        else:
+            classes = (each.object for each in self.priorities.cache)
+            found = next((each for each in classes if each.global_default), None)
+        if found is None:
+            return 0
+        return LOWEST if found.preemption_policy == "Never" else found.value
 
     async def synced(self) -> None:
         """Wait for the first list of every kind that is served."""
