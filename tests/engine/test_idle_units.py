@@ -112,6 +112,17 @@ def test_one_unit_alone_goes_before_two_that_serve_as_well() -> None:
     assert victims(view, replace(ON_NODES, fewest=True)) == ["both"]
 
 
+def test_several_small_units_go_before_a_large_one() -> None:
+    rows = (
+        running("old", 8, "n0"),
+        running("first", 2, "n1", age=900),
+        running("second", 2, "n1", age=600),
+    )
+    view = seen(*rows, wanting(4), nodes=2)
+    assert victims(view) == ["old"]
+    assert sorted(victims(view, replace(ON_NODES, fewest=True))) == ["first", "second"]
+
+
 def test_a_set_is_tried_again_without_each_of_its_victims() -> None:
     pods = [pod(f"wanted-{n}", "Pending", gpus={GPU: 2}, demand=True) for n in range(3)]
     rows = (

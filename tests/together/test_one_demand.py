@@ -152,7 +152,8 @@ async def test_idle_work_is_evicted_for_the_quota_that_a_queued_job_lacks(tmp_pa
 
 
 async def test_idle_work_is_evicted_before_a_queue_takes_its_quota_back(tmp_path: Path) -> None:
-    idle, busy = job("notebook", "b", queued=True), job("tune", "b", queued=True)
+    idle = job("notebook", "b", priority="high", queued=True)
+    busy = job("tune", "b", queued=True)  # whom the rules of quota would take first
     async with site(tmp_path, [node("n0")], {"a": 4, "b": 4}) as cluster:
         await cluster.runs(idle, busy)
         await cluster.idle(idle)
