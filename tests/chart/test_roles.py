@@ -85,6 +85,10 @@ def test_the_cluster_role_holds_nothing_else(tmp_path: Path) -> None:
         ("kaiwo.silogen.ai", "gpuworkloads"): READ | {"create", "update", "patch", "delete"},
         ("kaiwo.silogen.ai", "gpuworkloads/status"): {"get", "update", "patch"},
         ("config.kaiwo.silogen.ai", "kaiwoconfigs"): READ | {"create"},
+        ("resource.k8s.io", "deviceclasses"): {"list", "watch"},
+        ("resource.k8s.io", "resourceclaims"): {"list", "watch"},
+        ("resource.k8s.io", "resourceclaimtemplates"): {"list", "watch"},
+        ("resource.k8s.io", "resourceslices"): {"list", "watch"},
     }
 
 
