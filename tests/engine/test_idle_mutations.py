@@ -83,13 +83,13 @@ def forget_what_is_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def call_everything_compatible(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every plan says that it may take too many."""
-    proof = evaluation._proof
+    proof = evaluation.proof_of
 
     def compatible(search: Search, *, compatible: bool) -> Proof:
         del compatible
         return proof(search, compatible=True)
 
-    monkeypatch.setattr(evaluation, "_proof", compatible)
+    monkeypatch.setattr(evaluation, "proof_of", compatible)
 
 
 TRIMMED = ({"fit": Fit.NODE}, {"fit": Fit.SUM, "irreducible": True})
