@@ -306,11 +306,13 @@ async def test_a_plane_that_decides_about_everything_anew_finds_nothing_to_do(se
     await play(seed, 25)
 
 
-#: A gang that could be bound waits on; see `docs/limits.md`.
-_UNWOKEN: Final = pytest.mark.xfail(reason="a gang that fits is not woken", strict=True)
+#: See "A gang may be bound late" in `docs/limits.md`.
+_BACKS_OFF: Final = pytest.mark.xfail(
+    reason="a gang for which preemption evicts nobody waits for its backoff", strict=True
+)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [pytest.param(100, marks=_UNWOKEN), *range(101, 140)])
+@pytest.mark.parametrize("seed", [pytest.param(100, marks=_BACKS_OFF), *range(101, 140)])
 async def test_it_finds_nothing_in_many_more_plays(seed: int) -> None:
     await play(seed, 40)
