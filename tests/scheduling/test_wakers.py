@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import pytest
 
+from reprieve.engine.scheduling.outcome import Attempt
+from reprieve.planes.scheduling import decisions, futile
 from reprieve.units.durations import SECOND
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import NAMESPACE, Object, group, pod
@@ -301,18 +303,53 @@ async def test_a_namespaces_labels_let_a_pod_come_that_wants_to_be_near_its_pods
         assert cluster.placed()["waits"] == "node-0"
 
 
+async def test_a_gang_whose_preemption_evicts_nobody_is_bound_without_a_backoff() -> None:
+    """The small member takes a node of a large one; with others gone, it takes the first node."""
+    async with memory() as cluster:
+        cluster.nodes([4, 4, 4])
+        for number, node in enumerate((0, 0, 0, 1, 2)):
+            cluster.running(pod(f"low-{number}", 1, priority="low"), f"node-{node}")
+        cluster.start()
+        members = [
+            pod(f"gang-{n}", cpu, group="gang", priority="high") for n, cpu in enumerate((1, 3, 3))
+        ]
+        cluster.create(group("gang", min_count=3, priority="high"), *members)
+        await cluster.settle()
+        assert {cluster.placed().get(f"gang-{n}") for n in range(3)} == {
+            "node-0",
+            "node-1",
+            "node-2",
+        }
+        assert not any(deleted for _, deleted in outcome(cluster).values())
+
+
+async def test_what_is_tried_at_once_waits_for_its_backoff_when_that_does_not_help(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        cluster.start()
+        tried: list[str] = []
+
+        def fits(attempt: Attempt) -> bool:
+            tried.append(attempt.unit.name)
+            return True
+
+        monkeypatch.setattr(decisions, "fits_without_victims", fits)
+        monkeypatch.setattr(futile, "_is_final", lambda attempt, put_off: False)
+        cluster.create(group("gang", min_count=1), pod("large", 8, group="gang"))
+        await cluster.settle()
+        assert len(tried) == 2
+        await cluster.pass_time(30 * SECOND)
+        assert 8 <= len(tried) <= 12
+
+
 @pytest.mark.parametrize("seed", [0, 1, 305, 308, 320])
 async def test_a_plane_that_decides_about_everything_anew_finds_nothing_to_do(seed: int) -> None:
     await play(seed, 25)
 
 
-#: See "A gang may be bound late" in `docs/limits.md`.
-_BACKS_OFF: Final = pytest.mark.xfail(
-    reason="a gang for which preemption evicts nobody waits for its backoff", strict=True
-)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [pytest.param(100, marks=_BACKS_OFF), *range(101, 140)])
+@pytest.mark.parametrize("seed", range(100, 140))
 async def test_it_finds_nothing_in_many_more_plays(seed: int) -> None:
     await play(seed, 40)

@@ -17,7 +17,7 @@ from reprieve.engine.placement.reasons import Code
 from reprieve.engine.plan import Plane
 from reprieve.engine.scheduling.commit import still_holds
 from reprieve.engine.scheduling.leaving import PutOff
-from reprieve.engine.scheduling.outcome import Unit
+from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.pod_preemption import preempt_for_pod
 from reprieve.engine.scheduling.queue import Outcome
 from reprieve.planes.common.joint import Joint
@@ -26,7 +26,7 @@ from reprieve.planes.common.solve import TookTooLong
 from reprieve.planes.scheduling.carry_out import CarryOut
 from reprieve.planes.scheduling.context import SchedulingContext, log
 from reprieve.planes.scheduling.effects import Facts, effects_of, reminders
-from reprieve.planes.scheduling.futile import Futile, Stand, lacks
+from reprieve.planes.scheduling.futile import Futile, Stand, fits_without_victims, lacks
 from reprieve.planes.scheduling.gangs.carry_out import GangCarryOut
 from reprieve.planes.scheduling.gangs.plane import GangPlane
 from reprieve.planes.scheduling.joint_side import Deferrals
@@ -98,6 +98,7 @@ class Decisions:
         self._futile = Futile(context, state)
         self._glanced: set[str] = set()  # names of units that were glanced at, or gave way to it
         self._tried_alone: set[str] = set()  # names of units of which one was in a fault
+        self._at_once: set[str] = set()  # names of units that fit, whose backoff was ended for it
 
     async def _decide(self) -> None:
         """Decide about what is ready, and ask for the next turn."""
@@ -285,6 +286,7 @@ class Decisions:
         unit, attempt, clock = decided.unit, decided.attempt, self._context.clock.monotonic()
         if attempt is None:
             return
+        self._try_at_once(attempt)
         found = attempt.preemption
         waits = found is None or not found.evaluated
         for_room = found is not None and waits and found.code is Code.SUCCESS
@@ -298,6 +300,20 @@ class Decisions:
             # They do not help any more: the next attempt is as always.
             self._deferrals.forget(unit)
             self._state.queue.activate((unit.group or unit.pods[0],), clock)
+
+    def _try_at_once(self, attempt: Attempt) -> None:
+        """End the backoff of a unit whose preemption found nodes for it and evicts nobody.
+
+        It is bound on the nodes that it is nominated to. Once for each backoff: an attempt that was
+        made at once waits for the next one, however it ends.
+        """
+        unit = attempt.unit
+        if not fits_without_victims(attempt) or unit.name in self._at_once:
+            self._at_once.discard(unit.name)
+            return
+        self._at_once.add(unit.name)
+        now = self._context.clock.monotonic()
+        self._state.queue.activate((unit.group or unit.pods[0],), now)
 
     def _commit(self, decided: Decided, snapshot: Snapshot, doubtful: bool) -> bool:
         attempt, unit = decided.attempt, decided.unit

@@ -27,7 +27,7 @@ from reprieve.planes.scheduling.context import SchedulingContext
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.units.ids import Uid
 
-__all__ = ["Futile", "Stand", "lacks"]
+__all__ = ["Futile", "Stand", "fits_without_victims", "lacks"]
 
 _MOST: Final = 1_024  # shapes
 
@@ -134,6 +134,19 @@ def lacks(attempt: Attempt | None) -> bool:
         and attempt.code is Code.UNSCHEDULABLE
         and attempt.plan is None
         and (found is None or _found_nobody(found))
+    )
+
+
+def fits_without_victims(attempt: Attempt) -> bool:
+    """Whether no placement was found at first, and preemption then found one that evicts nobody."""
+    found = attempt.preemption
+    return (
+        attempt.code is not Code.SUCCESS
+        and found is not None
+        and found.evaluated
+        and found.code is Code.SUCCESS
+        and bool(found.nominated)
+        and not found.victims
     )
 
 
