@@ -37,6 +37,18 @@ def plan(plane: Plane, level: ProofLevel, *victims: str) -> Plan:
             *(Half.SETTLED, Half.PROVEN),
         ),
         (
+            *(Plane.IDLE, ProofLevel.PLACEMENT, Beside(ALL, placed=True, mixed=True)),
+            (Stage(Plane.IDLE), Stage(Plane.SCHEDULING)),
+            (Rejected(Plane.QUOTA, OWNED),),
+            *(Half.SETTLED, Half.PROVEN),
+        ),
+        (
+            *(Plane.SCHEDULING, ProofLevel.PLACEMENT, Beside(ALL, mixed=True)),
+            (Stage(Plane.SCHEDULING),),
+            (Rejected(Plane.QUOTA, OWNED),),
+            *(Half.SETTLED, Half.PROVEN),
+        ),
+        (
             *(Plane.IDLE, ProofLevel.SUM, Beside(ALL)),
             (Stage(Plane.IDLE),),
             (Rejected(Plane.QUOTA, OWNED), Rejected(Plane.SCHEDULING, OWNED)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+from reprieve.api.reprieve import ObjectRef, PreemptionSpec, Proof, Stage
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.planes.common.joint import IdleSide, Joint, SchedulingSide, Verdict
 from reprieve.planes.scheduling.joint_side import Deferrals
@@ -13,6 +14,7 @@ from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.ids import Uid
 
 UNIT = Unit((Uid("one"),))
+GOING = frozenset({Uid("idle")})
 
 
 class _Idle:
@@ -21,6 +23,9 @@ class _Idle:
 
     def verdicts(self, demands: Sequence[Sequence[Uid]]) -> list[Verdict]:
         return [self.says] * len(demands)
+
+    def going_for(self, demand: Sequence[Uid]) -> frozenset[Uid]:
+        return GOING if list(demand) == list(UNIT.pods) else frozenset()
 
 
 class _Hand:
@@ -31,6 +36,13 @@ class _Hand:
 
     def monotonic(self) -> int:
         return self.now
+
+
+def _record(plane: str) -> PreemptionSpec:
+    preemptor = ObjectRef("v1", "Pod", "one", UNIT.pods[0], "team")
+    return PreemptionSpec(
+        plane, "plan", 1, Proof("Placement"), [], "", preemptor, stages=[Stage(plane)]
+    )
 
 
 def _made() -> tuple[Deferrals, _Idle, _Hand]:
@@ -81,3 +93,21 @@ def test_patience_counts_from_when_the_unit_waits_for_room_and_ends_after_a_minu
 def test_alone_nobody_is_put_off() -> None:
     found = Deferrals(Joint(), cast("Clock", _Hand())).of([UNIT])
     assert (found.put_off, found.patient) == (frozenset(), frozenset())
+
+
+def test_a_unit_preempts_once_beside_idle_work_that_has_gone_for_it() -> None:
+    deferrals, idle, _ = _made()
+    idle.says = Verdict.HELPED
+    found = deferrals.of([UNIT])
+    assert (found.put_off, found.without) == (frozenset(), {UNIT: GOING})
+    assert (deferrals.is_mixed(UNIT), deferrals.rejection(UNIT)) == (True, None)
+    deferrals._joint.demands.written("own", _record("scheduling"))
+    found = deferrals.of([UNIT])
+    assert (found.put_off, found.without) == ({UNIT}, {UNIT: GOING})
+
+
+def test_a_unit_whose_idle_work_has_not_gone_yet_preempts_nobody() -> None:
+    deferrals, idle, _ = _made()
+    idle.says = Verdict.SERVED
+    found = deferrals.of([UNIT])
+    assert (found.put_off, found.without, deferrals.is_mixed(UNIT)) == ({UNIT}, {}, False)

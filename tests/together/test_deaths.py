@@ -30,9 +30,18 @@ async def idle_first(cluster: Site) -> None:
     await cluster.idle(idle)
 
 
+async def mixture(cluster: Site) -> None:
+    """A pending job has idle work evicted by one plane, and lower priorities by another."""
+    idle, busy = deployment("ann", "b", priority="high"), job("bob", "b", gpus=2, opted=False)
+    stays = job("stays", "b", gpus=2, priority="high", opted=False)
+    await cluster.runs(idle, busy, stays)
+    await cluster.idle(idle)
+
+
 STORIES: Final = {
     "hand-over": (hand_over, {"queued": True}, {"a": 4, "b": 0}, {"sweep": 4}, "notebook"),
     "idle-first": (idle_first, {}, {"a": 8, "b": 0}, {"ann": 4}, "bob"),
+    "mixture": (mixture, {"gpus": 6}, {"a": 8, "b": 0}, {"ann": 4, "bob": 2}, "stays"),
 }
 
 

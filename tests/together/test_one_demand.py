@@ -193,3 +193,37 @@ async def test_quota_evicts_for_no_pods_that_could_not_make_the_rest_of_their_ro
         await cluster.runs(*units)
         evicted = await cluster.demand(job("wanted", "a", priority="own", queued=True))
         assert (evicted != {}, cluster.placed("wanted")) == (goes, int(goes))
+
+
+async def test_idle_work_and_work_of_lower_priority_go_together_where_neither_is_enough(
+    tmp_path: Path,
+) -> None:
+    idle, busy = deployment("ann", "b", priority="high"), deployment("bob", "b")
+    spare = job("spare", "b", gpus=2, priority="high")  # idle, and of no use
+    async with site(tmp_path, [node("n0"), node("n1", 2)], {"a": 8, "b": 0}) as cluster:
+        await cluster.runs(idle, busy, spare)
+        await cluster.idle(idle, spare)
+        evicted = await cluster.demand(job("wanted", "a", gpus=8, priority="high"))
+        assert (evicted, cluster.placed("wanted")) == ({"ann": 4, "bob": 4}, 1)
+
+
+async def test_nobody_goes_where_idle_work_and_work_of_lower_priority_together_are_too_little(
+    tmp_path: Path,
+) -> None:
+    idle = deployment("ann", "b", gpus=2, priority="high")
+    low, high = deployment("bob", "b", gpus=2), job("tune", "b", priority="high", opted=False)
+    async with site(tmp_path, [node("n0")], {"a": 8, "b": 0}) as cluster:
+        await cluster.runs(idle, low, high)
+        await cluster.idle(idle)
+        evicted = await cluster.demand(job("wanted", "a", gpus=8, priority="high"))
+        assert (evicted, cluster.placed("wanted")) == ({}, 0)
+
+
+async def test_a_gang_takes_idle_work_and_work_of_lower_priority(tmp_path: Path) -> None:
+    idle = job("ann", "b", gpus=8, priority="high")
+    low = job("bob", "b", gpus=8, opted=False)
+    async with site(tmp_path, [node("n0"), node("n1")], {"a": 8, "b": 0}) as cluster:
+        await cluster.runs(idle, low)
+        await cluster.idle(idle)
+        evicted = await cluster.demand(gang("wanted", "a", pods=2, gpus=8, priority="high"))
+        assert (evicted, cluster.placed("wanted")) == ({"ann": 8, "bob": 8}, 2)

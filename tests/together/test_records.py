@@ -7,7 +7,7 @@ from pathlib import Path
 from reprieve.answers.recorded import judged
 from reprieve.api.reprieve import Frees, Preemption, Rejected, Stage
 from reprieve.kube.resource import PREEMPTIONS
-from tests.together.site import Site, deployment, job, node, site
+from tests.together.site import GPU, Site, deployment, job, node, site
 
 
 async def records(cluster: Site) -> list[Preemption]:
@@ -65,6 +65,30 @@ async def test_a_queued_job_has_its_quota_by_one_record_that_hands_over(tmp_path
     assert [(each.plane, each.frees) for each in spec.victims] == [
         ("quota", Frees(quota=True, room=True))
     ]
+
+
+async def test_idle_work_and_work_of_lower_priority_are_two_records_of_one_line(
+    tmp_path: Path,
+) -> None:
+    idle, busy = deployment("ann", "b", priority="high"), deployment("bob", "b")
+    async with site(tmp_path, [node("n0")], {"a": 8, "b": 0}) as cluster:
+        await cluster.runs(idle, busy)
+        await cluster.idle(idle)
+        evicted = await cluster.demand(job("wanted", "a", gpus=8, priority="high"))
+        assert evicted == {"ann": 4, "bob": 4}
+        first, second = (
+            each.spec for each in sorted(await records(cluster), key=lambda r: r.spec.plane)
+        )
+    assert [each.rule for each in first.victims] == ["BesidePriority"]
+    assert [each.rule for each in second.victims] == ["lower priority"]
+    assert first.stages == [Stage("idle"), Stage("scheduling")]
+    assert [(each.plane, bool(each.preemption)) for each in second.stages] == [
+        ("idle", True),
+        ("scheduling", False),
+    ]
+    others = [Rejected("quota", "OwnedByAnother")]
+    assert (first.rejected, second.rejected) == (others, others)
+    assert (first.proof.placement, first.proof.free) == ("Proven", {GPU: 4})
 
 
 async def test_the_record_of_work_that_came_back_says_by_whom_it_was_displaced(

@@ -14,17 +14,18 @@ pending pod has an admitted node with room.
 
 No victim could stay while all others go, around the placement where there is one: a workload goes
 and stays as a whole, and nothing but amounts counts, so that this is asked of every victim. For a
-demand that the quota plane owns exactly those go that it named. Where the compatible order is in
-force a plan may take too many, and then has to say `compatible`; where placements are proven, or
-victims trimmed, none may. Of what is on its way to nobody demands before this one may have taken
-any part, so that too little credit of that is not noticed. Source: promises "Feasible",
-"Irreducible" and "Silence is not idleness" of the design.
+demand that the quota plane owns exactly those go that it named, and so do those that the scheduling
+plane named where it evicts work of lower priority as well. Where the compatible order is in force a
+plan may take too many, and then has to say `compatible`; where placements are proven, or victims
+trimmed, none may. Of what is on its way to nobody demands before this one may have taken any part,
+so that too little credit of that is not noticed. Source: promises "Feasible", "Irreducible" and
+"Silence is not idleness" of the design.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
@@ -184,8 +185,9 @@ def _proof(
     if demand is None or demand.status.phase is not Phase.PENDING_GPU:
         yield Violation(Fault.UNKNOWN_PREEMPTOR, key)
         return
-    if key in snapshot.owned:
-        yield from _released(plan, demand, workloads, snapshot)
+    if key in snapshot.owned or (key in snapshot.mixed and policy.fit is Fit.NODE):
+        held_against = _released if key in snapshot.owned else _mixed
+        yield from held_against(plan, demand, workloads, snapshot)
         return
     waiting = _waiting(demand)
     for_quota = not any(pod.live for pod in demand.pods) or any(pod.gated for pod in waiting)
@@ -248,6 +250,37 @@ def _released(
     if dict(proof.need) != _need([demand.gpus]):
         yield Violation(Fault.WRONG_NEED, key)
     named = snapshot.released[key].roots if key in snapshot.released else ()
+    yield from _as_named(plan, key, named, workloads, snapshot)
+
+
+def _mixed(
+    plan: Plan,
+    demand: Workload,
+    workloads: Mapping[GpuWorkloadKey, Workload],
+    snapshot: IdleSnapshot,
+) -> Iterator[Violation]:
+    """Hold a plan beside work of lower priority against what the scheduling plane named."""
+    proof, key, mixed = plan.proof, demand.key, snapshot.mixed[demand.key]
+    if proof.level is not ProofLevel.PLACEMENT or proof.compatible:
+        yield Violation(Fault.WRONG_LEVEL, key, proof.level)
+    waiting = _waiting(demand)
+    if dict(proof.need) != _need([pod.gpus for pod in waiting]):
+        yield Violation(Fault.WRONG_NEED, key)
+    placed = {uid for uid, _ in plan.placement}
+    if plan.placement != mixed.placement or not placed.issuperset(pod.uid for pod in waiting):
+        yield Violation(Fault.NOT_PLACED, key)
+    yield from _as_named(plan, key, mixed.roots, workloads, snapshot)
+
+
+def _as_named(
+    plan: Plan,
+    key: GpuWorkloadKey,
+    named: Collection[Uid],
+    workloads: Mapping[GpuWorkloadKey, Workload],
+    snapshot: IdleSnapshot,
+) -> Iterator[Violation]:
+    """Hold the victims of a plan against those that another plane named."""
+    proof = plan.proof
     going = Counter(victim.root.uid for victim in plan.victims)
     for root in sorted(set(named) - going.keys()):
         yield Violation(Fault.NOT_FEASIBLE, key, root)

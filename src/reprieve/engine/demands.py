@@ -3,14 +3,15 @@
 | plane of the plan | stages | quota | placement | victims free |
 | --- | --- | --- | --- | --- |
 | idle | idle, scheduling if it placed the pods | settled | by level | room, quota if queued |
+| idle, a mixture | idle, scheduling | settled | proven | room, quota if queued |
 | idle, for quota | idle, quota, scheduling if it runs | proven | proven if that runs | the same |
 | quota | quota, scheduling if it runs | proven | by level | quota and room |
 | scheduling | scheduling | settled | by level | room |
 
-By `Sum` neither half is proven. The weaker half is the level of the proof. A former record of the
-same demand that is open, or that handed the demand over, stands before with its name: the records
-of one demand are one line. Pure, so that a decision that is made again from its stored input says
-the same.
+Both planes of a mixture take part, so that neither is rejected. By `Sum` neither half is proven.
+The weaker half is the level of the proof. A former record of the same demand that is open, or that
+handed the demand over, stands before with its name: the records of one demand are one line. Pure,
+so that a decision that is made again from its stored input says the same.
 Source: the design's "Where the planes meet".
 """
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from reprieve.engine.plan import Plan, Plane, ProofLevel, Victim
 
@@ -74,15 +76,17 @@ class Beside:
     """What a plane knew beside its own input when it decided, where several planes decide.
 
     `planes`: all that decide in the process. `idle`: what the idle plane said of the demand.
-    `placed`: the scheduling plane placed the demand's pods with the victims gone. `queued`: roots
-    of victims that hold quota, by uid. `former`: stages of former records of the demand. `depth`
-    and `debt_of` of the chain of displacements that the preemptor stands in.
+    `placed`: the scheduling plane placed the demand's pods with the victims gone. `mixed`: idle
+    work and work of lower priority go together. `queued`: roots of victims that hold quota, by
+    uid. `former`: stages of former records of the demand. `depth` and `debt_of` of the chain of
+    displacements that the preemptor stands in.
     """
 
     planes: tuple[Plane, ...]
     idle: Rejection | None = None
     placed: bool = False
     queued: tuple[str, ...] = ()
+    mixed: bool = False
     former: tuple[Stage, ...] = ()
     depth: int = 1
     debt_of: str = ""
@@ -101,6 +105,9 @@ class JointRecord:
     debt_of: str
 
 
+_MIXED: Final = (Plane.IDLE, Plane.SCHEDULING)
+
+
 def joint_record(plan: Plan, beside: Beside) -> JointRecord:
     """Return what the record of a plan says of the other planes."""
     for_quota = _for_quota(plan)
@@ -117,7 +124,7 @@ def joint_record(plan: Plan, beside: Beside) -> JointRecord:
         tuple(
             Rejected(plane, _rejection(plan, plane, beside))
             for plane in beside.planes
-            if plane is not plan.plane
+            if plane is not plan.plane and not (beside.mixed and plane in _MIXED)
         ),
         quota,
         placement,

@@ -68,6 +68,11 @@ class Demands:
         while len(self._records) > _REMEMBERED:
             self._forget(next(iter(self._records)))
 
+    def plane_of(self, name: str) -> Plane | None:
+        """Return the plane of the last record of a demand that is known by this name."""
+        known = self._records.get(self._last.get(name, ""))
+        return None if known is None else known.plane
+
     def closed(self, record: str, *, evicted: bool, at: Nanos) -> None:
         """Take note of the end of a record; one by which nobody went is as if it never was."""
         known = self._records.get(record)

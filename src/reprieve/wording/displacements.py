@@ -54,6 +54,10 @@ _IDLE_RULES: Final = {
         "its devices were idle, and no other idle work with so few would have made the room",
         "using its devices, a longer grace period, or a policy that never preempts it",
     ),
+    "BesidePriority": (
+        "its devices were idle, and made the room together with work of lower priority",
+        "using its devices, a longer grace period, or a policy that never preempts it",
+    ),
     "HoldsQuota": (
         "its devices were idle, and it held the quota that others waited for",
         "using its devices, a longer grace period, or a policy that never preempts it",

@@ -18,7 +18,8 @@ literal switch says otherwise) with fresh samples of all running GPU pods. Whom 
 disruptions holds from a demand does not go for it, and under policy Always for nobody. Demand and
 victims are told apart by namespace/name and root uid. Same input, in any order, same result.
 
-For a demand that the quota plane owns exactly those go that it named (`snapshot.released`).
+For a demand that the quota plane owns exactly those go that it named (`snapshot.released`), and so
+do those that the scheduling plane named where it evicts others as well (`snapshot.mixed`).
 
 Source: specification of the idle plane, sections 14 and 17 (H4, H8); texts are made by wording.
 """
@@ -51,7 +52,7 @@ from reprieve.engine.idle.outcome import (
     Reason,
 )
 from reprieve.engine.idle.placement import Room, leave, pending_pods
-from reprieve.engine.idle.plans import always_plan, plan_of, proof_of, releasing_plan
+from reprieve.engine.idle.plans import always_plan, mixed_plan, plan_of, proof_of, releasing_plan
 from reprieve.engine.idle.resources import add
 from reprieve.engine.idle.samples import SampleState, freshness
 from reprieve.engine.idle.search import Search
@@ -200,6 +201,9 @@ def _serve(run: _Run, demand: Workload) -> None:
     if on_nodes and not waiting:
         run.declined.append(Declined(demand.ref, Reason.NO_PENDING_POD))
         return
+    if demand.key in run.snapshot.mixed and on_nodes:
+        _mix(run, demand, waiting)
+        return
     _withdraw(run, demand)
     pods = waiting if on_nodes else ()
     search, credit = _search(run, demand, pods)
@@ -247,13 +251,38 @@ def _release(run: _Run, demand: Workload) -> None:
     """Let the idle work go that the quota plane named, where all of it still may."""
     released = run.snapshot.released.get(demand.key)
     roots = () if released is None else released.roots
-    victims = [each for each in run.idle if each.root.uid in roots]
-    free = [v for v in victims if not _held(run, demand.key, v) and v.root.uid not in run.taken]
-    if released is None or not roots or len(free) < len(roots):
+    victims = _named(run, demand, roots)
+    if not victims:
         run.declined.append(Declined(demand.ref, Reason.OWNED))
         return
     run.taken.update(roots)
     run.plans.append(releasing_plan(run, demand, victims))
+
+
+def _mix(run: _Run, demand: Workload, waiting: tuple[PodRow, ...]) -> None:
+    """Let the idle work go that the scheduling plane named beside others, where it still may."""
+    mixed = run.snapshot.mixed[demand.key]
+    victims = _named(run, demand, mixed.roots)
+    if not victims:
+        run.declined.append(Declined(demand.ref, Reason.SHORT))
+        return
+    asked = add(*(pod.gpus for pod in waiting))
+    need = {name: count for name, count in sorted(asked.items()) if count > 0}
+    run.taken.update(mixed.roots)
+    demanded = {pod.uid: pod.amounts for pod in waiting}
+    run.placed.extend(
+        Reservation(demand.key, uid, node, demanded[uid])
+        for uid, node in mixed.placement
+        if uid in demanded
+    )
+    run.plans.append(mixed_plan(run, demand, need, victims, mixed.placement))
+
+
+def _named(run: _Run, demand: Workload, roots: Sequence[Uid]) -> list[Workload]:
+    """Return the idle work of these roots; nothing where not all of it may go."""
+    victims = [each for each in run.idle if each.root.uid in roots]
+    free = [v for v in victims if not _held(run, demand.key, v) and v.root.uid not in run.taken]
+    return victims if len(free) == len(roots) else []
 
 
 def _roots(run: _Run, units: Iterable[Workload]) -> set[Uid]:

@@ -24,6 +24,7 @@ __all__ = [
     "Fit",
     "GpuSample",
     "IdleSnapshot",
+    "Mixed",
     "NodeRow",
     "Phase",
     "PodRow",
@@ -217,6 +218,17 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True)
+class Mixed:
+    """Idle work that makes room for a demand together with pods of lower priority.
+
+    `placement`: a node for each pod of the demand, with all of them gone.
+    """
+
+    roots: tuple[Uid, ...]
+    placement: tuple[tuple[Uid, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class IdleSnapshot:
     """Everything one evaluation looks at.
 
@@ -228,7 +240,8 @@ class IdleSnapshot:
     `displaced`: demands that made room for others lately, where planes decide together.
     `busy_units`: groups that go as a whole, of which some pod is not idle, or has not opted in.
     `released`: for demands that the quota plane owns, the roots of idle work with which gone the
-    demand gets its quota, as that plane has worked out.
+    demand gets its quota, as that plane has worked out. `mixed`: for demands for which no idle work
+    suffices, what goes beside work of lower priority, as the scheduling plane has worked out.
     """
 
     revision: int
@@ -242,6 +255,7 @@ class IdleSnapshot:
     displaced: frozenset[GpuWorkloadKey] = frozenset()
     busy_units: frozenset[str] = frozenset()
     released: Mapping[GpuWorkloadKey, Released] = field(default_factory=dict)
+    mixed: Mapping[GpuWorkloadKey, Mixed] = field(default_factory=dict)
 
     def held_until(self, demand: str, root: Uid, now: Nanos) -> Nanos | None:
         """Return until when a root is held from a demand, None where it may go."""

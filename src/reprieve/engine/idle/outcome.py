@@ -17,6 +17,7 @@ from reprieve.units.references import Reference
 
 __all__ = [
     "RULE_ALWAYS",
+    "RULE_BESIDE_PRIORITY",
     "RULE_FEWEST_IDLE",
     "RULE_HOLDS_QUOTA",
     "RULE_NOT_NEEDED",
@@ -30,6 +31,7 @@ RULE_OLDEST_IDLE: Final = "OldestIdle"
 RULE_FEWEST_IDLE: Final = "FewestIdle"
 RULE_ALWAYS: Final = "Always"
 RULE_HOLDS_QUOTA: Final = "HoldsQuota"  # idle, and it holds the quota that a queued demand lacks
+RULE_BESIDE_PRIORITY: Final = "BesidePriority"  # idle, together with work of lower priority
 RULE_NOT_NEEDED: Final = "NotNeeded"  # reprieved: the demand fits without it
 
 

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from reprieve.engine.idle.model import IdleSnapshot, Phase, Policy, Workload
-from reprieve.engine.idle.outcome import RULE_ALWAYS, RULE_HOLDS_QUOTA
+from reprieve.engine.idle.outcome import RULE_ALWAYS, RULE_BESIDE_PRIORITY, RULE_HOLDS_QUOTA
 from reprieve.engine.idle.search import Search
 from reprieve.engine.plan import Guard, Plan, Plane, Proof, ProofLevel, Victim, plan_id
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 
-__all__ = ["Decided", "always_plan", "plan_of", "proof_of", "releasing_plan"]
+__all__ = ["Decided", "always_plan", "mixed_plan", "plan_of", "proof_of", "releasing_plan"]
 
 
 class Decided(Protocol):
@@ -64,6 +64,36 @@ def releasing_plan(run: Decided, demand: Workload, victims: Sequence[Workload]) 
             freed=freed,
             free={name: count for name, count in free.items() if count},
         ),
+        guards=(Guard(demand.ref, (Phase.PENDING_GPU,)),),
+    )
+
+
+def mixed_plan(
+    run: Decided,
+    demand: Workload,
+    need: Mapping[str, int],
+    victims: Sequence[Workload],
+    placement: tuple[tuple[Uid, str], ...],
+) -> Plan:
+    """Return the idle part of a plan: the rest of the room is made by the scheduling plane.
+
+    What of the need the victims do not free stands as free.
+    """
+    freed = {name: sum(v.gpus.get(name, 0) for v in victims) for name in need}
+    free = {name: max(0, need[name] - freed[name]) for name in need}
+    return plan_of(
+        run,
+        preemptor=demand.ref,
+        victims=victims,
+        rule=RULE_BESIDE_PRIORITY,
+        proof=Proof(
+            level=ProofLevel.PLACEMENT,
+            need=need,
+            in_flight=dict.fromkeys(need, 0),
+            freed=freed,
+            free={name: count for name, count in free.items() if count},
+        ),
+        placement=placement,
         guards=(Guard(demand.ref, (Phase.PENDING_GPU,)),),
     )
 

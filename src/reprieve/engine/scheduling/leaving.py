@@ -1,16 +1,17 @@
 """Room that is on its way: pods that end already, and others that are about to be evicted.
 
 A unit that has a node for its minimum once the pods that end are gone waits for that room, and
-nobody else is evicted for it; it is nominated to these nodes, so that the room is kept. Only where
-several planes decide together: kube-scheduler waits for its own victims alone. Source: the design's
-"Where the planes meet".
+nobody else is evicted for it; it is nominated to these nodes, so that the room is kept. Where the
+idle plane evicts idle pods for a unit and leaves the rest to priority (`mixtures`), victims are
+looked for as if these were gone. Only where several planes decide together: kube-scheduler waits
+for its own victims alone. Source: the design's "Where the planes meet".
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +32,9 @@ __all__ = [
     "PutOff",
     "are_named",
     "leaving_slots",
+    "left_out",
     "room_on_its_way",
+    "with_gone",
 ]
 
 
@@ -41,14 +44,20 @@ class PutOff:
 
     `put_off`: another plane has not answered, or evicts for them. `patient`: they wait for pods
     that end already, where those suffice. `until`: monotonic, when that ends by itself. `among`:
-    the only pods that may be victims of a unit; `slots`: those of all of them, where known.
+    the only pods that may be victims of a unit; `without`: pods that another plane evicts for a
+    unit, which needs more room than they leave. `slots`: of all these pods, where known.
     """
 
     put_off: frozenset[Unit] = frozenset()
     patient: frozenset[Unit] = frozenset()
     until: Mapping[Unit, int] = field(default_factory=dict)
     among: Mapping[Unit, frozenset[Uid]] = field(default_factory=dict)
+    without: Mapping[Unit, frozenset[Uid]] = field(default_factory=dict)
     slots: Mapping[Uid, int] | None = None
+
+    def concerns(self, unit: Unit) -> bool:
+        """Whether what is said of the unit changes how its attempt ends."""
+        return unit in self.put_off or unit in self.among or unit in self.without
 
 
 #: Where one plane decides alone.
@@ -91,6 +100,24 @@ def are_named(
     return found
 
 
+def left_out(snapshot: Snapshot, uids: Collection[Uid]) -> Snapshot:
+    """Return the snapshot as it is once the pods of these uids are gone."""
+    slots = np.flatnonzero(are_named(snapshot, uids) & (snapshot.pod_node >= 0)) if uids else ()
+    if not len(slots):
+        return snapshot
+    nodes, used = snapshot.pod_node.copy(), snapshot.used.copy()
+    scored = snapshot.scored.copy()
+    for slot in slots:
+        entry = snapshot.classes[snapshot.pod_class[slot]]
+        assert entry is not None, "a pod's class is never free"
+        used[nodes[slot]] -= snapshot.pod_requests[slot]
+        scored[nodes[slot]] -= (entry.scored_cpu, entry.scored_memory)
+        nodes[slot] = -1
+    for each in (nodes, used, scored):
+        each.setflags(write=False)
+    return replace(snapshot, pod_node=nodes, used=used, scored=scored)
+
+
 def _places_without(
     simulation: Simulation,
     slots: I64,
@@ -122,6 +149,25 @@ def _places_without(
         for pending, node in zip(queued, nodes, strict=True)
         if node >= 0
     )
+
+
+def with_gone(
+    gone: frozenset[Uid],
+    known: Mapping[Uid, int] | None,
+    preempt: Callable[..., Preemption],
+    simulation: Simulation,
+    *given: Any,
+) -> Preemption:
+    """Look for victims with these pods gone; the simulation is left as it was."""
+    if not gone:
+        return preempt(simulation, *given)
+    before = simulation.checkpoint()
+    there = simulation.present & are_named(simulation.snapshot, gone, known)
+    simulation.remove(np.flatnonzero(there))
+    try:
+        return preempt(simulation, *given)
+    finally:
+        simulation.rollback(before)
 
 
 def room_on_its_way(

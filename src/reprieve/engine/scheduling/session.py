@@ -39,6 +39,7 @@ from reprieve.engine.scheduling.leaving import (
     are_named,
     leaving_slots,
     room_on_its_way,
+    with_gone,
 )
 from reprieve.engine.scheduling.min_runtime import protected_until, spared_by
 from reprieve.engine.scheduling.nominations import kept_for_others, nominations_of
@@ -285,19 +286,24 @@ class Session:
             return schedule_gang(simulation, unit, turn.gang, queued, jobs, choose)
         if turn.job:
             return schedule_alone(simulation, unit, queued[0], jobs, choose)
-        waits = put_off or unit in self._waits.patient
+        gone = self._waits.without.get(unit, frozenset())
+        waits = put_off or bool(gone) or unit in self._waits.patient
         if turn.group is None:
             preempt = self._preempt_pod
             if waits:
-                preempt = partial(self._preempt_later, put_off)
+                preempt = partial(self._preempt_later, put_off, gone)
             return schedule_pod(simulation, unit, queued[0], self._policy, choose, preempt)
         plugins = [
             (name, self._plugins[name])
             for name in turn.profile.pod_group_post_filters
             if name in self._plugins
         ]
+        if gone:
+            known = self._waits.slots
+            plugins = [(name, partial(with_gone, gone, known, each)) for name, each in plugins]
         if waits:
-            plugins = [("Joint", self._preempt_group_later), *(() if put_off else plugins)]
+            later = partial(self._preempt_group_later, gone)
+            plugins = [("Joint", later), *(() if put_off else plugins)]
         return schedule_group(simulation, unit, turn.group, queued, self._policy, choose, plugins)
 
     def _only_among(self, simulation: Simulation, unit: Unit) -> None:
@@ -309,18 +315,26 @@ class Session:
             )
 
     def _preempt_later(
-        self, put_off: bool, simulation: Simulation, pending: Pending, policy: Policy
+        self,
+        put_off: bool,
+        gone: frozenset[Uid],
+        simulation: Simulation,
+        pending: Pending,
+        policy: Policy,
     ) -> Preemption:
-        """Wait for pods that end; else evict nobody yet, or preempt."""
-        planned, choose = self._planned_victims, self._choose
+        """Wait for pods that end; else evict nobody yet, or preempt with `gone` out of the way."""
+        planned, choose = self._planned_victims | gone, self._choose
         known = self._waits.slots
         waits = room_on_its_way(simulation, None, [pending], policy, choose, planned, known)
         if waits is not None:
             return waits
-        return PUT_OFF if put_off else self._preempt_pod(simulation, pending, policy)
+        if put_off:
+            return PUT_OFF
+        return with_gone(gone, known, self._preempt_pod, simulation, pending, policy)
 
     def _preempt_group_later(
         self,
+        gone: frozenset[Uid],
         simulation: Simulation,
         group: GroupRow,
         queued: Sequence[Pending],
@@ -330,7 +344,7 @@ class Session:
     ) -> Preemption:
         """Wait for pods that end; else leave it to the plugins after this one, if any."""
         del failed
-        planned, known = self._planned_victims, self._waits.slots
+        planned, known = self._planned_victims | gone, self._waits.slots
         waits = room_on_its_way(simulation, group, queued, policy, choose, planned, known)
         return waits or PUT_OFF
 

@@ -7,8 +7,9 @@ For what our own quota plane keeps waiting the idle plane asks it which idle wor
 that is lacking; until that is answered the quota plane puts its own preemption off. For pods that
 our own scheduling plane schedules the idle plane searches first: until it has answered, the
 scheduling plane puts its own preemption off, and what it found is carried out only where the
-scheduling plane has placed all pods of the demand with these victims gone. Source: the design's
-"Where the planes meet".
+scheduling plane has placed all pods of the demand with these victims gone. Where it finds too
+little, it asks the scheduling plane which idle work would do together with work of lower priority;
+it evicts that, and the scheduling plane the rest. Source: the design's "Where the planes meet".
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Final, Protocol
 from reprieve.engine.demands import Beside, Rejection
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.lineage import Party
+from reprieve.engine.mixed import IdlePods, Mixture
 from reprieve.engine.owners import DemandState, owner_of
 from reprieve.engine.plan import Plane
 from reprieve.engine.quota.release import IdleUnit, Promise, Release
@@ -51,10 +53,11 @@ class Verdict(StrEnum):
     STARTING = "Starting"  # it does not know yet who is idle, nor what it evicts already
     UNDECIDED = "Undecided"  # it has not evaluated the demand yet
     SERVED = "Served"  # idle work is being evicted for it
+    HELPED = "Helped"  # idle work has been evicted, and work of lower priority has to go as well
     DECLINED = "Declined"  # no idle work helps
 
 
-#: Why the idle plane evicts nobody, by what it said when another plane decided.
+#: Why the idle plane evicts nobody, by what it said when another plane decided; not where it does.
 REJECTIONS: Final = {
     Verdict.NOT_ASKED: Rejection.NOT_ASKED,
     Verdict.STARTING: Rejection.UNANSWERED,
@@ -79,6 +82,10 @@ class IdleSide(Protocol):
         """Return for each of these demands, given by its pods, whether idle work is evicted."""
         ...
 
+    def going_for(self, demand: Sequence[Uid]) -> frozenset[Uid]:
+        """Return the pods of idle work that is evicted for a demand, given by its pods."""
+        ...
+
 
 class SchedulingSide(Protocol):
     """The scheduling plane, as others ask it."""
@@ -93,6 +100,13 @@ class SchedulingSide(Protocol):
         """Return why the pods cannot all be placed once others are gone, empty if they can.
 
         `idle`: the pods of all idle work, some of which may have to go by priority alone.
+        """
+        ...
+
+    async def mixture(self, pods: Sequence[Uid], idle: Sequence[IdlePods]) -> Mixture | None:
+        """Return which idle work has to go beside work of lower priority; None where none helps.
+
+        None, too, where priority alone is enough. `idle`: what may go, oldest first.
         """
         ...
 
@@ -180,6 +194,7 @@ class Joint:
         *,
         idle: Rejection | None = None,
         placed: bool = False,
+        mixed: bool = False,
         queued: Collection[str] = (),
     ) -> Beside | None:
         """Return what the record of a plan for a demand says of other planes; None without any.
@@ -195,6 +210,7 @@ class Joint:
             idle,
             placed,
             tuple(sorted(queued)),
+            mixed=mixed,
             depth=len(chain) + 1,
             debt_of=chain[0] if chain else "",
         )

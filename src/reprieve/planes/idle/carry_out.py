@@ -29,6 +29,7 @@ from reprieve.planes.idle.effects import (
     Refuse,
     TellOnce,
 )
+from reprieve.planes.idle.mixtures import is_mixed
 from reprieve.planes.idle.open_intents import OpenIntents
 from reprieve.records.displacements import stored
 from reprieve.units.durations import SECOND
@@ -194,6 +195,7 @@ class CarryOut:
             self._displacements.demand_of(plan),
             self._context.clock.wall(),
             placed=self._placed(plan),
+            mixed=is_mixed(plan),
             queued=[each.root.uid for each in plan.victims if self._holds_quota(each.root.uid)],
         )
 

@@ -110,6 +110,7 @@ class Evaluator:
             changed=changed,
             again=self.ask_at,
             displacements=displacements,
+            evicted=lambda spec: side().evicted(spec),
         )
         self._carry_out = CarryOut(
             context,
@@ -212,10 +213,10 @@ class Evaluator:
     async def _evaluate(
         self, snapshot: IdleSnapshot, now: Nanos
     ) -> tuple[IdleSnapshot, Evaluation]:
-        """Return the evaluation with what the quota plane names, and what it was decided on."""
+        """Return the evaluation with what other planes name, and what it was decided on."""
         found = await self._evaluate_once(snapshot, now)
-        released = await self._side().with_released(*found, now)
-        return found if released is None else await self._evaluate_once(released, now)
+        named = await self._side().with_named(*found, now)
+        return found if named is None else await self._evaluate_once(named, now)
 
     async def _evaluate_once(
         self, snapshot: IdleSnapshot, now: Nanos

@@ -1,24 +1,28 @@
 """What the idle plane answers to other planes of its process, and asks of them.
 
 A demand is *answered* once an evaluation has seen it pending and has evicted nobody for it; it is
-*served* while an open intent evicts for it. Until either is so it is undecided, and the scheduling
-plane puts its own preemption off. The root of a pod is known a moment after the pod, and the root's
-GpuWorkload a moment later. Source: the design's "Where the planes meet".
+*served* while an open intent evicts for it, and *helped* once that is done for a part of the room.
+Until any of these is so it is undecided, and the scheduling plane puts its own preemption off. The
+root of a pod is known a moment after the pod, and the root's GpuWorkload a moment later. Source:
+the design's "Where the planes meet".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from reprieve.api.core import KueueWorkload
+from reprieve.api.reprieve import PreemptionSpec
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.lineage import Party, owner_lineage
 from reprieve.engine.idle.model import IdleSnapshot, Phase, Workload
 from reprieve.engine.idle.outcome import Evaluation
+from reprieve.engine.idle.placement import pending_pods
 from reprieve.engine.plan import Plan, Plane
 from reprieve.intake.cluster.pod_classes import DEFAULT_SCHEDULER
 from reprieve.planes.common.joint import Joint, Verdict
+from reprieve.planes.idle.mixtures import Mixtures, is_mixed
 from reprieve.planes.idle.ownership import Ownership
 from reprieve.planes.idle.queued import Queued
 from reprieve.planes.idle.records import PodRecord
@@ -69,7 +73,8 @@ class JointSide:
         *,
         pod_of: Callable[[Uid], PodRecord | None],
         tracks: Callable[[Reference], bool | None],
-        served: Callable[[], Collection[GpuWorkloadKey | None]],
+        claims: Callable[[], Mapping[Uid, GpuWorkloadKey | None]],
+        mixed: Callable[[], Mapping[GpuWorkloadKey, frozenset[Uid]]],
         ready: Callable[[], bool],
         stays_out: Callable[[], bool],
         queued: Queued,
@@ -83,7 +88,9 @@ class JointSide:
         self._ownership = ownership
         self._pod_of = pod_of
         self._tracks = tracks
-        self._served = served
+        self._claims = claims
+        self._mixed = mixed
+        self._mixtures = Mixtures(joint, self._is_placed_by_us)
         self._ready = ready
         self._stays_out = stays_out
         self._answered: frozenset[GpuWorkloadKey] = frozenset()
@@ -94,7 +101,7 @@ class JointSide:
             return [Verdict.NOT_ASKED] * len(demands)
         if not self._ready():
             return [Verdict.STARTING] * len(demands)
-        served = frozenset(filter(None, self._served()))
+        served = frozenset(filter(None, self._claims().values()))
         if not served and not self._anybody_idle():
             return [Verdict.NOT_ASKED] * len(demands)
         return [self._verdict(pods, served) for pods in demands]
@@ -105,7 +112,7 @@ class JointSide:
             return [Verdict.NOT_ASKED] * len(workloads)
         if not self._ready():
             return [Verdict.STARTING] * len(workloads)
-        served = frozenset(filter(None, self._served()))
+        served = frozenset(filter(None, self._claims().values()))
         if not served and not self._anybody_idle():
             return [Verdict.NOT_ASKED] * len(workloads)
         return [self._queued_verdict(uid, served) for uid in workloads]
@@ -131,7 +138,12 @@ class JointSide:
 
     def _verdict(self, pods: Sequence[Uid], served: frozenset[GpuWorkloadKey]) -> Verdict:
         found = {self._verdict_of(uid, served) for uid in pods}
-        for verdict in (Verdict.NOT_ASKED, Verdict.SERVED, Verdict.DECLINED):
+        for verdict in (
+            Verdict.NOT_ASKED,
+            Verdict.HELPED,
+            Verdict.SERVED,
+            Verdict.DECLINED,
+        ):
             if verdict in found:
                 return verdict
         return Verdict.UNDECIDED
@@ -152,8 +164,30 @@ class JointSide:
         if not keys:
             return Verdict.NOT_ASKED if self._tracks(root) is False else Verdict.UNDECIDED
         if keys & served:
-            return Verdict.SERVED
+            mixed = self._mixed()
+            going = [uid for key in keys for uid in mixed.get(key, ())]
+            return Verdict.HELPED if going and all(map(self._goes, going)) else Verdict.SERVED
         return Verdict.DECLINED if keys & self._answered else Verdict.UNDECIDED
+
+    def going_for(self, demand: Sequence[Uid]) -> frozenset[Uid]:
+        """Return the pods of idle work that is evicted for a demand, given by its pods."""
+        roots = [root for uid in demand if (root := self._ownership.root_of(uid)) is not None]
+        keys = {each.key for root in roots for each in self._workloads.of_root(root.ref.uid)}
+        claims = self._claims()
+        going = [uid for uid, whom in claims.items() if whom in keys]
+        held = [each for uid in going for each in self._workloads.of_root(uid)]
+        return frozenset(
+            Uid(pod.uid) for each in held for pod in self._ownership.pods_of(each.root)
+        )
+
+    def _goes(self, root: Uid) -> bool:
+        """Whether a root is evicted for certain: no pod of it stays."""
+        held = self._workloads.of_root(root)
+        return all(
+            each.status.phase in (Phase.PREEMPTED, Phase.DELETED)
+            or all(pod.row.terminating for pod in self._ownership.pods_of(each.root))
+            for each in held
+        )
 
     def owner(
         self,
@@ -201,6 +235,12 @@ class JointSide:
         if demand is not None:
             self._wake((demand,))
 
+    def evicted(self, spec: PreemptionSpec) -> None:
+        """Have the scheduling plane go on with a demand whose idle victims are on their way."""
+        scheduling = self._joint.scheduling
+        if scheduling is not None:
+            scheduling.wake([Uid(place.uid) for place in spec.placement])
+
     async def refusal(self, plan: Plan, rows: Mapping[GpuWorkloadKey, Workload]) -> str:
         """Return why the scheduling plane would not place the demand of a plan; empty if it would.
 
@@ -210,6 +250,10 @@ class JointSide:
         if scheduling is None or preemptor is None:
             return ""
         demand = rows.get(key_of(preemptor.namespace, preemptor.name))
+        if demand is not None and is_mixed(plan):
+            going = {victim.root.uid for victim in plan.victims}
+            victims = [row for row in rows.values() if row.root.uid in going]
+            return await self._mixtures.refusal(demand, victims)
         pods = [Uid(uid) for uid, _ in plan.placement]
         pending = [found for uid in pods if (found := self._pod_of(uid)) is not None]
         names = _scheduler_names(pending)
@@ -243,12 +287,31 @@ class JointSide:
         pods = [pod.uid for pod in demand.pods if pod.node is None]
         return scheduling is None or scheduling.waiting_with(pods) <= set(pods)
 
-    async def with_released(
+    def _is_placed_by_us(self, demand: Workload) -> bool:
+        """Whether all pods of a demand are seen, and wait for our scheduling plane."""
+        waiting = pending_pods(demand)
+        pods = [self._pod_of(pod.uid) for pod in waiting]
+        names = _scheduler_names(pod for pod in pods if pod is not None)
+        scheduling = self._joint.scheduling
+        return (
+            scheduling is not None
+            and bool(names)
+            and all(map(scheduling.schedules, names))
+            and not any(pod.gated for pod in waiting)
+            and self._is_whole(demand)
+        )
+
+    async def with_named(
         self, snapshot: IdleSnapshot, evaluation: Evaluation, now: Nanos
     ) -> IdleSnapshot | None:
-        """Return the snapshot with what the quota plane named; None where it named nothing."""
+        """Return the snapshot with what other planes named; None where they named nothing."""
         released = await self._releases.named(snapshot, evaluation, now)
-        return replace(snapshot, released=released) if released else None
+        units = self._releases.units(snapshot, evaluation)
+        taken = [uid for each in released.values() for uid in each.roots]
+        mixed = await self._mixtures.named(snapshot, evaluation, units, taken, now)
+        if not released and not mixed:
+            return None
+        return replace(snapshot, released=released, mixed=mixed)
 
     def _wake(self, demands: Iterable[Workload]) -> None:
         demands = tuple(demands)

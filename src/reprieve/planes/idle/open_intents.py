@@ -24,6 +24,7 @@ from reprieve.api.reprieve import (
     VictimState,
 )
 from reprieve.engine.idle.model import Phase
+from reprieve.engine.idle.outcome import RULE_BESIDE_PRIORITY
 from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel, Victim, plan_id
 from reprieve.execution.at_stake import AtStake, Stake
 from reprieve.execution.book import Book
@@ -53,7 +54,8 @@ class OpenIntents:
 
     `intents` gives all Preemptions of the plane; `pods_left` whether pods of a root still exist;
     `lost_with` what work is lost with it; `action_of` what a root's owner wants to happen to it;
-    `again` asks for another look at a wall instant; `displacements`: where the governor is told.
+    `again` asks for another look at a wall instant; `displacements`: where the governor is told;
+    `evicted` is called when the victims of a plan have been evicted.
     """
 
     def __init__(
@@ -69,7 +71,9 @@ class OpenIntents:
         changed: Callable[[GpuWorkloadKey], None],
         again: Callable[[Nanos], None],
         displacements: IdleDisplacements,
+        evicted: Callable[[PreemptionSpec], None],
     ) -> None:
+        self._evicted = evicted
         self._displacements = displacements
         self._context = context
         self._workloads = workloads
@@ -178,6 +182,17 @@ class OpenIntents:
                 claims[Uid(victim.root.uid)] = whom
         return claims
 
+    def mixed(self) -> dict[GpuWorkloadKey, frozenset[Uid]]:
+        """Return for demands that work of lower priority makes room for, too, the idle roots."""
+        return {
+            key_of(spec.preemptor.namespace, spec.preemptor.name): frozenset(
+                Uid(victim.root.uid) for victim in spec.victims
+            )
+            for spec in self.specs()
+            if spec.preemptor is not None
+            and any(victim.rule == RULE_BESIDE_PRIORITY for victim in spec.victims)
+        }
+
     def specs(self) -> list[PreemptionSpec]:
         """Return the specs of all open intents, seen or written by this process, once each."""
         if self._context.dry_run:
@@ -193,6 +208,7 @@ class OpenIntents:
         async with self._slots:
             await self._executor.evict(each)
         self._executor.watch(each)
+        self._evicted(each.intent.spec)
 
     async def _resume(self, intent: Preemption) -> None:
         log.info("resuming %s, plan %s", intent.metadata.name, intent.spec.plan_id)

@@ -59,7 +59,7 @@ class Releases:
         owned = self._owned(snapshot)
         if quota is None or not owned:
             return {}
-        units = self._units(snapshot, evaluation)
+        units = self.units(snapshot, evaluation)
         promised = self._promised(snapshot)
         waits: set[GpuWorkloadKey] = {each.key for each in owned[_MOST:]} if units else set()
         found: dict[GpuWorkloadKey, Released] = {}
@@ -98,7 +98,7 @@ class Releases:
         ]
         return sorted(owned, key=demand_order)
 
-    def _units(
+    def units(
         self, snapshot: IdleSnapshot, evaluation: Evaluation
     ) -> dict[str, tuple[IdleUnit, list[Workload]]]:
         """Return the idle work that nobody needs, by unit, oldest idle first."""

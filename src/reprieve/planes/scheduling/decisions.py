@@ -16,7 +16,7 @@ from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.plan import Plane
 from reprieve.engine.scheduling.commit import still_holds
-from reprieve.engine.scheduling.leaving import PutOff
+from reprieve.engine.scheduling.leaving import PutOff, left_out
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.pod_preemption import preempt_for_pod
 from reprieve.engine.scheduling.queue import Outcome
@@ -240,7 +240,7 @@ class Decisions:
             self._glanced.discard(each.unit.name)
             self._aside.forget(each.unit)
             try:
-                held = self._commit(each, snapshot, doubtful)
+                held = self._commit(each, snapshot, doubtful, put_off)
             except Exception:
                 # A fault of ours in one unit is an error of that unit, and of nobody else's.
                 log.exception("what was decided about %s was not done", each.unit.name)
@@ -264,10 +264,10 @@ class Decisions:
         for number, unit in enumerate(units):
             stand = stands.get(unit)
             known = None if stand is None else self._futile.answer(unit, stand)
-            if known is None or unit in put_off.put_off or unit in put_off.among:
+            if known is None or put_off.concerns(unit):
                 return units[number:]
             each = Decided(unit, known, 0)
-            self._commit(each, snapshot, doubtful=False)
+            self._commit(each, snapshot, False, put_off)
             self._after(each, put_off)
             self._state.queue.tried_on(unit, self._state.cluster.progress.helped)
             self._keep(each, stand, put_off)
@@ -315,7 +315,9 @@ class Decisions:
         now = self._context.clock.monotonic()
         self._state.queue.activate((unit.group or unit.pods[0],), now)
 
-    def _commit(self, decided: Decided, snapshot: Snapshot, doubtful: bool) -> bool:
+    def _commit(
+        self, decided: Decided, snapshot: Snapshot, doubtful: bool, put_off: PutOff
+    ) -> bool:
         attempt, unit = decided.attempt, decided.unit
         now = self._context.clock.monotonic()
         if attempt is None:
@@ -325,7 +327,8 @@ class Decisions:
             return True
         acts = attempt.plan is not None or any(member.bind for member in attempt.members)
         if acts and doubtful:
-            current = self._state.cluster.snapshot()
+            gone = put_off.without.get(unit, ()) if attempt.plan is not None else ()
+            current = left_out(self._state.cluster.snapshot(), gone)
             seconds = self._context.clock.wall() // SECOND
             overdue = self._state.overdue
             if not still_holds(current, self._context.policy, attempt, seconds, overdue):

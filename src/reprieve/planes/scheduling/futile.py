@@ -161,8 +161,7 @@ def _is_final(attempt: Attempt, put_off: PutOff) -> bool:
         and attempt.spared is None
         and attempt.held is None
         and not any(member.bind for member in attempt.members)
-        and unit not in put_off.put_off
-        and unit not in put_off.among
+        and not put_off.concerns(unit)
         and (found is None or _found_nobody(found))
     )
 

@@ -7,24 +7,33 @@
    it, for a minute at most.
 3. What the idle plane found is confirmed: with its victims gone, and with what ends already, all
    pods of the demand are placed by all filters, and not without the victims.
+4. Where neither idle work nor priority is enough, but both together are, it says which idle work
+   has to go (`engine.scheduling.mixtures`). Once the idle plane evicts that, preemption for the
+   unit finds its own victims as if it were gone, once.
 
 Source: the design's "Where the planes meet".
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
-
-import numpy as np
 
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.demands import Rejection
+from reprieve.engine.disruptions.questions import Hold
+from reprieve.engine.gangs.job import JobOptions
+from reprieve.engine.mixed import IdlePods, Mixture
 from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
+from reprieve.engine.plan import Plane
 from reprieve.engine.scheduling.leaving import PutOff, are_named
+from reprieve.engine.scheduling.mixtures import held_devices, mixture, priority_of
 from reprieve.engine.scheduling.outcome import Unit
+from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.session import Session
 from reprieve.planes.common.joint import REJECTIONS, STARTING_FOR, Joint, Verdict
 from reprieve.planes.common.solve import Solver
@@ -39,7 +48,6 @@ __all__ = ["Deferrals", "SchedulingJoint"]
 _UNDECIDED_FOR: Final = 5 * SECOND
 _PATIENT_FOR: Final = MINUTE
 _REMEMBERED: Final = 20_000
-_EVERY_POD: Final = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
 
 
 class Deferrals:
@@ -55,7 +63,7 @@ class Deferrals:
         # The only pods that may be victims of a unit, by its name.
         self.among: dict[str, frozenset[Uid]] = {}
         # What the idle plane said of the units of the last slice, by name.
-        self._said: dict[str, Rejection] = {}
+        self._said: dict[str, Rejection | None] = {}
 
     def of(self, units: Sequence[Unit]) -> PutOff:
         """Return who is put off, and who is patient."""
@@ -67,9 +75,10 @@ class Deferrals:
         patient: set[Unit] = set()
         until: dict[Unit, int] = {}
         among = {unit: self.among[unit.name] for unit in units if unit.name in self.among}
+        without: dict[Unit, frozenset[Uid]] = {}
         verdicts = idle.verdicts([unit.pods for unit in units])
         self._said = {
-            unit.name: Rejection.FEWER if unit in among else REJECTIONS[verdict]
+            unit.name: Rejection.FEWER if unit in among else REJECTIONS.get(verdict)
             for unit, verdict in zip(units, verdicts, strict=True)
         }
         for unit, verdict in zip(units, verdicts, strict=True):
@@ -91,13 +100,24 @@ class Deferrals:
                     until[unit] = since + _UNDECIDED_FOR
                 continue
             self._undecided.pop(unit.name, None)
-            if verdict is Verdict.SERVED:
+            if verdict is Verdict.HELPED:
+                without[unit] = idle.going_for(unit.pods)
+            if verdict is Verdict.SERVED or (unit in without and self._has_plan(unit)):
                 put_off.add(unit)
-        return PutOff(frozenset(put_off), frozenset(patient), until, among)
+        return PutOff(frozenset(put_off), frozenset(patient), until, among, without)
+
+    def _has_plan(self, unit: Unit) -> bool:
+        """Whether the last record of a unit's demand is one of this plane."""
+        planes = {self._joint.demands.plane_of(uid) for uid in unit.pods}
+        return Plane.SCHEDULING in planes
 
     def rejection(self, unit: Unit) -> Rejection | None:
         """Return why the idle plane evicts nobody for a unit of the last slice, if it was asked."""
         return self._said.get(unit.name)
+
+    def is_mixed(self, unit: Unit) -> bool:
+        """Whether the idle plane evicts for a unit of the last slice, and leaves it the rest."""
+        return unit.name in self._said and self._said[unit.name] is None
 
     def waits(self, unit: Unit, *, for_room: bool) -> None:
         """Take note of an attempt: the unit waits for pods that end, or it does not."""
@@ -130,7 +150,15 @@ class SchedulingJoint:
         state: ClusterState,
         solver: Solver,
         deferrals: Deferrals,
+        *,
+        plugins: Mapping[str, PostFilter],
+        jobs: Callable[[], JobOptions],
+        holds: Callable[[Iterable[Unit]], Mapping[Unit, Mapping[Uid, Hold]]],
     ) -> None:
+        self._plugins = plugins
+        self._jobs = jobs
+        self._holds = holds
+        self._fruitless: OrderedDict[str, tuple[object, ...]] = OrderedDict()
         self._deferrals = deferrals
         self._context = context
         self._state = state
@@ -191,6 +219,40 @@ class SchedulingJoint:
                 del self._deferrals.among[next(iter(self._deferrals.among))]
         return refused
 
+    async def mixture(self, pods: Sequence[Uid], idle: Sequence[IdlePods]) -> Mixture | None:
+        """Return which idle work has to go beside work of lower priority; None where none helps.
+
+        None, too, where priority alone is enough. `idle`: what may go, oldest first.
+        """
+        units = self._units(pods)
+        if not units:
+            return None
+        context, holds = self._context, self._holds(units)
+        snapshot, overdue = self._state.cluster.snapshot(), frozenset(self._state.overdue)
+        progress = self._state.cluster.progress
+        asked = (progress.helped, progress.joined, overdue, tuple(idle), tuple(units))
+        name = units[0].name
+        if self._fruitless.get(name) == asked:
+            return None
+        begin = partial(
+            _session,
+            snapshot,
+            context.policy,
+            self._plugins,
+            overdue,
+            self._jobs(),
+            context.clock.wall() // SECOND if context.policy.timed else 0,
+            context.scorers,
+            holds,
+        )
+        found = await self._solver.run(mixture, snapshot, units, idle, begin)
+        if found is None and not holds and not context.policy.timed:
+            self._fruitless[name] = asked
+            self._fruitless.move_to_end(name)
+            while len(self._fruitless) > _REMEMBERED:
+                self._fruitless.popitem(last=False)
+        return found
+
     def _units(self, pods: Sequence[Uid]) -> list[Unit] | None:
         """Return the units of waiting pods; None where an older gang is among them."""
         found: dict[str, Unit] = {}
@@ -214,6 +276,31 @@ class SchedulingJoint:
             key = f"{row.namespace}/{row.group}"
             return self._state.root(key)[1] or key
         return row.uid
+
+
+def _session(
+    snapshot: Snapshot,
+    policy: Policy,
+    plugins: Mapping[str, PostFilter],
+    overdue: frozenset[Uid],
+    jobs: JobOptions,
+    now: int,
+    scorers: Mapping[str, PlacementScorer],
+    holds: Mapping[Unit, Mapping[Uid, Hold]],
+    waits: PutOff,
+) -> Session:
+    """Return a session as one of the decision loop, for units of no older gang."""
+    return Session(
+        snapshot,
+        policy,
+        plugins=plugins,
+        overdue=overdue,
+        jobs=jobs,
+        now=now,
+        scorers=scorers,
+        holds=holds,
+        waits=waits,
+    )
 
 
 def refusal(
@@ -249,7 +336,7 @@ def refusal(
         return "what is free, or on its way, is enough for it", frozenset()
     if not session().places_all(units, gone):
         return "not all of its pods have a node with the victims gone", frozenset()
-    lower = snapshot.pod_priority < max(_priority(snapshot, unit) for unit in units)
+    lower = snapshot.pod_priority < max(priority_of(snapshot, unit) for unit in units)
     if not (lower & are_named(snapshot, idle, slots)).any():
         return "", frozenset()
     among = session(patient=frozenset(units), among=dict.fromkeys(units, idle))
@@ -261,33 +348,7 @@ def refusal(
             return "", frozenset()
         if attempt.plan is not None:
             victims.update(victim.root.uid for victim in attempt.plan.victims)
-    if _size(snapshot, units, victims, slots) < _size(snapshot, units, gone, slots):
+    fewest = held_devices(snapshot, units, victims, slots)
+    if fewest < held_devices(snapshot, units, gone, slots):
         return "fewer of the idle pods have to go by their priority", idle
     return "", frozenset()
-
-
-def _priority(snapshot: Snapshot, unit: Unit) -> int:
-    """Return the highest priority of a unit: that of its group, or of one of its pods."""
-    rows = [snapshot.pending[uid].row for uid in unit.pods if uid in snapshot.pending]
-    group = snapshot.group_index.get(unit.group, -1)
-    found = snapshot.group_rows[group] if group >= 0 else None
-    of_group = [] if found is None else [found.priority]
-    return max([*of_group, *(row.priority for row in rows)], default=0)
-
-
-def _size(
-    snapshot: Snapshot, units: Sequence[Unit], pods: Collection[Uid], known: Mapping[Uid, int]
-) -> tuple[int, int]:
-    """Return how much pods hold of what the units ask for but cpu and memory, and their number."""
-    slots = np.flatnonzero(are_named(snapshot, pods, known))
-    asked = {
-        name
-        for unit in units
-        for uid in unit.pods
-        if (pending := snapshot.pending.get(uid)) is not None
-        and (entry := snapshot.classes[pending.pod_class]) is not None
-        for name, amount in entry.requests
-        if amount and name not in _EVERY_POD
-    }
-    columns = [number for number, name in enumerate(snapshot.resources) if name in asked]
-    return int(snapshot.pod_requests[slots][:, columns].sum()), len(slots)

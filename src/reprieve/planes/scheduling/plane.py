@@ -162,7 +162,15 @@ class SchedulingPlane:
             deferrals=deferrals,
         )
         solver = self.decisions.loop.solver
-        self.side = SchedulingJoint(context, self.state, solver, deferrals)
+        self.side = SchedulingJoint(
+            context,
+            self.state,
+            solver,
+            deferrals,
+            plugins=context.plugins,
+            jobs=self.gangs.options_now,
+            holds=self.displacements.holds,
+        )
 
     @property
     def ready(self) -> bool:

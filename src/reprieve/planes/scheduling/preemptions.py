@@ -181,6 +181,7 @@ class Preemptions:
             None if row is None else pod_party(row),
             context.clock.wall(),
             idle=self._deferrals.rejection(preemptor.unit),
+            mixed=self._deferrals.is_mixed(preemptor.unit),
         )
 
     async def _carry(

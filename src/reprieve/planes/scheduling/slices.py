@@ -21,7 +21,7 @@ from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.plan_faults import PlanFault, PlanRefused
-from reprieve.engine.scheduling.leaving import NOBODY_PUT_OFF, PutOff
+from reprieve.engine.scheduling.leaving import NOBODY_PUT_OFF, PutOff, left_out
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.pod import PodPostFilter
@@ -105,7 +105,7 @@ def decide(
         held = holds.get(unit, {})
         try:
             attempt = session.attempt(unit)
-            faults = _faults(session, policy, attempt, wall, jobs, held, overdue)
+            faults = _faults(session, policy, attempt, wall, jobs, held, overdue, put_off)
         except Exception as failure:
             # Nothing is known of the session's state any more: the others get a new one.
             decided.append(Decided(unit, None, clock.monotonic() - before, failure))
@@ -129,12 +129,14 @@ def _faults(
     jobs: JobOptions,
     held: Mapping[Uid, Hold],
     overdue: frozenset[Uid],
+    put_off: PutOff,
 ) -> tuple[PlanFault, ...]:
     """Return what is wrong with the plan of an attempt, nothing where it has none."""
     if attempt is None or attempt.plan is None:
         return ()
     known, whole = session.nominations, jobs.policy.victim_gangs
-    return faults_of(session.snapshot, policy, attempt, wall, known, whole, held, overdue)
+    snapshot = left_out(session.snapshot, put_off.without.get(attempt.unit, ()))
+    return faults_of(snapshot, policy, attempt, wall, known, whole, held, overdue)
 
 
 def _glance(
@@ -184,5 +186,6 @@ def _input(
     put_off: PutOff,
 ) -> dict[str, Any]:
     among = put_off.among.get(unit, ())
+    snapshot = left_out(snapshot, put_off.without.get(unit, ()))
     earlier = [each.attempt for each in decided if each.attempt is not None]
     return encode_scheduling(snapshot, policy, unit, earlier, overdue, wall, held, among)

@@ -1,0 +1,110 @@
+"""Which idle work goes beside work of lower priority: asked of the scheduling plane.
+
+An evaluation says which demands all idle work is too little for. The scheduling plane is asked for
+each such demand whose pods it schedules, in their order, a few at a time in turn; what it names is
+evaluated again as part of the snapshot, checked, recorded and carried out as any other plan, and
+the scheduling plane evicts the rest. Source: the design's "Where the planes meet".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
+
+from reprieve.engine.idle.claims import demand_order
+from reprieve.engine.idle.model import IdleSnapshot, Mixed, Workload
+from reprieve.engine.idle.outcome import RULE_BESIDE_PRIORITY, Evaluation, Reason
+from reprieve.engine.idle.placement import pending_pods
+from reprieve.engine.mixed import IdlePods
+from reprieve.engine.plan import Plan
+from reprieve.engine.quota.release import IdleUnit
+from reprieve.planes.common.joint import Joint
+from reprieve.units.ids import GpuWorkloadKey, Uid
+from reprieve.units.instants import Nanos
+
+__all__ = ["Mixtures", "is_mixed"]
+
+#: How many demands are asked about in one evaluation.
+_MOST: Final = 10
+_TOO_LITTLE: Final = (Reason.SHORT, Reason.NO_PLACEMENT)
+
+Units = Mapping[str, tuple[IdleUnit, Sequence[Workload]]]
+
+
+def is_mixed(plan: Plan) -> bool:
+    """Whether work of lower priority goes beside the victims of a plan."""
+    return any(victim.rule == RULE_BESIDE_PRIORITY for victim in plan.victims)
+
+
+class Mixtures:
+    """Asks the scheduling plane. `asks`: whether it is the one to be asked about a demand."""
+
+    def __init__(self, joint: Joint, asks: Callable[[Workload], bool]) -> None:
+        self._joint = joint
+        self._asks = asks
+        self._last: GpuWorkloadKey | None = None  # whom it was asked about last
+
+    async def named(
+        self,
+        snapshot: IdleSnapshot,
+        evaluation: Evaluation,
+        units: Units,
+        taken: Collection[Uid],
+        now: Nanos,
+    ) -> dict[GpuWorkloadKey, Mixed]:
+        """Return for demands what idle work goes; `units`: what may, `taken`: roots that do."""
+        scheduling = self._joint.scheduling
+        if scheduling is None or not snapshot.nodes or not units:
+            return {}
+        found: dict[GpuWorkloadKey, Mixed] = {}
+        gone = set(taken)
+        for demand in self._in_turn(snapshot, evaluation):
+            free = {
+                name: members
+                for name, (_, members) in units.items()
+                if not any(
+                    each.root.uid in gone or snapshot.held_until(demand.key, each.root.uid, now)
+                    for each in members
+                )
+            }
+            idle = [idle_pods(name, members) for name, members in free.items()]
+            answer = await scheduling.mixture(_waiting(demand), idle)
+            if answer is not None:
+                roots = [each.root.uid for name in answer.idle for each in free[name]]
+                found[demand.key] = Mixed(tuple(roots), answer.placement)
+                gone.update(roots)
+        return found
+
+    async def refusal(self, demand: Workload, victims: Sequence[Workload]) -> str:
+        """Return why the victims of a plan do not go; empty if they still have to."""
+        scheduling = self._joint.scheduling
+        members: dict[str, list[Workload]] = {}
+        for each in victims:
+            members.setdefault(each.unit or f"/{each.root.uid}", []).append(each)
+        idle = [idle_pods(name, several) for name, several in members.items()]
+        answer = None if scheduling is None else await scheduling.mixture(_waiting(demand), idle)
+        if answer is None or set(answer.idle) != members.keys():
+            return (
+                "they and work of lower priority do not make the room any more, or not all have to"
+            )
+        return ""
+
+    def _in_turn(self, snapshot: IdleSnapshot, evaluation: Evaluation) -> list[Workload]:
+        """Return the demands to be asked about now: those after the last one first."""
+        short = {each.subject for each in evaluation.declined if each.reason in _TOO_LITTLE}
+        demands = [each for each in snapshot.workloads if each.ref in short and self._asks(each)]
+        demands.sort(key=demand_order)
+        last = next((n for n, each in enumerate(demands) if each.key == self._last), -1)
+        if len(demands) > _MOST:
+            demands = [*demands[last + 1 :], *demands[: last + 1]][:_MOST]
+        self._last = demands[-1].key if demands else None
+        return demands
+
+
+def idle_pods(name: str, members: Sequence[Workload]) -> IdlePods:
+    """Return a unit with the pods of its members."""
+    return IdlePods(name, tuple(pod.uid for each in members for pod in each.pods if pod.live))
+
+
+def _waiting(demand: Workload) -> list[Uid]:
+    return [pod.uid for pod in pending_pods(demand)]
