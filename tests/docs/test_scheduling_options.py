@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from reprieve.engine.cluster.snapshot import Snapshot
-from reprieve.engine.placement.profile import Policy, Protection
+from reprieve.engine.placement.profile import Policy, Protection, VictimChoice
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import Session
 from tests.docs.generated import DOCS
@@ -152,6 +152,16 @@ EXAMPLES = {
         levels,
         "binary_search_priority",
         (("false", False), ("true", True)),
+    ),
+    "profile": Example(
+        (
+            "a  8 GPUs, 64 CPUs: a-0, a-1 (4 GPUs each, priority 1)",
+            "b  8 GPUs, 32 CPUs: b-0 (8 GPUs, priority 1)",
+            "waits: train (8 GPUs, priority 10)",
+        ),
+        two_for_one,
+        "choice",
+        (("compatible", VictimChoice.COMPATIBLE), ("best", VictimChoice.BEST)),
     ),
     "maxPlacements": Example(
         (

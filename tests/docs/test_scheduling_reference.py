@@ -43,6 +43,7 @@ def test_every_option_is_described_with_its_default() -> None:
     assert parse_duration(shown.pop("maxLostWork")) == policy.max_lost_work * SECOND
     assert parse_duration(shown.pop("maxMinRuntime")) == policy.max_min_runtime == 0
     assert shown == {
+        "profile": policy.choice.value,
         "secondReprievePass": str(policy.second_reprieve_pass).lower(),
         "kepMessages": str(policy.kep_messages).lower(),
         "simulateClaims": str(policy.simulate_claims).lower(),

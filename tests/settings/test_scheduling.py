@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.engine.placement.profile import CompositePriority, Gates, Policy, Profile, Protection
+from reprieve.engine.placement.profile import (
+    CompositePriority,
+    Gates,
+    Policy,
+    Profile,
+    Protection,
+    VictimChoice,
+)
 from reprieve.settings.scheduler_configuration import DEFAULT_PROFILES
 from reprieve.settings.scheduling import SchedulingSettings, read_scheduling, scheduling_settings
 from reprieve.settings.start_up import read_config
@@ -14,6 +21,7 @@ from reprieve.units.errors import UsageError
 WHOLE = """
 gpuPreemption: {enabled: true}
 scheduling:
+  profile: best
   secondReprievePass: false
   kepMessages: true
   simulateClaims: true
@@ -73,6 +81,7 @@ def test_everything_that_can_be_said() -> None:
         max_min_runtime=91,
         protection=Protection(1_000, (("team-a", 500),)),
         composite_priority=CompositePriority.NEAREST,
+        choice=VictimChoice.BEST,
     )
     assert (found.initial_backoff_seconds, found.max_backoff_seconds) == (2, 20)
     assert found.victim_deadline == 90 * SECOND
@@ -86,6 +95,13 @@ def test_everything_that_can_be_said() -> None:
     ]
 
 
+def test_the_flag_says_how_victims_are_chosen_whatever_the_file_says() -> None:
+    section = {"profile": "best"}
+    assert scheduling_settings(section).policy.choice is VictimChoice.BEST
+    flag = scheduling_settings(section, profile="compatible")
+    assert flag.policy.choice is VictimChoice.COMPATIBLE
+
+
 def test_both_sections_live_in_one_file() -> None:
     assert read_config(WHOLE, "v.yaml") == {"enabled": True}
 
@@ -96,7 +112,7 @@ def test_both_sections_live_in_one_file() -> None:
         (
             "scheduling: [1]",
             (
-                "v.yaml: scheduling: [1]; accepted: a mapping with secondReprievePass, "
+                "v.yaml: scheduling: [1]; accepted: a mapping with profile, secondReprievePass, "
                 "kepMessages, simulateClaims, binarySearchPriority, topologyPreemption, "
                 "cascadeAware, harmOrder, nonUniformGroups, maxPlacements, maxMinRuntime, "
                 "maxLostWork, preemptionPriority, compositePriority, victimDeadline, maxGrace, "
@@ -106,12 +122,17 @@ def test_both_sections_live_in_one_file() -> None:
         (
             "scheduling: {secondReprieve: true}",
             (
-                "v.yaml: scheduling: unknown key 'secondReprieve'; accepted: secondReprievePass, "
+                "v.yaml: scheduling: unknown key 'secondReprieve'; accepted: profile, "
+                "secondReprievePass, "
                 "kepMessages, simulateClaims, binarySearchPriority, topologyPreemption, "
                 "cascadeAware, harmOrder, nonUniformGroups, maxPlacements, maxMinRuntime, "
                 "maxLostWork, preemptionPriority, compositePriority, victimDeadline, maxGrace, "
                 "featureGates, configuration, gangs"
             ),
+        ),
+        (
+            "scheduling: {profile: good}",
+            "v.yaml: scheduling.profile: 'good'; accepted: compatible, best",
         ),
         (
             "scheduling: {maxPlacements: 0}",
@@ -169,6 +190,7 @@ def test_both_sections_live_in_one_file() -> None:
     ids=[
         "list",
         "key",
+        "profile",
         "placements",
         "runtime",
         "switch",

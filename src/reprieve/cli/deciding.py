@@ -13,7 +13,13 @@ from reprieve.whatif.snapshot import Snapshot
 
 __all__ = ["deciders_of", "installed_deciders"]
 
-_PASSED_ON: Final = ("config_file", "scheduler_config", "quota_config", "feature_gates")
+_PASSED_ON: Final = (
+    "config_file",
+    "scheduler_config",
+    "quota_config",
+    "feature_gates",
+    "scheduling_profile",
+)
 
 
 def deciders_of(

@@ -110,6 +110,13 @@ _CONTROLLERS = ("idle", "scheduling", "quota")
     help="Feature gates of the scheduling plane; they win over those of the --config file.",
 )
 @click.option(
+    "--scheduling-profile",
+    type=click.Choice(["", "compatible", "best"]),
+    default="",
+    metavar="compatible|best",
+    help="How the scheduling plane chooses victims; it wins over that of the --config file.",
+)
+@click.option(
     "--scheduler-config",
     type=click.Path(path_type=Path),
     metavar="FILE",

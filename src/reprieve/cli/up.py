@@ -118,6 +118,13 @@ class DurationText(click.ParamType[int]):
     help="Feature gates of the cluster and of the scheduling plane.",
 )
 @click.option(
+    "--scheduling-profile",
+    type=click.Choice(["", "compatible", "best"]),
+    default="",
+    metavar="compatible|best",
+    help="How the scheduling plane chooses victims.",
+)
+@click.option(
     "--strict-disruption-mode",
     is_flag=True,
     help="Refuse pod groups of disruption mode all that have no gang policy.",
@@ -148,6 +155,7 @@ def up(
     tls: bool,
     rbac: bool,
     feature_gates: str,
+    scheduling_profile: str,
     strict_disruption_mode: bool,
     hosts: tuple[str, ...],
     nodes: int | None,
@@ -168,6 +176,7 @@ def up(
         tls,
         rbac,
         feature_gates,
+        scheduling_profile,
         strict_disruption_mode,
         hosts,
         nodes,

@@ -65,6 +65,7 @@ class UpOptions:
     tls: bool
     rbac: bool
     feature_gates: str
+    scheduling_profile: str
     strict_disruption_mode: bool
     hosts: tuple[str, ...]
     nodes: int | None
@@ -151,6 +152,8 @@ class UpSession:
                         *_scheduler_names(self._scenario),
                         "--feature-gates",
                         options.feature_gates,
+                        "--scheduling-profile",
+                        options.scheduling_profile,
                     ),
                     on_operator_line=self._note_operator_line if options.headless else None,
                     scheduler=False,

@@ -1,6 +1,7 @@
 """The section `scheduling` of the `--config` file, and all that the scheduling plane is told.
 
     scheduling:
+      profile: compatible           # or best: the least costly victims that the rules allow
       secondReprievePass: true      # victims refused for a spread constraint go back together
       kepMessages: false            # conditions in the words of KEP-5710
       simulateClaims: false         # devices and attachments of victims count as free
@@ -20,7 +21,8 @@
       configuration: {apiVersion: kubescheduler.config.k8s.io/v1, ...}
       gangs: {placement: search}    # job preemption of older PodGroups, see `coscheduling`
 
-`configuration` is a KubeSchedulerConfiguration. The flag `--feature-gates` beats `featureGates`.
+`configuration` is a KubeSchedulerConfiguration. The flag `--feature-gates` beats `featureGates`,
+`--scheduling-profile` beats `profile`.
 Source: specification of the scheduling plane, sections 2.6, 7.7, 15, 18 and 21.8.
 """
 
@@ -30,7 +32,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from reprieve.engine.placement.profile import CompositePriority, Policy, Protection
+from reprieve.engine.placement.profile import CompositePriority, Policy, Protection, VictimChoice
 from reprieve.settings.coscheduling import (
     CoschedulingSettings,
     gang_options,
@@ -70,6 +72,7 @@ _SWITCHES: Final[Mapping[str, str]] = {
 }
 #: By key of the section, the field of the policy that it decides.
 POLICY_FIELDS: Final[Mapping[str, str]] = {
+    "profile": "choice",
     **_SWITCHES,
     "maxPlacements": "max_placements",
     "maxMinRuntime": "max_min_runtime",
@@ -80,6 +83,7 @@ POLICY_FIELDS: Final[Mapping[str, str]] = {
     "configuration": "profiles",
 }
 _KEYS: Final = (
+    "profile",
     *_SWITCHES,
     "maxPlacements",
     "maxMinRuntime",
@@ -130,8 +134,9 @@ def scheduling_settings(
     feature_gates: str = "",
     where: str = "--config",
     extra: Mapping[str, Collection[str]] | None = None,
+    profile: str = "",
 ) -> SchedulingSettings:
-    """Return what the section and the flag `--feature-gates` say.
+    """Return what the section and the flags `--feature-gates` and `--scheduling-profile` say.
 
     `extra`: installed PostFilter and PodGroupPostFilter plugins, see `scheduler_configuration`.
 
@@ -157,6 +162,9 @@ def scheduling_settings(
         for key, field in _SWITCHES.items()
         if section.get(key) is not None
     }
+    chosen = Policy().choice
+    if section.get("profile") is not None:
+        chosen = VictimChoice(choice(section["profile"], f"{place}.profile", [*VictimChoice]))
     placements = 1
     if section.get("maxPlacements") is not None:
         placements = integer(section["maxPlacements"], f"{place}.maxPlacements", 1, 64)
@@ -187,6 +195,7 @@ def scheduling_settings(
             profiles=configuration.profiles,
             gates=gates,
             composite_priority=priority,
+            choice=VictimChoice(profile) if profile else chosen,
             max_placements=placements,
             max_lost_work=most_lost,
             max_min_runtime=-(-runtime // SECOND),

@@ -25,6 +25,7 @@ __all__ = [
     "ScoreName",
     "ScoringStrategy",
     "ScoringType",
+    "VictimChoice",
     "policy_text",
 ]
 
@@ -157,6 +158,17 @@ class CompositePriority(StrEnum):
     NEAREST = "Nearest"
 
 
+class VictimChoice(StrEnum):
+    """How victims are chosen among those that the rules allow.
+
+    `COMPATIBLE`: as kube-scheduler 1.37 does. `BEST`: nobody goes where a search finds room that is
+    free, and the least costly victims that a search finds.
+    """
+
+    COMPATIBLE = "compatible"
+    BEST = "best"
+
+
 @dataclass(frozen=True, slots=True)
 class Protection:
     """How far priorities of victims above their own count, at most (`preemptionPriority`).
@@ -185,7 +197,7 @@ class Policy:
     most. `protection`: as victims pods and groups may have a priority of their own, None: none has.
     `non_uniform_groups`: groups go one by one down to their floor only, and leaders with all.
     `max_min_runtime`: seconds for which work that has just started may be no victim, at most; 0:
-    what it says of that does not count.
+    what it says of that does not count. `choice`: how victims are chosen.
     """
 
     profiles: tuple[Profile, ...] = (Profile(),)
@@ -205,6 +217,12 @@ class Policy:
     protection: Protection | None = field(default=None, metadata={_OPTION: True})
     non_uniform_groups: bool = field(default=False, metadata={_OPTION: True})
     max_min_runtime: int = field(default=0, metadata={_OPTION: True})
+    choice: VictimChoice = field(default=VictimChoice.COMPATIBLE, metadata={_OPTION: True})
+
+    @property
+    def best(self) -> bool:
+        """Whether the least costly victims are searched for."""
+        return self.choice is VictimChoice.BEST
 
     @property
     def timed(self) -> bool:

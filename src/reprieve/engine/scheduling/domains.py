@@ -3,12 +3,13 @@
 A group with a topology constraint is placed within one domain of its key. Members that are placed
 already fix it: theirs is the only one that is examined. Among feasible domains the best-scored
 wins, the smallest name among equals. In a tree the domains of a child lie inside the placement of
-its parent. Source: specification 5.3, 5.5 and 17.5.
+its parent. Where victims are chosen by `best`, a group that does not fit in its own order is placed
+in others (`packing`). Source: specification 5.3, 5.5 and 17.5.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -22,9 +23,18 @@ from reprieve.engine.placement.scores.placements import FeasiblePlacement, best_
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.hierarchy import leaf_groups, members_of
 from reprieve.engine.scheduling.outcome import Diagnosis, Explanation, GroupStatus, Sentence
+from reprieve.engine.scheduling.packing import place_otherwise
 from reprieve.engine.scheduling.placing import Choose, Placing, place_members
+from reprieve.units.ids import Uid
 
-__all__ = ["GroupPlacing", "TryNodes", "members_of", "place_group", "place_in_domain"]
+__all__ = [
+    "GroupPlacing",
+    "TryNodes",
+    "domains_of",
+    "members_of",
+    "place_group",
+    "place_in_domain",
+]
 
 #: Places the pods on these nodes, all where None; what is placed stays in the simulation.
 TryNodes: TypeAlias = Callable[[Mask | None, int], Placing]
@@ -69,9 +79,35 @@ def place_group(
     minimum = 1 if group.min_count is None else group.min_count
 
     def attempt(nodes: Mask | None, scheduled: int) -> Placing:
-        return place_members(simulation, queued, scheduled, minimum, choose, nodes)[0]
+        before = len(simulation.simulated)
+        placing = place_members(simulation, queued, scheduled, minimum, choose, nodes)[0]
+        if placing.failure is None or placing.error or not policy.best:
+            return placing
+        _undo(simulation, before)
+        found = place_otherwise(simulation, queued, scheduled, minimum, choose, nodes)
+        return placing if found is None else found
 
     return place_in_domain(simulation, group, queued, policy, attempt, within=within, part=part)
+
+
+def domains_of(
+    simulation: Simulation, group: GroupRow, placed: Mapping[Uid, str]
+) -> list[Mask | None]:
+    """Return the nodes of each domain that a group may be placed in, those of `placed` first.
+
+    `placed`: the name of a node by member, of a placement that was found. Without a constraint it
+    is all nodes, None.
+    """
+    key = group.topology_key
+    if not key or not simulation.policy.gates.topology_aware:
+        return [None]
+    snapshot = simulation.snapshot
+    values = np.array([node.labels.get(key, "") for node in snapshot.nodes])
+    own = {str(values[snapshot.node_index[node]]) for node in placed.values()}
+    others = set(values.tolist()) - own - {""}
+    if len(members_of(snapshot, group)) or _simulated(simulation, group):
+        others = set()  # theirs is the only domain
+    return [values == value for value in [*sorted(own), *sorted(others)]]
 
 
 def place_in_domain(

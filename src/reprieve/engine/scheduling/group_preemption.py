@@ -26,13 +26,15 @@ from reprieve.engine.scheduling.alternatives import Examined, least_harmful, set
 from reprieve.engine.scheduling.budgets import BudgetMatches, budget_matches
 from reprieve.engine.scheduling.cascade import homeless
 from reprieve.engine.scheduling.cheapest_room import cheapest_units
-from reprieve.engine.scheduling.domains import GroupPlacing
+from reprieve.engine.scheduling.domains import GroupPlacing, domains_of
+from reprieve.engine.scheduling.fewest import proposals, without_nominations
 from reprieve.engine.scheduling.floors import NONE_WHOLE, torn_groups
 from reprieve.engine.scheduling.harm import lost_pods
 from reprieve.engine.scheduling.hierarchy import effective_priority, members_of
 from reprieve.engine.scheduling.least_harm import least_harm
 from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence, pods_of
 from reprieve.engine.scheduling.placing import Choose
+from reprieve.engine.scheduling.plan_cost import plan_cost, unit_costs
 from reprieve.engine.scheduling.priority_search import lowest_priority
 from reprieve.engine.scheduling.reach import Reach, own_priorities, reach_of
 from reprieve.engine.scheduling.reprieve import reprieve
@@ -98,6 +100,8 @@ def select_victims(
             code = Code.ERROR if placing.error else Code.UNSCHEDULABLE
             return Preemption(code, placing.failure, placements=search.runs)
         found = least_harmful(simulation, search, placing, group, queued, policy)
+        if policy.best:
+            found = search.least_costly(found)
         return replace(found, placements=search.runs)
     finally:
         simulation.rollback(full)
@@ -241,6 +245,37 @@ class _Search:
         harm = set_harm(simulation.snapshot, found, self.lost if self.by_harm else None)
         # A group that cannot go whole because some of its pods are spared.
         return Examined(placing, found, _NEVER if self._torn(found) else harm)
+
+    def least_costly(self, found: Preemption) -> Preemption:
+        """Return these victims, or others for the same members that cost less."""
+        simulation, group = self.simulation, self.group
+        snapshot = simulation.snapshot
+        placed = {uid for uid, _ in found.nominated}
+        members = [pending for pending in self.queued if pending.row.uid in placed]
+        units = self._without(_NOBODY)
+        domains = domains_of(simulation, group, placed=dict(found.nominated))
+        costs = unit_costs(units, self.lost)
+        least = plan_cost(snapshot, found, self._budgets(), self.lost)
+        offered = list(proposals(simulation, members, units, costs, self.full.used, domains))
+        for proposal in offered:
+            if (proposal.priority,) > least[:1]:
+                break
+            spared = units.slots_of(~proposal.leaving)
+            self._without(spared)
+            queued = without_nominations(self.queued)
+            self.runs += 1
+            choose = proposal.choose(self.choose)
+            placing = place_unit(simulation, group, queued, self.policy, choose)
+            assert self._empty is not None
+            simulation.rollback(self._empty)
+            if placing.failure is not None or sum(n >= 0 for n in placing.nodes) < len(members):
+                continue
+            examined = self.examine(placing, spared)
+            cost = plan_cost(snapshot, examined.found, self._budgets(), self.lost)
+            if examined.harm != _NEVER and cost < least:
+                found, least = examined.found, cost
+            break
+        return found
 
     def _budgets(self) -> BudgetMatches:
         if self.budgets is None:

@@ -62,6 +62,7 @@ class OperatorOptions:
     longest_silence: int = 30 * SECOND
     log_format: str = "text"
     feature_gates: str = ""
+    scheduling_profile: str = ""
     scheduler_config: Path | None = None
     quota_config: Path | None = None
     scheduler_names: tuple[str, ...] = ()
@@ -154,7 +155,9 @@ def _scheduling(
         section["configuration"] = read_yaml(_text(options.scheduler_config, where), where)
         if section["configuration"] is None:
             raise UsageError(f"{where}: it is empty; accepted: a KubeSchedulerConfiguration")
-    settings = scheduling_settings(section, options.feature_gates, where, offered.points)
+    settings = scheduling_settings(
+        section, options.feature_gates, where, offered.points, options.scheduling_profile
+    )
     if section.get("configuration") is not None:
         if options.scheduler_names:
             raise UsageError("--scheduler-name: a scheduler configuration names its profiles")

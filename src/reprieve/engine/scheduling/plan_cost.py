@@ -1,0 +1,79 @@
+"""What a set of victims costs where the best choice is wanted: smaller is better.
+
+The first difference decides:
+1. the priority of the first victim, which is the highest, then the highest own one of its pods;
+2. pods that go beyond what disruption budgets allow;
+3. with `harmOrder`, the device-seconds that are lost;
+4. the sum over the victims' pods of (priority + 2**31), as KEP-5710 counts;
+5. pods;
+6. the earliest start among the victims of the highest priority, later is less.
+
+Priorities in 4 and 6 are the pods' own. Source: specification 8.6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from reprieve.engine.cluster.snapshot import I64, Snapshot
+from reprieve.engine.scheduling.alternatives import set_harm
+from reprieve.engine.scheduling.budgets import BudgetMatches
+from reprieve.engine.scheduling.outcome import Preemption
+from reprieve.engine.scheduling.reach import reach_of
+from reprieve.engine.scheduling.units import Units
+
+__all__ = ["MOST_COST", "UnitCosts", "plan_cost", "unit_costs"]
+
+MOST_COST: Final = 1 << 60  # of all units together
+_OFFSET: Final = 2**31
+
+
+def plan_cost(
+    snapshot: Snapshot, found: Preemption, budgets: BudgetMatches, lost: I64 | None
+) -> tuple[int, ...]:
+    """Return what these victims cost; `lost`: (slots,) device-seconds, None: they do not count."""
+    reach = reach_of(snapshot, found, budgets)
+    _, _, work, total, pods, start = set_harm(snapshot, found, lost)
+    return reach.priority, reach.own, sum(reach.overdrawn), work, total, pods, start
+
+
+@dataclass(frozen=True, slots=True)
+class UnitCosts:
+    """What evicting each unit costs, as one number; sums compare as criteria 3 and 4 do.
+
+    `cost`: (units,). `scale`: so much of it is one of what counts first, device-seconds or pods.
+    `by_work`: it is device-seconds.
+    """
+
+    cost: tuple[int, ...]
+    scale: int
+    by_work: bool
+
+
+def unit_costs(units: Units, lost: I64 | None) -> UnitCosts:
+    """Return the units' costs; where they are too large for a number, without the last digits."""
+    snapshot = units.snapshot
+    slots, place = units.flat(np.arange(len(units)))
+    own = snapshot.pod_priority[slots]
+    low = int(own.min())
+    above = own - low
+    step: int = np.gcd.reduce(above).item() or 1
+    ranks = np.bincount(place, weights=above // step, minlength=len(units)).astype(np.int64)
+    each = int(ranks.sum()) + 1  # so that pods count first where priorities are far below 2**31
+    if each * step > _OFFSET + low:
+        each = max(1, (_OFFSET + low) // step)
+    order: list[int] = (units.size * each + ranks).tolist()
+    if lost is None:
+        return UnitCosts(tuple(order), each, False)
+    work = np.bincount(place, weights=np.clip(lost[slots], 0, None), minlength=len(units))
+    seconds: list[int] = work.astype(np.int64).tolist()
+    scale = sum(order) + 1
+    if sum(seconds) * scale >= MOST_COST:
+        order, scale = units.size.tolist(), int(units.size.sum()) + 1
+    if sum(seconds) * scale >= MOST_COST:
+        order, scale = [0] * len(order), 1
+    pairs = zip(seconds, order, strict=True)
+    return UnitCosts(tuple(first * scale + then for first, then in pairs), scale, True)
