@@ -2,10 +2,10 @@
 
 Random clusters: 3 to 8 nodes of 4 or 8 GPUs, at most 32 units of four priorities, pods and gangs
 that go as a whole on one node or several, and a gang of a higher priority whose members are of one
-size or of several. For each policy: how many decisions are exact by the order of KEP-5710 (top
-priority, pods, sum of priorities), take a higher priority than is needed, and evict somebody though
-the gang fits free; how many pods they evict for each that the optimum evicts, and how much work
-they lose for what has to be lost, both at the lowest top priority.
+size or of several, or a plain pod. For each policy: how many decisions are exact by the order of
+KEP-5710 (top priority, pods, sum of priorities), take a higher priority than is needed, and evict
+somebody though what waits fits free; how many pods they evict for each that the optimum evicts, and
+how much work they lose for what has to be lost, both at the lowest top priority.
 `--quick`: few clusters, which assert what must never be, and no times.
 """
 
@@ -40,6 +40,8 @@ _PRIORITIES: Final = (1, 2, 3, 4)
 _PODS: Final = 1 << 20  # more than any sum of priorities
 _PREEMPTOR: Final = 10
 
+#: What waits: a gang of members of several sizes, one of equal members, or a plain pod.
+KINDS: Final = ("mixed", "equal", "single")
 POLICIES: Final = {
     "compatible": Policy(),
     "binarySearchPriority": Policy(binary_search_priority=True),
@@ -78,7 +80,8 @@ class Instance:
     def unit(self) -> Unit:
         """Return the gang as it waits."""
         pods = tuple(row.uid for row in self.waiting if isinstance(row, PodRow))
-        return Unit(pods, "default/train")
+        gang = any(isinstance(row, GroupRow) for row in self.waiting)
+        return Unit(pods, "default/train" if gang else "")
 
 
 @dataclass(slots=True)
@@ -104,8 +107,8 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     count = 8 if chosen.quick else chosen.instances
     try:
-        for mixed in (True, False):
-            _measure(range(chosen.first, chosen.first + count), mixed, timed=not chosen.quick)
+        for kind in KINDS:
+            _measure(range(chosen.first, chosen.first + count), kind, timed=not chosen.quick)
     except Mismatch as wrong:
         print(wrong, file=sys.stderr)
         return 1
@@ -115,9 +118,9 @@ def main(arguments: list[str] | None = None) -> int:
 # Instances.
 
 
-def instance(seed: int, *, mixed: bool) -> Instance:
-    """Return a random cluster; `mixed`: the gang's members have different sizes."""
-    chance = random.Random(f"optimum {seed} {mixed}")
+def instance(seed: int, kind: str) -> Instance:
+    """Return a random cluster with what waits in it, one of `KINDS`."""
+    chance = random.Random(f"optimum {seed} {kind == 'mixed'}")
     gpus = tuple(chance.choice((4, 8)) for _ in range(chance.randint(3, 8)))
     units: list[UnitOnNodes] = []
     rows: list[Change] = [*_nodes(gpus)]
@@ -143,11 +146,13 @@ def instance(seed: int, *, mixed: bool) -> Instance:
     sizes = [each for each in (1, 2, 4, 8) if each <= max(gpus)]
     count = chance.randint(2, 6)
     members = [chance.choice(sizes)] * count
-    if mixed:
+    if kind == "mixed":
         members = [chance.choice(sizes) for _ in range(count)]
+    if kind == "single":
+        members = members[:1]
     while sum(members) > sum(gpus):
         members.pop()
-    waiting = tuple(_gang("train", members, _PREEMPTOR, None, None))
+    waiting = tuple(_gang("train", members, _PREEMPTOR, None, None, alone=kind == "single"))
     return Instance(tuple(rows), waiting, gpus, tuple(units), of_pod, tuple(members))
 
 
@@ -164,9 +169,11 @@ def _gang(
     priority: int,
     nodes: Sequence[int] | None,
     start: int | None,
+    *,
+    alone: bool = False,
 ) -> Iterable[GroupRow | PodRow]:
-    """Yield a pod by itself where it runs alone, else a gang that goes as a whole."""
-    alone = nodes is not None and len(nodes) == 1
+    """Yield a pod by itself where it is or runs alone, else a gang that goes as a whole."""
+    alone = alone or (nodes is not None and len(nodes) == 1)
     if not alone:
         yield GroupRow(
             Uid(name),
@@ -195,10 +202,10 @@ def _gang(
 # Against the optimum.
 
 
-def _measure(seeds: range, mixed: bool, *, timed: bool) -> None:
+def _measure(seeds: range, kind: str, *, timed: bool) -> None:
     tallies = {name: _Tally() for name in POLICIES}
     for seed in seeds:
-        given = instance(seed, mixed=mixed)
+        given = instance(seed, kind)
         level = lowest_priority(given.gpus, given.units, given.members)
         if level is None:
             continue
@@ -211,7 +218,7 @@ def _measure(seeds: range, mixed: bool, *, timed: bool) -> None:
         for name, policy in POLICIES.items():
             _judge(tallies[name], given, snapshot, policy, (free, level, by_kep, lost), seed)
     for name, tally in tallies.items():
-        _print(name, tally, mixed=mixed, clusters=len(seeds), timed=timed)
+        _print(name, tally, kind, clusters=len(seeds), timed=timed)
 
 
 def _judge(
@@ -257,12 +264,12 @@ def _victims(given: Instance, snapshot: Snapshot, attempt: Attempt) -> list[Unit
     return [given.units[number] for number in sorted(names)]
 
 
-def _print(name: str, tally: _Tally, *, mixed: bool, clusters: int, timed: bool) -> None:
+def _print(name: str, tally: _Tally, kind: str, *, clusters: int, timed: bool) -> None:
     ratios, lost = sorted(tally.pods), sorted(tally.lost)
     times = {"cpu_ms": round(tally.seconds / clusters * 1_000, 1)} if timed else {}
     print_line(
         BENCH,
-        "mixed" if mixed else "equal",
+        kind,
         policy=name,
         clusters=clusters,
         preempted=tally.preempted,

@@ -65,11 +65,10 @@ _FORMS: Final = ("text", "json", "yaml")
     help="Read the record of a preemption from a file of kubectl get -o yaml; - is standard input.",
 )
 @click.option(
-    "-v",
     "--all",
     "everything",
     is_flag=True,
-    help="In detail: tell everything, however long; of a preemption: name every member and victim.",
+    help="Tell everything, however long; of a preemption: name every member and victim.",
 )
 @click.option(
     "--from",

@@ -6,9 +6,10 @@ while all potential victims are gone. The result is only a proposal: the members
 filters with exactly these units gone, and the reprieve decides who of them stays all the same. With
 a topology constraint each domain is worked out for itself.
 
-On too many nodes nothing is searched (`frontier`). What comes of it is compared with the victims
-found as kube-scheduler does, so that it is never worse. Source: KEP-5710, "Future extensions";
-specification 7.
+On more than 64 nodes units for equal members are chosen by what slots cost (`frontier`), and those
+for members of several classes on the nodes that are cheapest for the largest ones. What comes of it
+is compared with the victims found as kube-scheduler does, so that it is never worse. Source:
+KEP-5710, "Future extensions"; specification 7.
 """
 
 from __future__ import annotations
@@ -22,16 +23,17 @@ import numpy as np
 from reprieve.engine.cluster.snapshot import I64, Mask, Pending
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.covering import Cover, Instance, cover
-from reprieve.engine.scheduling.frontier import promising
+from reprieve.engine.scheduling.frontier import Slots, cheapest_nodes, wide
 from reprieve.engine.scheduling.packing import Needs, assigned, room_of
 from reprieve.engine.scheduling.placing import Choose
 from reprieve.engine.scheduling.plan_cost import UnitCosts
 from reprieve.engine.scheduling.units import Units
 from reprieve.units.ids import Uid
 
-__all__ = ["Proposal", "proposals", "without_nominations"]
+__all__ = ["Proposal", "Proposals", "without_nominations"]
 
 _DOMAINS: Final = 64  # of a topology constraint that are worked out
+_NODES: Final = 64  # on which units are chosen exactly
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,61 +67,96 @@ def without_nominations(queued: Sequence[Pending]) -> Sequence[Pending]:
     return [replace(each, row=replace(each.row, nominated="")) for each in queued]
 
 
-def proposals(
-    simulation: Simulation,
-    members: Sequence[Pending],
-    units: Units,
-    costs: UnitCosts,
-    used: I64,
-    domains: Sequence[Mask | None],
-) -> Iterator[Proposal]:
-    """Yield the proposal of each domain, the least costly first.
+class Proposals:
+    """What is free with all units there, and what each unit frees where, for members of a group.
 
-    The simulation is without all units. `members`: those that are to be placed. `used`: (nodes,
-    resources) with all units there. `domains`: (nodes,) each, None for all nodes.
+    The simulation is without all units when it is made. `used`: (nodes, resources) with all units
+    there. `domains`: (nodes,) each, None for all nodes. `large`: too many nodes for exact choices.
     """
-    needs = Needs(simulation, members)
-    passes = np.array([simulation.codes(pending) == 0 for pending in needs.classes])
-    problem = _Problem(needs, units, costs, room_of(simulation, needs, used))
-    found = []
-    for number, domain in enumerate(domains[:_DOMAINS]):
-        proposal = problem.solved(passes if domain is None else passes & domain, members)
-        if proposal is not None:
-            found.append((proposal.priority, proposal.cost, number, proposal))
-    for _, _, _, proposal in sorted(found, key=lambda each: each[:3]):
-        yield proposal
 
-
-class _Problem:
-    """What is free with all units there, and what each unit frees where."""
-
-    def __init__(self, needs: Needs, units: Units, costs: UnitCosts, free: I64) -> None:
+    def __init__(
+        self,
+        simulation: Simulation,
+        members: Sequence[Pending],
+        units: Units,
+        used: I64,
+        domains: Sequence[Mask | None],
+    ) -> None:
+        """Count the resources that members ask for."""
         snapshot = units.snapshot
-        self.needs, self.units, self.costs = needs, units, costs
+        self.members, self.units = members, units
+        self.needs = needs = Needs(simulation, members)
+        free = room_of(simulation, needs, used)
+        passes = np.array([simulation.codes(pending) == 0 for pending in needs.classes])
+        self.domains = [
+            passes if domain is None else passes & domain for domain in domains[:_DOMAINS]
+        ]
+        self.large = int(passes.any(axis=0).sum()) > _NODES
         total = np.array(needs.counts, np.int64) @ needs.amounts
         # A resource of which every node has enough for all members decides nothing.
         scarce = (free < total).any(axis=0)
         self.amounts = needs.amounts[:, scarce]
         self.free = free[:, scarce]
         self.total = total[scarce]
-        slots, place = units.flat(np.arange(len(units)))
-        requests = snapshot.pod_requests.take(slots, axis=0)[:, needs.columns[scarce]]
-        self.unit_of = place
+        slots, self.unit_of = units.flat(np.arange(len(units)))
         self.node_of = snapshot.pod_node[slots].astype(np.int64)
-        self.frees = requests
+        self.frees = snapshot.pod_requests.take(slots, axis=0)[:, needs.columns[scarce]]
+        self.costs = np.zeros(len(units), np.int64)
 
-    def solved(self, passes: Mask, members: Sequence[Pending]) -> Proposal | None:
+    def at_cost(self, costs: UnitCosts) -> Iterator[Proposal]:
+        """Yield the proposal of each domain, the least costly first."""
+        self.costs = costs.cost
+        found = []
+        for number, passes in enumerate(self.domains):
+            proposal = self._solved(passes)
+            if proposal is not None:
+                found.append((proposal.priority, proposal.cost, number, proposal))
+        for _, _, _, proposal in sorted(found, key=lambda each: each[:3]):
+            yield proposal
+
+    def _solved(self, passes: Mask) -> Proposal | None:
         """Return the cheapest units of the lowest priority for which members fit, if any do."""
-        chosen, sure = promising(
-            self.amounts,
-            self.needs.counts,
-            self.free,
-            passes,
-            (self.unit_of, self.node_of, self.frees),
-            (self.units.priority, np.array(self.costs.cost, np.int64)),
-        )
-        if not len(chosen):
+        useful = np.flatnonzero(passes.any(axis=0))
+        if not len(useful):
             return None
+        if len(useful) <= _NODES or not (self.amounts > 0).any():
+            return self._exact(useful, passes, sure=True)
+        if len(self.needs.classes) == 1:
+            return self._wide(passes[0])
+        largest = int((self.amounts / np.maximum(self.total, 1)).max(axis=1).argmax())
+        nodes = cheapest_nodes(self._slots(largest, passes[largest]), _NODES)
+        return self._exact(nodes, passes, sure=False) if len(nodes) else None
+
+    def _slots(self, row: int, passes: Mask) -> Slots:
+        """Return the room for the members of one class."""
+        asked = np.flatnonzero(self.amounts[row] > 0)
+        return Slots(
+            need=self.amounts[row, asked],
+            count=self.needs.counts[row],
+            free=self.free[:, asked],
+            passes=passes,
+            unit=self.unit_of,
+            node=self.node_of,
+            frees=self.frees[:, asked],
+            cost=self.costs,
+            priority=self.units.priority,
+        )
+
+    def _wide(self, passes: Mask) -> Proposal | None:
+        found = wide(self._slots(0, passes))
+        if found is None:
+            return None
+        uids = (pending.row.uid for pending in self.members)
+        return Proposal(
+            found.leaving,
+            dict(zip(uids, found.nodes, strict=True)),
+            found.priority,
+            found.cost,
+            found.bound,
+        )
+
+    def _exact(self, chosen: I64, passes: Mask, *, sure: bool) -> Proposal | None:
+        """Return the proposal on these nodes; `sure`: they are all that could be of use."""
         levels = np.unique(self.units.priority).tolist()
         low, high = 0, len(levels) - 1
         if self._covered(chosen, passes, levels[high], priced=False) is None:
@@ -136,7 +173,7 @@ class _Problem:
         leaving = np.zeros(len(self.units), np.bool_)
         leaving[list(found.units)] = True
         at = assigned(self.needs, chosen.tolist(), found.members)
-        uids = (pending.row.uid for pending in members)
+        uids = (pending.row.uid for pending in self.members)
         return Proposal(
             leaving,
             dict(zip(uids, at, strict=True)),
@@ -152,6 +189,7 @@ class _Problem:
         at = place[self.node_of]
         there = (at >= 0) & (self.units.priority[self.unit_of] <= level)
         free = self.free[nodes]
+        costs: list[int] = self.costs.tolist()
         frees: list[dict[int, tuple[int, ...]]] = [{} for _ in nodes]
         if priced:
             rows = zip(
@@ -174,6 +212,6 @@ class _Problem:
                 counts=self.needs.counts,
                 allowed=passes[:, nodes].T.tolist(),
                 frees=frees,
-                cost=self.costs.cost,
+                cost=costs,
             )
         )

@@ -26,15 +26,15 @@ from reprieve.engine.scheduling.alternatives import Examined, least_harmful, set
 from reprieve.engine.scheduling.budgets import BudgetMatches, budget_matches
 from reprieve.engine.scheduling.cascade import homeless
 from reprieve.engine.scheduling.cheapest_room import cheapest_units
-from reprieve.engine.scheduling.domains import GroupPlacing, domains_of
-from reprieve.engine.scheduling.fewest import proposals, without_nominations
+from reprieve.engine.scheduling.domains import GroupPlacing
+from reprieve.engine.scheduling.fewest import Proposal, without_nominations
 from reprieve.engine.scheduling.floors import NONE_WHOLE, torn_groups
 from reprieve.engine.scheduling.harm import lost_pods
 from reprieve.engine.scheduling.hierarchy import effective_priority, members_of
+from reprieve.engine.scheduling.least_costly import least_costly
 from reprieve.engine.scheduling.least_harm import least_harm
 from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence, pods_of
 from reprieve.engine.scheduling.placing import Choose
-from reprieve.engine.scheduling.plan_cost import plan_cost, unit_costs
 from reprieve.engine.scheduling.priority_search import lowest_priority
 from reprieve.engine.scheduling.reach import Reach, own_priorities, reach_of
 from reprieve.engine.scheduling.reprieve import reprieve
@@ -101,7 +101,7 @@ def select_victims(
             return Preemption(code, placing.failure, placements=search.runs)
         found = least_harmful(simulation, search, placing, group, queued, policy)
         if policy.best:
-            found = search.least_costly(found)
+            found = least_costly(search, found)
         return replace(found, placements=search.runs)
     finally:
         simulation.rollback(full)
@@ -235,7 +235,7 @@ class _Search:
         units = self._without(spared)
         if not self.by_harm:
             units = replace(units, lost=None)
-        members, budgets = self._members(placing), self._budgets()
+        members, budgets = self._members(placing), self.matches()
         found = _reprieved(simulation, units, members, budgets, policy)
         whole = NONE_WHOLE
         while more := self._torn(found) - whole:
@@ -246,45 +246,35 @@ class _Search:
         # A group that cannot go whole because some of its pods are spared.
         return Examined(placing, found, _NEVER if self._torn(found) else harm)
 
-    def least_costly(self, found: Preemption) -> Preemption:
-        """Return these victims, or others for the same members that cost less."""
-        simulation, group = self.simulation, self.group
-        snapshot = simulation.snapshot
-        placed = {uid for uid, _ in found.nominated}
-        members = [pending for pending in self.queued if pending.row.uid in placed]
-        units = self._without(_NOBODY)
-        domains = domains_of(simulation, group, placed=dict(found.nominated))
-        costs = unit_costs(units, self.lost)
-        least = plan_cost(snapshot, found, self._budgets(), self.lost)
-        offered = list(proposals(simulation, members, units, costs, self.full.used, domains))
-        for proposal in offered:
-            if (proposal.priority,) > least[:1]:
-                break
-            spared = units.slots_of(~proposal.leaving)
-            self._without(spared)
-            queued = without_nominations(self.queued)
-            self.runs += 1
-            choose = proposal.choose(self.choose)
-            placing = place_unit(simulation, group, queued, self.policy, choose)
-            assert self._empty is not None
-            simulation.rollback(self._empty)
-            if placing.failure is not None or sum(n >= 0 for n in placing.nodes) < len(members):
-                continue
-            examined = self.examine(placing, spared)
-            cost = plan_cost(snapshot, examined.found, self._budgets(), self.lost)
-            if examined.harm != _NEVER and cost < least:
-                found, least = examined.found, cost
-            break
-        return found
+    def empty(self) -> Units:
+        """Bring the simulation into the state without all potential victims; return these."""
+        return self._without(_NOBODY)
 
-    def _budgets(self) -> BudgetMatches:
+    def proposed(self, proposal: Proposal) -> Preemption | None:
+        """Return the victims of a proposal, None where filters refuse it."""
+        spared = self.potential.slots_of(~proposal.leaving)
+        self._without(spared)
+        queued = without_nominations(self.queued)
+        choose = proposal.choose(self.choose)
+        self.runs += 1
+        placing = place_unit(self.simulation, self.group, queued, self.policy, choose)
+        assert self._empty is not None
+        self.simulation.rollback(self._empty)
+        placed = sum(node >= 0 for node in placing.nodes)
+        if placing.failure is not None or placed < len(proposal.nodes):
+            return None
+        examined = self.examine(placing, spared)
+        return None if examined.harm == _NEVER else examined.found
+
+    def matches(self) -> BudgetMatches:
+        """Return which pods are under which budgets."""
         if self.budgets is None:
             self.budgets = budget_matches(self.simulation)
         return self.budgets
 
     def reach(self, found: Preemption) -> Reach:
         """Return how far the victims go."""
-        return reach_of(self.simulation.snapshot, found, self._budgets())
+        return reach_of(self.simulation.snapshot, found, self.matches())
 
     def goes_least(self, examined: Examined) -> bool:
         """Return whether it is certain that no victims for the preemptor go less far."""

@@ -145,6 +145,8 @@ def _nodes_for(
 ) -> list[int] | None:
     """Return a node for each of these members, None where no search finds one."""
     needs = Needs(simulation, members)
+    if needs.plain and len(needs.classes) == 1:
+        return None  # one after the other is exact for equal members
     free = room_of(simulation, needs)
     passes = np.array([simulation.codes(pending) == 0 for pending in needs.classes])
     if within is not None:
@@ -152,8 +154,6 @@ def _nodes_for(
     if not _enough_room(needs, free, passes):
         return None
     if needs.plain:
-        if len(needs.classes) == 1:
-            return None  # one after the other is exact for equal members
         found = _exact(needs, free, passes)
         if found is not None or int(passes.any(axis=0).sum()) <= _NODES:
             return found

@@ -48,13 +48,16 @@ class UnitCosts:
     `by_work`: it is device-seconds.
     """
 
-    cost: tuple[int, ...]
+    cost: I64
     scale: int
     by_work: bool
 
 
-def unit_costs(units: Units, lost: I64 | None) -> UnitCosts:
-    """Return the units' costs; where they are too large for a number, without the last digits."""
+def unit_costs(units: Units, lost: I64 | None, broken: I64 | None = None) -> UnitCosts:
+    """Return the units' costs; where they are too large for a number, without the last digits.
+
+    `lost`: (slots,) device-seconds. `broken`: (units,) pods that budgets do not allow.
+    """
     snapshot = units.snapshot
     slots, place = units.flat(np.arange(len(units)))
     own = snapshot.pod_priority[slots]
@@ -65,15 +68,26 @@ def unit_costs(units: Units, lost: I64 | None) -> UnitCosts:
     each = int(ranks.sum()) + 1  # so that pods count first where priorities are far below 2**31
     if each * step > _OFFSET + low:
         each = max(1, (_OFFSET + low) // step)
-    order: list[int] = (units.size * each + ranks).tolist()
-    if lost is None:
-        return UnitCosts(tuple(order), each, False)
-    work = np.bincount(place, weights=np.clip(lost[slots], 0, None), minlength=len(units))
-    seconds: list[int] = work.astype(np.int64).tolist()
-    scale = sum(order) + 1
-    if sum(seconds) * scale >= MOST_COST:
-        order, scale = units.size.tolist(), int(units.size.sum()) + 1
-    if sum(seconds) * scale >= MOST_COST:
-        order, scale = [0] * len(order), 1
-    pairs = zip(seconds, order, strict=True)
-    return UnitCosts(tuple(first * scale + then for first, then in pairs), scale, True)
+    columns = [(units.size * each + ranks, each), (units.size, 1)]
+    work = None
+    if lost is not None:
+        weights = np.clip(lost[slots], 0, None)
+        work = np.bincount(place, weights=weights, minlength=len(units)).astype(np.int64)
+        columns.append((np.zeros(len(units), np.int64), 1))
+    for last, pod in columns:
+        cost, scale = last, pod
+        for first in (work, broken):
+            if first is not None:
+                scale = int(last.sum()) + 1 if first is work else scale
+                cost, too_large = _above(first, cost)
+                if too_large:
+                    break
+        else:
+            return UnitCosts(cost, scale, lost is not None)
+    return UnitCosts(units.size, 1, False)
+
+
+def _above(first: I64, then: I64) -> tuple[I64, bool]:
+    """Return sums in which one number counts before the other, and whether they are too large."""
+    scale = int(then.sum()) + 1
+    return first * scale + then, int(first.sum()) * scale >= MOST_COST

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from reprieve.engine.placement.reasons import PLUGIN, RESOLVABLE, Code, Reason, 
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.alternatives import set_harm
 from reprieve.engine.scheduling.budgets import budget_matches
+from reprieve.engine.scheduling.cheapest_node import least_costly_node
 from reprieve.engine.scheduling.floors import NONE_WHOLE, torn_groups
 from reprieve.engine.scheduling.group_preemption import ongoing
 from reprieve.engine.scheduling.harm import lost_pods
@@ -71,12 +73,25 @@ def preempt_after(
             unhelpful=_unhelpful(candidates.statuses(), len(snapshot.nodes)),
         )
     found = _least_harmful(simulation, pending, policy, candidates)
+    if policy.best and found.code is Code.SUCCESS:
+        on_node = partial(_on_node, simulation, pending, policy)
+        return least_costly_node(simulation, pending, candidates, found, on_node)
     lost = candidates.units.lost
     if lost is None or not lost.any() or _goes_least(simulation, pending, candidates.units, found):
         return found
     candidates = find_winner(simulation, pending, policy, resolvable, by_harm=False)
     without = _least_harmful(simulation, pending, policy, candidates, by_harm=False)
     return found if _within(simulation, found, without) else without
+
+
+def _on_node(simulation: Simulation, pending: Pending, policy: Policy, node: int) -> Preemption:
+    """Return the victims on one node."""
+    one = np.zeros(len(simulation.snapshot.nodes), np.bool_)
+    one[node] = True
+    found = find_candidates(simulation, pending, policy, one)
+    if not len(found):
+        return Preemption(Code.UNSCHEDULABLE, Explanation(Sentence.NO_CANDIDATES, (1,)))
+    return _least_harmful(simulation, pending, policy, found)
 
 
 def _goes_least(simulation: Simulation, pending: Pending, units: Units, found: Preemption) -> bool:
