@@ -28,10 +28,16 @@ Case = dict[str, Any]
 REFUSALS = (Reason.SHORT, Reason.NO_PLACEMENT)
 
 
+@pytest.fixture(params=[50, pytest.param(150, marks=pytest.mark.thorough)], ids=["some", "many"])
+def examples(request: pytest.FixtureRequest) -> int:
+    """How many clusters each promise is held on."""
+    return int(request.param)
+
+
 def hold(
     promise: Callable[[Case, Evaluation], None],
+    examples: int,
     most_demands: int = 3,
-    examples: int = 150,
     **options: Any,
 ) -> None:
     """Run `promise` on many clusters and see that they were worth it."""
@@ -79,11 +85,11 @@ def row(case: Case, key: str) -> Case:
 
 
 @pytest.mark.parametrize("trim", [False, True])
-def test_the_sum_decides_as_the_oracle_does(trim: bool) -> None:
+def test_the_sum_decides_as_the_oracle_does(trim: bool, examples: int) -> None:
     def promise(case: Case, evaluation: Evaluation) -> None:
         assert listed(evaluation) == naive.decide(case, trim=trim)
 
-    hold(promise, irreducible=trim)
+    hold(promise, examples, irreducible=trim)
 
 
 def test_somebody_goes_with_the_node_fit_if_and_only_if_the_demand_then_has_nodes() -> None:
@@ -111,14 +117,16 @@ def test_somebody_goes_with_the_node_fit_if_and_only_if_the_demand_then_has_node
                 assert not naive.fits_together(places, case, [*anyway, *rest])
             counted["free room used"] += bool(plan.proof.free)
 
-    hold(promise, most_demands=1, examples=400, fit=Fit.NODE)
+    hold(promise, 400, most_demands=1, fit=Fit.NODE)
     assert counted["useless by the sum"] >= 5, counted
     assert counted["missed by the sum"] >= 5, counted
     assert counted["free room used"] >= 4, counted
 
 
 @pytest.mark.parametrize("fit", list(Fit))
-def test_room_made_for_a_demand_that_goes_serves_the_next_one_alike(fit: Fit) -> None:
+def test_room_made_for_a_demand_that_goes_serves_the_next_one_alike(
+    fit: Fit, examples: int
+) -> None:
     """One demand, one eviction: whoever asks for the same after it finds the room on its way."""
     counted: Counter[str] = Counter()
 
@@ -142,13 +150,13 @@ def test_room_made_for_a_demand_that_goes_serves_the_next_one_alike(fit: Fit) ->
         counted["handed on"] += 1
         counted["others idle"] += bool(naive.idle_pool(later))
 
-    hold(promise, most_demands=1, fit=fit)
-    assert counted["handed on"] >= 20, counted
-    assert counted["others idle"] >= 10, counted
+    hold(promise, examples, most_demands=1, fit=fit)
+    assert counted["handed on"] >= examples * 0.13, counted
+    assert counted["others idle"] >= examples * 0.06, counted
 
 
 @pytest.mark.parametrize("trim", [False, True])
-def test_all_placements_of_one_run_fit_together(trim: bool) -> None:
+def test_all_placements_of_one_run_fit_together(trim: bool, examples: int) -> None:
     def promise(case: Case, evaluation: Evaluation) -> None:
         places, leaving = [], []
         for plan in evaluation.plans:
@@ -160,11 +168,11 @@ def test_all_placements_of_one_run_fit_together(trim: bool) -> None:
         leaving += [w for w in case["workloads"] if naive.on_its_way(w, case) is not None]
         assert naive.fits_together(places, case, leaving)
 
-    hold(promise, fit=Fit.NODE, irreducible=trim)
+    hold(promise, examples, fit=Fit.NODE, irreducible=trim)
 
 
 @pytest.mark.parametrize("fit", list(Fit))
-def test_every_plan_is_feasible(fit: Fit) -> None:
+def test_every_plan_is_feasible(fit: Fit, examples: int) -> None:
     def promise(case: Case, evaluation: Evaluation) -> None:
         for plan in evaluation.plans:
             need = row(case, preemptor(plan))["gpus"] if plan.preemptor else {}
@@ -173,11 +181,11 @@ def test_every_plan_is_feasible(fit: Fit) -> None:
                 beside = plan.proof.in_flight[name] + plan.proof.free.get(name, 0)
                 assert naive.total(chosen, name) + beside >= count
 
-    hold(promise, fit=fit)
+    hold(promise, examples, fit=fit)
 
 
 @pytest.mark.parametrize("trim", [False, True])
-def test_every_plan_is_irreducible_or_says_that_it_may_not_be(trim: bool) -> None:
+def test_every_plan_is_irreducible_or_says_that_it_may_not_be(trim: bool, examples: int) -> None:
     def promise(case: Case, evaluation: Evaluation) -> None:
         for plan in evaluation.plans:
             if plan.preemptor is None:
@@ -197,22 +205,22 @@ def test_every_plan_is_irreducible_or_says_that_it_may_not_be(trim: bool) -> Non
             assert not superfluous or (plan.proof.compatible and not trim)
             assert plan.proof.compatible is bool(superfluous)
 
-    hold(promise, irreducible=trim)
+    hold(promise, examples, irreducible=trim)
 
 
 @pytest.mark.parametrize("trim", [False, True])
 @pytest.mark.parametrize("fit", list(Fit))
-def test_the_independent_check_accepts_every_plan(fit: Fit, trim: bool) -> None:
+def test_the_independent_check_accepts_every_plan(fit: Fit, trim: bool, examples: int) -> None:
     def promise(case: Case, evaluation: Evaluation) -> None:
         policy = policy_of(case, fit=fit, irreducible=trim)
         now, held = Nanos(NOW * SECOND), evaluation.reservations
         assert check_all(evaluation.plans, rows_of(case), policy, now, held) == ()
 
-    hold(promise, fit=fit, irreducible=trim)
+    hold(promise, examples, fit=fit, irreducible=trim)
 
 
 @pytest.mark.parametrize("fit", list(Fit))
-def test_the_order_of_the_input_plays_no_role(fit: Fit) -> None:
+def test_the_order_of_the_input_plays_no_role(fit: Fit, examples: int) -> None:
     def promise(case: Case, evaluation: Evaluation) -> None:
         turned = {
             **case,
@@ -222,27 +230,27 @@ def test_the_order_of_the_input_plays_no_role(fit: Fit) -> None:
         }
         assert decided(turned, policy_of(case, fit=fit)) == evaluation
 
-    hold(promise, fit=fit)
+    hold(promise, examples, fit=fit)
 
 
-def test_silent_work_is_never_a_victim() -> None:
+def test_silent_work_is_never_a_victim(examples: int) -> None:
     def promise(case: Case, evaluation: Evaluation) -> None:
         for plan in evaluation.plans:
             assert all(naive.fresh(row(case, key), case) for key in victims(plan))
 
-    hold(promise)
+    hold(promise, examples)
 
 
-def test_victim_sets_are_disjoint_and_leave_out_what_is_claimed() -> None:
+def test_victim_sets_are_disjoint_and_leave_out_what_is_claimed(examples: int) -> None:
     def promise(case: Case, evaluation: Evaluation) -> None:
         everybody = [key for plan in evaluation.plans for key in victims(plan)]
         assert len(everybody) == len(set(everybody))
         assert not {row(case, key)["root"] for key in everybody} & set(case["claims"])
 
-    hold(promise)
+    hold(promise, examples)
 
 
-def test_a_plan_that_was_committed_is_not_decided_again() -> None:
+def test_a_plan_that_was_committed_is_not_decided_again(examples: int) -> None:
     """The next run sees the claims of this one: the same demand gets nobody, nobody goes twice."""
 
     def promise(case: Case, evaluation: Evaluation) -> None:
@@ -253,4 +261,4 @@ def test_a_plan_that_was_committed_is_not_decided_again() -> None:
         served = {preemptor(plan) for plan in evaluation.plans}
         assert not {preemptor(plan) for plan in again.plans} & served
 
-    hold(promise)
+    hold(promise, examples)

@@ -31,7 +31,14 @@ from tests.gangs.worlds import attempt, judged, tight, world
 from tests.oracle.gangs import faults, may_go, placed_in_turn
 
 #: So many random clusters, and all of them in the slow run.
-CASES = pytest.mark.parametrize("cases", [600, pytest.param(2_000, marks=pytest.mark.slow)])
+CASES = pytest.mark.parametrize(
+    "cases",
+    [
+        200,
+        pytest.param(600, marks=pytest.mark.thorough),
+        pytest.param(2_000, marks=pytest.mark.slow),
+    ],
+)
 LITERAL = JobPolicy(Placement.FIRST_FIT, Budgets.IGNORE)
 OURS = JobPolicy()
 

@@ -63,9 +63,10 @@ _POLICIES = (
 )
 
 
+@pytest.mark.parametrize("cases", [1, pytest.param(3, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("policy", _POLICIES, ids=lambda policy: policy.name)
 def test_decisions_are_the_same_without_it(
-    policy: PolicySpec, monkeypatch: pytest.MonkeyPatch
+    policy: PolicySpec, cases: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Refusals] = []
 
@@ -78,7 +79,7 @@ def test_decisions_are_the_same_without_it(
         def again(self, *_asked: Any) -> None:
             return None
 
-    for seed in range(3):
+    for seed in range(cases):
         jobs = _jobs(seed)
         monkeypatch.setattr(deciding, "Refusals", Counted)
         one = _replayed(jobs, policy)
@@ -89,7 +90,7 @@ def test_decisions_are_the_same_without_it(
     saved = sum(each.saved for each in made)
     # Where somebody may be spared or passed over it says nothing.
     silent = ("reclaims newer", "borrows", "borrows from all", "protected")
-    assert saved > 20 or policy.name in silent
+    assert saved > 6 * cases or policy.name in silent
 
 
 def test_who_may_displace_one_that_comes_after_one_passed_over_is_not_refused() -> None:
@@ -119,7 +120,7 @@ def test_who_may_displace_one_that_comes_after_one_passed_over_is_not_refused() 
 
 def test_nobody_is_refused_for_whom_fair_sharing_finds_victims() -> None:
     random, seen = Random(43), Counter[str]()
-    for number in range(3_000):
+    for number in range(1_000):
         holdings = crowded(random)
         (head,) = jobs(random, "a", 1, gpus=random.choice((1, 2, 3, 5, 8)), priority=5)
         tree = holdings.tree

@@ -48,7 +48,7 @@ from tests.engine.builders import (
 NOW = 1_700_000_000
 POLICY = Policy(max_min_runtime=600)
 CLASSES = {"middle": 5, "high": 10}
-WANTED, MOST_DRAWN = 150, 1_500
+WANTED, MOST_DRAWN = 60, 600
 
 
 @dataclass(frozen=True)

@@ -149,13 +149,14 @@ def scene(seed: int) -> list[Change]:
     return [*rows, *as_list(wants)]
 
 
+@pytest.mark.parametrize("cases", [100, pytest.param(400, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("options", [{}, {"max_placements": 4, "harm_order": True}], ids=repr)
 def test_plans_are_feasible_deterministic_and_leave_nobody_who_could_stay(
-    options: dict[str, Any],
+    options: dict[str, Any], cases: int
 ) -> None:
     policy = replace(POLICY, **options)
     preempting = extended = 0
-    for seed in range(400):
+    for seed in range(cases):
         rows = scene(seed)
         snapshot = snapshot_of(rows)
         found = decide(snapshot, policy)  # feasible: it holds the proof
@@ -171,8 +172,8 @@ def test_plans_are_feasible_deterministic_and_leave_nobody_who_could_stay(
         extended += other is not None and victims(other) != victims(found)
         assert whole_or_above_the_floor(snapshot, victims(found)), seed
         assert not returnable(snapshot, policy, found), seed
-    assert preempting > 100
-    assert extended > 40
+    assert preempting > cases // 4
+    assert extended > cases // 10
 
 
 def whole_or_above_the_floor(snapshot: Snapshot, gone: set[str]) -> bool:

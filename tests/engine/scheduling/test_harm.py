@@ -265,11 +265,14 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.parametrize("cases", [20, pytest.param(60, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("options", OPTIONS, ids=["alone", "placements", "cascade", "together"])
-def test_plans_are_feasible_irreducible_and_the_same_again(options: dict[str, Any]) -> None:
+def test_plans_are_feasible_irreducible_and_the_same_again(
+    options: dict[str, Any], cases: int
+) -> None:
     policy = replace(POLICY, **options)
     preempted = several = 0
-    for seed in range(60):
+    for seed in range(cases):
         snapshot = clusters(seed)
         found = attempt(snapshot, policy)
         assert found == attempt(clusters(seed), policy)
@@ -279,7 +282,7 @@ def test_plans_are_feasible_irreducible_and_the_same_again(options: dict[str, An
         several += len(found.preemption.victims) > 1
         for unit in found.preemption.victims:
             assert not _without(snapshot, policy, found, unit.pods), (seed, unit)
-    assert preempted > 40 and several > 20
+    assert preempted > cases * 0.6 and several > cases * 0.3
 
 
 def _without(snapshot: Snapshot, policy: Policy, found: Attempt, spared: tuple[int, ...]) -> bool:
@@ -298,7 +301,7 @@ def _without(snapshot: Snapshot, policy: Policy, found: Attempt, spared: tuple[i
 
 def test_equals_are_told_apart_by_name_whatever_the_order_of_events() -> None:
     preempted = 0
-    for seed in range(80):
+    for seed in range(40):
         chosen = random.Random(seed)
         rows: list[Any] = [node(f"n{number}", gpus=8) for number in range(4)]
         for number in range(8):
@@ -324,4 +327,4 @@ def test_equals_are_told_apart_by_name_whatever_the_order_of_events() -> None:
             chosen.shuffle(rows)
         assert len(plans) <= 1, seed
         preempted += len(plans)
-    assert preempted > 30
+    assert preempted > 15

@@ -289,9 +289,10 @@ def test_a_pod_that_preempts_as_a_job_honours_it_too(together: VictimGangs) -> N
         assert (victims(found), found.spared) == (set(), Spared(1, NOW + 30))
 
 
-def test_nobody_within_its_time_makes_way_and_nobody_has_more_than_the_limit() -> None:
+@pytest.mark.parametrize("cases", [100, pytest.param(400, marks=pytest.mark.thorough)])
+def test_nobody_within_its_time_makes_way_and_nobody_has_more_than_the_limit(cases: int) -> None:
     seen: Counter[str] = Counter()
-    for seed in range(400):
+    for seed in range(cases):
         chance = random.Random(seed)
         rows: list[Any] = [node(name, gpus=8) for name in "abc"]
         asked: dict[str, int] = {}  # by pod, what counts for it
@@ -338,4 +339,5 @@ def test_nobody_within_its_time_makes_way_and_nobody_has_more_than_the_limit() -
                 seen["made way in the end"] += bool(victims(found))
             if not young:
                 assert victims(found) == victims(decide(snapshot, Policy())), seed
-    assert min(seen[what] for what in ("spared some", "waited", "made way in the end")) > 60, seen
+    wanted = ("spared some", "waited", "made way in the end")
+    assert min(seen[what] for what in wanted) > cases * 0.15, seen

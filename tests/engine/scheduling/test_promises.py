@@ -21,12 +21,13 @@ from tests.engine.scheduling import engine_cycle
 from tests.engine.scheduling.agreement import cases_of, judged, sound
 from tests.oracle.scheduling import objects
 from tests.oracle.scheduling.preemption import Choice, refused_with, returnable
+from tests.tiers import first_of
 
 CHUNK, CHUNKS = 150, 4
 FIRST = 5_000  # seeds that nobody else looks at
 NOT_MONOTONE = {"spread", "affinity"}
 
-chunks = pytest.mark.parametrize("chunk", range(CHUNKS))
+chunks = pytest.mark.parametrize("chunk", first_of(range(CHUNKS)))
 
 
 def cases(chunk: int) -> list[Json]:
