@@ -62,7 +62,9 @@ THOROUGH: Final = (
     "tests/scheduling/crash/",
     "tests/scheduling/faults/",
     "tests/scheduling/test_execution.py",
-    # A thousand displacements, one gang after the other.
+    # A thousand displacements, one gang after the other; many gangs, several schedulers.
+    "tests/scheduling/test_bounds.py",
+    "tests/scheduling/test_several.py",
     "tests/scheduling/test_objects_kept.py",
     # Hundreds of random clusters decided twice, or with the rules broken.
     "tests/disruptions/test_bounds.py",
