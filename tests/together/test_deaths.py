@@ -38,10 +38,22 @@ async def mixture(cluster: Site) -> None:
     await cluster.idle(idle)
 
 
+async def mixture_for_quota(cluster: Site) -> None:
+    """A queued job has idle work evicted for its quota, and lower priorities for its nodes."""
+    idle, busy = job("ann", "b", priority="high", queued=True), job("bob", "b", gpus=2, opted=False)
+    stays = job("stays", "b", gpus=2, priority="high", opted=False)
+    await cluster.runs(idle, busy, stays)
+    await cluster.idle(idle)
+
+
 STORIES: Final = {
     "hand-over": (hand_over, {"queued": True}, {"a": 4, "b": 0}, {"sweep": 4}, "notebook"),
     "idle-first": (idle_first, {}, {"a": 8, "b": 0}, {"ann": 4}, "bob"),
     "mixture": (mixture, {"gpus": 6}, {"a": 8, "b": 0}, {"ann": 4, "bob": 2}, "stays"),
+    "quota-mixture": (
+        *(mixture_for_quota, {"gpus": 6, "queued": True}, {"a": 4, "b": 4}),
+        *({"ann": 4, "bob": 2}, "stays"),
+    ),
 }
 
 

@@ -227,3 +227,25 @@ async def test_a_gang_takes_idle_work_and_work_of_lower_priority(tmp_path: Path)
         await cluster.idle(idle)
         evicted = await cluster.demand(gang("wanted", "a", pods=2, gpus=8, priority="high"))
         assert (evicted, cluster.placed("wanted")) == ({"ann": 8, "bob": 8}, 2)
+
+
+async def test_idle_work_goes_for_quota_where_lower_priority_makes_the_rest_of_the_room(
+    tmp_path: Path,
+) -> None:
+    idle, busy = job("notebook", "b", priority="high", queued=True), job("bob", "b")
+    async with site(tmp_path, [node("n0")], {"a": 4, "b": 4}) as cluster:
+        await cluster.runs(idle, busy)
+        await cluster.idle(idle)
+        evicted = await cluster.demand(job("wanted", "a", gpus=8, priority="high", queued=True))
+        assert (evicted, cluster.placed("wanted")) == ({"notebook": 4, "bob": 4}, 1)
+
+
+async def test_no_idle_work_goes_for_quota_where_the_rest_of_the_room_cannot_be_made(
+    tmp_path: Path,
+) -> None:
+    idle, busy = job("notebook", "b", priority="high", queued=True), job("tune", "b")
+    async with site(tmp_path, [node("n0")], {"a": 4, "b": 4}) as cluster:
+        await cluster.runs(idle, busy)
+        await cluster.idle(idle)
+        evicted = await cluster.demand(job("wanted", "a", gpus=8, queued=True))
+        assert (evicted, cluster.placed("wanted")) == ({}, 0)

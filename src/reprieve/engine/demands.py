@@ -5,6 +5,7 @@
 | idle | idle, scheduling if it placed the pods | settled | by level | room, quota if queued |
 | idle, a mixture | idle, scheduling | settled | proven | room, quota if queued |
 | idle, for quota | idle, quota, scheduling if it runs | proven | proven if that runs | the same |
+| idle, for quota, a mixture | idle, quota, scheduling | proven | not proven | the same |
 | quota | quota, scheduling if it runs | proven | by level | quota and room |
 | scheduling | scheduling | settled | by level | room |
 
@@ -113,7 +114,7 @@ def joint_record(plan: Plan, beside: Beside) -> JointRecord:
     for_quota = _for_quota(plan)
     quota = Half.PROVEN if for_quota or plan.plane is Plane.QUOTA else Half.SETTLED
     placed = plan.proof.level is ProofLevel.PLACEMENT
-    placed |= for_quota and Plane.SCHEDULING in beside.planes
+    placed |= for_quota and Plane.SCHEDULING in beside.planes and not beside.mixed
     placement = Half.PROVEN if placed else Half.UNPROVEN
     if plan.proof.level is ProofLevel.SUM:
         quota = Half.UNPROVEN

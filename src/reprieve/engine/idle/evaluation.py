@@ -252,11 +252,11 @@ def _release(run: _Run, demand: Workload) -> None:
     released = run.snapshot.released.get(demand.key)
     roots = () if released is None else released.roots
     victims = _named(run, demand, roots)
-    if not victims:
+    if released is None or not victims:
         run.declined.append(Declined(demand.ref, Reason.OWNED))
         return
     run.taken.update(roots)
-    run.plans.append(releasing_plan(run, demand, victims))
+    run.plans.append(releasing_plan(run, demand, victims, mixed=released.mixed))
 
 
 def _mix(run: _Run, demand: Workload, waiting: tuple[PodRow, ...]) -> None:

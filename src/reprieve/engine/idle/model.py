@@ -211,10 +211,14 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Idle work that holds what a demand lacks; `placed`: its pods have nodes then."""
+    """Idle work that holds what a demand lacks; `placed`: its pods have nodes then.
+
+    `mixed`: they have nodes once work of lower priority has gone for them as well.
+    """
 
     roots: tuple[Uid, ...]
     placed: bool = False
+    mixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,8 +47,13 @@ def proof_of(search: Search, *, compatible: bool) -> Proof:
     )
 
 
-def releasing_plan(run: Decided, demand: Workload, victims: Sequence[Workload]) -> Plan:
-    """Return the plan for a demand of the quota plane: those go that hold the quota it lacks."""
+def releasing_plan(
+    run: Decided, demand: Workload, victims: Sequence[Workload], *, mixed: bool
+) -> Plan:
+    """Return the plan for a demand of the quota plane: those go that hold the quota it lacks.
+
+    `mixed`: its pods get their nodes only once work of lower priority has gone, too.
+    """
     need = {name: count for name, count in sorted(demand.gpus.items()) if count > 0}
     freed = {name: sum(v.gpus.get(name, 0) for v in victims) for name in need}
     free = {name: max(0, need[name] - freed[name]) for name in need}
@@ -56,7 +61,7 @@ def releasing_plan(run: Decided, demand: Workload, victims: Sequence[Workload]) 
         run,
         preemptor=demand.ref,
         victims=victims,
-        rule=RULE_HOLDS_QUOTA,
+        rule=RULE_BESIDE_PRIORITY if mixed else RULE_HOLDS_QUOTA,
         proof=Proof(
             level=ProofLevel.QUOTA,
             need=need,

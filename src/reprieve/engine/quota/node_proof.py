@@ -141,16 +141,23 @@ class NodeProof:
         flavors: Mapping[str, ResourceFlavor],
         *,
         keep: bool = False,
+        by_priority: bool = False,
     ) -> bool:
         """Whether all pods of a workload have a node once others are gone.
 
-        `keep`: they are gone from now on, and the pods keep their nodes.
+        `keep`: they are gone from now on, and the pods keep their nodes. `by_priority`: all pods
+        that a scheduler may preempt for them, or that are idle, are gone as well.
         """
         simulation = self._ready(holders, flavors)
         leaving = self._there(gone)
         simulation.remove(leaving)
         placed, waiting = self._place(self._waiting)
-        found, without = self._place(self._assigned(workload, assignment, flavors))
+        wanted = self._assigned(workload, assignment, flavors)
+        found, without = self._place(wanted)
+        if without and by_priority:
+            for pod in reversed(found):
+                simulation.unplace(pod)
+            found, without = [], [] if self._fits_by_priority(workload, wanted) else without
         if keep:
             self._waiting = waiting
             return not without

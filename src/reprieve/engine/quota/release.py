@@ -6,6 +6,10 @@ without preemption and, where nodes are looked at, every pod has one. Who can be
 back, the youngest first. The same is done from the smallest unit to the largest, and with each unit
 alone; the set with the fewest devices is the answer, that of the oldest among equals.
 
+Where no set is enough, and the rules of its queue find nobody either, pods count as gone that the
+scheduling plane may preempt for it once it has its quota: the idle work goes beside work of lower
+priority (`Release.mixed`). Budgets and protections are left out of account there.
+
 What is released is not promised to the workload by anybody: others wait for the same quota. So the
 cycles that follow are played, and where they do not admit the workload nobody goes.
 
@@ -24,8 +28,8 @@ from typing import Final, Protocol
 
 from reprieve.engine.quota.assigner import Assigner
 from reprieve.engine.quota.assignment import Assignment, Mode
-from reprieve.engine.quota.cycle import cycles
-from reprieve.engine.quota.entries import Outcome
+from reprieve.engine.quota.cycle import cycle, cycles
+from reprieve.engine.quota.entries import NodeCheck, Outcome
 from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.model import ResourceFlavor, Workload
 from reprieve.engine.quota.preemption import nobody
@@ -42,6 +46,7 @@ _RIVALS: Final = 20
 _MOST_RIVALS: Final = 200  # of all of them
 #: How many units are tried alone.
 _ALONE: Final = 100
+_PREEMPTING: Final = Outcome.PREEMPTING
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +76,15 @@ class Promise:
 class Release:
     """The answer. `units`: names, oldest first, empty with `why`; `waits`: ask again later.
 
-    `placed`: every pod of the workload has a node with these gone.
+    `placed`: every pod of the workload has a node with these gone; `mixed`: it has one once the
+    scheduling plane has preempted others for it as well.
     """
 
     units: tuple[str, ...] = ()
     why: str = ""
     waits: bool = False
     placed: bool = False
+    mixed: bool = False
 
 
 class NodeTest(Protocol):
@@ -92,19 +99,27 @@ class NodeTest(Protocol):
         flavors: Mapping[str, ResourceFlavor],
         *,
         keep: bool = False,
+        by_priority: bool = False,
     ) -> bool:
-        """Whether all pods have a node once others are gone; `keep`: they are, from now on."""
+        """Whether all pods have a node once others are gone; `keep`: they are, from now on.
+
+        `by_priority`: whoever a scheduler may preempt for them is gone, too.
+        """
         ...
 
 
 @dataclass(slots=True)
 class Standing:
-    """What is asked about: who holds quota, who waits, and the nodes where they are looked at."""
+    """What is asked about: who holds quota, who waits, and the nodes where they are looked at.
+
+    `check`: what a cycle asks before it preempts by the rules of queues.
+    """
 
     holdings: Holdings
     queues: Queues
     nodes: NodeTest | None = None
     promised: Sequence[Promise] = ()
+    check: NodeCheck | None = None
     now: Nanos = field(kw_only=True)
 
 
@@ -119,6 +134,9 @@ def release(standing: Standing, key: str, units: Sequence[IdleUnit]) -> Release:
     if not useful:
         return Release(why="no idle work holds what it lacks")
     found = _fewest(search, useful)
+    if found is None and standing.nodes is not None and not search.preempts_by_rules():
+        search.by_priority = True
+        found = _fewest(search, useful)
     if found is None:
         return Release(why="all idle work together is not enough for it")
     other = search.first_served(found)
@@ -126,7 +144,8 @@ def release(standing: Standing, key: str, units: Sequence[IdleUnit]) -> Release:
         return Release(why=f"what comes free would go to {other}, whose turn comes first")
     position = {unit.name: number for number, unit in enumerate(units)}
     names = sorted((unit.name for unit in found), key=lambda name: position[name])
-    return Release(tuple(names), placed=standing.nodes is not None)
+    mixed = search.by_priority
+    return Release(tuple(names), placed=standing.nodes is not None and not mixed, mixed=mixed)
 
 
 def _fewest(search: _Search, useful: Sequence[IdleUnit]) -> tuple[IdleUnit, ...] | None:
@@ -177,6 +196,7 @@ class _Search:
     queue: int
     base: Snapshot
     root: int
+    by_priority: bool = False
 
     @classmethod
     def begin(cls, standing: Standing, key: str) -> _Search | Release:
@@ -241,19 +261,31 @@ class _Search:
         keys = dict.fromkeys(key for unit in units for key in unit.workloads if key in known)
         return self.base.without(known[key] for key in keys)
 
+    def preempts_by_rules(self) -> bool:
+        """Whether a cycle would preempt others for the workload by the rules of its queue."""
+        holdings, queues = self._played(())
+        queues.push(self.workload)
+        standing = self.standing
+        result = cycle(holdings, queues, standing.now, proof=standing.check)
+        return any(entry.workload.key == self.workload.key for entry in result.of(_PREEMPTING))
+
+    def _played(self, units: Sequence[IdleUnit]) -> tuple[Holdings, Queues]:
+        """Return who holds quota in the cohort with these gone, and queues without anybody."""
+        holdings = Holdings(self.base.configuration)
+        gone = {key for unit in units for key in unit.workloads}
+        gone.update(key for promise in self.standing.promised for key in promise.workloads)
+        for key, holder in self.standing.holdings.holders.items():
+            if key not in gone and self.base.tree.root(holder.queue) == self.root:
+                holdings.hold(holder.workload)
+        return holdings, Queues(self.base.configuration)
+
     def first_served(self, units: Sequence[IdleUnit]) -> str:
         """Return who gets what these release instead of the workload; empty if it is the workload.
 
         Played: a scheduler goes on with these gone, and with the first of each ClusterQueue of the
         cohort waiting beside it.
         """
-        holdings = Holdings(self.base.configuration)
-        queues = Queues(self.base.configuration)
-        gone = {key for unit in units for key in unit.workloads}
-        gone.update(key for promise in self.standing.promised for key in promise.workloads)
-        for key, holder in self.standing.holdings.holders.items():
-            if key not in gone and self.base.tree.root(holder.queue) == self.root:
-                holdings.hold(holder.workload)
+        holdings, queues = self._played(units)
         queues.push(self.workload)
         for rival in islice(self._rivals(), _MOST_RIVALS):
             queues.push(rival)
@@ -287,7 +319,15 @@ class _Search:
             return True
         holders = self.standing.holdings.holders.values()
         flavors = self.base.configuration.flavors
-        return nodes.fits_without(workload, assignment, gone, holders, flavors, keep=keep)
+        return nodes.fits_without(
+            workload,
+            assignment,
+            gone,
+            holders,
+            flavors,
+            keep=keep,
+            by_priority=self.by_priority and workload is self.workload,
+        )
 
 
 def _assignment(snapshot: Snapshot, workload: Workload, queue: int) -> Assignment:

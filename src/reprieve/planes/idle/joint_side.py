@@ -250,7 +250,7 @@ class JointSide:
         if scheduling is None or preemptor is None:
             return ""
         demand = rows.get(key_of(preemptor.namespace, preemptor.name))
-        if demand is not None and is_mixed(plan):
+        if demand is not None and is_mixed(plan) and plan.placement:
             going = {victim.root.uid for victim in plan.victims}
             victims = [row for row in rows.values() if row.root.uid in going]
             return await self._mixtures.refusal(demand, victims)

@@ -80,7 +80,9 @@ class Releases:
                 continue
             going = [units.pop(name) for name in answer.units]
             found[demand.key] = Released(
-                tuple(each.root.uid for _, members in going for each in members), answer.placed
+                tuple(each.root.uid for _, members in going for each in members),
+                answer.placed,
+                answer.mixed,
             )
             promised.append(_promise(key, [unit for unit, _ in going]))
         self.unanswered = frozenset(waits)

@@ -182,5 +182,6 @@ class QuotaJoint:
             state.settle()
             now = self._context.clock.wall()
             proof = self._nodes.joint_proof(now)
-            standing = Standing(state.holdings, state.queues, proof, promised, now=now)
+            check = self._nodes.proof(now)
+            standing = Standing(state.holdings, state.queues, proof, promised, check, now=now)
             return await self._solver.run(release, standing, workload, units)

@@ -155,7 +155,14 @@ class NodeView:
         """Return the proof for idle work that goes for a workload; None without nodes."""
         if not self.wanted:
             return None
-        return NodeProof(self._cluster.snapshot(), dict(self._pods), self._templates, now)
+        idle = self._context.joint.idle
+        return NodeProof(
+            self._cluster.snapshot(),
+            dict(self._pods),
+            self._templates,
+            now,
+            reclaimable=() if idle is None else idle.reclaimable(),
+        )
 
     def refused(self, cluster_queue: str) -> None:
         """Note that somebody was refused in a ClusterQueue for want of nodes."""
