@@ -45,7 +45,9 @@ async def test_a_preemption_by_priority_says_what_the_idle_plane_answered(tmp_pa
         await cluster.runs(idle, busy)
         await cluster.idle(idle)
         await cluster.demand(job("wanted", "a", priority="high", opted=False))
-        record = (await records(cluster))[0]
+        back, record = sorted(await records(cluster), key=lambda each: each.spec.plane)
+    assert (back.spec.plane, back.spec.depth) == ("idle", 2), "the return of who was displaced"
+    assert back.spec.debt_of == record.spec.preemptor_lineage != ""
     spec = record.spec
     assert (spec.plane, spec.stages) == ("scheduling", [Stage("scheduling")])
     assert spec.rejected == [Rejected("idle", "NotAsked"), Rejected("quota", "OwnedByAnother")]

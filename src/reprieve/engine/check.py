@@ -76,6 +76,7 @@ class Fault(StrEnum):
     REDUCIBLE = "a victim can be put back, and the plan does not say so"
     WRONGLY_COMPATIBLE = "the plan says that it may take too many, and may not, or does not"
     UNGUARDED = "a guard is missing"
+    BEYOND_DEBT = "the preemptor was displaced, and the victim goes beyond what it lost"
     TORN_GANG = "a gang that goes as a whole is not named as a whole"
 
 
@@ -135,6 +136,7 @@ def _victims(
     policy: Policy,
     now: Nanos,
 ) -> Iterator[Violation]:
+    yield from _within_debt(plan, workloads, snapshot)
     for victim in plan.victims:
         key = _key(victim.subject)
         workload = workloads.get(key)
@@ -156,6 +158,24 @@ def _victims(
         always = settings.policy is PreemptionPolicy.ALWAYS
         if always is not (plan.preemptor is None):
             yield Violation(Fault.WRONG_POLICY, key, settings.policy)
+
+
+def _within_debt(
+    plan: Plan, workloads: Mapping[GpuWorkloadKey, Workload], snapshot: IdleSnapshot
+) -> Iterator[Violation]:
+    """Yield the victims that may not go for the return of displaced work."""
+    key = "" if plan.preemptor is None else _key(plan.preemptor)
+    if key not in snapshot.displaced:
+        return
+    debt = snapshot.debts.get(GpuWorkloadKey(key))
+    found = [workloads[each] for v in plan.victims if (each := _key(v.subject)) in workloads]
+    devices = sum(sum(each.gpus.values()) for each in found)
+    if debt is None or devices > debt.devices:
+        yield Violation(Fault.BEYOND_DEBT, key, f"{devices} of {debt.devices if debt else 0}")
+    else:
+        for victim in found:
+            if not debt.allows(victim):
+                yield Violation(Fault.BEYOND_DEBT, victim.key)
 
 
 def _guards(plan: Plan) -> Iterator[Violation]:

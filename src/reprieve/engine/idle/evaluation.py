@@ -19,7 +19,8 @@ disruptions holds from a demand does not go for it, and under policy Always for 
 victims are told apart by namespace/name and root uid. Same input, in any order, same result.
 
 For a demand that the quota plane owns exactly those go that it named (`snapshot.released`), and so
-do those that the scheduling plane named where it evicts others as well (`snapshot.mixed`).
+do those that the scheduling plane named where it evicts others as well (`snapshot.mixed`). For work
+that returns after it was displaced no more goes than its debt allows (`snapshot.debts`).
 
 Source: specification of the idle plane, sections 14 and 17 (H4, H8); texts are made by wording.
 """
@@ -34,6 +35,7 @@ from reprieve.engine.idle.fewest import fewest
 from reprieve.engine.idle.flights import idle_for, in_flight
 from reprieve.engine.idle.gangs import SHARED_CLAIM, units_of, whole_units
 from reprieve.engine.idle.model import (
+    Debt,
     Fit,
     IdleSnapshot,
     Phase,
@@ -190,8 +192,9 @@ def _spared(run: _Run, workload: Workload, reason: Reason, until: Nanos | None =
 
 
 def _serve(run: _Run, demand: Workload) -> None:
-    if demand.key in run.snapshot.displaced:
-        run.declined.append(Declined(demand.ref, Reason.DISPLACED))
+    debt = run.snapshot.debts.get(demand.key)
+    if demand.key in run.snapshot.displaced and debt is None:
+        run.declined.append(_displaced(demand))
         return
     if demand.key in run.snapshot.owned:
         _release(run, demand)
@@ -211,14 +214,9 @@ def _serve(run: _Run, demand: Workload) -> None:
         run.covered.extend(_take_room(run, search, credit))
         run.declined.append(Declined(demand.ref, Reason.COVERED, search.incoming))
         return
-    held = {each.root.uid for each in run.idle if _held(run, demand.key, each)}
-    idle = [
-        unit
-        for unit, members in run.units.values()
-        if held.isdisjoint(each.root.uid for each in members)
-    ]
+    idle = _candidates(run, demand, debt)
     if not search.collect(idle):
-        run.declined.append(search.declined(idle))
+        run.declined.append(search.declined(idle) if debt is None else _displaced(demand))
         return
     trim = on_nodes or run.policy.irreducible
     spare, rule = search.spare(), RULE_OLDEST_IDLE
@@ -228,6 +226,9 @@ def _serve(run: _Run, demand: Workload) -> None:
             smaller = fewest(search, idle, lambda: _search(run, demand, pods)[0])
             if smaller is not None:
                 search, spare, rule = smaller.search, smaller.spare, RULE_FEWEST_IDLE
+    if debt is not None and search.gpus > debt.devices:
+        run.declined.append(_displaced(demand))
+        return
     spared = _roots(run, spare) if trim else set()
     run.reprieved.update(spared)
     _take_room(run, search, credit)
@@ -245,6 +246,22 @@ def _serve(run: _Run, demand: Workload) -> None:
             guards=(Guard(demand.ref, (Phase.PENDING_GPU,)),),
         )
     )
+
+
+def _candidates(run: _Run, demand: Workload, debt: Debt | None) -> list[Workload]:
+    """Return the units that may go for a demand, oldest idle first."""
+    held = {each.root.uid for each in run.idle if _held(run, demand.key, each)}
+    return [
+        unit
+        for unit, members in run.units.values()
+        if held.isdisjoint(each.root.uid for each in members)
+        and (debt is None or all(map(debt.allows, members)))
+    ]
+
+
+def _displaced(demand: Workload) -> Declined:
+    """Return that nobody goes for the return of displaced work, which has no debt of so much."""
+    return Declined(demand.ref, Reason.DISPLACED)
 
 
 def _release(run: _Run, demand: Workload) -> None:

@@ -21,6 +21,7 @@ from reprieve.units.references import Reference
 
 __all__ = [
     "Aggregation",
+    "Debt",
     "Fit",
     "GpuSample",
     "IdleSnapshot",
@@ -233,6 +234,24 @@ class Mixed:
 
 
 @dataclass(frozen=True, slots=True)
+class Debt:
+    """What may go for work that returns after it was displaced.
+
+    `devices`: no more than it lost. `since`: only what could not go yet then; None: all idle work.
+    """
+
+    devices: int
+    since: Nanos | None = None
+
+    def allows(self, workload: Workload) -> bool:
+        """Whether idle work may go for the return at all."""
+        idle = workload.status.idle_since
+        if self.since is None or idle is None:
+            return idle is not None
+        return idle + workload.settings.grace_period > self.since
+
+
+@dataclass(frozen=True, slots=True)
 class IdleSnapshot:
     """Everything one evaluation looks at.
 
@@ -241,7 +260,8 @@ class IdleSnapshot:
     GpuWorkloads with a pod on a node; what was freed for them they may have. `holds`: roots that
     the governor of disruptions holds, by the demand from which it does, or the empty text where
     they would go for nobody. `owned`: demands for which another plane of the process evicts.
-    `displaced`: demands that made room for others lately, where planes decide together.
+    `displaced`: demands that made room for others lately, where planes decide together; `debts`:
+    what may go for the return of each, nobody where it has none.
     `busy_units`: groups that go as a whole, of which some pod is not idle, or has not opted in.
     `released`: for demands that the quota plane owns, the roots of idle work with which gone the
     demand gets its quota, as that plane has worked out. `mixed`: for demands for which no idle work
@@ -260,6 +280,7 @@ class IdleSnapshot:
     busy_units: frozenset[str] = frozenset()
     released: Mapping[GpuWorkloadKey, Released] = field(default_factory=dict)
     mixed: Mapping[GpuWorkloadKey, Mixed] = field(default_factory=dict)
+    debts: Mapping[GpuWorkloadKey, Debt] = field(default_factory=dict)
 
     def held_until(self, demand: str, root: Uid, now: Nanos) -> Nanos | None:
         """Return until when a root is held from a demand, None where it may go."""

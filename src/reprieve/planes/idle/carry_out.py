@@ -12,6 +12,7 @@ from typing import Any, Final, assert_never
 
 from reprieve.api.reprieve import Action
 from reprieve.engine.demands import Beside
+from reprieve.engine.disruptions.lineage import Party
 from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.quota.faults import Faults
 from reprieve.execution.book import Book
@@ -49,8 +50,8 @@ Begun = Carried[None] | BaseException | None
 class CarryOut:
     """Carries out effects. `action_of` says what happens to a root; `again` evaluates then.
 
-    `placed`: whether our scheduling plane places the demand of a plan; `holds_quota`: whether a
-    root, by uid, has reserved quota.
+    `placed`: whether our scheduling plane places the demand of a plan; `returning`: as whom that
+    was displaced before; `holds_quota`: whether a root, by uid, has reserved quota.
     """
 
     def __init__(
@@ -63,9 +64,11 @@ class CarryOut:
         action_of: Callable[[Reference], Action],
         again: Callable[[Nanos], None],
         placed: Callable[[Plan], bool],
+        returning: Callable[[Plan], Party | None],
         holds_quota: Callable[[str], bool],
     ) -> None:
         self._placed = placed
+        self._returning = returning
         self._holds_quota = holds_quota
         self._context = context
         self._book = book
@@ -192,7 +195,7 @@ class CarryOut:
         """Return what the record of a plan says of other planes."""
         return self._context.joint.beside(
             self._context.governor,
-            self._displacements.demand_of(plan),
+            self._returning(plan) or self._displacements.demand_of(plan),
             self._context.clock.wall(),
             placed=self._placed(plan),
             mixed=is_mixed(plan),

@@ -120,6 +120,7 @@ class Evaluator:
             action_of=action_of,
             again=self.ask_at,
             placed=lambda plan: side().places(plan),
+            returning=lambda plan: side().returning(plan, context.governor),
             holds_quota=holds_quota,
         )
         self._aside = SetAside()

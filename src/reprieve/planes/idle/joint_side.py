@@ -15,7 +15,7 @@ from dataclasses import replace
 from reprieve.api.core import KueueWorkload
 from reprieve.api.reprieve import PreemptionSpec
 from reprieve.engine.disruptions.governor import Governor
-from reprieve.engine.disruptions.lineage import Party, owner_lineage
+from reprieve.engine.disruptions.lineage import Lineage, Party, owner_lineage
 from reprieve.engine.idle.model import IdleSnapshot, Phase, Workload
 from reprieve.engine.idle.outcome import Evaluation
 from reprieve.engine.idle.placement import pending_pods
@@ -32,7 +32,7 @@ from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 
-__all__ = ["JointSide", "awaits_quota", "displaced_lately", "holds_quota"]
+__all__ = ["JointSide", "awaits_quota", "displaced_lately", "holds_quota", "lineages_of"]
 
 
 def awaits_quota(workloads: Iterable[KueueWorkload]) -> bool:
@@ -50,12 +50,15 @@ def holds_quota(workload: KueueWorkload) -> bool:
     return said.get("QuotaReserved") == "True" and said.get("Finished") != "True"
 
 
-def displaced_lately(
-    governor: Governor, root: Reference, pods: Iterable[PodRecord], now: Nanos
-) -> bool:
-    """Whether work of this root made room for others within the governor's window."""
+def lineages_of(root: Reference, pods: Iterable[PodRecord]) -> list[Lineage]:
+    """Return by which lineages work of this root is known."""
     owners = {root.uid, *(owner.uid for pod in pods for owner in pod.owners)}
-    return any(governor.displaced(Party(owner_lineage(uid)), now) for uid in sorted(owners))
+    return [owner_lineage(uid) for uid in sorted(owners)]
+
+
+def displaced_lately(governor: Governor, lineages: Iterable[Lineage], now: Nanos) -> bool:
+    """Whether work of these lineages made room for others within the governor's window."""
+    return any(governor.displaced(Party(each), now) for each in lineages)
 
 
 class JointSide:
@@ -273,6 +276,19 @@ class JointSide:
             and now - row.status.idle_since >= row.settings.grace_period
             for pod in row.pods
         )
+
+    def returning(self, plan: Plan, governor: Governor) -> Party | None:
+        """Return as whom the demand of a plan was displaced, None where it was not.
+
+        Pods of a Deployment are known by its ReplicaSet, the demand by the Deployment.
+        """
+        demand = plan.preemptor
+        held = demand and self._workloads.get(key_of(demand.namespace, demand.name))
+        if not held:
+            return None
+        lineages = lineages_of(held.root, self._ownership.pods_of(held.root))
+        now = self._now()
+        return next((Party(e) for e in lineages if governor.displaced(Party(e), now)), None)
 
     def places(self, plan: Plan) -> bool:
         """Whether our scheduling plane is the one that places the demand of a plan."""

@@ -92,7 +92,11 @@ class Mixtures:
     def _in_turn(self, snapshot: IdleSnapshot, evaluation: Evaluation) -> list[Workload]:
         """Return the demands to be asked about now: those after the last one first."""
         short = {each.subject for each in evaluation.declined if each.reason in _TOO_LITTLE}
-        demands = [each for each in snapshot.workloads if each.ref in short and self._asks(each)]
+        demands = [
+            each
+            for each in snapshot.workloads
+            if each.ref in short and each.key not in snapshot.displaced and self._asks(each)
+        ]
         demands.sort(key=demand_order)
         last = next((n for n, each in enumerate(demands) if each.key == self._last), -1)
         if len(demands) > _MOST:

@@ -65,10 +65,12 @@ class Releases:
         found: dict[GpuWorkloadKey, Released] = {}
         for demand in owned[:_MOST] if units else ():
             key = self._workload_of(demand)
+            debt = snapshot.debts.get(demand.key)
             free = [
                 unit
                 for unit, members in units.values()
                 if not any(snapshot.held_until(demand.key, e.root.uid, now) for e in members)
+                and (debt is None or all(map(debt.allows, members)))
             ]
             if not key or not free:
                 continue
@@ -76,7 +78,8 @@ class Releases:
             if answer.waits:
                 waits.add(demand.key)
             self._log_answer(demand, answer.why)
-            if not answer.units:
+            devices = sum(units[name][0].devices for name in answer.units)
+            if not answer.units or (debt is not None and devices > debt.devices):
                 continue
             going = [units.pop(name) for name in answer.units]
             found[demand.key] = Released(
@@ -95,7 +98,7 @@ class Releases:
             each
             for each in snapshot.workloads
             if snapshot.owned.get(each.key) is Plane.QUOTA
-            and each.key not in snapshot.displaced
+            and (each.key not in snapshot.displaced or each.key in snapshot.debts)
             and each.key not in served
         ]
         return sorted(owned, key=demand_order)

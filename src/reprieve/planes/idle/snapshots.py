@@ -16,13 +16,14 @@ from reprieve.api.reprieve import Preemption
 from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.idle.claims import reserved
 from reprieve.engine.idle.gangs import SHARED_CLAIM, gang_of, joined, tied
-from reprieve.engine.idle.model import IdleSnapshot, NodeRow, Phase, Workload
+from reprieve.engine.idle.model import Debt, IdleSnapshot, NodeRow, Phase, Workload
 from reprieve.engine.idle.resources import add
 from reprieve.engine.plan import Plane
 from reprieve.intake.pods import node_row
 from reprieve.planes.idle.claimed import BY_CLAIM
 from reprieve.planes.idle.context import IdleContext, log
-from reprieve.planes.idle.joint_side import JointSide, displaced_lately
+from reprieve.planes.idle.debts import debt_of
+from reprieve.planes.idle.joint_side import JointSide, displaced_lately, lineages_of
 from reprieve.planes.idle.node_use import NodeUse
 from reprieve.planes.idle.owned_elsewhere import demand_names, owners_by_name
 from reprieve.planes.idle.ownership import BY_GROUP, Ownership
@@ -76,7 +77,7 @@ class Snapshots:
         nodes = self._nodes()
         found = []
         owned: dict[GpuWorkloadKey, Plane] = {}
-        displaced: set[GpuWorkloadKey] = set()
+        debts: dict[GpuWorkloadKey, Debt | None] = {}
         others = owners_by_name(self._records())
         for held in self._workloads:
             if held.status.phase in _NO_PART and held.root.uid not in claims:
@@ -85,7 +86,7 @@ class Snapshots:
             try:
                 found.append(self._row(held, nodes))
                 if held.status.phase is Phase.PENDING_GPU:
-                    self._judge(held, owned, displaced, others)
+                    self._judge(held, owned, debts, others)
             except Exception:
                 if held.root.uid in claims or held.key in claims.values():
                     # What is freed for it, or from it, would be freed again.
@@ -116,8 +117,9 @@ class Snapshots:
             frozenset(self._served(found)),
             self._holds(rows),
             owned,
-            frozenset(displaced),
+            frozenset(debts),
             busy_units,
+            debts={key: debt for key, debt in debts.items() if debt is not None},
         )
 
     def _with_gang(self, row: Workload, nodes: list[Node] | None) -> Workload:
@@ -192,10 +194,10 @@ class Snapshots:
         self,
         held: TrackedWorkload,
         owned: dict[GpuWorkloadKey, Plane],
-        displaced: set[GpuWorkloadKey],
+        debts: dict[GpuWorkloadKey, Debt | None],
         others: Mapping[str, Plane],
     ) -> None:
-        """Note whether another plane evicts for a demand, and whether it returns from one.
+        """Note whether another plane evicts for a demand, and its debt if it was displaced.
 
         `others`: which other planes serve demands with an open record, by names of the demands.
         """
@@ -212,10 +214,10 @@ class Snapshots:
         owner = self._side.owner(held, pods, kueue)
         if owner is Plane.QUOTA:
             owned[held.key] = owner
-        elif owner is Plane.SCHEDULING:
-            governor, now = self._context.governor, self._context.clock.wall()
-            if displaced_lately(governor, held.root, pods, now):
-                displaced.add(held.key)
+        now, lineages = self._context.clock.wall(), lineages_of(held.root, pods)
+        if owner is not Plane.IDLE and displaced_lately(self._context.governor, lineages, now):
+            names = held.object.spec.gpu_resources
+            debts[held.key] = debt_of(self._records(), lineages, names, now)
 
     def _served(self, rows: Sequence[Workload]) -> Iterator[GpuWorkloadKey]:
         """Yield those for whom something was freed, and who have a pod on a node."""
