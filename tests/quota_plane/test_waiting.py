@@ -160,7 +160,9 @@ async def test_the_decision_log_has_a_line_for_each_reason_and_one_for_the_start
         assert [each["previous"] for each in lines()] == ["", "HeldByOthers", "Stopped"]
         about = {(e["plane"], e["kind"], e["namespace"], e["uid"]) for e in lines()}
         assert about == {("quota", "Workload", NAMESPACE, uid)}
-        assert lines()[1]["sentence"] == "Its queue is stopped: stopped is ClusterQueue cq"
+        assert lines()[1]["sentence"] == (
+            "Its queue is stopped: it is ClusterQueue cq; its stopPolicy is Hold"
+        )
         samples = [each for line in cluster.logged if "input" in (each := json.loads(line))]
         assert [(each["name"], each["reason"]) for each in samples] == [(second, "HeldByOthers")]
         again = decided_again("quota", samples[0]["input"])

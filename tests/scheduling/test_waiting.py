@@ -59,7 +59,7 @@ async def test_a_gang_that_lacks_members_is_told_once_on_its_group() -> None:
         await cluster.pass_time(60 * SECOND)
         assert _told(cluster) == [("PodGroup", "g", "GroupIncomplete", 1)]
         (event,) = cluster.events("Waiting")
-        assert event["note"].endswith("all are there: 2 of 3 pods exist")
+        assert event["note"] == "GroupIncomplete: 2 of 3 pods exist: 1 is missing"
         assert _counted(cluster) == {"GroupIncomplete": 1}
         assert _reason(cluster, "PodGroup", "g") == "GroupIncomplete"
         assert _reason(cluster, "Pod", "g-1") == "GroupIncomplete"

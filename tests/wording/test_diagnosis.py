@@ -42,7 +42,7 @@ def test_a_sentence_says_only_what_has_all_its_values() -> None:
     short = Diagnosis(Plane.SCHEDULING, Reason.GROUP_INCOMPLETE, known)
     assert sentence(short) == words(short.plane, short.reason).sentence
     whole = Diagnosis(Plane.SCHEDULING, Reason.GROUP_INCOMPLETE, {**known, "minimum": "4"})
-    assert sentence(whole).endswith("all are there: 2 of 4 pods exist")
+    assert sentence(whole) == "2 of 4 pods exist: 2 are missing"
 
 
 def test_braces_in_a_value_are_told_as_they_are() -> None:

@@ -12,6 +12,7 @@ from reprieve.answers.document import Answer, Displaced, State
 from reprieve.answers.explanation import answer_of
 from reprieve.answers.findings import Findings
 from reprieve.answers.kinds import POD_GROUPS, Asked, nearest
+from reprieve.answers.missing_members import with_missing_members
 from reprieve.answers.quantities import counted, listed
 from reprieve.answers.refused_pods import with_refusal
 from reprieve.answers.sources import Json, Reading, Source
@@ -63,6 +64,7 @@ async def answer(
     decided = None
     if diagnose is not None and standing.told is not None:
         decided = await diagnose(unit, standing.told.plane)
+    standing, decided = await with_missing_members(reading, unit, standing, decided)
     return answer_of(
         Findings(
             unit=unit,

@@ -6,6 +6,7 @@ The verdict is one sentence; what to do is what the engine tried, else what help
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from reprieve.answers.decided import start_text
 from reprieve.answers.demand import demand_of
@@ -30,9 +31,12 @@ from reprieve.units.instants import Nanos, format_instant
 from reprieve.whatif.document import estimate_document, idle_document
 from reprieve.whatif.written import written_by
 from reprieve.wording.changes import fix_text
-from reprieve.wording.diagnosis import anchor, general_step, sentence
+from reprieve.wording.diagnosis import OPT_IN, anchor, general_step, sentence
 
 __all__ = ["answer_of"]
+
+_TRIED: Final = 'Each change under Next of which "it starts" is said was tried.'
+_NOT_TRIED: Final = "What stands under Next was not tried; no change that was tried lets it start."
 
 
 def answer_of(found: Findings) -> Answer:
@@ -108,12 +112,17 @@ def _why(found: Findings, diagnosis: Diagnosis | None) -> str:
     told = found.standing.told
     assert told is not None
     if diagnosis is not None:
-        said = sentence(diagnosis)
-        return said[0].lower() + said[1:]
+        return _in_sentence(sentence(diagnosis))
     if told.message:
         return named(found.unit, told.message).rstrip(".")
     whose = {"quota": "its queue", "scheduling": "its scheduler"}.get(told.plane, "anybody")
     return f"nothing is recorded of why; {whose} has not looked at it yet"
+
+
+def _in_sentence(text: str) -> str:
+    """Return a sentence as a part of another; names of kinds keep their capitals."""
+    word = text.partition(" ")[0]
+    return text[0].lower() + text[1:] if word[1:].islower() else text
 
 
 def _came_back(found: Findings) -> bool:
@@ -154,6 +163,10 @@ def _steps(found: Findings, diagnosis: Diagnosis | None) -> Iterator[Step]:
         yield Step("Read what was recorded of it:", f"kubectl {where}describe {kind} {name}")
     if standing.remedy is not None:
         yield standing.remedy
+    if found.decided is not None and found.decided.idle is not None and found.decided.idle.itself:
+        kind, name = unit.root["kind"].lower(), name_of(unit.root)
+        command = f"kubectl {where}annotate {kind} {name} {OPT_IN}=true"
+        yield Step("Opt in, so that idle work makes way for it:", command)
     if found.displaced and found.displaced[0].spared_by:
         yield Step(f"It would have been spared by {found.displaced[0].spared_by}.")
     newest = next((each for each in (*found.displaced, *found.others) if each.record), None)
@@ -172,6 +185,7 @@ def _certainty(found: Findings) -> Iterator[str]:
         decided = found.decided
         if decided is not None and decided.diagnosis is not None:
             yield f"Decided anew on what the cluster held at {format_instant(decided.at)}."
+            yield _TRIED if decided.diagnosis.fixes else _NOT_TRIED
         elif decided is not None and decided.starts is not None:
             yield start_text(decided)
         else:

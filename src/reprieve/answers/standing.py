@@ -38,7 +38,7 @@ from reprieve.jobs.paths import first
 from reprieve.jobs.reading import end, is_suspended
 from reprieve.units.instants import Nanos
 
-__all__ = ["Standing", "standing_of"]
+__all__ = ["Standing", "let_run", "standing_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ def _without_pods(unit: Unit) -> Standing:
         _, by_operator, why = str(evicted.get("reason", "")).partition("DeactivatedDueTo")
         if by_operator:
             text = f"its Workload was deactivated by the operator: {why}: {evicted.get('message')}"
-        return Standing(State.STOPPED, text=text, remedy=_patch(unit.workload, "active", True))
+        return Standing(State.STOPPED, text=text, remedy=let_run(unit.workload, "active", True))
     phase = str(((unit.gpu_workload or {}).get("status") or {}).get("phase", ""))
     root = unit.asked if job_kind_of(unit.asked) is not None else unit.root
     row = job_kind_of(root)
@@ -187,17 +187,17 @@ def _without_pods(unit: Unit) -> Standing:
         if unit.workload is not None:
             text = f"it is suspended ({row.suspend}: true), though it has its quota"
         field = row.suspend.removeprefix("spec.")
-        return Standing(State.STOPPED, text=text, remedy=_patch(root, field, False))
+        return Standing(State.STOPPED, text=text, remedy=let_run(root, field, False))
     if first(root, "spec.replicas") == 0:
         text = "it is scaled to zero (spec.replicas: 0)"
-        return Standing(State.STOPPED, text=text, remedy=_patch(root, "replicas", 1))
+        return Standing(State.STOPPED, text=text, remedy=let_run(root, "replicas", 1))
     if phase in ("Preempted", "Deleted"):
         at = instant_or_none(unit.gpu_workload and unit.gpu_workload["status"].get("finishedAt"))
         return Standing(State.GONE, at, "its pods have ended")
     return Standing(State.UNKNOWN, text="it has no pods")
 
 
-def _patch(obj: Json, field: str, value: bool | int) -> Step:
+def let_run(obj: Json, field: str, value: bool | int) -> Step:
     """Return the command that sets one field of a spec."""
     target = f"-n {namespace_of(obj)} patch {obj['kind'].lower()} {name_of(obj)}"
     written = json.dumps({"spec": {field: value}}, separators=(",", ":"))

@@ -65,10 +65,11 @@ _FORMS: Final = ("text", "json", "yaml")
     help="Read the record of a preemption from a file of kubectl get -o yaml; - is standard input.",
 )
 @click.option(
+    "-v",
     "--all",
     "everything",
     is_flag=True,
-    help="Tell everything, however long; of a preemption: name every member and victim.",
+    help="In detail: tell everything, however long; of a preemption: name every member and victim.",
 )
 @click.option(
     "--from",

@@ -133,7 +133,13 @@ _REFUSED: Final = 1
     show_default=True,
     help="Of the answer; docs/plan.schema.json describes json and yaml.",
 )
-@click.option("--all", "everything", is_flag=True, help="Name every victim and every pod.")
+@click.option(
+    "-v",
+    "--all",
+    "everything",
+    is_flag=True,
+    help="In detail: name every victim and every pod, and cut nothing.",
+)
 @click.option(
     "--detailed-exitcode",
     is_flag=True,

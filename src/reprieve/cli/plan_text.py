@@ -28,7 +28,8 @@ from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
 from reprieve.whatif.answer import Answer, Borrowed, Displaced, Fragile, Outcome, Verdict
 from reprieve.whatif.snapshot import Snapshot
-from reprieve.wording.diagnosis import next_step
+from reprieve.wording.changes import fix_text
+from reprieve.wording.diagnosis import OPT_IN, general_step
 from reprieve.wording.displacements import rule_text
 from reprieve.wording.estimates import estimate_text
 
@@ -37,6 +38,7 @@ __all__ = ["plan_text"]
 _SHOWN: Final = 6
 _PLACES: Final = 4
 _NOTES: Final = 3
+_STEPS: Final = 3
 #: How many lines a text may take, as long as there are not too many in all; None for all of it.
 _LENGTHS: Final = (None, 4, 2)
 #: Reasons whose own next step is to wait for room.
@@ -158,25 +160,33 @@ def _outcome(outcome: Outcome, form: _Form, now: Nanos) -> Iterator[str]:
     if outcome.message:
         yield from _told(f"{outcome.reason}: {outcome.message}", form, "    ")
     if outcome.diagnosis is not None:
-        yield from _told(_next_step(outcome, outcome.diagnosis), form, "    next: ")
+        for place, step in enumerate(_next_steps(outcome, outcome.diagnosis)):
+            untried = "" if outcome.diagnosis.fixes else ", not tried"
+            yield from _told(step, form, "    or: " if place else f"    next{untried}: ")
     if outcome.idle is not None:
         idle = f"{outcome.idle.reason}: {outcome.idle.text}"
         yield from _told(idle, form, "    nobody idle makes way: ")
+        if outcome.idle.itself:
+            yield f'    opt in: annotate it with {OPT_IN}: "true"'
     if outcome.estimate is not None:
         start = estimate_text(outcome.estimate, lambda at: ago(at, now), duration)
         yield from _told(start, form, "    start: ")
 
 
-def _next_step(outcome: Outcome, diagnosis: Diagnosis) -> str:
-    """Return what to do. Of what fits nowhere, waiting is never said to help."""
+def _next_steps(outcome: Outcome, diagnosis: Diagnosis) -> list[str]:
+    """Return what to do, the changes that were tried first, else what helps in general.
+
+    Of what fits nowhere, waiting is never said to help.
+    """
     if outcome.verdict is Verdict.NEVER_FITS:
         # Then a change was tried with one pod of them, and would help that one alone.
         if placed := outcome.pods_on_empty_cluster:
-            return f"Submit {counted(placed, 'pod')} at most, ask for less, or add nodes."
+            return [f"Submit {counted(placed, 'pod')} at most, ask for less, or add nodes."]
         if diagnosis.reason in _ROOM and not diagnosis.fixes:
-            return "Ask for less, or add nodes; waiting does not help."
-    first_fix = next(iter(diagnosis.fixes), None)
-    return next_step(diagnosis, () if first_fix is None else outcome.written.get(first_fix, ()))
+            return ["Ask for less, or add nodes; waiting does not help."]
+    if not diagnosis.fixes:
+        return [general_step(diagnosis)]
+    return [fix_text(fix, outcome.written.get(fix, ())) for fix in diagnosis.fixes[:_STEPS]]
 
 
 def _size_text(outcome: Outcome) -> str:

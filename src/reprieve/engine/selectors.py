@@ -13,7 +13,7 @@ from typing import Protocol
 
 from reprieve.units.untrusted import INT64, integer_or_none
 
-__all__ = ["covers", "requirement_holds", "selects"]
+__all__ = ["covers", "requirement_holds", "requirement_text", "selects"]
 
 
 class _Requirement(Protocol):
@@ -59,6 +59,24 @@ def requirement_holds(operator: str, values: Sequence[str], value: str | None) -
         case "Gt" | "Lt" if value is not None and len(values) == 1:
             return _compares(operator, value, values[0])
     return False
+
+
+def requirement_text(key: str, operator: str, values: Sequence[str]) -> str:
+    """Return a requirement as people say it: `tier=gold`, `gpu in a, b`, `zone exists`."""
+    match operator:
+        case "In" if len(values) == 1:
+            return f"{key}={values[0]}"
+        case "In":
+            return f"{key} in {', '.join(values)}"
+        case "NotIn":
+            return f"{key} not in {', '.join(values)}"
+        case "Exists":
+            return f"{key} exists"
+        case "DoesNotExist":
+            return f"{key} does not exist"
+        case "Gt" | "Lt":
+            return f"{key} {'>' if operator == 'Gt' else '<'} {', '.join(values)}"
+    return f"{key} {operator} {', '.join(values)}".rstrip()
 
 
 def selects(selector: Iterable[_Requirement] | None, labels: Mapping[str, str]) -> bool:

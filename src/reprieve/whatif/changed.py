@@ -216,4 +216,6 @@ def _tolerating(taint: str) -> Json:
     """Return the toleration of a taint as it is told: `key=value:effect`."""
     named, _, effect = taint.rpartition(":")
     key, _, value = named.partition("=")
+    if not value:
+        return {"key": key, "operator": "Exists", "effect": effect}
     return {"key": key, "operator": "Equal", "value": value, "effect": effect}

@@ -26,10 +26,11 @@ _NOT_ITSELF: Final = "It has not opted in itself, so that no idle work makes way
 
 @dataclass(frozen=True, slots=True)
 class IdleReason:
-    """A reason of the idle plane, and its sentence."""
+    """A reason of the idle plane, and its sentence; `itself`: what waits did not opt in."""
 
     reason: Reason
     text: str
+    itself: bool = False
 
 
 def idle_reason(run: Run, roots: Collection[str]) -> IdleReason | None:
@@ -50,7 +51,7 @@ def idle_reason(run: Run, roots: Collection[str]) -> IdleReason | None:
             if said is None:
                 return None
             return IdleReason(said.reason, sentence(said) + _shared(run))
-    return IdleReason(Reason.NOT_OPTED_IN, _NOT_ITSELF)
+    return IdleReason(Reason.NOT_OPTED_IN, _NOT_ITSELF, itself=True)
 
 
 def _shared(run: Run) -> str:

@@ -19,6 +19,7 @@ from reprieve.whatif.changed import Unwritable, changed_by
 from reprieve.whatif.happened import Run
 from reprieve.whatif.verifying import places_of
 from reprieve.wording.changes import Written
+from reprieve.wording.node_refusals import toleration_text
 
 __all__ = ["differences", "with_written", "written_by"]
 
@@ -65,8 +66,22 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[Written]:
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for place, pair in enumerate(zip(before, after, strict=True)):
             yield from differences(*pair, f"{path}[{place}]")
+    elif path.endswith("tolerations") and isinstance(after, list):
+        known = before if isinstance(before, list) else []
+        for each in after:
+            if each not in known:
+                yield Written(path, "", _flow(each), added=True)
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after) + 1:
+        place = next((n for n, each in enumerate(after) if before[n] != each), len(after))
+        yield Written(f"{path}[{place}]", _text(before[place]), "")
     elif before != after:
         yield Written(path, _text(before), _text(after))
+
+
+def _flow(toleration: Json) -> str:
+    """Return a toleration as YAML in one line, ready to be pasted."""
+    value = f"={toleration['value']}" if toleration.get("value") else ""
+    return toleration_text(f"{toleration.get('key', '')}{value}:{toleration.get('effect', '')}")
 
 
 def _text(value: Any) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from reprieve.engine.diagnosis.model import Change, Fix
+from reprieve.wording.node_refusals import toleration_text
 
 __all__ = ["Written", "fix_text"]
 
@@ -19,11 +20,15 @@ _MOST_WRITTEN: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One field of a manifest that a change writes; `before` or `after` is empty for no value."""
+    """One field of a manifest that a change writes; `before` or `after` is empty for no value.
+
+    `added`: `after` is one more item of the list.
+    """
 
     path: str
     before: str
     after: str
+    added: bool = False
 
 
 def fix_text(fix: Fix, written: Sequence[Written] = ()) -> str:
@@ -34,9 +39,14 @@ def fix_text(fix: Fix, written: Sequence[Written] = ()) -> str:
     if fix.change is Change.WAIT:
         until = fix.after or "those who make way have ended"
         return f"Wait until {until}{makes_way}."
+    if fix.change is Change.FEWER_DEVICES and (device := _device(fix.field)):
+        return f"With {fix.after} {device} a pod instead of {fix.before} it starts{makes_way}."
     if written:
         return f"{_written_text(written)} it starts{makes_way}."
     if fix.change is Change.WITHOUT_CONSTRAINT:
+        if fix.field.endswith("tolerations") and not fix.before and " and " not in fix.after:
+            added = toleration_text(fix.after)
+            return f"With {added} added to {fix.field} it starts{makes_way}."
         if fix.before and fix.after:
             return f"Without {fix.before} and with {fix.after} in {fix.field} it starts{makes_way}."
         if fix.after:
@@ -45,15 +55,34 @@ def fix_text(fix: Fix, written: Sequence[Written] = ()) -> str:
     return f"With {fix.field} {fix.after} instead of {fix.before} it starts{makes_way}."
 
 
+def _device(field: str) -> str:
+    """Return the resource that a field of requests is about."""
+    return field.rpartition("requests of ")[2] if "requests of " in field else _key(field)
+
+
+def _key(field: str) -> str:
+    """Return the key in brackets behind a field of requests, empty without one."""
+    _, found, rest = field.rpartition("requests[")
+    return rest.removesuffix("]") if found else ""
+
+
+def _value_text(text: str) -> str:
+    """Return a value in brackets, nothing where it was too long to be shown whole."""
+    return "" if text.endswith("…") else f" ({text})"
+
+
 def _written_text(written: Sequence[Written]) -> str:
     """Return `With spec.parallelism 2 instead of 4`; of many fields the first two are named."""
     told = []
     for each in written[:_MOST_WRITTEN]:
+        if each.added:
+            told.append(f"with {each.after} added to {each.path}")
+            continue
         instead = f" instead of {each.before}" if each.before else ""
         told.append(
             f"with {each.path} {each.after}{instead}"
             if each.after
-            else f"without {each.path} ({each.before})"
+            else f"without {each.path}{_value_text(each.before)}"
         )
     more = len(written) - len(told)
     text = " and ".join(told) + (f" and {more} more such fields" if more > 0 else "")

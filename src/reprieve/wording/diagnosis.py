@@ -13,17 +13,27 @@ from string import Formatter
 from types import MappingProxyType
 from typing import Final
 
+from reprieve.api.kaiwo import ANNOTATION_PREFIX
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import REASONS, Reason
+from reprieve.engine.diagnosis.refusals import Refused
+from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.plan import Plane
 from reprieve.units.quantities import quantity_text
-from reprieve.units.untrusted import cut
+from reprieve.units.untrusted import cut, integer_or_none
 from reprieve.wording.causes import CAUSES, CauseWords
 from reprieve.wording.changes import Written, fix_text
 from reprieve.wording.events import EventText
+from reprieve.wording.node_refusals import (
+    behind_text,
+    is_of_cluster,
+    refusals_step,
+    refusals_text,
+)
 
 __all__ = [
     "NO_LONGER",
+    "OPT_IN",
     "WAITING",
     "Words",
     "amounts_text",
@@ -43,6 +53,9 @@ WAITING: Final = "Waiting"
 NO_LONGER: Final = "It waits no longer"
 _PAGE: Final = "docs/why-it-waits.md"
 _MOST_COUNTS: Final = 5  # of filters and rules that one sentence names
+#: The annotation that opts work in to the idle plane, or all work of a namespace.
+OPT_IN: Final = f"{ANNOTATION_PREFIX}enabled"
+_NO_NODE: Final = "No node accepts it"
 _LONGEST_NOTE: Final = 1_000  # characters of an event's note
 
 
@@ -60,19 +73,23 @@ _QUOTA: Final[Mapping[Reason, Words]] = {
     Reason.STOPPED: Words(
         "Its queue is stopped",
         "Ask whoever runs the queue to let it go on: `spec.stopPolicy: None`.",
-        ("stopped is {queue}",),
+        ("it is {queue}", "its stopPolicy is {policy}"),
     ),
     Reason.INACTIVE: Words(
         "Its queue does not exist, or cannot admit anything as it is configured",
         "Correct the queue that it names, or see what the condition `Active` of the ClusterQueue "
         "says is missing.",
-        ("there is no LocalQueue {missing}", "ClusterQueue {cluster_queue}: {why}"),
+        (
+            "there is no LocalQueue {missing} in namespace {namespace}",
+            "the namespace has: {known}",
+            "ClusterQueue {cluster_queue}: {why}",
+        ),
     ),
     Reason.NAMESPACE_NOT_ALLOWED: Words(
         "Its ClusterQueue does not take work of its namespace",
         "Use a LocalQueue of another ClusterQueue, or have the namespace's labels match "
         "`spec.namespaceSelector`.",
-        ("the ClusterQueue is {cluster_queue}",),
+        ("ClusterQueue {cluster_queue} takes {namespaces}",),
     ),
     Reason.INVALID: Words(
         "What its pods ask for cannot be read, or is more than the namespace's limits allow",
@@ -88,7 +105,7 @@ _QUOTA: Final[Mapping[Reason, Words]] = {
         "No flavor of its queue suits its pods: their nodes, or the resources they ask for",
         "Compare the pods' node selector, affinity and tolerations with the flavors' labels and "
         "taints, and their resources with those that the queue covers.",
-        ("{why}",),
+        ("{why}", "{differs}"),
     ),
     Reason.NEVER_FITS: Words(
         "It asks for more than its queue can ever have",
@@ -96,7 +113,7 @@ _QUOTA: Final[Mapping[Reason, Words]] = {
         (
             "it needs {needs}",
             "that is of its pod set {pod_sets}",
-            "the queue may have {ceiling} at most",
+            "the queue may have {ceiling}",
         ),
     ),
     Reason.SET_ASIDE: Words(
@@ -148,7 +165,7 @@ _SCHEDULING: Final[Mapping[Reason, Words]] = {
     Reason.GROUP_INCOMPLETE: Words(
         "Its group has fewer pods than its minimum, and is not tried before all are there",
         "Find out why the other pods were not created, or lower the group's minimum.",
-        ("{present} of {minimum} pods exist", "{why}"),
+        ("{present} of {minimum} pods exist: {missing} missing", "{why}"),
     ),
     Reason.NOT_UNIFORM: Words(
         "The pods of its group differ in what has to be the same",
@@ -182,7 +199,7 @@ _SCHEDULING: Final[Mapping[Reason, Words]] = {
         ("{why}",),
     ),
     Reason.POLICY_NEVER: Words(
-        "There is no room, and its priority class makes nobody make way",
+        "There is no room, and with `preemptionPolicy: Never` it preempts nobody",
         "Wait, or use a priority class without `preemptionPolicy: Never`.",
         ("it lacks {lacks}",),
     ),
@@ -194,12 +211,12 @@ _SCHEDULING: Final[Mapping[Reason, Words]] = {
     Reason.NO_VICTIMS_SUFFICE: Words(
         "Even if all work of lower priority made way, it would not fit",
         "Ask for less, use a higher priority, or wait until work of its own priority ends.",
-        ("it lacks {lacks}", "short is {short}", _SURPLUS),
+        ("it lacks {lacks}", _SURPLUS),
     ),
     Reason.FULL: Words(
         "The nodes that it accepts are full, and no work on them is of lower priority",
         "Wait until work ends, ask for less, or use a higher priority.",
-        ("it lacks {lacks}", "short is {short}", _SURPLUS),
+        ("it lacks {lacks}", _SURPLUS),
     ),
     Reason.BACKOFF: Words(
         "It was refused lately and is not tried before its pause is over",
@@ -215,7 +232,8 @@ _IDLE: Final[Mapping[Reason, Words]] = {
     ),
     Reason.NOT_OPTED_IN: Words(
         "Nothing that holds GPUs of the kind that it needs has opted in to make way when idle",
-        "Have work opted in by its annotation or its namespace's, or by the configuration.",
+        f'Annotate work, or its namespace, with `{OPT_IN}: "true"`, or have it opted in by the '
+        "configuration.",
     ),
     Reason.WOULD_NOT_HELP: Words(
         "Idle work that made way would not let it fit",
@@ -283,15 +301,56 @@ def words(plane: Plane, reason: Reason) -> Words:
 def sentence(diagnosis: Diagnosis) -> str:
     """Return why the unit waits, in one sentence without a full stop."""
     said = _cause_words(diagnosis) or words(diagnosis.plane, diagnosis.reason)
+    nodes = _nodes_text(diagnosis)
+    if nodes and diagnosis.reason is Reason.NO_NODE_MATCHES and diagnosis.cause is None:
+        return nodes if is_of_cluster(diagnosis.nodes) else f"{_NO_NODE}: {nodes}"
     values = dict(diagnosis.values)
+    if diagnosis.reason is Reason.GROUP_INCOMPLETE:
+        values.update(_missing(values))
+        if "missing" in values:  # the figures say all of it
+            return "; ".join(
+                each.format_map(values) for each in said.details if _has_values(each, values)
+            )
     if diagnosis.deficit:
         values.setdefault("lacks", deficit_text(diagnosis.deficit))
     details = [detail.format_map(values) for detail in said.details if _has_values(detail, values)]
-    if diagnosis.filters:
+    if nodes:
+        details.append(nodes)
+    elif diagnosis.filters and not _is_told(diagnosis):
         details.append(_counted("nodes refused", diagnosis.filters))
+    if diagnosis.reason is Reason.FULL and nodes and not diagnosis.deficit:
+        return nodes  # it is not for amounts that nodes refuse the pods
     if diagnosis.refused:
         details.append(_who_stays(diagnosis.refused))
-    return ": ".join(filter(None, (said.sentence, "; ".join(details))))
+    text = ": ".join(filter(None, (said.sentence, "; ".join(details))))
+    usage = values.get("usage")
+    return f"{usage}; {text[0].lower()}{text[1:]}" if usage else text
+
+
+def _missing(values: Mapping[str, str]) -> dict[str, str]:
+    """Return how many pods of a group are missing, where both counts are numbers."""
+    present, minimum = (integer_or_none(values.get(name, "")) for name in ("present", "minimum"))
+    if present is None or minimum is None or present >= minimum:
+        return {}
+    missing = minimum - present
+    return {"missing": f"{missing} is" if missing == 1 else f"{missing} are"}
+
+
+def _is_told(diagnosis: Diagnosis) -> bool:
+    """Return whether what is lacking says all that the counts of the filters would."""
+    return bool(diagnosis.nodes) or bool(
+        diagnosis.deficit and set(diagnosis.filters) == {FilterName.NODE_RESOURCES_FIT}
+    )
+
+
+def _nodes_text(diagnosis: Diagnosis) -> str:
+    """Return by what nodes refuse the pods; of those that are full, which others have room."""
+    refusals = diagnosis.nodes
+    if diagnosis.reason is Reason.NO_NODE_MATCHES:
+        return refusals_text(refusals)
+    if diagnosis.reason is Reason.SPREAD_OR_AFFINITY_BLOCKS:
+        return refusals_text([each for each in refusals if each.kind is Refused.TOGETHER])
+    return behind_text(refusals)
 
 
 def next_step(diagnosis: Diagnosis, written: Sequence[Written] = ()) -> str:
@@ -308,9 +367,18 @@ def general_step(diagnosis: Diagnosis) -> str:
     """Return what helps in general against the reason, or against its cause if that is known."""
     known = _cause_words(diagnosis)
     if known is None:
-        return words(diagnosis.plane, diagnosis.reason).step
+        of_nodes = _nodes_step(diagnosis)
+        return of_nodes or words(diagnosis.plane, diagnosis.reason).step
     values = diagnosis.values
     return next(each.format_map(values) for each in known.steps if _has_values(each, values))
+
+
+def _nodes_step(diagnosis: Diagnosis) -> str:
+    """Return what to do about the nodes, where that is what the unit waits for."""
+    if diagnosis.reason is Reason.NO_NODE_MATCHES:
+        return refusals_step(diagnosis.nodes)
+    ports = [each for each in diagnosis.nodes if each.kind is Refused.PORT]
+    return refusals_step(ports) if diagnosis.reason is Reason.FULL else ""
 
 
 def _cause_words(diagnosis: Diagnosis) -> CauseWords | None:

@@ -77,7 +77,8 @@ def test_work_that_would_borrow_is_told_so_and_starts_with_what_it_need_not_borr
     assert (found.reason, found.cause) == (Reason.HELD_BY_OTHERS, Cause.BORROWING)
     assert found.refused == {"borrowing": 1}
     assert sentence(found) == (
-        "It would borrow, and work that borrows takes nothing from others here: it lacks 8 "
+        f"lender: 0 of 8 {GPU} (a100) used, asks 8; borrower has borrowed 8 of its cohort; "
+        "it would borrow, and work that borrows takes nothing from others here: it lacks 8 "
         "nvidia.com/gpu in a100; it would borrow 2 cpu; ClusterQueue lender has "
         "borrowWithinCohort Never; who stays: 1 out of reach of work that would borrow"
     )

@@ -51,13 +51,13 @@ def told(found: Diagnosis | None) -> tuple[Reason, dict[str, str]]:
             queue("q", 8, stop_policy=StopPolicy.HOLD),
             LocalQueue("team/q", "q"),
             work("w", "q", 1),
-            (Reason.STOPPED, {"queue": "ClusterQueue q"}),
+            (Reason.STOPPED, {"queue": "ClusterQueue q", "policy": "Hold"}),
         ),
         (
             queue("q", 8),
             LocalQueue("team/q", "q", StopPolicy.HOLD),
             work("w", "q", 1),
-            (Reason.STOPPED, {"queue": "LocalQueue q"}),
+            (Reason.STOPPED, {"queue": "LocalQueue q", "policy": "Hold"}),
         ),
         (
             queue("q", 8),
@@ -96,7 +96,10 @@ def told(found: Diagnosis | None) -> tuple[Reason, dict[str, str]]:
             queue("q", 8, selector=IN),
             LocalQueue("team/q", "q"),
             work("w", "q", 1),
-            (Reason.NAMESPACE_NOT_ALLOWED, {"cluster_queue": "q"}),
+            (
+                Reason.NAMESPACE_NOT_ALLOWED,
+                {"cluster_queue": "q", "namespaces": "namespaces with tier=gold"},
+            ),
         ),
         (
             queue("q", 8),
@@ -144,7 +147,7 @@ def test_a_workload_of_a_queue_that_is_not_there_is_told_so() -> None:
     site = Site(queue("q", 8)).submit(work("w", "nobody", 1)).decide()
     assert told(site.why("w")) == (
         Reason.INACTIVE,
-        {"missing": "nobody"},
+        {"missing": "nobody", "namespace": "team", "known": "q"},
     )
 
 
@@ -152,7 +155,10 @@ def test_what_exceeds_the_whole_cohort_never_fits() -> None:
     site = Site(queue("q", 8, "all"), queue("r", 8, "all")).submit(work("w", "q", 1, 17)).decide()
     assert told(site.why("w")) == (
         Reason.NEVER_FITS,
-        {"needs": f"17 {GPU}", "ceiling": f"16 {GPU}"},
+        {
+            "needs": f"17 {GPU}",
+            "ceiling": f"16 {GPU} at most: nominal 8, the rest borrowed from cohort all",
+        },
     )
 
 
@@ -160,7 +166,13 @@ def test_the_borrowing_limit_is_a_ceiling() -> None:
     group = ResourceGroup((GPU,), (FlavorQuotas("a100", {GPU: Quota(4, borrowing_limit=2)}),))
     site = Site(queue("q", 4, "all", groups=(group,)), queue("r", 8, "all"))
     site.submit(work("w", "q", 1, 7)).decide()
-    assert told(site.why("w")) == (Reason.NEVER_FITS, {"needs": f"7 {GPU}", "ceiling": f"6 {GPU}"})
+    assert told(site.why("w")) == (
+        Reason.NEVER_FITS,
+        {
+            "needs": f"7 {GPU}",
+            "ceiling": f"6 {GPU} at most: nominal 4, borrowingLimit 2",
+        },
+    )
 
 
 def test_what_fits_with_fewer_pods_does_not_never_fit() -> None:

@@ -8,9 +8,11 @@ for CustomResourceDefinitions; answers of a 1.37 server.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from kubelocal.server import causes
@@ -96,6 +98,28 @@ def kinds_of(crd: Mapping[str, Any]) -> list[Kind]:
     found = problems(crd)
     if found:
         raise Invalid(found)
+    return list(_kinds(_decisive(crd)))
+
+
+def _decisive(crd: Mapping[str, Any]) -> str:
+    """Return what of a definition decides whether and how it is served, as JSON.
+
+    A definition is judged three times when it is created, and compiling its schema and rules is
+    most of what a server does at its start: answers are kept by this text.
+    """
+    metadata, status = crd.get("metadata") or {}, crd.get("status") or {}
+    return json.dumps(
+        {
+            "metadata": {"name": metadata.get("name")},
+            "spec": crd.get("spec"),
+            "status": {"storedVersions": status.get("storedVersions")},
+        }
+    )
+
+
+@lru_cache(maxsize=128)
+def _kinds(text: str) -> tuple[Kind, ...]:
+    crd = json.loads(text)
     spec = crd["spec"]
     names = spec["names"]
     kinds = []
@@ -122,7 +146,7 @@ def kinds_of(crd: Mapping[str, Any]) -> list[Kind]:
                 stored=bool(version.get("storage")),
             )
         )
-    return kinds
+    return tuple(kinds)
 
 
 def _custom_version(
@@ -166,6 +190,12 @@ def _custom_version(
 
 def problems(crd: Mapping[str, Any]) -> list[Cause]:
     """Return everything that keeps `crd` from being served."""
+    return list(_problems(_decisive(crd)))
+
+
+@lru_cache(maxsize=128)
+def _problems(text: str) -> tuple[Cause, ...]:
+    crd = json.loads(text)
     spec = crd.get("spec") or {}
     found = list(_naming(crd, spec))
     versions = spec.get("versions") or []
@@ -207,7 +237,7 @@ def problems(crd: Mapping[str, Any]) -> list[Cause]:
                 "status.storedVersions", kept, f"must have the storage version {missing[-1]}"
             )
         )
-    return found
+    return tuple(found)
 
 
 _LABEL: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)

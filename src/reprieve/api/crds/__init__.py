@@ -20,6 +20,7 @@ The chart carries copies of these files; `tests/chart` holds them equal.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
@@ -83,13 +84,17 @@ def load(name: str) -> dict[str, Any]:
     Raises:
         UnknownCrd: `name` is none of `NAMES`, `KUEUE_NAMES` and `GANG_NAMES`.
     """
+    loaded: dict[str, Any] = orjson.loads(_as_json(name))
+    return loaded
+
+
+@cache
+def _as_json(name: str) -> bytes:
     # Takes a tenth of a second of CPU, which `reprieve --help` must not pay.
     from reprieve.units.bounded_yaml import read_yaml
 
-    shared = read_yaml(text(name))
     # What stands behind one anchor is one object until here.
-    loaded: dict[str, Any] = orjson.loads(orjson.dumps(shared))
-    return loaded
+    return orjson.dumps(read_yaml(text(name)))
 
 
 def all_crds() -> list[dict[str, Any]]:

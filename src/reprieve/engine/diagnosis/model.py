@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from reprieve.engine.diagnosis.causes import Cause, cause_in
 from reprieve.engine.diagnosis.reasons import Reason
+from reprieve.engine.diagnosis.refusals import NodeRefusal
 from reprieve.engine.plan import Plane
 from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
@@ -68,6 +69,7 @@ class Diagnosis:
         filters: how many nodes each filter refused.
         earliest: when it may start at the earliest, where that is known without an estimate.
         fixes: changes that were tried and help, the smallest first.
+        nodes: by what nodes refuse its pods, in the scheduling plane.
     """
 
     plane: Plane
@@ -80,6 +82,7 @@ class Diagnosis:
     filters: Mapping[str, int] = field(default_factory=dict)
     earliest: Nanos | None = None
     fixes: tuple[Fix, ...] = ()
+    nodes: tuple[NodeRefusal, ...] = ()
 
     @property
     def cause(self) -> Cause | None:

@@ -18,6 +18,7 @@ from reprieve.engine.diagnosis.quota_holders import held_by
 from reprieve.engine.diagnosis.quota_never import named_pod_sets, no_flavor, too_much
 from reprieve.engine.diagnosis.quota_shortages import shortages
 from reprieve.engine.diagnosis.quota_trial import QuotaFacts, Trial, attempt, severity
+from reprieve.engine.diagnosis.quota_usage import usage_text
 from reprieve.engine.diagnosis.reasons import Reason, dominant
 from reprieve.engine.plan import Plane
 from reprieve.engine.quota.assignment import Mode, NoFitReason
@@ -29,12 +30,14 @@ from reprieve.engine.quota.model import (
     Check,
     Configuration,
     FlavorResource,
+    LabelSelector,
     QueueingStrategy,
     StopPolicy,
     Workload,
 )
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
+from reprieve.engine.selectors import requirement_text
 from reprieve.units.instants import Nanos, format_instant
 
 __all__ = ["Standing", "diagnose", "reason_of", "standing"]
@@ -170,24 +173,50 @@ def _of_queue(
     local = configuration.local_queues.get(workload.queue)
     door = workload.queue.partition("/")[2]
     if local is None:
-        found[Reason.INACTIVE] = {"missing": door}
+        known = [
+            key.partition("/")[2] for key in configuration.local_queues if _is_in(key, workload)
+        ]
+        found[Reason.INACTIVE] = {
+            "missing": door,
+            "namespace": workload.namespace,
+            "known": _some(sorted(known)) or "none",
+        }
         return ""
     if local.stop_policy is not StopPolicy.NONE:
-        found[Reason.STOPPED] = {"queue": f"LocalQueue {door}"}
+        found[Reason.STOPPED] = {
+            "queue": f"LocalQueue {door}",
+            "policy": str(local.stop_policy),
+        }
     name = local.cluster_queue
     queue = configuration.cluster_queues.get(name)
     if queue is None:
         found[Reason.INACTIVE] = {"cluster_queue": name, "why": "it does not exist"}
         return ""
     if queue.stop_policy is not StopPolicy.NONE:
-        found.setdefault(Reason.STOPPED, {"queue": f"ClusterQueue {name}"})
+        stopped = {"queue": f"ClusterQueue {name}", "policy": str(queue.stop_policy)}
+        found.setdefault(Reason.STOPPED, stopped)
     elif name in queues.inactive:
         found[Reason.INACTIVE] = {"cluster_queue": name, "why": queues.inactive[name]}
     if queue.selector is None or not queue.selector.matches(
         configuration.namespaces.get(workload.namespace, {})
     ):
-        found[Reason.NAMESPACE_NOT_ALLOWED] = {"cluster_queue": name}
+        found[Reason.NAMESPACE_NOT_ALLOWED] = {
+            "cluster_queue": name,
+            "namespaces": _selected(queue.selector),
+        }
     return "" if name in queues.inactive else name
+
+
+def _is_in(local_queue: str, workload: Workload) -> bool:
+    return local_queue.partition("/")[0] == workload.namespace
+
+
+def _selected(selector: LabelSelector | None) -> str:
+    """Return which namespaces a ClusterQueue takes."""
+    if selector is None:
+        return "no namespace: it has no namespaceSelector"
+    terms = [requirement_text(e.key, e.operator, e.values) for e in selector.expressions]
+    return f"namespaces with {' and '.join(terms)}"
 
 
 def _deactivated(workload: Workload) -> dict[str, str]:
@@ -284,6 +313,7 @@ def _held(workload: Workload, trial: Trial) -> Diagnosis:
         Plane.QUOTA,
         Reason.HELD_BY_OTHERS,
         values
+        | {"usage": usage_text(snapshot, trial.queue, lacks)}
         | named_pod_sets(workload, ", ".join(dict.fromkeys(each.pod_sets for each in lacks))),
         deficit=deficit,
         blockers=held.blockers,

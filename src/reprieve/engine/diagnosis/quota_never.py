@@ -6,10 +6,12 @@ Source: specification of the quota plane, sections 3 and 5.1.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from reprieve.engine.diagnosis.causes import CAUSE, Cause
 from reprieve.engine.diagnosis.quota_shortages import Asking, accepted_flavors, askings
 from reprieve.engine.diagnosis.quota_trial import Trial
+from reprieve.engine.diagnosis.quota_usage import ceiling_text
 from reprieve.engine.quota.amounts import capacity_text, text
 from reprieve.engine.quota.model import FlavorResource, Workload
 
@@ -27,7 +29,25 @@ def no_flavor(trial: Trial, workload: Workload) -> dict[str, str]:
             if lacks:
                 values = {"cluster_queue": name, "resources": ", ".join(lacks)}
                 return {CAUSE: Cause.NOT_COVERED, **values}
-    return {"why": trial.assignment.message}
+    values = {"why": trial.assignment.message}
+    differs = "; ".join(dict.fromkeys(_differences(trial, workload)))
+    return values | ({"differs": differs} if differs else {})
+
+
+def _differences(trial: Trial, workload: Workload) -> Iterator[str]:
+    """Yield in which labels flavors of the queue differ from what the pods' nodes are to have."""
+    snapshot = trial.snapshot
+    config = snapshot.configuration.cluster_queues[snapshot.tree.names[trial.queue]]
+    flavors = dict.fromkeys(each.flavor for group in config.groups for each in group.flavors)
+    for name in flavors:
+        flavor = snapshot.configuration.flavors.get(name)
+        if flavor is None:
+            continue
+        for pod_set in workload.pod_sets:
+            for key, value in pod_set.node_selector.items():
+                if flavor.labels.get(key, value) != value:
+                    has = f"{key}={flavor.labels[key]}"
+                    yield f"flavor {name} has {has}, its pods ask for {key}={value}"
 
 
 def too_much(trial: Trial, workload: Workload) -> dict[str, str]:
@@ -46,13 +66,27 @@ def too_much(trial: Trial, workload: Workload) -> dict[str, str]:
     excess = _excess(trial, alone[0])
     needs = [f"{text(name, alone[0].amounts[name])} {name}" for name in excess]
     ceilings = [f"{capacity_text(name, most)} {name}" for name, most in excess.items()]
-    values = {"needs": ", ".join(needs), "ceiling": ", ".join(ceilings)}
+    ceiling = f"{', '.join(ceilings)} at most"
+    if len(excess) == 1:
+        pair = _widest(trial, alone[0], next(iter(excess)))
+        ceiling += "" if pair is None else f": {ceiling_text(snapshot, trial.queue, pair)}"
+    values = {"needs": ", ".join(needs), "ceiling": ceiling}
     return values | named_pod_sets(workload, alone[0].names)
 
 
 def named_pod_sets(workload: Workload, names: str) -> dict[str, str]:
     """Return the value that names pod sets, nothing where there is one only."""
     return {"pod_sets": names} if len(workload.pod_sets) > 1 else {}
+
+
+def _widest(trial: Trial, asking: Asking, resource: str) -> FlavorResource | None:
+    """Return of which flavor the queue can have most of a resource."""
+    snapshot, tree = trial.snapshot, trial.snapshot.tree
+    config = snapshot.configuration.cluster_queues[tree.names[trial.queue]]
+    group = config.group_of(resource)
+    flavors = () if group is None else accepted_flavors(snapshot, asking, group)
+    pairs = [FlavorResource(each, resource) for each in flavors]
+    return max(pairs, key=lambda each: tree.potential[tree.column(each)][trial.queue], default=None)
 
 
 def _excess(trial: Trial, asking: Asking) -> dict[str, int]:

@@ -42,12 +42,16 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """What is missing of one flavor, by resource in base units; `share` of what is asked for."""
+    """What is missing of one flavor, by resource in base units; `share` of what is asked for.
+
+    `asked`: what the pod sets ask for.
+    """
 
     pod_sets: str
     flavor: str
     missing: Mapping[str, int]
     share: float
+    asked: Mapping[str, int]
 
 
 def askings(snapshot: Snapshot, workload: Workload, queue: ClusterQueue) -> list[Asking]:
@@ -148,4 +152,4 @@ def _shortage(
         if lacking > 0:
             missing[resource] = lacking
             share += lacking / amount
-    return Shortage(names, flavor, missing, share)
+    return Shortage(names, flavor, missing, share, wanted)

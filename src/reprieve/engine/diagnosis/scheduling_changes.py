@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 _KEEPS_OUT: Final = ("NoSchedule", "NoExecute")
+_OF_NODES: Final = "node.kubernetes.io/"
 _SYSTEM: Final = "system-"
 _MOST_TAINTS: Final = 3
 
@@ -183,6 +184,8 @@ def _taints(snapshot: Snapshot, entry: PodClass) -> Iterator[Constraint]:
     counts: dict[Taint, int] = {}
     for node in snapshot.nodes:
         for taint in node.taints:
+            if taint.key.startswith(_OF_NODES):
+                continue  # that a node is in trouble is not to be tolerated
             if taint.effect in _KEEPS_OUT and not _tolerated(entry, taint):
                 counts[taint] = counts.get(taint, 0) + 1
     order = sorted(counts, key=lambda t: (-counts[t], t.key, t.value, t.effect))

@@ -24,7 +24,9 @@ from reprieve.engine.cluster.snapshot import I64, Flag, Mask, Pending, Snapshot
 from reprieve.engine.cluster.texts import texts_at
 from reprieve.engine.diagnosis.causes import CAUSE, Cause
 from reprieve.engine.diagnosis.model import Blocker, Diagnosis
+from reprieve.engine.diagnosis.node_refusals import node_refusals
 from reprieve.engine.diagnosis.reasons import Reason
+from reprieve.engine.diagnosis.refusals import NodeRefusal
 from reprieve.engine.diagnosis.scheduling import LEAVING, PRIORITY, PROTECTED, RUNTIME, STATIC
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.simulation import Simulation
@@ -50,6 +52,7 @@ _OF_ROOM: Final = frozenset(
         Reason.FULL,
     }
 )
+_OF_NODES: Final = _OF_ROOM | {Reason.SPREAD_OR_AFFINITY_BLOCKS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +73,16 @@ def with_figures(
     Unix seconds.
     """
     queued = [snapshot.pending[uid] for uid in unit.pods if uid in snapshot.pending]
-    if found.reason not in _OF_ROOM or not queued or not snapshot.nodes:
+    if found.reason not in _OF_NODES or not queued or not snapshot.nodes:
         return found
     entry = snapshot.classes[queued[0].pod_class]
     profile = policy.profile("" if entry is None else entry.scheduler_name)
     if profile is None:
         return found
     simulation = Simulation(snapshot, policy, profile)
+    found = replace(found, nodes=_refusals(simulation, found.reason, queued))
+    if found.reason not in _OF_ROOM:
+        return found
     index = snapshot.group_index.get(unit.group, -1)
     group = snapshot.group_rows[index] if index >= 0 else None
     if len(queued) == 1 and (group is None or not group.topology_key):
@@ -105,6 +111,19 @@ def with_figures(
         blockers=tuple(_blockers(snapshot, slots, list(lack.amounts), columns, rules)),
         refused={**found.refused, **refused},
     )
+
+
+def _refusals(
+    simulation: Simulation, reason: Reason, queued: Sequence[Pending]
+) -> tuple[NodeRefusal, ...]:
+    """Return by what nodes refuse the pods: the first of them, or the first that fits nowhere."""
+    pods = _one_of_each(queued)
+    static = [int(each) for each in STATIC]
+    told = pods[0]
+    if reason is Reason.NO_NODE_MATCHES:
+        nowhere = (each for each in pods if np.isin(simulation.codes(each), static).all())
+        told = next(nowhere, told)
+    return node_refusals(simulation, told)
 
 
 def _accepting(simulation: Simulation, pending: Pending) -> Mask:

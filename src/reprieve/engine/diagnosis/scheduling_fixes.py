@@ -41,6 +41,7 @@ from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.gangs.cycle import GangGroup
 from reprieve.engine.gangs.job import NO_JOBS, JobOptions
 from reprieve.engine.placement.filtering import PlacementScorer
+from reprieve.engine.placement.filters.device_extended import extended_requests
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.scheduling.hierarchy import effective_priority, members_of
@@ -214,7 +215,7 @@ def _fewer_devices(asking: _Asking, question: Question, found: Diagnosis) -> Ite
         snapshot.pending[uid].pod_class for uid in question.unit.pods if uid in snapshot.pending
     }
     entry = snapshot.classes[next(iter(classes))] if len(classes) == 1 else None
-    if entry is None or entry.extended:
+    if entry is None or extended_requests(snapshot, entry):
         return
     short = {name for _, name in found.deficit}
     short |= {*found.values.get("short", "").split(", ")} - {""}

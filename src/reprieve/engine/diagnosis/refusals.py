@@ -1,0 +1,67 @@
+"""What nodes have that keeps a pod away, or lack: a kind, the nodes, and the figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from reprieve.engine.placement.reasons import Reason
+
+__all__ = ["GLOBAL", "NodeRefusal", "Refused"]
+
+
+class Refused(StrEnum):
+    """What keeps a pod from nodes."""
+
+    CLAIM = "claim"
+    RESOURCE = "resource"
+    LABEL = "label"
+    AFFINITY = "affinity"
+    NODE_NAME = "node name"
+    SIZE = "size"
+    TAINT = "taint"
+    NOT_READY = "not ready"
+    CORDONED = "cordoned"
+    PORT = "port"
+    TOGETHER = "together"
+    OTHER = "other"
+
+
+#: What holds for a whole cluster where every node is refused by it.
+GLOBAL = (Refused.CLAIM, Refused.RESOURCE, Refused.LABEL, Refused.AFFINITY, Refused.SIZE)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRefusal:
+    """Nodes that refuse a pod, and by what.
+
+    Attributes:
+        kind: what keeps it away.
+        nodes: how many nodes it concerns, of `total`.
+        total: all nodes.
+        names: the first of them, by name.
+        subject: the taint, label, claim, resource, port or rule.
+        there: what nodes have instead: values of the label, other devices.
+        asks: what the pod asks for of a resource, in base units.
+        most: what the largest of these nodes has of it, in base units.
+        largest: the name of that node.
+        room: how many of these nodes have room for the pod as they are.
+        reason: the scheduler's own reason, where nothing better is known.
+    """
+
+    kind: Refused
+    nodes: int
+    total: int
+    names: tuple[str, ...] = ()
+    subject: str = ""
+    there: tuple[str, ...] = ()
+    asks: int = 0
+    most: int = 0
+    largest: str = ""
+    room: int = 0
+    reason: Reason | None = None
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether all nodes refuse the pod by it."""
+        return self.nodes == self.total

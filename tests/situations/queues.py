@@ -1,0 +1,233 @@
+"""Situations of queues: quota, borrowing, flavors, and what is wrong with a queue itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.quota_plane.site import cluster_queue, flavor, local_queue
+from tests.quota_plane.site import priority_class as queue_class
+from tests.situations.asked import Situation, situation
+from tests.situations.nodes import tainted
+from tests.whatif.plan_stories import GPU, Object, job, namespace, node, pod, queue
+
+_THERE = (namespace(), queue_class("low", 100), queue_class("high", 1000))
+
+
+def of_gpus(
+    name: str, nominal: int, cohort: str = "", limit: int | None = None, **spec: Any
+) -> Object:
+    """Return a ClusterQueue with GPUs of flavor mi300x."""
+    quota = {"name": GPU, "nominalQuota": str(nominal)}
+    if limit is not None:
+        quota["borrowingLimit"] = str(limit)
+    cpu = {"name": "cpu", "nominalQuota": "1000"}
+    group = {
+        "coveredResources": ["cpu", GPU],
+        "flavors": [{"name": "mi300x", "resources": [cpu, quota]}],
+    }
+    return cluster_queue(name, 0, cohort, resourceGroups=[group], **spec)
+
+
+def _base(*more: Object) -> tuple[Object, ...]:
+    return (*_THERE, flavor("mi300x"), local_queue("q", "team-b"), *more)
+
+
+@situation
+def own_quota_is_used_up() -> Situation:
+    return Situation(
+        _base(of_gpus("team-b", 8)),
+        [job("mine", 1, 4, "q", "low")],
+        [
+            "team-b: 8 of 8 nvidia.com/gpu (mi300x) used, asks 4",
+            "may not borrow: ClusterQueue team-b is in no cohort",
+        ],
+        [[job("old", 1, 8, "q", "low")]],
+        "quota",
+        explain_expects=["Workload team/job-old"],
+    )
+
+
+@situation
+def borrowing_limit_is_reached() -> Situation:
+    return Situation(
+        _base(of_gpus("team-b", 8, "all", 4), of_gpus("team-c", 32, "all")),
+        [job("mine", 1, 4, "q", "low")],
+        [
+            "team-b: 12 of 12 nvidia.com/gpu (mi300x) used (nominal 8, borrowingLimit 4), asks 4",
+            "may borrow 0 more: borrowingLimit 4",
+        ],
+        [[job("old", 3, 4, "q", "low")]],
+        "quota",
+    )
+
+
+@situation
+def nothing_left_to_borrow() -> Situation:
+    there = (of_gpus("team-b", 8, "all"), of_gpus("team-c", 8, "all"), local_queue("c", "team-c"))
+    return Situation(
+        _base(*there),
+        [job("mine", 1, 8, "q", "low")],
+        [
+            "team-b: 8 of 8 nvidia.com/gpu (mi300x) used, asks 8",
+            "may borrow 0 more: cohort all has 0 left",
+        ],
+        [[job("old", 1, 8, "q", "low"), job("other", 1, 8, "c", "low")]],
+        "quota",
+    )
+
+
+@situation
+def others_have_borrowed_its_quota() -> Situation:
+    there = (of_gpus("team-b", 8, "all"), of_gpus("team-c", 8, "all"), local_queue("c", "team-c"))
+    return Situation(
+        _base(*there),
+        [job("mine", 1, 8, "q", "low")],
+        [
+            "team-b: 0 of 8 nvidia.com/gpu (mi300x) used, asks 8",
+            "team-c has borrowed 8 of its cohort",
+            "reclaimWithinCohort: Any",
+        ],
+        [[job("other", 2, 8, "c", "low")]],
+        "quota",
+    )
+
+
+@situation
+def more_than_the_queue_can_ever_have() -> Situation:
+    return Situation(
+        _base(of_gpus("team-b", 8, "all", 4), of_gpus("team-c", 32, "all")),
+        [job("mine", 2, 8, "q", "low")],
+        ["it needs 16 nvidia.com/gpu", "12 nvidia.com/gpu at most: nominal 8, borrowingLimit 4"],
+        controllers="quota",
+    )
+
+
+@situation
+def resource_that_the_queue_does_not_cover() -> Situation:
+    mine = job("mine", 1, 1, "q", "low")
+    amounts = mine["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
+    amounts["memory"] = "64Gi"
+    return Situation(
+        _base(of_gpus("team-b", 8)),
+        [mine],
+        ["ClusterQueue team-b has none for memory", "coveredResources"],
+        controllers="quota",
+    )
+
+
+@situation
+def stopped_cluster_queue() -> Situation:
+    return Situation(
+        _base(of_gpus("team-b", 8, stopPolicy="Hold")),
+        [job("mine", 1, 4, "q", "low")],
+        ["it is ClusterQueue team-b; its stopPolicy is Hold"],
+        controllers="quota",
+    )
+
+
+@situation
+def local_queue_that_does_not_exist() -> Situation:
+    return Situation(
+        _base(of_gpus("team-b", 8)),
+        [job("mine", 1, 4, "gpu", "low")],
+        ["there is no LocalQueue gpu in namespace team", "the namespace has: q"],
+        controllers="quota",
+    )
+
+
+@situation
+def flavor_that_does_not_suit_the_pods() -> Situation:
+    mine = job("mine", 1, 4, "q", "low")
+    mine["spec"]["template"]["spec"]["nodeSelector"] = {"gpu": "h100"}
+    there = (flavor("mi300x", nodeLabels={"gpu": "mi300x"}), local_queue("q", "team-b"))
+    return Situation(
+        (*_THERE, *there, of_gpus("team-b", 8)),
+        [mine],
+        ["flavor mi300x", "gpu=h100"],
+        controllers="quota",
+    )
+
+
+@situation
+def behind_the_head_of_a_strict_queue() -> Situation:
+    there = (of_gpus("team-b", 8, queueingStrategy="StrictFIFO"),)
+    return Situation(
+        _base(*there),
+        [job("mine", 1, 2, "q", "low")],
+        ["the head is team/job-big"],
+        [[job("old", 1, 4, "q", "low")], [job("big", 1, 8, "q", "low")]],
+        "quota",
+    )
+
+
+@situation
+def held_by_work_of_the_same_priority() -> Situation:
+    lower = {"withinClusterQueue": "LowerPriority"}
+    return Situation(
+        _base(of_gpus("team-b", 8, preemption=lower)),
+        [job("mine", 1, 8, "q", "low")],
+        ["team-b: 8 of 8 nvidia.com/gpu (mi300x) used, asks 8"],
+        [[job("old", 1, 8, "q", "low")]],
+        "quota",
+        plan_expects=["priority-class] high instead of low it starts"],
+        explain_expects=["Use a priority above 100"],
+    )
+
+
+@situation
+def victims_that_leave_for_it() -> Situation:
+    lower = {"withinClusterQueue": "LowerPriority"}
+    return Situation(
+        _base(of_gpus("team-b", 8, preemption=lower)),
+        [job("mine", 1, 8, "q", "high")],
+        ["Job team/old"],
+        [[job("old", 1, 8, "q", "low")]],
+        "quota",
+        plan_expects=["STARTS, others make way"],
+    )
+
+
+@situation
+def has_its_quota_and_no_node_takes_it() -> Situation:
+    nodes = [tainted(f"gpu-{n}", "dedicated", "research") for n in range(2)]
+    return Situation(
+        _base(of_gpus("team-b", 16), *nodes),
+        [job("mine", 1, 8, "q", "low")],
+        ["2 of 2 nodes have the taint dedicated=research:NoSchedule"],
+        controllers="quota,scheduling",
+    )
+
+
+@situation
+def quota_is_free_and_nodes_are_full() -> Situation:
+    return Situation(
+        _base(of_gpus("team-b", 16), node("gpu-0")),
+        [job("mine", 1, 8, "q", "low")],
+        ["it lacks 8 nvidia.com/gpu"],
+        [[pod("old", 8)]],
+        "quota,scheduling",
+    )
+
+
+@situation
+def queue_without_cluster_queue() -> Situation:
+    return Situation(
+        (*_THERE, flavor("mi300x"), local_queue("q", "team-b")),
+        [job("mine", 1, 4, "q", "low")],
+        ["ClusterQueue team-b: it does not exist"],
+        controllers="quota",
+    )
+
+
+@situation
+def namespace_that_the_queue_does_not_take() -> Situation:
+    selector = {"matchLabels": {"tier": "gold"}}
+    return Situation(
+        _base(of_gpus("team-b", 8, namespaceSelector=selector)),
+        [job("mine", 1, 4, "q", "low")],
+        ["ClusterQueue team-b takes namespaces with tier=gold"],
+        controllers="quota",
+    )
+
+
+__all__ = ["of_gpus", "queue"]
