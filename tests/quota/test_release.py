@@ -15,6 +15,7 @@ from reprieve.engine.quota.model import (
     Admission,
     AdmittedPodSet,
     Configuration,
+    Eviction,
     PodSet,
     QueueingStrategy,
     Workload,
@@ -22,6 +23,7 @@ from reprieve.engine.quota.model import (
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.release import IdleUnit, NodeTest, Promise, Release, Standing, release
 from reprieve.engine.quota.state import Holdings
+from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos
 from tests.engine.builders import GPU, node
 from tests.quota.cases import NOW, SECOND
@@ -97,6 +99,13 @@ def test_nobody_goes_while_quota_that_was_evicted_is_still_held() -> None:
     state.holdings.expect_eviction(leaving.key, "Preempted", NOW)  # type: ignore[arg-type]
     found = release(state, "ns/wanted", [unit("old", 4)])
     assert found == Release(why="what was evicted in its cohort still ends", waits=True)
+
+
+def test_one_whose_eviction_is_refused_is_not_waited_for() -> None:
+    leaves = holding("leaves", 4, evicted=Eviction("Preempted", LONG_AGO))
+    state = standing(two_queues(8, 0), [holding("idle", 4), leaves, waiting("wanted", 4)])
+    state = replace(state, refused=frozenset({Uid("leaves")}))
+    assert release(state, "ns/wanted", [unit("idle", 4)]) == Release(("idle",))
 
 
 def test_nobody_goes_for_quota_that_another_would_get_first() -> None:

@@ -8,7 +8,7 @@ Source: specification of disruptions, sections 3 and 4.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement, Exemption
@@ -16,6 +16,7 @@ from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.disruptions.questions import GovernorPolicy, Hold, Loop, Question, Rule
 from reprieve.engine.quota.model import Workload
 from reprieve.units.durations import HOUR
+from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos
 
 __all__ = ["LIMIT", "Displacements", "Uids", "party_of"]
@@ -46,6 +47,8 @@ class Displacements:
         self.governor = governor or Governor(policy)
         self.refusals: dict[Uids, Nanos] = {}
         self.recorded: dict[Uids, Displacement] = {}
+        #: Whose eviction was refused, by uid: they are held from everybody.
+        self.refused: Mapping[Uid, Hold] = {}
         self._fixed: dict[Uids, Nanos] = {}
         self._fixed_for: set[str] = set()
         self._number = 0
@@ -109,7 +112,8 @@ class Displacements:
 
     def concerns(self, workload: Workload) -> bool:
         """Tell whether anybody could be held back from what a workload asks for."""
-        return workload.uid in self._fixed_for or self.governor.may_hold(party_of(workload))
+        known = self.refused or workload.uid in self._fixed_for
+        return bool(known) or self.governor.may_hold(party_of(workload))
 
     def known_by(
         self, workload: Workload, now: Nanos, *, below: bool = True
@@ -118,9 +122,21 @@ class Displacements:
 
         `below`: whether any of them may have a higher priority.
         """
-        if workload.uid in self._fixed_for:
+        if self.refused or workload.uid in self._fixed_for:
             return None
         return self.governor.known_by(party_of(workload), now, below=below)
+
+    def refusal(self, preemptor: Workload, victim: Workload, now: Nanos) -> Hold | None:
+        """Return until when a victim stays whose eviction was refused, None where none was."""
+        hold = self.refused.get(Uid(victim.uid))
+        if hold is None or hold.until <= now:
+            return None
+        self.refusals[(preemptor.uid, victim.uid)] = hold.until
+        return hold
+
+    def is_fixed(self, preemptor: Workload, victim: Workload) -> bool:
+        """Tell whether `refuse` holds one back from the other."""
+        return (preemptor.uid, victim.uid) in self._fixed
 
     def held_until(
         self,
@@ -162,6 +178,8 @@ class Displacements:
             reclaims: the preemptor stays within its own nominal quota.
         """
         uids = (preemptor.uid, victim.uid)
+        if refused := self.refusal(preemptor, victim, now):
+            return refused
         if uids in self._fixed:
             return Hold(self._fixed[uids], Rule.CYCLE)
         asked = Question(

@@ -5,8 +5,10 @@
 2. with a memory of displacements, whom the governor of disruptions holds, so that nobody takes
    turns for ever
 
-What is evicted already is not spared: it goes anyway. Both end by time alone, so that whoever was
-refused because of them has to be tried again then (`Spared.until`).
+3. with the same memory, one whose eviction was refused
+
+What is evicted already is not spared by 1 and 2: it goes anyway. All end by time alone, so that
+whoever was refused because of them has to be tried again then (`Spared.until`).
 
 Source: the quota plane's own options; specification of disruptions, section 4.
 """
@@ -121,7 +123,7 @@ class Spared:
         """Tell whether a candidate is left alone."""
         workload = holder.workload
         if holder.evicted:
-            return False
+            return self._stays(holder)
         if self.runtimes:
             own = holder.queue == self.who.queue
             seconds = workload.preempt_min_runtime_s if own else workload.reclaim_min_runtime_s
@@ -143,6 +145,19 @@ class Spared:
                 self.rules.add(held.rule)
                 return self._spare(self.paired, holder, held.until)
         return False
+
+    def _stays(self, holder: Holder) -> bool:
+        """Tell whether one that is evicted does not go, since that is refused."""
+        ledger, who = self.ledger, self.who.workload
+        if ledger is None:
+            return False
+        refused = ledger.refusal(who, holder.workload, self.now)
+        if refused is None and ledger.is_fixed(who, holder.workload):
+            refused = ledger.hold(who, holder.workload, self.now)
+        if refused is None:
+            return False
+        self.rules.add(refused.rule)
+        return self._spare(self.paired, holder, refused.until)
 
     @property
     def message(self) -> str:

@@ -14,7 +14,8 @@ What is released is not promised to the workload by anybody: others wait for the
 cycles that follow are played, and where they do not admit the workload nobody goes.
 
 Workloads for which idle work goes already come first: their victims are gone, and they hold what
-they ask for. While something that was evicted by quota still holds its own, nothing is decided.
+they ask for. While something that was evicted by quota still holds its own, nothing is decided,
+unless its eviction is refused.
 
 Source: the design's "Where the planes meet".
 """
@@ -113,6 +114,7 @@ class Standing:
     """What is asked about: who holds quota, who waits, and the nodes where they are looked at.
 
     `check`: what a cycle asks before it preempts by the rules of queues.
+    `refused`: uids of workloads whose eviction is refused, which do not give their quota back.
     """
 
     holdings: Holdings
@@ -120,6 +122,7 @@ class Standing:
     nodes: NodeTest | None = None
     promised: Sequence[Promise] = ()
     check: NodeCheck | None = None
+    refused: Collection[Uid] = field(default=(), kw_only=True)
     now: Nanos = field(kw_only=True)
 
 
@@ -212,7 +215,9 @@ class _Search:
         queue = base.tree.queues[home]
         root = base.tree.root(queue)
         if any(
-            holder.evicted and base.tree.root(holder.queue) == root
+            holder.evicted
+            and base.tree.root(holder.queue) == root
+            and holder.workload.uid not in standing.refused
             for holder in holdings.holders.values()
         ):
             return Release(why="what was evicted in its cohort still ends", waits=True)

@@ -23,6 +23,7 @@ from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.quota.displacements import Displacements, party_of
 from reprieve.engine.quota.model import Workload
 from reprieve.engine.quota.plans import workload_ref
+from reprieve.execution.not_evictable import NotEvictable
 from reprieve.intake.quota_workloads import condition_of, is_true
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.quota.context import QuotaContext, QuotaOptions
@@ -72,6 +73,7 @@ class HeldPairs:
             if options.loop_limit or governor is not None
             else None
         )
+        self.not_evictable = NotEvictable()
         self._loops = context.loops or LoopNotices(
             self.ledger.governor if self.ledger is not None else Governor(),
             context.metrics,
@@ -208,8 +210,9 @@ class HeldPairs:
         return self._loops.said_of(party_of(workload).lineage) if self._loops.knows_any else ""
 
     async def show(self, now: Nanos) -> None:
-        """Name whom is held now, and nobody else."""
+        """Name whom is held now, and nobody else; hold those whose eviction was refused."""
         if self.ledger is not None:
+            self.ledger.refused = self.not_evictable.held(now)
             await self._loops.show(now)
 
 

@@ -106,6 +106,15 @@ class JobLookup:
         namespace, _, name = name.partition("/")
         return self.kinds[kind], self._watches.jobs[kind].cache.named(namespace, name)
 
+    def workloads_of(self, key: str) -> list[str]:
+        """Return the keys of the Workloads of a job, or of a group of pods, that is there."""
+        if key.startswith(GROUP_PREFIX):
+            return [key.removeprefix(GROUP_PREFIX)]
+        kind, held = self.split(key)
+        if held is None or kind.passes_on is not None:
+            return []
+        return [workload_key(kind, held.object)]
+
     def is_there(self, key: str) -> bool:
         """Tell whether there is a job, or a member of a group, as far as caches tell."""
         if key.startswith(GROUP_PREFIX):

@@ -17,6 +17,7 @@ from reprieve.engine.quota.entries import Entry, NodeCheck
 from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.model import ResourceFlavor
 from reprieve.engine.quota.release import IdleUnit, Promise, Release, Standing, release
+from reprieve.execution.not_evictable import NotEvictable
 from reprieve.planes.common.joint import STARTING_FOR, Verdict
 from reprieve.planes.common.solve import Solver
 from reprieve.planes.quota.context import QuotaContext
@@ -152,6 +153,7 @@ class QuotaJoint:
         nodes: NodeView,
         solver: Solver,
         idle_first: IdleFirst,
+        not_evictable: NotEvictable,
         decides: Callable[[], bool],
         ready: Callable[[], bool],
     ) -> None:
@@ -160,6 +162,7 @@ class QuotaJoint:
         self._nodes = nodes
         self._solver = solver
         self._idle_first = idle_first
+        self._not_evictable = not_evictable
         self._decides = decides
         self._ready = ready
 
@@ -183,5 +186,13 @@ class QuotaJoint:
             now = self._context.clock.wall()
             proof = self._nodes.joint_proof(now)
             check = self._nodes.proof(now)
-            standing = Standing(state.holdings, state.queues, proof, promised, check, now=now)
+            standing = Standing(
+                state.holdings,
+                state.queues,
+                proof,
+                promised,
+                check,
+                refused=frozenset(self._not_evictable.held(now)),
+                now=now,
+            )
             return await self._solver.run(release, standing, workload, units)

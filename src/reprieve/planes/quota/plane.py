@@ -34,6 +34,7 @@ from reprieve.planes.quota.node_view import NodeView
 from reprieve.planes.quota.pod_lookup import GROUP_PREFIX
 from reprieve.planes.quota.pod_templates import PodTemplates
 from reprieve.planes.quota.preemptions import Preemptions
+from reprieve.planes.quota.refused_evictions import RefusedEvictions
 from reprieve.planes.quota.state import QuotaState, key_of
 from reprieve.planes.quota.statuses import Statuses
 from reprieve.planes.quota.waiting import Waiting
@@ -91,8 +92,20 @@ class QuotaPlane:
             context.governor,
             self.state.lineages.of,
         )
+        self._refusals = RefusedEvictions(
+            context,
+            self.state,
+            self.held_pairs.not_evictable,
+            lambda queue: self.decisions.retries.add(queue),
+        )
         self.preemptions = Preemptions(
-            context, self.state, self.writer, namespace, self._spawn, self.held_pairs.restore
+            context,
+            self.state,
+            self.writer,
+            namespace,
+            self._spawn,
+            self._refusals,
+            self.held_pairs.restore,
         )
         self.workloads = WorkloadReconciler(
             context, self.state, self.writer, self.lookup, self._workloads_due.add_at
@@ -140,6 +153,7 @@ class QuotaPlane:
             self._nodes,
             self.decisions.loop.solver,
             self.decisions.idle_first,
+            self.held_pairs.not_evictable,
             decides=lambda: not self.context.read_only,
             ready=lambda: self._tasks is not None and not self._held_back(),
         )
@@ -245,7 +259,11 @@ class QuotaPlane:
         if self.context.writes:
             try:
                 await self.jobs.reconcile(key)
-            except (Deposed, ApiError):
+            except ApiError as failure:
+                for workload in self.lookup.workloads_of(key):
+                    self._refusals.stop_refused(workload, failure)
+                raise
+            except Deposed:
                 raise
             except Exception:
                 self._tell_fault(key, self._job_of(key))
@@ -287,6 +305,7 @@ class QuotaPlane:
             self._subscribe_to(kind)
         self.watches.classes.cache.subscribe(self._class_changed)
         self.state.listeners.append(self._meters.changed)
+        self.state.listeners.append(self._refusals.changed)
         self.state.listeners.append(self.held_pairs.changed)
         self.state.listeners.append(self.held_pairs.admitted)
         self.state.listeners.append(self.held_pairs.seen)

@@ -25,6 +25,7 @@ from reprieve.planes.common.joint import REJECTIONS
 from reprieve.planes.quota.context import QuotaContext, log, reference_of
 from reprieve.planes.quota.effects import Marking
 from reprieve.planes.quota.meters import lost_with
+from reprieve.planes.quota.refused_evictions import RefusedEvictions
 from reprieve.planes.quota.state import QuotaState, key_of
 from reprieve.planes.quota.victims import QuotaVictims
 from reprieve.planes.quota.writing import WorkloadStatuses
@@ -50,6 +51,7 @@ class Preemptions:
         writer: WorkloadStatuses,
         namespace: str,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
+        refusals: RefusedEvictions,
         restore: Callable[[list[Preemption], Collection[str]], None] = lambda intents, names: None,
     ) -> None:
         self._context = context
@@ -65,7 +67,7 @@ class Preemptions:
             retention=self._retention,
             demands=context.joint.demands,
         )
-        self._victims = QuotaVictims(context, state, writer)
+        self._victims = QuotaVictims(context, state, writer, refusals)
         self._executor = Executor[Workload](
             self.book,
             self._victims,

@@ -19,9 +19,11 @@ from reprieve.api.kueue import Workload
 from reprieve.api.reprieve import Preemption, Victim, VictimState, VictimStatus
 from reprieve.execution.victims import Manner, Marked, Reading, Standing, VictimResult
 from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_true
+from reprieve.kube.errors import ApiError
 from reprieve.kube.writes import Priority
 from reprieve.planes.quota.context import QuotaContext, log
 from reprieve.planes.quota.effects import Marking
+from reprieve.planes.quota.refused_evictions import RefusedEvictions
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.transitions import preempted
 from reprieve.planes.quota.writing import WorkloadStatuses
@@ -42,8 +44,15 @@ class QuotaVictims:
 
     manner = _MANNER
 
-    def __init__(self, context: QuotaContext, state: QuotaState, writer: WorkloadStatuses) -> None:
+    def __init__(
+        self,
+        context: QuotaContext,
+        state: QuotaState,
+        writer: WorkloadStatuses,
+        refusals: RefusedEvictions,
+    ) -> None:
         self._context = context
+        self._refusals = refusals
         self._state = state
         self._writer = writer
         # How plans of this process mark their victims, by record and victim.
@@ -56,9 +65,13 @@ class QuotaVictims:
         """A plan of this process is about to be carried out."""
         name = intent.metadata.name
         self._markings.update({(name, each.victim.uid): (each, told) for each in markings})
+        preemptor = intent.spec.preemptor
+        victims = [each.victim.uid for each in markings]
+        self._refusals.begins(victims, None if preemptor is None else preemptor.reference)
 
     def forget(self, intent: Preemption) -> None:
         """A plan is over."""
+        self._refusals.ends(victim.subject.uid for victim in intent.spec.victims)
         for victim in intent.spec.victims:
             self._markings.pop(_key(intent, victim), None)
             self._foreign.discard(_key(intent, victim))
@@ -81,8 +94,12 @@ class QuotaVictims:
                 return workload
             return preempted(workload, marking.reason, marking.message, now)
 
-        async with self._slots:
-            stored = await self._writer.change(row.key, row.uid, change, Priority.EVICT)
+        try:
+            async with self._slots:
+                stored = await self._writer.change(row.key, row.uid, change, Priority.EVICT)
+        except ApiError as failure:
+            self._refusals.refused(row.key, failure)
+            raise
         if stored is None:
             return VictimResult(VictimState.SPARED, "it holds no quota any more")
         evicted = condition_of(stored.status.conditions, "Evicted")
