@@ -52,8 +52,6 @@ THOROUGH: Final = (
     "tests/simulation/test_least_lost_schedule.py",
     "tests/simulation/test_shards.py",
     "tests/simulation/test_simulate_command.py",
-    "tests/quota_plane/test_refused_evictions.py::test_where",
-    "tests/quota_plane/test_refused_evictions.py::test_a_tenant",
     "tests/simulation/test_validation.py",
     "tests/web/test_dashboard.py",
     "tests/web/test_opening.py",

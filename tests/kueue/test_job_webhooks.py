@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kubelocal.tests.server.builders import job as plain_job
+from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import first
 from reprieve.jobs.table import BUILT_IN
 from reprieve.kube.errors import ApiError
@@ -33,6 +34,7 @@ class Town:
     managed: Sequence[str] = ("team",)
     owned: bool = False
     below: bool = False
+    above: tuple[JobKind, Json] | None = None
     hit: Sequence[str] = field(default=())
     leaving: Sequence[str] = field(default=())
 
@@ -50,6 +52,9 @@ class Town:
 
     def has_ancestor(self, namespace: str, job: Json) -> bool:
         return self.below
+
+    def set_above(self, namespace: str, pod: Json) -> tuple[JobKind, Json] | None:
+        return self.above
 
     def can_be_hit(self, namespace: str, local_queue: str) -> Sequence[str]:
         return self.hit
@@ -215,3 +220,21 @@ async def test_a_real_job_is_suspended_and_kept_in_its_queue(tmp_path: Path) -> 
         # Gone, they keep nobody from working.
         free: Json = await found.client.create(jobs, plain_job("free"), dict)
         assert not free["spec"].get("suspend")
+
+
+@pytest.mark.parametrize("name", ["Deployment", "StatefulSet", "LeaderWorkerSet"])
+def test_a_pod_of_a_queued_set_is_gated_though_the_sets_template_does_not_say_so(name: str) -> None:
+    (kind,) = (each for each in BUILT_IN if each.kind == name)
+    above = kind, {"metadata": {"name": "web", "labels": {QUEUE: "q"}}}
+    judge = next(
+        each.judge
+        for each in job_hooks(BUILT_IN, Town(above=above), JobRules())
+        if each.mutating and each.resources == ("pods",)
+    )
+    changed = judge(Asked("CREATE", "team", {"metadata": {"name": "web-0"}, "spec": {}})).changed
+    assert changed is not None
+    assert {"name": "kueue.x-k8s.io/admission"} in changed["spec"]["schedulingGates"]
+    said = first(changed, "metadata.annotations")
+    assert said["kueue.x-k8s.io/pod-suspending-parent"] == kind.framework
+    queue = (first(changed, "metadata.labels") or {}).get(QUEUE)
+    assert queue == (None if name == "StatefulSet" else "q")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reprieve.jobs.paths import first
-from reprieve.kube.resource import EVENTS, PODS
+from reprieve.kube.resource import EVENTS, PODS, Resource
 from tests.quota_plane.gated_site import CLASS, QUEUE, gated_site
 from tests.quota_plane.kind_stories import ROWS, STATEFUL_SETS, is_gated, manifest, resource
 from tests.quota_plane.site import (
@@ -113,22 +113,30 @@ async def test_no_order_of_scaling_changing_and_restarting_lets_more_go(
         assert await let_go(cluster) <= await admitted(cluster) <= 3, done
 
 
+def deployment(replicas: int) -> Object:
+    body = manifest("Deployment", "dep")
+    body["metadata"]["labels"] = {QUEUE: "q"}
+    body["spec"]["replicas"] = replicas
+    requests = body["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
+    requests["cpu"] = "1"
+    return body
+
+
 @pytest.mark.parametrize("name", ["Deployment", "StatefulSet"])
-async def test_a_set_that_was_made_while_no_webhook_answered_is_told_and_queued_when_changed(
+async def test_a_set_that_was_made_while_no_webhook_answered_is_told_reclaimed_and_queued(
     name: str, tmp_path: Path
 ) -> None:
+    """Its template never said who gates its pods, and nobody changes it."""
     kind = ROWS[name]
     sets = resource(kind)
-    body = manifest(name, "web")
-    body["metadata"]["labels"] = {QUEUE: "q"}
-    body["spec"]["replicas"] = 1
-    objects = [flavor(), cluster_queue("cq", 0), local_queue("q", "cq")]
+    body = stateful_set(2) if name == "StatefulSet" else deployment(2)
+    objects = [flavor(), cluster_queue("cq", 1), local_queue("q", "cq"), priority_class("low", 1)]
 
     async def before(cluster: Site) -> None:
         await cluster.client.create(sets, body, dict)
 
         async def runs() -> bool:
-            return await let_go(cluster) == 1
+            return await let_go(cluster) == 2
 
         await cluster.until("it runs without quota", runs)
 
@@ -140,17 +148,63 @@ async def test_a_set_that_was_made_while_no_webhook_answered_is_told_and_queued_
         async def told() -> bool:
             events = (await client.list(EVENTS, dict, namespace=NAMESPACE)).items
             return any(
-                each["involvedObject"]["name"] == "web" and each["reason"] == "NotGated"
+                each["involvedObject"]["name"] == body["metadata"]["name"]
+                and each["reason"] == "NotGated"
                 for each in events
             )
 
         await cluster.until("it is told", told)
-        again = {"metadata": {"annotations": {"example.com/again": "1"}}}
-        await client.patch(sets, NAMESPACE, "web", again, dict)
+        assert await let_go(cluster) == 2
+        await asyncio.sleep(150)
+        assert await let_go(cluster) == await admitted(cluster) == (name == "Deployment")
+        pods = (await client.list(PODS, dict, namespace=NAMESPACE)).items
+        assert len(pods) == 2
+        await asyncio.sleep(300)
+        again = (await client.list(PODS, dict, namespace=NAMESPACE)).items
+        assert {each["metadata"]["uid"] for each in again} == {
+            each["metadata"]["uid"] for each in pods
+        }
 
-        async def queued() -> bool:
-            workloads = (await client.list(WORKLOADS, dict, namespace=NAMESPACE)).items
-            pods = (await client.list(PODS, dict, namespace=NAMESPACE)).items
-            return bool(workloads) and any(is_gated(pod) for pod in pods)
 
-        await cluster.until("its next pod is held back and queued", queued)
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(6))
+async def test_no_order_of_creating_changing_and_webhooks_away_leaves_more_running(
+    seed: int, tmp_path: Path
+) -> None:
+    chance, away = random.Random(seed), [False]
+    objects = [flavor(), cluster_queue("cq", 3), local_queue("q", "cq"), priority_class("low", 1)]
+    kinds = (*KINDS, ROWS["Deployment"])
+    made: dict[str, Resource] = {}
+    async with gated_site(
+        tmp_path, *objects, kinds=kinds, nodes=[node("node-0")], away=lambda: away[0]
+    ) as cluster:
+        client = cluster.client
+        done: list[object] = []
+        for _ in range(12):
+            steps = ("create", "scale", "scale", "patch", "away", "away", "restart")
+            step = chance.choice(steps)
+            done.append(step)
+            if step == "away":
+                away[0] = not away[0]
+            elif step == "restart":
+                options = cluster.plane.context.options if cluster.plane is not None else None
+                await cluster.stop()
+                (await cluster.start(options)).context.gates_pods = True
+            elif step == "create" and len(made) < 2:
+                body = stateful_set(2) if "web" not in made else deployment(2)
+                sets = resource(ROWS[body["kind"]])
+                made[body["metadata"]["name"]] = sets
+                await client.create(sets, body, dict)
+            elif made:
+                name = chance.choice(sorted(made))
+                if step == "scale":
+                    done.append(replicas := chance.choice((0, 1, 2, 4)))
+                    await client.patch_scale(made[name], NAMESPACE, name, replicas)
+                else:
+                    notes = {"metadata": {"annotations": {"turn": str(chance.random())}}}
+                    await client.patch(made[name], NAMESPACE, name, notes, dict)
+            await asyncio.sleep(chance.choice((0.0, 0.6, 8.0, 30.0, 90.0)))
+        away[0] = False
+        # A grace, a pause for each time that pods came again without a gate, and their ends.
+        await asyncio.sleep(480)
+        assert await let_go(cluster) <= await admitted(cluster) <= 3, done

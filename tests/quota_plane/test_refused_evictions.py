@@ -87,6 +87,7 @@ async def test_whose_eviction_is_refused_is_passed_by_and_an_equal_one_goes(
             assert {name.split("-")[1] for name in told} == {kept, "high"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("refuses", [_mark, _stop])
 async def test_where_nobody_else_is_the_refused_one_is_tried_again_ever_more_seldom(
     tmp_path: Path, refuses: Callable[[], Refuses]
@@ -112,6 +113,7 @@ async def test_where_nobody_else_is_the_refused_one_is_tried_again_ever_more_sel
             await cluster.until_admitted("high")
 
 
+@pytest.mark.thorough
 async def test_a_tenant_who_patches_job_and_workload_makes_way_all_the_same(tmp_path: Path) -> None:
     async with site(tmp_path, *base(2, preemption=LOWER), options=_OPTIONS) as cluster:
         await cluster.create(job("one", priority="low", pods=2))

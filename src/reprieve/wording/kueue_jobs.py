@@ -40,7 +40,8 @@ CHILD: Final = "Kueue managed child job suspended"
 NON_SUSPENDABLE: Final = "NonSuspendableInPreemptibleQueue"
 #: Event about pods that were not gated at their creation.
 NOT_GATED: Final = (
-    "this pod was not held back at its creation, since no webhook was asked; it runs without quota"
+    "this pod was not held back at its creation, since no webhook was asked; it runs without "
+    "quota, and is ended after a minute"
 )
 #: Warning about pods that are gated and that nobody lets go.
 NOT_LISTED: Final = (
@@ -87,9 +88,8 @@ def surplus_replicas(kind: str, count: int, total: int) -> str:
 def set_not_gated(kind: str) -> str:
     """Return the warning about a set whose pods run without quota."""
     return (
-        f"no webhook was asked when this {kind} was made: its pods are not held back, and run "
-        f"without quota; any change of it, such as `kubectl annotate {kind.lower()} NAME "
-        "example.com/again=1`, has them made again, held back and queued"
+        f"no webhook was asked when this {kind} was made: its pods were not held back, and run "
+        "without quota; they are ended after a minute, made again, held back and queued"
     )
 
 

@@ -115,7 +115,8 @@ class QuotaContext:
     """One running quota plane. `read_only` says why nothing is written; empty when it is.
 
     `registered` is set as soon as the API server knows the webhooks that judge what is written, or
-    has refused to; at once where there are none. `governor`: that of all planes; without it the
+    has refused to; at once where there are none. `gates_pods`: the webhook of pods is registered.
+    `governor`: that of all planes; without it the
     plane has one of its own. `joint`: where it registers, and asks other planes.
     """
 
@@ -130,6 +131,7 @@ class QuotaContext:
     dry_run: bool = False
     read_only: str = ""
     registered: asyncio.Event = field(default_factory=_already)
+    gates_pods: bool = False
     decision_limit: DecisionLimit = field(default_factory=DecisionLimit)
     disruptions: Disruptions | None = None
     governor: Governor | None = None

@@ -4,7 +4,7 @@ A set has one Workload for all its replicas, or one for each of its groups; its 
 with the group that they belong to, and looked at as groups from then on. Each pod of a Deployment
 is a workload of its own, made by the labels that the webhook has given to the template.
 
-0. made while no webhook was asked: its pods are not gated, which it is told
+0. made while no webhook was asked: its pods were not gated, which it is told; they are reclaimed
 1. a group without a Workload gets one; the queue and the class of a waiting one follow the set
 2. scaled to nothing: the quota is free, and the Workload on hold until there are replicas again
 3. groups that are no more lose their Workloads
@@ -36,15 +36,23 @@ from reprieve.jobs.pods import (
     SERVING,
     annotations_of,
     is_gated,
+    is_missed,
     is_terminated,
     ordinal_of,
 )
 from reprieve.jobs.writing import Injection
 from reprieve.planes.quota.composing import PRIORITY_CLASS, Composer, labels_of, owner
+from reprieve.planes.quota.context import QuotaContext
 from reprieve.planes.quota.exposure import ExposureEvents
 from reprieve.planes.quota.group_workloads import admitted_count
-from reprieve.planes.quota.job_lookup import QUEUE_NAME, queue_name, set_workload_keys
+from reprieve.planes.quota.job_lookup import (
+    QUEUE_NAME,
+    job_key,
+    queue_name,
+    set_workload_keys,
+)
 from reprieve.planes.quota.job_workloads import JobWorkloads
+from reprieve.planes.quota.missed_pods import MissedPods
 from reprieve.planes.quota.pod_lookup import PodLookup
 from reprieve.planes.quota.pod_steps import PodSteps
 from reprieve.planes.quota.refusals import Refusals
@@ -65,6 +73,7 @@ class SetReconciler:
 
     def __init__(
         self,
+        context: QuotaContext,
         state: QuotaState,
         pods: PodLookup,
         composer: Composer,
@@ -72,6 +81,7 @@ class SetReconciler:
         workloads: JobWorkloads,
         exposure: ExposureEvents,
     ) -> None:
+        self._missed = MissedPods(context, _names_queue)
         self._state = state
         self._pods = pods
         self._composer = composer
@@ -88,17 +98,19 @@ class SetReconciler:
         """
         passes_on = kind.passes_on
         assert passes_on is not None
-        if queue_name(obj) and _is_missed(kind, passes_on, obj):
+        if queue_name(obj) and not _names_queue(kind, obj):
             self._composer.announce(
                 kind, obj, EventText("Warning", "NotGated", set_not_gated(kind.kind))
             )
         elif queue_name(obj):
             self._exposure.announce(kind, obj)
+        refusals = Refusals()
+        await refusals.step(self._reclaim(kind, obj))
         if not passes_on.total:
+            refusals.raise_first()
             return
         wanted, surplus = set_workload_keys(kind, obj, self._state.workload)
         total = self._total(passes_on, obj)
-        refusals = Refusals()
         for at in wanted:
             await refusals.step(self._keep(kind, obj, at, total))
         for at in surplus:
@@ -112,6 +124,15 @@ class SetReconciler:
             if not await self._hold_surplus(kind, obj, pod, wanted, total):
                 await refusals.step(self._stamp(kind, passes_on, obj, pod, wanted, total))
         refusals.raise_first()
+
+    async def _reclaim(self, kind: JobKind, obj: Json) -> None:
+        """End pods that run without quota; the webhook gates what the set makes in their place."""
+        metadata, pods = obj["metadata"], self._pods.kind
+        if pods is None or not queue_name(obj):
+            return
+        at = job_key(kind, metadata["namespace"], metadata["name"])
+        for pod in await self._missed.of(kind, obj, pods.gate):
+            await self._steps.reclaim(pods, pod, at)
 
     @staticmethod
     def _total(passes_on: PassesOn, obj: Json) -> int:
@@ -197,8 +218,9 @@ class SetReconciler:
             if self._pods.kind is not None and self._is_gated(pod):
                 await self._steps.writer.let_go(pod, self._pods.kind.gate, Injection())
             return
-        if self._pods.kind is not None and self._steps.tell_missed(self._pods.kind, pod):
-            return
+        gate = "" if self._pods.kind is None else self._pods.kind.gate
+        if is_missed(pod, gate):
+            return  # it runs without quota, and is reclaimed
         index = _index(passes_on, pod)
         if index is None or index >= len(groups):
             return
@@ -246,12 +268,14 @@ class SetReconciler:
         )
 
 
-def _is_missed(kind: JobKind, passes_on: PassesOn, obj: Json) -> bool:
-    """Tell whether a template does not say who gates its pods, since no webhook was asked."""
-    templates = [first(obj, path) for path in passes_on.templates]
-    return any(
-        isinstance(each, dict) and annotations_of(each).get(PARENT) != kind.framework
+def _names_queue(kind: JobKind, obj: Json) -> bool:
+    """Tell whether its templates say who gates its pods; not where no webhook was asked."""
+    assert kind.passes_on is not None
+    templates = [first(obj, path) for path in kind.passes_on.templates]
+    return all(
+        annotations_of(each).get(PARENT) == kind.framework
         for each in templates
+        if isinstance(each, dict)
     )
 
 

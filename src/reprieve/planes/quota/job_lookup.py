@@ -11,6 +11,7 @@ from typing import Final
 from reprieve.api.kueue import Workload
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.naming import workload_name
+from reprieve.jobs.passing_on import name_of_set
 from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pods import IS_GROUP, group_of, is_gated, is_managed, prebuilt_of
 from reprieve.jobs.reading import is_active, is_suspended
@@ -205,6 +206,17 @@ class JobLookup:
         if first(held.object, "metadata.deletionTimestamp"):
             return False
         return is_active(kind, held.object) and not is_suspended(kind, held.object)
+
+    def set_above(self, namespace: str, pod: Json) -> tuple[JobKind, Json] | None:
+        """Return the set with a queue that makes a pod, and its kind, as far as caches tell."""
+        for kind in self.kinds.values():
+            if kind.passes_on is None:
+                continue
+            name = name_of_set(kind.group, kind.kind, kind.passes_on, pod)
+            held = self._watches.jobs[kind.key].cache.named(namespace, name) if name else None
+            if held is not None and queue_name(held.object):
+                return kind, held.object
+        return None
 
     def ancestor(self, job: Json) -> tuple[JobKind, Held[Json]] | None:
         """Return the topmost job above this one that is queued, as far as caches tell."""

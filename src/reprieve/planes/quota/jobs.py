@@ -122,7 +122,9 @@ class JobReconciler:
             exposure,
             lambda at, instant: again(f"{GROUP_PREFIX}{at}", instant),
         )
-        self._sets = SetReconciler(state, jobs.pods, composer, steps, self._workloads, exposure)
+        self._sets = SetReconciler(
+            context, state, jobs.pods, composer, steps, self._workloads, exposure
+        )
 
     async def reconcile(self, key: str) -> None:
         """Do what the job needs.

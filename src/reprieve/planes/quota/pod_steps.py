@@ -16,13 +16,14 @@ from reprieve.intake.quota_workloads import condition_of
 from reprieve.jobs.groups import Excess, excess_of
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first
-from reprieve.jobs.pods import SURPLUS, group_of, is_missed, is_surplus
+from reprieve.jobs.pods import SURPLUS, group_of, is_missed, is_surplus, is_terminated
 from reprieve.jobs.reading import is_suspended
 from reprieve.planes.quota.composing import Composer
 from reprieve.planes.quota.context import QuotaContext, log
 from reprieve.planes.quota.deletion_pace import DeletionPace
 from reprieve.planes.quota.injections import injections
 from reprieve.planes.quota.job_lookup import job_key
+from reprieve.planes.quota.missed_pods import Graces
 from reprieve.planes.quota.pod_lookup import PodLookup, group_key
 from reprieve.planes.quota.watches import Watches
 from reprieve.units.durations import SECOND
@@ -41,6 +42,7 @@ class Why(StrEnum):
     DELETED = "WorkloadDeleted"
     NOT_ADMITTED = "NotAdmitted"
     NO_WORKLOAD = "NoMatchingWorkload"
+    NOT_GATED = "NotGated"
     EVICTED = "WorkloadEvictedDueTo"
 
 
@@ -58,6 +60,7 @@ class PodSteps:
     ) -> None:
         self._context = context
         self._pace = pace
+        self._graces = Graces()
         self._again = again
         self._watches = watches
         self._pods = pods
@@ -100,21 +103,40 @@ class PodSteps:
             log.info("%s/%s ended: %s", kind.kind, pod["metadata"]["name"], message)
             self._composer.announce(kind, pod, EventText("Normal", "Stopped", message))
 
-    def tell_missed(self, kind: JobKind, pod: Json) -> bool:
-        """Tell a pod that runs and was never gated; return whether it is one.
-
-        It is left alone: ended, it would only come again as it is, until webhooks are asked again.
-        """
+    async def reclaim_missed(self, kind: JobKind, pod: Json) -> bool:
+        """Tell and end a pod that runs and was never gated; return whether it is one."""
         if not is_missed(pod, kind.gate):
             return False
-        self._composer.announce(kind, pod, EventText("Warning", "NotGated", NOT_GATED))
+        metadata, group = pod["metadata"], group_of(pod)
+        namespace, name = metadata["namespace"], metadata["name"]
+        await self.reclaim(
+            kind, pod, group_key(namespace, group) if group else job_key(kind, namespace, name)
+        )
         return True
+
+    async def reclaim(self, kind: JobKind, pod: Json, at: str) -> None:
+        """End a pod that runs without quota after its grace; `at`: what is looked at again then."""
+        if first(pod, "metadata.deletionTimestamp") or is_terminated(pod):
+            return
+        self._composer.announce(kind, pod, EventText("Warning", "NotGated", NOT_GATED))
+        if not self._context.gates_pods:
+            return
+        clock, metadata = self._context.clock, pod["metadata"]
+        left = self._graces.left(metadata["uid"], clock.monotonic())
+        if left > 0:
+            self._again(at, Nanos(clock.wall() + left))
+            return
+        if not self._may_delete(kind, pod, at):
+            return
+        if await self.writer.terminate(pod, Why.NOT_GATED, NOT_GATED):
+            log.info("%s/%s ended: it ran without quota", kind.kind, metadata["name"])
+            self._composer.announce(kind, pod, EventText("Normal", "Stopped", NOT_GATED))
 
     async def turn_away(self, kind: JobKind, pod: Json, group: str, count: int) -> None:
         """Hold back or delete a pod that is one more than the `count` that its group may have."""
         what = excess_of(pod, kind.gate)
         if what is Excess.LEAVE:
-            self.tell_missed(kind, pod)
+            await self.reclaim_missed(kind, pod)
         elif what is Excess.HOLD:
             await self.hold(kind, pod, surplus_text(group, count))
         elif first(pod, "metadata.deletionTimestamp") or self._may_delete(kind, pod):
@@ -133,15 +155,15 @@ class PodSteps:
             log.info("%s/%s is one too many, and stays gated", kind.kind, pod["metadata"]["name"])
             self._composer.announce(kind, pod, EventText("Warning", "ExcessPodGated", text))
 
-    def _may_delete(self, kind: JobKind, pod: Json) -> bool:
-        """Tell whether a pod may be deleted now; otherwise it is looked at again."""
+    def _may_delete(self, kind: JobKind, pod: Json, at: str = "") -> bool:
+        """Tell whether a pod may be deleted now; otherwise it, or `at`, is looked at again."""
         metadata, group = pod["metadata"], group_of(pod)
         namespace, name = metadata["namespace"], metadata["name"]
         created = str(metadata.get("creationTimestamp") or "")
         due = self._pace.take(self._pods.owner(pod), created, lambda: self._pods.number(pod))
         if due is not None:
-            at = group_key(namespace, group) if group else job_key(kind, namespace, name)
-            self._again(at, due)
+            own = group_key(namespace, group) if group else job_key(kind, namespace, name)
+            self._again(at or own, due)
         return due is None
 
     async def _remove(self, kind: JobKind, pod: Json) -> None:

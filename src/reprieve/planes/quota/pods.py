@@ -101,7 +101,7 @@ class PodReconciler:
         if is_gated(pod, kind.gate):
             self._exposure.announce(kind, pod)
             await self._workloads.make(kind, pod)
-        elif not self._steps.tell_missed(kind, pod):
+        elif not await self._steps.reclaim_missed(kind, pod):
             await self._steps.stop(kind, pod, Why.NO_WORKLOAD, MISSING)
 
     async def _keep(self, kind: JobKind, pod: Json, at: str, workload: Workload) -> None:

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from reprieve.api.kueue_validation_jobs import PRIORITY_CLASS, QUEUE_NAME
+from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first
 from reprieve.planes.quota.webhooks.reviews import Asked
 from reprieve.wording.kueue_jobs import exposed
 
 __all__ = [
     "DEFAULT",
+    "PASSED_ON",
     "JobRules",
     "Tenancy",
     "concerns",
@@ -27,6 +29,8 @@ __all__ = [
 
 #: Name of the LocalQueue and of the WorkloadPriorityClass that are filled in where they exist.
 DEFAULT: Final = "default"
+#: Names of the labels that pods get from their set.
+PASSED_ON: Final = (QUEUE_NAME, PRIORITY_CLASS)
 
 
 class Tenancy(Protocol):
@@ -50,6 +54,10 @@ class Tenancy(Protocol):
 
     def has_ancestor(self, namespace: str, job: Json) -> bool:
         """Tell whether a job stands below one that is queued itself."""
+        ...
+
+    def set_above(self, namespace: str, pod: Json) -> tuple[JobKind, Json] | None:
+        """Return the set with a queue that makes a pod, and its kind; None where there is none."""
         ...
 
     def can_be_hit(self, namespace: str, local_queue: str) -> Sequence[str]:

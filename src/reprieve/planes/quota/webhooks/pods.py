@@ -1,6 +1,7 @@
 """Webhooks of pods: gates at the creation of those that are queued.
 
-Below a kind whose template says who gates its pods, gates and the role alone. Otherwise, in a
+Below a kind whose template says who gates its pods, gates and the role alone; so for the pods of a
+queued set whose template does not, since no webhook was asked when that was made. Otherwise, in a
 managed namespace and without a managed ancestor: default queue and class, and then, with a queue or
 where jobs without one are managed, label, finalizer, gates and role. Whoever controls the pod may
 stand below something that is queued and that is not followed here, because its kind is not listed:
@@ -24,12 +25,14 @@ from reprieve.api.kueue_validation_jobs import (
     pod_update_errors,
 )
 from reprieve.jobs.model import JobKind
+from reprieve.jobs.passing_on import pass_on
 from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pods import GROUP_TOTAL, MANAGED, PARENT, annotations_of, gated, group_of
 from reprieve.jobs.reading import is_suspended
 from reprieve.jobs.table import BUILT_IN
 from reprieve.planes.quota.webhooks.defaults import (
     DEFAULT,
+    PASSED_ON,
     JobRules,
     Tenancy,
     exposure_warnings,
@@ -55,6 +58,9 @@ def gating(kind: JobKind, kinds: Sequence[JobKind], tenancy: Tenancy, rules: Job
         pod, namespace = asked.obj, asked.namespace
         if PARENT in annotations_of(pod):
             return Verdict(changed=gated(pod, kind.gate, managed=False, finalizer=False))
+        above = tenancy.set_above(namespace, pod)
+        if above is not None:
+            return Verdict(changed=_below(above, pod, kind.gate))
         if not tenancy.manages(namespace) or tenancy.has_ancestor(namespace, pod):
             return Verdict()
         changed = copy.deepcopy(pod)
@@ -99,6 +105,15 @@ def pod_validating(kind: JobKind, tenancy: Tenancy) -> Judge:
         yield from exposure_warnings(kind.kind, asked, tenancy)
 
     return judge
+
+
+def _below(above: tuple[JobKind, Json], pod: Json, gate: str) -> Json:
+    """Return a pod of a set whose template does not say who gates its pods, gated all the same."""
+    kind, obj = above
+    assert kind.passes_on is not None
+    changed = gated(pod, gate, managed=False, finalizer=False)
+    pass_on(changed, kind.framework, kind.passes_on, labels_of(obj), PASSED_ON)
+    return changed
 
 
 def _concerns(pod: Json) -> bool:

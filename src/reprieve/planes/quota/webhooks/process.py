@@ -95,6 +95,7 @@ class ProcessWebhooks:
         self._refused = why
         if standing is not Standing.SERVING:
             self._plane.context.registered.set()
+        self._plane.context.gates_pods = standing is Standing.REGISTERED
 
 
 def plane_hooks(

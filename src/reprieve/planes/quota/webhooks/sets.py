@@ -11,16 +11,18 @@ Source: specification of the quota plane, sections 10.4 and 12.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from reprieve.api import field_errors as wrong
-from reprieve.api.kueue_validation_jobs import PRIORITY_CLASS, QUEUE_NAME
+from reprieve.api.kueue_validation_jobs import QUEUE_NAME
 from reprieve.jobs.model import JobKind, PassesOn
+from reprieve.jobs.passing_on import pass_on
 from reprieve.jobs.paths import Json, first, total
-from reprieve.jobs.pods import MANAGED, PARENT, SERVING, shape
+from reprieve.jobs.pods import shape
 from reprieve.planes.quota.job_lookup import workload_key
 from reprieve.planes.quota.webhooks.defaults import (
+    PASSED_ON,
     JobRules,
     Tenancy,
     concerns,
@@ -49,7 +51,7 @@ def passing_on(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
             for path in passes_on.templates:
                 template = first(obj, path)
                 if isinstance(template, dict):
-                    _annotate(template, kind.framework, passes_on, labels_of(obj))
+                    pass_on(template, kind.framework, passes_on, labels_of(obj), PASSED_ON)
         return Verdict(changed=None if obj == asked.obj else obj)
 
     return judge
@@ -116,14 +118,3 @@ def _count(obj: Json, path: str) -> int:
 def _shape(obj: Json, path: str) -> Any:
     template = first(obj, path)
     return shape(template.get("spec") or {}) if isinstance(template, dict) else None
-
-
-def _annotate(template: Json, parent: str, passes_on: PassesOn, labels: Mapping[str, str]) -> None:
-    metadata = template.setdefault("metadata", {})
-    notes = {PARENT: parent, **({SERVING: "true"} if passes_on.serving else {})}
-    metadata["annotations"] = {**(metadata.get("annotations") or {}), **notes}
-    more: dict[str, str] = {MANAGED: "true"} if passes_on.managed else {}
-    if passes_on.queue:
-        more |= {name: labels[name] for name in (QUEUE_NAME, PRIORITY_CLASS) if labels.get(name)}
-    if more:
-        metadata["labels"] = {**(metadata.get("labels") or {}), **more}

@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from typing import Final, ParamSpec, TypeVar
 
 from reprieve.engine.quota.model import LabelSelector
+from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first
 from reprieve.planes.quota.exposure import settings_that_hit
 from reprieve.planes.quota.job_lookup import JobLookup
@@ -87,6 +88,10 @@ class PlaneTenancy:
         """
         return self._lookup.ancestor(job) is not None or self._is_owned(job, self._external)
 
+    def set_above(self, namespace: str, pod: Json) -> tuple[JobKind, Json] | None:
+        """Return the set with a queue that makes a pod, and its kind; None where there is none."""
+        return self._lookup.set_above(namespace, pod) if self.manages(namespace) else None
+
     def can_be_hit(self, namespace: str, local_queue: str) -> Sequence[str]:
         """Return what can hit workloads of a LocalQueue: a setting and its ClusterQueue, each."""
         self._settle()
@@ -133,6 +138,10 @@ class TenancyOnTheLoop:
     def has_ancestor(self, namespace: str, job: Json) -> bool:
         """Tell whether a job stands below one that is queued itself."""
         return self._ask(self._tenancy.has_ancestor, namespace, job)
+
+    def set_above(self, namespace: str, pod: Json) -> tuple[JobKind, Json] | None:
+        """Return the set with a queue that makes a pod, and its kind; None where there is none."""
+        return self._ask(self._tenancy.set_above, namespace, pod)
 
     def can_be_hit(self, namespace: str, local_queue: str) -> Sequence[str]:
         """Return what can hit workloads of a LocalQueue: a setting and its ClusterQueue, each."""
