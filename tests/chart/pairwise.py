@@ -73,7 +73,7 @@ FACTORS: Final[Mapping[str, Sequence[Values]]] = {
             "scheduling": {
                 "featureGates": {"PodGroupPreemptionPolicy": True},
                 "strictDisruptionMode": True,
-                "profile": "best",
+                "profile": "compatible",
                 "harmOrder": True,
                 "preemptionPriority": {"cap": 1000, "namespaces": {"team-a": 500}},
                 "maxMinRuntime": "2h",

@@ -21,7 +21,7 @@ from reprieve.units.errors import UsageError
 WHOLE = """
 gpuPreemption: {enabled: true}
 scheduling:
-  profile: best
+  profile: compatible
   secondReprievePass: false
   kepMessages: true
   simulateClaims: true
@@ -54,7 +54,8 @@ def read(text: str, feature_gates: str = "") -> SchedulingSettings:
 
 
 def test_without_a_section_the_defaults_are_in_force() -> None:
-    expected = SchedulingSettings(Policy(profiles=DEFAULT_PROFILES), wishes={})
+    policy = Policy(profiles=DEFAULT_PROFILES, choice=VictimChoice.BEST)
+    expected = SchedulingSettings(policy, wishes={})
     assert read("") == expected
     assert read("gpuPreemption: {}") == expected
     assert read("scheduling:") == expected
@@ -81,7 +82,7 @@ def test_everything_that_can_be_said() -> None:
         max_min_runtime=91,
         protection=Protection(1_000, (("team-a", 500),)),
         composite_priority=CompositePriority.NEAREST,
-        choice=VictimChoice.BEST,
+        choice=VictimChoice.COMPATIBLE,
     )
     assert (found.initial_backoff_seconds, found.max_backoff_seconds) == (2, 20)
     assert found.victim_deadline == 90 * SECOND

@@ -1,7 +1,7 @@
 """The section `scheduling` of the `--config` file, and all that the scheduling plane is told.
 
     scheduling:
-      profile: compatible           # or best: the least costly victims that the rules allow
+      profile: best                 # or compatible: victims as kube-scheduler 1.37 chooses them
       secondReprievePass: true      # victims refused for a spread constraint go back together
       kepMessages: false            # conditions in the words of KEP-5710
       simulateClaims: false         # devices and attachments of victims count as free
@@ -162,7 +162,7 @@ def scheduling_settings(
         for key, field in _SWITCHES.items()
         if section.get(key) is not None
     }
-    chosen = Policy().choice
+    chosen = VictimChoice.BEST
     if section.get("profile") is not None:
         chosen = VictimChoice(choice(section["profile"], f"{place}.profile", [*VictimChoice]))
     placements = 1
