@@ -61,6 +61,7 @@ class Site:
         self.pods = list(pods)
         self.nodes = snapshot_of(*nodes, *self.pods)
         self.templates: dict[str, Template] = {}
+        self.moves = False
 
     def decide(self, *workloads: Workload, proof: bool = True) -> CycleResult:
         holdings, queues = Holdings(self.configuration), Queues(self.configuration)
@@ -75,7 +76,14 @@ class Site:
         uids: dict[str, set[Uid]] = {}
         for each in self.pods:
             uids.setdefault(each.workload, set()).add(each.uid)
-        return NodeProof(self.nodes, uids, self.template, NOW)
+        return NodeProof(
+            self.nodes,
+            uids,
+            self.template,
+            NOW,
+            scheduler_preempts=self.moves,
+            moves=self.moves,
+        )
 
     def template(self, found: Workload) -> Mapping[str, Template]:
         (pod_set,) = found.pod_sets
@@ -213,3 +221,49 @@ def test_where_the_scheduler_preempts_what_it_may_take_counts_as_room() -> None:
         queues.push(high)
         found = victims(cycle(holdings, queues, NOW, proof=proof))
         assert found == (sorted(["beside", *taken]) if taken else [])
+
+
+def two_flavors(nodes: Iterable[NodeRow], pods: Iterable[PodRow]) -> Site:
+    """A queue of four GPUs in each of two flavors, and what is on their nodes."""
+    site = Site(nodes, pods, quota=4)
+    first = site.configuration.cluster_queues["a"]
+    (group,) = first.groups
+    (quotas,) = group.flavors
+    several = tuple(replace(quotas, flavor=name) for name in ("new", "old"))
+    changed = replace(first, groups=(replace(group, flavors=several),))
+    flavors = {name: ResourceFlavor(name, {"pool": name}) for name in ("new", "old")}
+    site.configuration = replace(site.configuration, cluster_queues={"a": changed}, flavors=flavors)
+    return site
+
+
+def test_what_fits_gets_the_flavor_whose_nodes_have_most_room_where_nodes_are_looked_at() -> None:
+    nodes = [node("n1", gpus=4, labels={"pool": "new"}), node("n2", gpus=4, labels={"pool": "old"})]
+    taken = pod("taken", node="n1", gpus=4, priority=9)
+    low = pod("low", node="n2", gpus=4, priority=0)
+    wanted = workload("wanted", 1, 4)
+    template = Template(pod_class(gpus=4), preempts_below=5)
+    for pods, moves, expected in (
+        ([], True, ("new", "")),
+        ([taken], True, ("old", "old")),
+        ([taken], False, ("new", "")),
+        ([taken, low], True, ("old", "old")),
+        ([taken, pod("high", node="n2", gpus=4, priority=9)], True, ("new", "")),
+        ([pod("below", node="n1", gpus=4, priority=0), low], True, ("new", "")),
+    ):
+        site = two_flavors(nodes, pods)
+        site.templates["wanted"], site.moves = template, moves
+        (entry,) = site.decide(wanted).entries
+        assert entry.outcome is Outcome.ADMITTED and entry.admission is not None
+        (pod_set,) = entry.admission.pod_sets
+        assert (pod_set.flavors[GPU], entry.moved) == expected, (pods, moves)
+
+
+def test_each_of_one_cycle_gets_a_flavor_whose_nodes_the_others_have_left() -> None:
+    nodes = [node("n1", gpus=4, labels={"pool": "new"}), node("n2", gpus=8, labels={"pool": "old"})]
+    site = two_flavors(nodes, [pod("taken", node="n1", gpus=2)])
+    site.moves = True
+    (entry,) = site.decide(workload("one", 2, 2)).entries
+    assert entry.moved == "old"
+    held = {"admission": entry.admission, "reserved_at": NOW}
+    (entry,) = site.decide(replace(workload("one", 2, 2), **held), workload("two", 1, 2)).entries
+    assert (entry.moved, entry.outcome) == ("", Outcome.ADMITTED)

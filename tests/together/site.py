@@ -168,8 +168,13 @@ def gang(
     return [group, *made]
 
 
-def queue(team: str, quota: int, **preemption: str) -> list[dict[str, Any]]:
-    """Return a team's ClusterQueue in the one cohort, and its LocalQueue `main`."""
+def queue(
+    team: str, quota: int, flavors: Sequence[str] = ("gpus",), **preemption: str
+) -> list[dict[str, Any]]:
+    """Return a team's ClusterQueue in the one cohort, and its LocalQueue `main`.
+
+    `quota`: of each flavor.
+    """
     rules = {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority", **preemption}
     covered = {"name": GPU, "nominalQuota": str(quota)}
     return [
@@ -184,7 +189,7 @@ def queue(team: str, quota: int, **preemption: str) -> list[dict[str, Any]]:
                 "resourceGroups": [
                     {
                         "coveredResources": [GPU],
-                        "flavors": [{"name": "gpus", "resources": [covered]}],
+                        "flavors": [{"name": name, "resources": [covered]} for name in flavors],
                     }
                 ],
             },
@@ -356,11 +361,13 @@ async def site(
     queues: Mapping[str, int],
     *,
     planes: str | Sequence[str] = "idle,scheduling,quota",
+    flavors: Sequence[str] = ("gpus",),
     on_line: Callable[[str], None] | None = None,
 ) -> AsyncIterator[Site]:
     """Start a cluster and an operator; `queues`: quota by team, each a namespace of its own.
 
-    `planes`: of one process, or of each of several.
+    `planes`: of one process, or of each of several. `flavors`: their nodes have the label `gpu`
+    with their name, where there are several.
     """
     processes = (planes,) if isinstance(planes, str) else tuple(planes)
     scheduler = not any("scheduling" in each for each in processes)
@@ -381,10 +388,12 @@ async def site(
                 made = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
                 await found.create({**made, "metadata": {"name": name}, "value": value})
             flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor"}
-            await found.create({**flavor, "metadata": {"name": "gpus"}, "spec": {}})
+            for name in flavors:
+                spec = {"nodeLabels": {"gpu": name}} if len(flavors) > 1 else {}
+                await found.create({**flavor, "metadata": {"name": name}, "spec": spec})
             for team, quota in queues.items():
                 space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": team}}
-                await found.create(space, *queue(team, quota))
+                await found.create(space, *queue(team, quota, flavors))
             yield found
         finally:
             for operator in found.operators:

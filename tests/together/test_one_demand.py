@@ -289,3 +289,24 @@ async def test_no_idle_work_goes_for_quota_where_the_rest_of_the_room_cannot_be_
         await cluster.idle(idle)
         evicted = await cluster.demand(job("wanted", "a", gpus=8, queued=True))
         assert (evicted, cluster.placed("wanted")) == ({}, 0)
+
+
+async def test_a_queued_job_gets_the_flavor_whose_nodes_have_room_for_it(tmp_path: Path) -> None:
+    nodes = [node("n0", 4, {"gpu": "new"}), node("n1", 4, {"gpu": "old"})]
+    busy = job("tune", "b", priority="high", opted=False, nodeSelector={"gpu": "new"})
+    flavors = ("new", "old")
+    async with site(tmp_path, nodes, {"a": 4, "b": 0}, flavors=flavors) as cluster:
+        await cluster.runs(busy)
+        evicted = await cluster.demand(job("wanted", "a", queued=True))
+        assert (evicted, cluster.placed("wanted"), cluster.placed("tune")) == ({}, 1, 1)
+
+
+async def test_a_queued_job_gets_the_flavor_whose_nodes_can_be_made_free(tmp_path: Path) -> None:
+    nodes = [node("n0", 4, {"gpu": "new"}), node("n1", 4, {"gpu": "old"})]
+    busy = job("tune", "b", priority="high", opted=False, nodeSelector={"gpu": "new"})
+    low = job("bob", "b", opted=False, nodeSelector={"gpu": "old"})
+    flavors = ("new", "old")
+    async with site(tmp_path, nodes, {"a": 4, "b": 0}, flavors=flavors) as cluster:
+        await cluster.runs(busy, low)
+        evicted = await cluster.demand(job("wanted", "a", priority="high", queued=True))
+        assert (evicted, cluster.placed("wanted")) == ({"bob": 4}, 1)

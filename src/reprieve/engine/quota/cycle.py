@@ -282,7 +282,7 @@ class _Cycle:
         else:
             if mode is Mode.PREEMPT:
                 self.evictions.prove(entry, assignment)
-            self._accept(entry, assignment)
+            self._accept(entry, entry.assignment or assignment)
 
     def _refusal(self, entry: Entry) -> tuple[Outcome, str] | None:
         """Return why nobody is preempted for the entry: idle work may go, or no node takes it."""
@@ -290,12 +290,25 @@ class _Cycle:
             return None
         flavors = self.snapshot.configuration.flavors
         if not any(not target.holder.evicted for target in entry.targets):
+            if entry.mode is Mode.FIT and entry.replaced is None:
+                self._move(entry, self.proof)
             self.proof.claim(entry, flavors)
             return None
         if why := self.proof.puts_off(entry):
             return Outcome.PUT_OFF, why
         why = self.proof.refusal(entry, self.holdings.holders.values(), flavors)
         return (Outcome.UNPROVEN, why) if why else None
+
+    def _move(self, entry: Entry, proof: NodeCheck) -> None:
+        """Give an entry that fits another flavor where nodes have more room for it."""
+        first, flavors = entry.assignment, self.snapshot.configuration.flavors
+        others = self.nominations.elsewhere(entry)
+        found = proof.flavor_for(entry, others, self.holdings.holders.values(), flavors)
+        if found is None:
+            return
+        entry.moved, entry.assignment = found
+        if not self.room.fits(entry):
+            entry.moved, entry.assignment = "", first
 
     def _accept(self, entry: Entry, assignment: Assignment) -> None:
         if assignment.mode is Mode.PREEMPT:

@@ -70,7 +70,8 @@ class Entry:
     `saves_since` is when it waited for a save of its victims for the first time,
     `saves_until` the save that it waits for now;
     `spared` is whom it left alone by an option, `proven` says that by another one nodes were found
-    for all of its pods. `failure` is what deciding about it raised.
+    for all of its pods. `moved`: the flavor that it got in place of the first that fits, since
+    nodes have more room there. `failure` is what deciding about it raised.
     """
 
     workload: Workload
@@ -95,6 +96,7 @@ class Entry:
     whole: Assignment | None = None
     spared: Spared | None = None
     proven: bool = False
+    moved: str = ""
     failure: Exception | None = None
 
     @property
@@ -121,6 +123,19 @@ class NodeCheck(Protocol):
         self, entry: Entry, holders: Iterable[Holder], flavors: Mapping[str, ResourceFlavor]
     ) -> str:
         """Return why an entry's targets are not preempted; empty if they may be."""
+        ...
+
+    def flavor_for(
+        self,
+        entry: Entry,
+        others: Iterable[tuple[str, Assignment]],
+        holders: Iterable[Holder],
+        flavors: Mapping[str, ResourceFlavor],
+    ) -> tuple[str, Assignment] | None:
+        """Return which of other assignments an entry that fits gets instead; None: none of them.
+
+        `others`: each with the flavor that it is in; made as they are looked at.
+        """
         ...
 
     def claim(self, entry: Entry, flavors: Mapping[str, ResourceFlavor]) -> None:

@@ -77,6 +77,7 @@ class NodeProof:
         scheduler_preempts: the scheduler of this process may preempt pods of lower priority for
             the preemptor's once it has its quota; who fits after that is not refused.
         reclaimable: pods of idle work, which may go for them as well.
+        moves: what fits gets another flavor where nodes have more room for it.
     """
 
     def __init__(
@@ -88,7 +89,9 @@ class NodeProof:
         *,
         scheduler_preempts: bool = False,
         reclaimable: Collection[Uid] = (),
+        moves: bool = False,
     ) -> None:
+        self._moves = moves
         self._scheduler_preempts = scheduler_preempts
         self._reclaimable = reclaimable
         self._nodes = nodes
@@ -165,6 +168,46 @@ class NodeProof:
             simulation.unplace(pod)
         simulation.restore(leaving)
         return not without
+
+    def flavor_for(
+        self,
+        entry: Entry,
+        others: Iterable[tuple[str, Assignment]],
+        holders: Iterable[Holder],
+        flavors: Mapping[str, ResourceFlavor],
+    ) -> tuple[str, Assignment] | None:
+        """Return the first of other assignments for whose pods nodes have more room; None: none.
+
+        Room that is free, or on its way, is more than room that the scheduling plane and idle work
+        could make, and that is more than none. Of equals the entry keeps what it has.
+        """
+        if not self._moves or entry.assignment is None:
+            return None
+        self._ready(holders, flavors)
+        least = self._effort(entry.workload, entry.assignment, flavors)
+        best = None
+        for flavor, other in others if least else ():
+            effort = self._effort(entry.workload, other, flavors)
+            if effort < least:
+                least, best = effort, (flavor, other)
+            if not least:
+                break
+        return best
+
+    def _effort(
+        self, workload: Workload, assignment: Assignment, flavors: Mapping[str, ResourceFlavor]
+    ) -> int:
+        """Return 0 where all pods have nodes now, 1 where they could be made, 2 otherwise."""
+        simulation = self._simulation
+        assert simulation is not None
+        placed, _ = self._place(self._waiting)
+        wanted = self._assigned(workload, assignment, flavors)
+        found, without = self._place(wanted)
+        for pod in reversed([*placed, *found]):
+            simulation.unplace(pod)
+        if not without:
+            return 0
+        return 1 if self._fits_by_priority(workload, wanted) else 2
 
     def _fits_by_priority(self, workload: Workload, wanted: Sequence[Pending]) -> bool:
         """Whether the pods would fit with all pods gone that a scheduler may preempt for them.

@@ -7,7 +7,7 @@ specification of the quota plane, sections 5, 8.2 and 8.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 from reprieve.engine.pace import Pace
@@ -100,6 +100,40 @@ class Nominations:
         if entry.deferred:
             return Recomputation.DEFERRED_FIT
         return Recomputation.NEW_TARGETS if targets else Recomputation.SKIPPED
+
+    def elsewhere(self, entry: Entry) -> Iterator[tuple[str, Assignment]]:
+        """Yield how an entry that fits would fit as a whole in each single flavor, in their order.
+
+        For resources in groups of several flavors; what stands in other groups is as it was.
+        """
+        assert entry.assignment is not None
+        queue = self.snapshot.configuration.cluster_queues[entry.cluster_queue]
+        chosen = {each.name: each for each in entry.assignment.pod_sets}
+        counts = [chosen[each.name].count for each in entry.workload.pod_sets]
+        used = {(r, c.flavor) for each in chosen.values() for r, c in each.flavors.items()}
+        for group in queue.groups:
+            own = {resource for resource, _ in used if resource in group.covered}
+            for flavor in (each.flavor for each in group.flavors) if own else ():
+                if {(resource, flavor) for resource in own} <= used and len(own) == len(
+                    {pair for pair in used if pair[0] in own}
+                ):
+                    continue  # it is in this one
+
+                def only(
+                    name: str,
+                    resource: str,
+                    flavor: str = flavor,
+                    covered: Collection[str] = group.covered,
+                ) -> str | None:
+                    if resource in covered:
+                        return flavor
+                    choice = chosen[name].flavors.get(resource)
+                    return None if choice is None else choice.flavor
+
+                assigner = Assigner(self.snapshot, entry.workload, entry.queue, nobody, None, only)
+                found = assigner.assign(counts)
+                if found.mode is Mode.FIT:
+                    yield flavor, found
 
     def _is_admissible(self, entry: Entry) -> bool:
         workload, configuration = entry.workload, self.snapshot.configuration

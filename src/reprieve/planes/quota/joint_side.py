@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from reprieve.engine.quota.assignment import Assignment
 from reprieve.engine.quota.entries import Entry, NodeCheck
 from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.model import ResourceFlavor
@@ -66,6 +67,17 @@ class PuttingOff:
     ) -> str:
         """Return why an entry's targets are not preempted; empty if they may be."""
         return "" if self._inner is None else self._inner.refusal(entry, holders, flavors)
+
+    def flavor_for(
+        self,
+        entry: Entry,
+        others: Iterable[tuple[str, Assignment]],
+        holders: Iterable[Holder],
+        flavors: Mapping[str, ResourceFlavor],
+    ) -> tuple[str, Assignment] | None:
+        """Return which of other assignments an entry gets instead, as nodes say."""
+        inner = self._inner
+        return None if inner is None else inner.flavor_for(entry, others, holders, flavors)
 
     def claim(self, entry: Entry, flavors: Mapping[str, ResourceFlavor]) -> None:
         """Keep room for an entry that needs nobody evicted."""

@@ -149,6 +149,7 @@ class NodeView:
             now,
             scheduler_preempts=lenient,
             reclaimable=idle.reclaimable() if lenient and idle is not None else (),
+            moves=self._joins,
         )
 
     def joint_proof(self, now: Nanos) -> NodeProof | None:

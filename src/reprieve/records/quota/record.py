@@ -53,7 +53,8 @@ class Head(msgspec.Struct, frozen=True):
 
     `scan`: where an earlier scan of its flavors had stopped, by pod set and resource. `preempts`:
     it was waiting for victims of its own. `refused`: why nodes would not have taken it; `proven`:
-    they would. `saves_since`: when it waited for a save of its victims for the first time.
+    they would; `moved`: the flavor that it got in place of the first. `saves_since`: when it waited
+    for a save of its victims for the first time.
     """
 
     cluster_queue: str
@@ -62,6 +63,7 @@ class Head(msgspec.Struct, frozen=True):
     preempts: bool = False
     refused: str = ""
     proven: bool = False
+    moved: str = ""
     saves_since: Nanos | None = None
 
 
@@ -270,6 +272,7 @@ def _head(entry: Entry) -> Head:
         entry.preempts,
         refused,
         entry.proven,
+        entry.moved,
         entry.saves_since,
     )
 

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from reprieve.engine.plan import Plan
+from reprieve.engine.quota.assignment import Assignment
 from reprieve.engine.quota.candidates import Preemptor, preemptor, satisfies
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import CycleResult, Entry
@@ -89,6 +90,7 @@ class _Told:
 
     refused: Mapping[str, str]
     proven: frozenset[str]
+    moved: Mapping[str, str]
 
     def refusal(
         self, entry: Entry, holders: Iterable[Holder], flavors: Mapping[str, ResourceFlavor]
@@ -99,6 +101,16 @@ class _Told:
     def puts_off(self, entry: Entry) -> str:
         """Whoever was put off then is refused for the same reason."""
         return ""
+
+    def flavor_for(
+        self,
+        entry: Entry,
+        others: Iterable[tuple[str, Assignment]],
+        holders: Iterable[Holder],
+        flavors: Mapping[str, ResourceFlavor],
+    ) -> tuple[str, Assignment] | None:
+        moved = self.moved.get(entry.workload.key)
+        return next((each for each in others if each[0] == moved), None) if moved else None
 
     def claim(self, entry: Entry, flavors: Mapping[str, ResourceFlavor]) -> None:
         """Nodes are not looked at again."""
@@ -127,6 +139,7 @@ def decide_quota_input(decided_on: QuotaInput) -> QuotaReplay:
         told = _Told(
             {head.workload.key: head.refused for head in decided_on.heads},
             frozenset(head.workload.key for head in decided_on.heads if head.proven),
+            {head.workload.key: head.moved for head in decided_on.heads},
         )
         result = cycle(holdings, queues, decided_on.now, 1, ledger, told)
         (entry,) = [e for e in result.entries if e.workload.key == decided_on.preemptor]
