@@ -29,7 +29,7 @@ from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.session import Session
 from reprieve.units.ids import Uid
 
-__all__ = ["Instance", "instance", "main"]
+__all__ = ["KINDS", "Instance", "instance", "main"]
 
 BENCH: Final = "optimum"
 _GPU: Final = "nvidia.com/gpu"

@@ -190,7 +190,8 @@ class Rejected(_Struct, frozen=True):
 class Proof(_Struct, frozen=True):
     """Need, credit and freed amounts per resource name, and the level they were proven at.
 
-    `quota` and `placement`: how far each half is proven, where several planes decide.
+    `quota` and `placement`: how far each half is proven, where several planes decide. `profile` and
+    `gap`: how victims were chosen, and by how many per cent they may exceed the least possible.
     """
 
     level: str
@@ -201,6 +202,8 @@ class Proof(_Struct, frozen=True):
     free: dict[str, int] = {}
     quota: str = ""
     placement: str = ""
+    profile: str = ""
+    gap: int | None = None
 
 
 class PreemptionSpec(_Struct, frozen=True):

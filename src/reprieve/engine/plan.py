@@ -40,7 +40,9 @@ class Proof:
 
     Amounts are counts per resource name. `free`: what of the need is met by room that nobody holds;
     empty where free room is not looked at. `compatible` says that the victim order of the
-    compatible system may have taken more than an irreducible set would need.
+    compatible system may have taken more than an irreducible set would need. `profile`: how the
+    victims were chosen where that is not as the compatible system does. `gap`: per cent by which
+    they may exceed the least possible, None where no bound is known.
     """
 
     level: ProofLevel
@@ -49,6 +51,8 @@ class Proof:
     freed: Mapping[str, int] = field(default_factory=dict)
     compatible: bool = False
     free: Mapping[str, int] = field(default_factory=dict)
+    profile: str = ""
+    gap: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

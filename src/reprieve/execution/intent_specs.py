@@ -73,6 +73,8 @@ def intent_spec(
             in_flight=dict(plan.proof.in_flight),
             freed=dict(plan.proof.freed),
             free=dict(plan.proof.free),
+            profile=plan.proof.profile,
+            gap=plan.proof.gap,
         ),
         victims=victims if at_stake is None else with_stakes(victims, at_stake.victims),
         decided_at=format_instant(now),

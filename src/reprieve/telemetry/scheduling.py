@@ -152,6 +152,11 @@ class SchedulingMetrics:
             "pending_entities", "Waiting pods and groups.", "queue", "type"
         )
         # Ours.
+        self.preemption_gap = self._histogram(
+            "preemption_gap_ratio",
+            "By which share victims of profile best exceed the least possible, at most.",
+            (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0),
+        )
         self.overdue_victims = self._counter(
             "preemption_overdue_victims", "Victims that were planned around: they did not end."
         )

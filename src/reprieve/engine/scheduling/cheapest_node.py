@@ -10,8 +10,8 @@ extensions"; specification 8.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -25,7 +25,7 @@ from reprieve.engine.scheduling.harm import lost_pods
 from reprieve.engine.scheduling.node_by_node import Candidates
 from reprieve.engine.scheduling.outcome import Preemption
 from reprieve.engine.scheduling.packing import needs_of, room_of
-from reprieve.engine.scheduling.plan_cost import plan_cost, unit_costs
+from reprieve.engine.scheduling.plan_cost import UnitCosts, gap_of, plan_cost, unit_costs
 from reprieve.engine.scheduling.units import Units
 
 __all__ = ["OnNode", "least_costly_node"]
@@ -49,8 +49,10 @@ def least_costly_node(
     budgets, lost = budget_matches(simulation), lost_pods(simulation)
     least = plan_cost(snapshot, found, budgets, lost)
     before = simulation.evictable
-    proposals = _proposals(simulation, pending, candidates, budgets, lost)
-    for priority, node, leaving in itertools.islice(proposals, _TRIED):
+    parts = units.flat(np.arange(len(units)))
+    costs = unit_costs(units, parts, lost, _never_allowed(units, parts, budgets))
+    proposals = _proposals(simulation, pending, candidates, costs)
+    for priority, _, node, leaving in proposals[:_TRIED]:
         if priority > least[0]:
             break
         gone = np.zeros(len(before), np.bool_)
@@ -62,22 +64,20 @@ def least_costly_node(
             cost = plan_cost(snapshot, other, budgets, lost)
             if cost < least:
                 found, least = other, cost
-    return found
+    known = bool(proposals) and len(candidates) <= _NODES and not costs.budgets
+    bound = proposals[0][:2] if known else (0, -1)
+    return replace(found, gap=gap_of(least, *bound, costs))
 
 
 def _proposals(
-    simulation: Simulation,
-    pending: Pending,
-    candidates: Candidates,
-    budgets: BudgetMatches,
-    lost: I64 | None,
-) -> Iterator[tuple[int, int, Mask]]:
-    """Yield the priority, the node and the units, (units,), that cost least there, in order."""
+    simulation: Simulation, pending: Pending, candidates: Candidates, costs: UnitCosts
+) -> list[tuple[int, int, int, Mask]]:
+    """Return priority, cost, node and units, (units,), of what costs least on each node."""
     units, snapshot = candidates.units, simulation.snapshot
     needs = needs_of(simulation, [pending])
     free = room_of(simulation, needs)
     need = tuple(needs.amounts[0].tolist())
-    costs = unit_costs(units, lost, _never_allowed(units, budgets)).cost.tolist()
+    prices = costs.cost.tolist()
     found = []
     for node in _worth_it(candidates):
         slots = np.flatnonzero((units.of_slot >= 0) & (snapshot.pod_node == node))
@@ -89,14 +89,16 @@ def _proposals(
         for level in sorted({units.priority.item(unit) for unit in frees}):
             below = {u: own for u, own in frees.items() if units.priority.item(u) <= level}
             here = tuple(free[node].tolist())
-            cheapest = cover(Instance([here], [need], (1,), [[True]], [below], costs))
+            cheapest = cover(Instance([here], [need], (1,), [[True]], [below], prices))
             if cheapest is not None:
                 found.append((level, cheapest.cost, node, sorted(cheapest.units)))
                 break
-    for level, _, node, chosen in sorted(found):
+    proposals = []
+    for level, cost, node, chosen in sorted(found):
         leaving = np.zeros(len(units), np.bool_)
         leaving[chosen] = True
-        yield level, node, leaving
+        proposals.append((level, cost, node, leaving))
+    return proposals
 
 
 def _worth_it(candidates: Candidates) -> list[int]:
@@ -114,9 +116,9 @@ def _worth_it(candidates: Candidates) -> list[int]:
     return chosen
 
 
-def _never_allowed(units: Units, budgets: BudgetMatches) -> I64:
+def _never_allowed(units: Units, parts: tuple[I64, I64], budgets: BudgetMatches) -> I64:
     """Return how many pods of each unit are under a budget that allows nobody to go: (units,)."""
-    slots, place = units.flat(np.arange(len(units)))
+    slots, place = parts
     labels = units.snapshot.pod_labels[slots]
     found = np.zeros(len(units), np.int64)
     for budget, selected in zip(budgets.budgets, budgets.selected, strict=True):

@@ -34,6 +34,7 @@ __all__ = ["Proposal", "Proposals", "without_nominations"]
 
 _DOMAINS: Final = 64  # of a topology constraint that are worked out
 _NODES: Final = 64  # on which units are chosen exactly
+_NONE: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,9 @@ class Proposal:
 
         def chosen(simulation: Simulation, pending: Pending, nodes: I64) -> int:
             node = self.nodes.get(pending.row.uid, -1)
-            return node if node in nodes else otherwise(simulation, pending, nodes)
+            place = nodes.searchsorted(node).item()  # in ascending order
+            there = place < len(nodes) and nodes.item(place) == node
+            return node if there else otherwise(simulation, pending, nodes)
 
         return chosen
 
@@ -71,7 +74,8 @@ class Proposals:
     """What is free with all units there, and what each unit frees where, for members of a group.
 
     The simulation is without all units when it is made. `used`: (nodes, resources) with all units
-    there. `domains`: (nodes,) each, None for all nodes. `large`: too many nodes for exact choices.
+    there. `parts`: the slots of all units, and each one's unit. `domains`: (nodes,) each, None for
+    all nodes. `large`: too many nodes for exact choices.
     """
 
     def __init__(
@@ -79,6 +83,7 @@ class Proposals:
         simulation: Simulation,
         members: Sequence[Pending],
         units: Units,
+        parts: tuple[I64, I64],
         used: I64,
         domains: Sequence[Mask | None],
     ) -> None:
@@ -98,10 +103,13 @@ class Proposals:
         self.amounts = needs.amounts[:, scarce]
         self.free = free[:, scarce]
         self.total = total[scarce]
-        slots, self.unit_of = units.flat(np.arange(len(units)))
+        slots, self.unit_of = parts
         self.node_of = snapshot.pod_node[slots].astype(np.int64)
         self.frees = snapshot.pod_requests.take(slots, axis=0)[:, needs.columns[scarce]]
         self.costs = np.zeros(len(units), np.int64)
+        self.more = len(domains) > _DOMAINS  # than are worked out
+        # The lowest priority that is enough, and what its units cost at least, -1: not known.
+        self.bound = (-_NONE, -1)
 
     def at_cost(self, costs: UnitCosts) -> Iterator[Proposal]:
         """Yield the proposal of each domain, the least costly first."""
@@ -111,6 +119,10 @@ class Proposals:
             proposal = self._solved(passes)
             if proposal is not None:
                 found.append((proposal.priority, proposal.cost, number, proposal))
+        if found:
+            lowest = min(each[0] for each in found)
+            bounds = [each[3].least for each in found if each[0] == lowest]
+            self.bound = lowest, -1 if self.more else min(bounds)
         for _, _, _, proposal in sorted(found, key=lambda each: each[:3]):
             yield proposal
 
@@ -137,7 +149,7 @@ class Proposals:
             passes=passes,
             unit=self.unit_of,
             node=self.node_of,
-            frees=self.frees[:, asked],
+            frees=np.asfortranarray(self.frees[:, asked]),
             cost=self.costs,
             priority=self.units.priority,
         )

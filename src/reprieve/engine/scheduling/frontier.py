@@ -25,7 +25,7 @@ __all__ = ["Slots", "Wide", "cheapest_nodes", "wide"]
 _MORE: Final = 32  # nodes beyond those that the bound takes
 _NODES: Final = 512  # on which slots are combined at most
 _NEVER: Final = 1 << 61
-_ROUNDS: Final = 2  # in which units on several nodes are brought together
+_ROUNDS: Final = 1  # in which units on several nodes are brought together
 _SLACK: Final = 1e-9  # what sums of fractions may be off by
 
 F64 = npt.NDArray[np.float64]
@@ -163,20 +163,18 @@ def _level(room: Slots) -> int | None:
 
 def _by_node(room: Slots, there: Mask) -> I64:
     """Return what these parts free on each node: (nodes, resources)."""
-    size, nodes = len(room.free), room.node[there]
     columns = [
-        np.bincount(nodes, weights=room.frees[there, each], minlength=size)
-        for each in range(room.free.shape[1])
+        np.bincount(room.node, weights=np.where(there, column, 0), minlength=len(room.free))
+        for column in room.frees.T
     ]
     return np.stack(columns, axis=1).astype(np.int64)
 
 
 def _lined(room: Slots, level: int, of_pod: F64) -> _Lined:
     """Return the parts in order; `of_pod`: (units,) what one pod of each counts as."""
-    amount = (room.frees / room.need).max(axis=1)
-    there = (room.priority[room.unit] <= level) & room.passes[room.node] & (amount > 0)
-    parts = np.flatnonzero(there)
-    amount = amount[parts]
+    there = (room.priority[room.unit] <= level) & room.passes[room.node]
+    parts = np.flatnonzero(there & (room.frees > 0).any(axis=1))
+    amount = (room.frees[parts] / room.need).max(axis=1)
     share = of_pod[room.unit[parts]]
     order = np.argsort(share / amount, kind="stable")
     small = room.node[parts].astype(np.uint16 if len(room.free) < 1 << 16 else np.int64)

@@ -10,6 +10,7 @@ Source: KEP-5710, "Future extensions".
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -21,7 +22,7 @@ from reprieve.engine.scheduling.budgets import BudgetMatches
 from reprieve.engine.scheduling.domains import domains_of
 from reprieve.engine.scheduling.fewest import Proposal, Proposals
 from reprieve.engine.scheduling.outcome import Preemption
-from reprieve.engine.scheduling.plan_cost import plan_cost, unit_costs
+from reprieve.engine.scheduling.plan_cost import gap_of, plan_cost, unit_costs
 from reprieve.engine.scheduling.units import Units
 
 __all__ = ["Search", "least_costly"]
@@ -57,14 +58,17 @@ def least_costly(search: Search, found: Preemption) -> Preemption:
     domains = domains_of(search.simulation, search.group, placed)
     least = plan_cost(snapshot, found, budgets, search.lost)
     units = search.empty()
-    offered = Proposals(search.simulation, members, units, search.full.used, domains)
-    limited = bool(budgets.limited[snapshot.pod_labels[units.slots()]].any())
+    parts = units.flat(np.arange(len(units)))
+    offered = Proposals(search.simulation, members, units, parts, search.full.used, domains)
+    limited = bool(budgets.limited[snapshot.pod_labels[parts[0]]].any())
     broken: I64 | None = None
     if limited and offered.large:
-        broken = _beyond(units, np.zeros(len(units), np.bool_), budgets)
+        broken = _beyond(units, parts, np.zeros(len(units), np.bool_), budgets)
+    bound = offered.bound
+    counted = costs = unit_costs(units, parts, search.lost, broken)
     while True:
         again: Mask | None = None
-        for proposal in offered.at_cost(unit_costs(units, search.lost, broken)):
+        for proposal in offered.at_cost(costs):
             if proposal.priority > least[0]:
                 break
             other = search.proposed(proposal)
@@ -76,22 +80,27 @@ def least_costly(search: Search, found: Preemption) -> Preemption:
             if cost < least:
                 found, least = other, cost
             break
+        if broken is None:
+            bound = offered.bound  # it holds whatever budgets say
         if again is None:
-            return found
-        broken = _beyond(units, again, budgets)
+            return replace(found, gap=gap_of(least, *bound, counted))
+        broken = _beyond(units, parts, again, budgets)
+        costs = unit_costs(units, parts, search.lost, broken)
 
 
-def _beyond(units: Units, first: Mask, budgets: BudgetMatches) -> I64:
+def _beyond(units: Units, parts: tuple[I64, I64], first: Mask, budgets: BudgetMatches) -> I64:
     """Return how many pods of each unit cost a budget, (units,): all but those that it allows.
 
-    `first`: (units,) whose pods a budget allows before others.
+    `parts`: the slots of all units, and each one's unit. `first`: (units,) whose pods a budget
+    allows before others. A pod counts for the first of its budgets.
     """
-    snapshot = units.snapshot
-    order = np.concatenate((np.flatnonzero(first), np.flatnonzero(~first)))
-    slots, place = units.flat(order)
-    labels = snapshot.pod_labels[slots]
-    broken = np.zeros(len(units), np.int64)
-    for budget, selected in zip(budgets.budgets, budgets.selected, strict=True):
-        under = np.flatnonzero(np.isin(labels, selected))
-        np.add.at(broken, order[place[under[max(0, budget.allowed) :]]], 1)
-    return broken
+    slots, place = parts
+    labels = units.snapshot.pod_labels[slots]
+    hit = np.flatnonzero(budgets.limited[labels])
+    budget = budgets.first[labels[hit]]
+    order = np.lexsort((~first[place[hit]], budget))
+    hit, budget = hit[order], budget[order]
+    rank = np.arange(len(hit)) - np.searchsorted(budget, budget)
+    allowed = np.array([each.allowed for each in budgets.budgets], np.int64)
+    over = place[hit[rank >= allowed[budget]]]
+    return np.bincount(over, minlength=len(units)).astype(np.int64)

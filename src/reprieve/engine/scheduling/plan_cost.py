@@ -25,7 +25,7 @@ from reprieve.engine.scheduling.outcome import Preemption
 from reprieve.engine.scheduling.reach import reach_of
 from reprieve.engine.scheduling.units import Units
 
-__all__ = ["MOST_COST", "UnitCosts", "plan_cost", "unit_costs"]
+__all__ = ["MOST_COST", "UnitCosts", "gap_of", "plan_cost", "unit_costs"]
 
 MOST_COST: Final = 1 << 60  # of all units together
 _OFFSET: Final = 2**31
@@ -40,26 +40,42 @@ def plan_cost(
     return reach.priority, reach.own, sum(reach.overdrawn), work, total, pods, start
 
 
+def gap_of(cost: tuple[int, ...], priority: int, least: int, costs: UnitCosts) -> int | None:
+    """Return how far a plan is from the bound at most, in per cent; None where nothing bounds it.
+
+    `cost`: the plan's. `priority`: units below it are not enough. `least`: of `costs`, what units
+    up to it cost at least, -1 where that is not known.
+    """
+    if least < 0 or cost[0] > priority:
+        return None
+    paid, needed = cost[3] if costs.by_work else cost[5], least // costs.scale
+    return max(0, -(-(paid - needed) * 100 // max(1, needed)))
+
+
 @dataclass(frozen=True, slots=True)
 class UnitCosts:
     """What evicting each unit costs, as one number; sums compare as criteria 3 and 4 do.
 
     `cost`: (units,). `scale`: so much of it is one of what counts first, device-seconds or pods.
-    `by_work`: it is device-seconds.
+    `by_work`: it is device-seconds. `budgets`: pods that budgets do not allow count before it.
     """
 
     cost: I64
     scale: int
     by_work: bool
+    budgets: bool = False
 
 
-def unit_costs(units: Units, lost: I64 | None, broken: I64 | None = None) -> UnitCosts:
+def unit_costs(
+    units: Units, parts: tuple[I64, I64], lost: I64 | None, broken: I64 | None = None
+) -> UnitCosts:
     """Return the units' costs; where they are too large for a number, without the last digits.
 
-    `lost`: (slots,) device-seconds. `broken`: (units,) pods that budgets do not allow.
+    `parts`: the slots of all units, and each one's unit. `lost`: (slots,) device-seconds.
+    `broken`: (units,) pods that budgets do not allow.
     """
     snapshot = units.snapshot
-    slots, place = units.flat(np.arange(len(units)))
+    slots, place = parts
     own = snapshot.pod_priority[slots]
     low = int(own.min())
     above = own - low
@@ -83,7 +99,9 @@ def unit_costs(units: Units, lost: I64 | None, broken: I64 | None = None) -> Uni
                 if too_large:
                     break
         else:
-            return UnitCosts(cost, scale, lost is not None)
+            return UnitCosts(
+                cost, scale, lost is not None, broken is not None and bool(broken.any())
+            )
     return UnitCosts(units.size, 1, False)
 
 

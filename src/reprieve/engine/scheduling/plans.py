@@ -30,6 +30,7 @@ COMPOSITE_API_VERSION = "scheduling.k8s.io/v1alpha3"
 _WHOLE = "lower priority, whole group"
 _SINGLE = "lower priority"
 _IDLE = "idle"
+_BEST = "best"
 _LEAST_LOST = "least lost work"
 
 
@@ -39,10 +40,13 @@ def plan_of(
     queued: Sequence[Pending],
     found: Preemption,
     policy: str,
+    *,
+    best: bool = False,
 ) -> Plan:
     """Return the plan of a preemption that found its victims.
 
-    `policy`: a text that changes whenever the policy does.
+    `policy`: a text that changes whenever the policy does. `best`: the victims were chosen by the
+    least cost.
     """
     if isinstance(preemptor, GroupRow):
         version = COMPOSITE_API_VERSION if preemptor.composite else GROUP_API_VERSION
@@ -69,7 +73,13 @@ def plan_of(
         id=plan_id(Plane.SCHEDULING, ref.uid, uids, policy),
         plane=Plane.SCHEDULING,
         revision=snapshot.revision,
-        proof=Proof(ProofLevel.PLACEMENT, need=need, freed=freed),
+        proof=Proof(
+            ProofLevel.PLACEMENT,
+            need=need,
+            freed=freed,
+            profile=_BEST if best else "",
+            gap=found.gap,
+        ),
         preemptor=ref,
         victims=victims,
         placement=found.nominated,

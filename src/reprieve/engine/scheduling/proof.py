@@ -5,7 +5,8 @@ its plan there, of a lower priority, beyond their minimum runtime, not held by t
 disruptions, and complete where a group goes as a whole; and do all pods that it binds or nominates
 pass all filters on their nodes, beside each other, once exactly these victims are gone and the
 nominations of others are respected? On the snapshot that it was decided on it is also asked whether
-a victim could stay (`irreducible`); what has gone meanwhile is no reason to drop a plan. Nothing of
+a victim could stay (`irreducible`), and where the least costly victims were searched for whether
+there are better ones (`dearer`); what has gone meanwhile is no reason to drop a plan. Nothing of
 the search for victims is used, only filters compiled anew. Whoever carries out an attempt refuses
 one with faults. Source: promises "Feasible" and "Irreducible" of the design; specification 7.3 and
 7.7.
@@ -31,6 +32,7 @@ from reprieve.engine.gangs.job import VictimGangs
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.plan_faults import PlanFault
+from reprieve.engine.scheduling.dearer import beats_bound, fits_below, promised
 from reprieve.engine.scheduling.floors import torn_groups
 from reprieve.engine.scheduling.held import held_until
 from reprieve.engine.scheduling.hierarchy import (
@@ -67,6 +69,8 @@ class Fault(StrEnum):
     PROTECTED = "the victim is within its minimum runtime"
     HELD = "the governor holds the victim from the preemptor"
     REDUCIBLE = "the victim could stay"
+    TOO_HIGH = "the pod fits with only victims of lower priorities gone"
+    ABOVE_BOUND = "the victim could stay with fewer pods, or less work, lost than the plan says"
     BELOW_FLOOR = "a group loses too many pods, or one that goes with all, and is not named whole"
 
 
@@ -87,10 +91,13 @@ def faults_of(
     as one. `holds`: who was held from the unit. `overdue`: victims of before that should be gone,
     and that a group goes without.
     """
-    return (
+    found = (
         *_faults(snapshot, policy, attempt, now, nominations, victim_gangs, overdue),
         *_held(snapshot, policy, attempt, holds),
     )
+    if found or attempt.plan is None or attempt.gang is not None or not attempt.plan.proof.profile:
+        return found
+    return _dearer(snapshot, policy, attempt, now, nominations, holds, overdue)
 
 
 def feasibility_faults_of(
@@ -157,6 +164,50 @@ def _faults(
         PlanFault(Fault.REDUCIBLE, snapshot.pod_keys[int(pods[0])], f"{len(pods)}")
         for pods in could_stay(simulation, members, going, tried_again=tried_again)
     )
+
+
+def _dearer(
+    snapshot: Snapshot,
+    policy: Policy,
+    attempt: Attempt,
+    now: int,
+    nominations: Iterable[Nomination] | None,
+    holds: Mapping[Uid, Hold],
+    overdue: Collection[Uid],
+) -> tuple[PlanFault, ...]:
+    """Return what is wrong with victims that are said to be the least costly ones."""
+    assert attempt.plan is not None
+    slots = slots_of_plan(snapshot, attempt)
+    if not len(slots):
+        return ()
+    group = _group(snapshot, policy, attempt)
+    # Who is on the way out, or may not be a victim, makes no room.
+    evictable = snapshot.pod_node >= 0
+    for until in (
+        protected_until(snapshot, policy, now, []),
+        held_until(snapshot, policy, holds, []) if holds else None,
+    ):
+        if until is not None:
+            evictable &= until == 0
+    if overdue:
+        evictable &= np.array([uid not in overdue for uid in snapshot.pod_uids], np.bool_)
+    faults = []
+    if attempt.plan.proof.gap == 0:
+        victim = beats_bound(snapshot, policy, slots, evictable, now)
+        if victim is not None:
+            faults.append(PlanFault(Fault.ABOVE_BOUND, snapshot.pod_keys[victim]))
+    members = [snapshot.pending[uid] for uid, _ in attempt.plan.placement]
+    entry = snapshot.classes[members[0].pod_class]
+    assert entry is not None, "a pod's class is never free"
+    profile = policy.profile(entry.scheduler_name)
+    assert profile is not None, "its members were placed"
+    simulation = Simulation(snapshot, policy, profile)
+    if nominations is None:
+        nominations = nominations_of(snapshot, policy)
+    simulation.respect(_kept(snapshot, attempt, group, nominations))
+    if promised(simulation, group, members) and fits_below(simulation, members, slots, evictable):
+        faults.append(PlanFault(Fault.TOO_HIGH, str(members[0].row.uid), f"{len(members)}"))
+    return tuple(faults)
 
 
 def _unknown(

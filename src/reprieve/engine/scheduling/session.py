@@ -359,7 +359,10 @@ class Session:
             return attempt
         preemptor: GroupRow | Pending = turn.queued[0] if turn.group is None else turn.group
         text = policy_text(self._policy)
-        return replace(attempt, plan=plan_of(self.snapshot, preemptor, turn.queued, found, text))
+        # Where only some pods may be victims the least costly ones are not looked for in earnest.
+        best = self._policy.best and turn.unit not in self._waits.among
+        plan = plan_of(self.snapshot, preemptor, turn.queued, found, text, best=best)
+        return replace(attempt, plan=plan)
 
     def _explained(self, attempt: Attempt, turn: _Turn, left_alone: _LeftAlone) -> Attempt:
         """Return the attempt with the number of those that it was not to take, if it took none."""

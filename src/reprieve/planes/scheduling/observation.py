@@ -70,6 +70,8 @@ def _observe_preemption(
         metrics.violations.labels(kind).inc(found.violating)
     if found.group_disruptions and chosen:
         metrics.workload_disruptions.labels(kind).observe(found.group_disruptions)
+    if found.gap is not None and chosen:
+        metrics.preemption_gap.observe(found.gap / 100)
     if not group:
         metrics.preemption_attempts.inc()
         if chosen:

@@ -25,7 +25,7 @@ from reprieve.records.victim_states import victim_states
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, format_instant
 
-__all__ = ["pod_answer_text", "pod_story", "pods_named"]
+__all__ = ["gap_text", "pod_answer_text", "pod_story", "pods_named"]
 
 
 def pod_story(
@@ -114,6 +114,9 @@ def _victims(
     if len(preemption.spec.victims) > MOST_NAMED and not everything:
         yield from _counted(preemption, replay, known)
         return
+    proof = preemption.spec.proof
+    if proof.profile:
+        yield f"Chosen by profile {proof.profile}; {gap_text(proof.gap)}"
     yield "Victims, the most important first:"
     states = victim_states(preemption)
     for victim in preemption.spec.victims:
@@ -123,6 +126,13 @@ def _victims(
         else:
             yield f"  {victim.root.namespace}/{victim.root.name}: {victim.rule}"
         yield f"    {victim.action}: {outcome_text(states.get(victim.root.uid))}"
+
+
+def gap_text(gap: int | None) -> str:
+    """Return how much less victims could have cost at most."""
+    if gap is None:
+        return "gap to the least victims: not known"
+    return f"gap to the least victims: {f'at most {gap} %' if gap else '0'}"
 
 
 def _counted(

@@ -279,6 +279,9 @@ def _decision(telling: _Telling) -> dict[str, Any]:
             # What compatible rules take may be more than is needed, and nobody is served by Exempt.
             "irreducible": None if need is None else not spec.proof.compatible,
             "upheld": upheld,
+            **(
+                {"profile": spec.proof.profile, "gap": spec.proof.gap} if spec.proof.profile else {}
+            ),
         },
         "again": {"state": again.value, "text": said},
     }

@@ -18,6 +18,7 @@ from reprieve.engine.idle.claims import before_each
 from reprieve.engine.scheduling.nominations import nominations_of
 from reprieve.engine.scheduling.proof import faults_of
 from reprieve.records.quota.replay import QuotaReplay
+from reprieve.records.scheduling.record import holds_of
 from reprieve.records.scheduling.replay import SchedulingReplay
 from reprieve.web.records.candidates import candidates_of, order_of
 from reprieve.web.records.judged import Again, Candidate, Fate, Judgement
@@ -74,6 +75,7 @@ def _faults(record: Preemption, replay: Replays) -> list[str] | None:
             now,
             nominations_of(replay.snapshot, policy),
             VictimGangs.ALL,
+            holds_of(replay.decided_on),
             overdue=replay.decided_on.overdue,
         )
         return [str(each) for each in found]

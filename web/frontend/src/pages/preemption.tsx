@@ -104,9 +104,16 @@ function Arithmetic({ need, reprieved }: { need: JsonObject; reprieved: Json | u
   );
 }
 
+/** By how much victims exceed the least possible at most. */
+function gapText(gap: Json | undefined): string {
+  if (typeof gap !== "number") return "not known";
+  return gap === 0 ? "0" : `at most ${number(gap)} %`;
+}
+
 function Proof({ proof }: { proof: JsonObject }): JSX.Element {
   const said: ComponentChildren[] = [textOf(proof["text"]) || textOf(proof["level"])];
   if (proof["irreducible"] === true) said.push("; ", <Word word="irreducible" />);
+  if (textOf(proof["profile"])) said.push(`; ${textOf(proof["profile"])} choice, gap ${gapText(proof["gap"])}`);
   if (proof["upheld"] === true) said.push("; ", <Word word="ok" shown="checked: it holds" />);
   if (proof["upheld"] === false) said.push("; ", <Word word="failed" shown="checked: it does not hold" />);
   return <span>{said}</span>;
