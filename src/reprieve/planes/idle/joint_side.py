@@ -125,7 +125,9 @@ class JointSide:
         if asks is None:
             return Verdict.UNDECIDED
         root, gpus = asks
-        return self._verdict_of_root(root, served) if gpus else Verdict.NOT_ASKED
+        found = self._verdict_of_root(root, served) if gpus else Verdict.NOT_ASKED
+        # Who makes the rest of the room does so once the Workload has its quota.
+        return Verdict.SERVED if found is Verdict.HELPED else found
 
     def reclaimable(self) -> frozenset[Uid]:
         """Return the pods of all work that is idle now."""
