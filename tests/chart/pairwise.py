@@ -26,6 +26,7 @@ _NETWORK: Final[Values] = {
 _EGRESS: Final[Values] = {
     "enabled": True,
     "apiServer": {"cidrs": ["10.0.0.1/32"]},
+    "notifications": {"cidrs": ["192.0.2.0/24"]},
     "metricSources": {"namespaces": ["gpu-operator"], "ports": [5000]},
 }
 _CREDENTIALS: Final[Values] = {"credentials": {"name": "scraper", "key": "token"}}
@@ -99,6 +100,10 @@ FACTORS: Final[Mapping[str, Sequence[Values]]] = {
                 }
             }
         },
+    ),
+    "notifications": (
+        {},
+        {"notifications": {"hosts": ["*.example.com", "relay.chat.svc:8080"]}},
     ),
     "governor": ({}, {"governor": {"enforce": "all", "loopLimit": 3}}),
     "process": (

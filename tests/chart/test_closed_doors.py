@@ -145,4 +145,32 @@ def test_a_way_out_that_would_stop_the_operator_is_refused(tmp_path: Path) -> No
     idle = {"enabled": True, "metricsEndpoint": "http://exporter:5000/metrics"}
     with pytest.raises(RenderingFailed, match="nothing is ever seen to be idle"):
         policy(tmp_path, **closed, gpuPreemption=idle)
+    hosts = {"hosts": ["hooks.example.com"]}
+    with pytest.raises(RenderingFailed, match="or no message gets there"):
+        policy(tmp_path, **closed, notifications=hosts)
     assert len(policy(tmp_path, **closed)["egress"]) == 2
+
+
+def test_messages_to_webhooks_have_their_way_out_and_their_key(tmp_path: Path) -> None:
+    hosts = {"hosts": ["hooks.example.com"], "keySecret": {"name": "webhooks", "key": "signing"}}
+    egress = {
+        "enabled": True,
+        "apiServer": {"cidrs": ["10.0.0.1/32"]},
+        "notifications": {"cidrs": ["192.0.2.0/24"]},
+    }
+    values = {"notifications": hosts, "networkPolicy": {"enabled": True, "egress": egress}}
+    rendered = render(tmp_path, values)
+    assert rendered.one("NetworkPolicy")["spec"]["egress"][2:] == [
+        {
+            "to": [{"ipBlock": {"cidr": "192.0.2.0/24"}}],
+            "ports": [{"port": 443, "protocol": "TCP"}],
+        }
+    ]
+    arguments = " ".join(rendered.container["args"])
+    assert "--notify hooks.example.com" in arguments
+    assert "--notify-key /etc/reprieve-notifications/signing" in arguments
+    mounts = {each["name"]: each["mountPath"] for each in rendered.container["volumeMounts"]}
+    assert mounts["notifications"] == "/etc/reprieve-notifications"
+    volumes = rendered.one("Deployment")["spec"]["template"]["spec"]["volumes"]
+    assert {"name": "notifications", "secret": {"secretName": "webhooks"}} in volumes
+    assert "notifications" not in str(render(tmp_path).one("Deployment"))

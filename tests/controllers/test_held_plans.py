@@ -85,6 +85,7 @@ async def test_evaluations_that_something_else_asks_for_lose_no_pause(asked: Seq
         action_of=MagicMock(),
         again=loop.ask_at,
         placed=lambda plan: False,
+        returning=lambda plan: None,
         holds_quota=lambda root: False,
     )
     task = asyncio.create_task(loop.run())

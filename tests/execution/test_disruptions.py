@@ -53,6 +53,7 @@ class Story(Records):
         self.world = World()
         self.names = [f"train-{number}" for number in range(victims)]
         self.tasks: list[asyncio.Task[Any]] = []
+        self.notified: Counter[str] = Counter()
         self.start()
 
     def start(self) -> None:
@@ -70,7 +71,13 @@ class Story(Records):
             event=lambda about, kind, reason, *rest, **named: self.events.append((about, reason))
         )
         self.told = Disruptions(
-            self.client, _OPERATOR, self.fence, self.clock, self.metrics, recorder
+            self.client,
+            _OPERATOR,
+            self.fence,
+            self.clock,
+            self.metrics,
+            recorder,
+            notify=lambda told: self.notified.update([told.metadata.name]),
         )
         self.executor = Executor[str](
             self.book, self.victims, self.clock, self._spawn, disruptions=self.told
@@ -166,6 +173,7 @@ async def test_every_plane_tells_once_of_each_unit_all_that_its_tenant_may_know(
         assert (each["objects"], each["times"], each["window"]) == (3 if unit else 1, 1, "1h0m0s")
         assert begun <= each["noticedAt"] <= each["evictingAt"] <= each["endedAt"]
         assert each["sparedBy"] and each["planId"] == "plan" and each["plane"] == "quota"
+    assert story.notified == Counter(each["metadata"]["name"] for each in story.stories())
     counted = story.metrics.disruptions.labels("quota", "InClusterQueue")._value.get()
     assert counted == len(specs) and story.untold() == [False]
 
@@ -195,6 +203,8 @@ async def test_a_death_at_any_write_leaves_one_disruption_for_each_unit(
         assert len(story.stories()) == (min(gone, 1) if PLANES[name].unit else gone)
         told[len(story.stories())] += died
         assert not any(story.untold())
+        written = {each["metadata"]["name"] for each in story.stories()}
+        assert set(story.notified) <= written and max(story.notified.values(), default=0) <= 1
         if not died:
             break
     else:

@@ -155,6 +155,19 @@ _CONTROLLERS = ("idle", "scheduling", "quota")
     "the protection of that work; pods that say it by a condition need the scheduling plane.",
 )
 @click.option(
+    "--notify",
+    multiple=True,
+    metavar="HOST",
+    help="Tell a namespace of its displaced work by the webhook that its annotation "
+    "reprieve.dev/notify names, where it is on this host, HOST:PORT or *.DOMAIN; repeatable.",
+)
+@click.option(
+    "--notify-key",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Sign these messages with what the file holds, at least 16 bytes.",
+)
+@click.option(
     "--decision-log",
     metavar="FILE|-",
     help="Write a JSON line for each change of the reason for which work waits; - is standard "

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -109,8 +109,13 @@ class Disruptions:
         metrics: Metrics,
         events: EventRecorder | None = None,
         policy: GovernorPolicy | None = None,
+        notify: Callable[[Disruption], None] | None = None,
     ) -> None:
-        """`policy`: how often within which time is told as repeated displacement."""
+        """Take note of who is to be told.
+
+        `policy`: how often within which time is told as repeated displacement. `notify`: is given
+        each Disruption once, when this process has written it; does not wait.
+        """
         self._client = client
         self._writer = client.at(Priority.STATUS, fence.check, timeout=fence.request_timeout)
         self._namespace = namespace
@@ -118,6 +123,7 @@ class Disruptions:
         self._clock = clock
         self._metrics = metrics
         self._events = events
+        self._notify = notify
         self._displaced = DisplacementCounts(policy or GovernorPolicy())
         self.returns = Returns(client, fence, clock)
         self._names = ForeignNames(client, self._writer, namespace)
@@ -300,6 +306,8 @@ class Disruptions:
         if told.status.repeated:
             self._tell_repeated(unit, told.status.message)
         self._old.written(space)
+        if self._notify is not None:
+            self._notify(told)
 
     async def _of(self, intent: Preemption, unit: DisplacedUnit) -> Disruption:
         spec, status = intent.spec, intent.status

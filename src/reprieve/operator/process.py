@@ -21,7 +21,7 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.plan import Plane as Decider
@@ -72,6 +72,10 @@ from reprieve.units.durations import SECOND
 from reprieve.units.errors import UsageError
 from reprieve.units.instants import Nanos
 from reprieve.units.steady_clock import SteadyClock
+
+if TYPE_CHECKING:
+    from reprieve.notifications.notifier import Notifier
+    from reprieve.planes.common.other_actors import OtherActors
 
 __all__ = ["PLANES", "End", "OperatorOptions", "run_operator"]
 
@@ -166,15 +170,14 @@ async def _run(
     fence = Fence(keeper or _Unled(identity), clock, options.lease_duration)
     events = EventRecorder(client, clock, instance=identity, report=report_of_events)
     governor = Governor(settings.governor, threading.RLock())
-    disruptions = Disruptions(client, namespace, fence, clock, metrics, events, settings.governor)
+    notifier = _notifier(settings, client, clock, metrics, events)
+    notify = None if notifier is None else notifier.offer
+    disruptions = Disruptions(
+        client, namespace, fence, clock, metrics, events, settings.governor, notify
+    )
     _show_remembered(metrics, governor, events)
     mirror = Mirror(client, clock)
-    others = None
-    if options.watch_others:
-        # Here, since it brings what is known of Kueue, which most operators do not ask for.
-        from reprieve.planes.common.other_actors import OtherActors
-
-        others = OtherActors(client, mirror, clock, governor, disruptions.note)
+    others = _others(options, client, mirror, clock, governor, disruptions)
     given = Surroundings(
         options=options,
         settings=settings,
@@ -187,6 +190,7 @@ async def _run(
         governor=governor,
         loops=LoopNotices(governor, metrics, events, disruptions, lambda: fence.open),
         others=others,
+        notifier=notifier,
         decision_log=told,
         identity=identity,
         decision_limit=limit,
@@ -226,6 +230,8 @@ async def _served(
             runners.append(given.others)
         if given.disruptions is not None:
             runners.insert(0, given.disruptions)
+        if given.notifier is not None:
+            runners.append(given.notifier)
         beside: list[Runner] = [events, lag, *runners]
         background = [asyncio.create_task(each.run()) for each in beside]
         answering = None if serving is None else asyncio.create_task(serving.run())
@@ -241,6 +247,40 @@ async def _served(
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(events.flush(), _FLUSH)
             await end(background)
+
+
+def _others(
+    options: OperatorOptions,
+    client: Client,
+    mirror: Mirror,
+    clock: Clock,
+    governor: Governor,
+    disruptions: Disruptions,
+) -> OtherActors | None:
+    """Return who follows what other actors evict; None where that is not wanted."""
+    if not options.watch_others:
+        return None
+    # Here, since it brings what is known of Kueue, which most operators do not ask for.
+    from reprieve.planes.common.other_actors import OtherActors
+
+    return OtherActors(client, mirror, clock, governor, disruptions.note)
+
+
+def _notifier(
+    settings: OperatorSettings,
+    client: Client,
+    clock: Clock,
+    metrics: Metrics,
+    events: EventRecorder,
+) -> Notifier | None:
+    """Return who sends messages to webhooks; None where none may be called."""
+    if settings.notify is None:
+        return None
+    # Here, since most operators call none.
+    from reprieve.notifications.notifier import Notifier
+
+    source = f"/reprieve/{settings.start.operator_namespace}"
+    return Notifier(client, settings.notify, clock, metrics, events, source=source)
 
 
 def _show_remembered(metrics: Metrics, governor: Governor, events: EventRecorder) -> None:

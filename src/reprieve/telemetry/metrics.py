@@ -68,7 +68,7 @@ class Metrics:
     Disruptions: `disruptions`, one for each displaced unit, by its rule; `disruption_failures`,
     calls by which one could not be written; `lineage_displacements`, how often the line of work of
     each had been displaced within the window; `repeatedly_displaced`, lines of work that are
-    displaced again and again.
+    displaced again and again; `notifications`, messages to webhooks by what became of them.
     `waiting_units`: pods and groups, or workloads, that wait, by the reason that is told
     (`show_waiting`).
     `decision_log_dropped`: lines of the decision log that are missing, by reason (`full`: too many
@@ -174,6 +174,9 @@ class Metrics:
         )
         self.disruption_failures = self._counter(
             "disruption_write_failures", "Disruptions that could not be written yet.", "reason"
+        )
+        self.notifications = self._counter(
+            "notifications", "Messages about displaced units to webhooks of namespaces.", "outcome"
         )
         self.repeatedly_displaced = self._gauge(
             "repeatedly_displaced_lineages",

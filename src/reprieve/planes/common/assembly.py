@@ -108,8 +108,8 @@ class Surroundings:
     `mirror`: what all planes read of the API server.
 
     `view`: the cluster as a plane that was made before keeps it. `disruptions` tells tenants
-    what became of their work, None where nobody is told. `governor`: asked and told by all
-    planes. `loops`: names who goes in a circle. `others`:
+    what became of their work, None where nobody is told; `notifier` sends it to their webhooks.
+    `governor`: asked and told by all planes. `loops`: names who goes in a circle. `others`:
     follows what other actors evict, where that is wanted. `decision_log`: None where none is
     written. `stepped`: when the wall clock was stepped last, monotonic. `measured`: what stands for
     the exporters of metrics, None where they are asked.
@@ -131,6 +131,7 @@ class Surroundings:
     wait_leading: Callable[[], Awaitable[None]] | None
     view: ClusterView | None = None
     disruptions: Disruptions | None = None
+    notifier: Runner | None = None
     governor: Governor = field(default_factory=Governor)
     loops: LoopNotices | None = None
     others: OtherActors | None = None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from reprieve.engine.disruptions.questions import GovernorPolicy
+from reprieve.notifications.settings import NotificationSettings, notification_settings
 from reprieve.settings.fields import read_yaml
 from reprieve.settings.governor import governor_policy, read_governor
 from reprieve.settings.start_up import StartUp, read_config, start_up
@@ -44,7 +45,8 @@ class OperatorOptions:
 
     `scheduler_names`: whose pods are scheduled, each with the default profile; without any, those
     of `scheduler_config` or else the one of `SCHEDULER_NAME`. `decision_log`: a file, or `-`.
-    `named_series`: how many names of tenants' work metrics show.
+    `named_series`: how many names of tenants' work metrics show. `notify`: hosts of webhooks that
+    may be called, `notify_key`: a file with what messages are signed with.
     """
 
     controllers: tuple[str, ...]
@@ -69,6 +71,8 @@ class OperatorOptions:
     verbosity: int = 0
     shared_nodes: bool = False
     watch_others: bool = False
+    notify: tuple[str, ...] = ()
+    notify_key: Path | None = None
     decision_log: str | None = None
 
 
@@ -83,6 +87,7 @@ class OperatorSettings:
     quota: QuotaSource | None = None
     scorers: Mapping[str, PlacementScorer] = field(default_factory=dict)
     governor: GovernorPolicy = field(default_factory=GovernorPolicy)
+    notify: NotificationSettings | None = None
 
 
 def operator_settings(options: OperatorOptions) -> OperatorSettings:
@@ -101,6 +106,7 @@ def operator_settings(options: OperatorOptions) -> OperatorSettings:
     with contextlib.suppress(OSError):
         namespace = _SERVICE_ACCOUNT_NAMESPACE.read_text()
     start = start_up(options.environment, section, where, namespace)
+    notify = notification_settings(options.notify, options.notify_key)
     if IDLE in options.controllers and not start.enabled:
         raise UsageError(
             "--controllers idle needs GPU preemption to be enabled: set the variable "
@@ -117,14 +123,16 @@ def operator_settings(options: OperatorOptions) -> OperatorSettings:
         limits = said.loop_limit, said.loop_window
     governor = governor_policy(read_governor(text, where) if text else {}, where, *limits)
     if SCHEDULING not in options.controllers:
-        return OperatorSettings(start, quota=quota, governor=governor)
+        return OperatorSettings(start, quota=quota, governor=governor, notify=notify)
     from reprieve.planes.common.plugins import installed, load, load_scorers
 
     offered = installed()
     scheduling = _scheduling(options, text, where, offered)
     policy = scheduling.policy
     plugins, scorers = load(offered, policy), load_scorers(offered, policy)
-    return OperatorSettings(start, scheduling, offered, plugins, quota, scorers, governor)
+    return OperatorSettings(
+        start, scheduling, offered, plugins, quota, scorers, governor, notify=notify
+    )
 
 
 def _quota(options: OperatorOptions, text: str, where: str, namespace: str) -> Mapping[str, object]:
