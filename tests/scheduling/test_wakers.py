@@ -60,6 +60,9 @@ class Tenants:
         chosen()
         return chosen.__name__
 
+    def tidy(self) -> None:
+        """Do what other controllers do when pods are gone."""
+
     # What comes.
 
     def name(self, kind: str) -> str:
@@ -255,31 +258,38 @@ def outcome(cluster: Memory) -> dict[str, tuple[str, bool]]:
     }
 
 
-async def rest(cluster: Memory) -> None:
+async def rest(cluster: Memory, tenants: Tenants) -> None:
     """Let victims end, and the plane do what it does, for as long as it has."""
     for _ in range(5):
         await cluster.pass_time(WITHIN // 5)
         cluster.end_all()
+        tenants.tidy()
     await cluster.pass_time(WITHIN // 5)
 
 
-async def play(seed: int, steps: int) -> None:
-    section = {"maxMinRuntime": "1h"}
+async def play(
+    seed: int,
+    steps: int,
+    tenants: Callable[[Memory, random.Random], Tenants] = Tenants,
+    **section: Any,
+) -> None:
+    section = {"maxMinRuntime": "1h", **section}
     done: list[str] = []
     async with memory() as cluster:
-        tenants = Tenants(cluster, random.Random(seed))
+        people = tenants(cluster, random.Random(seed))
         cluster.nodes([4] * 3, **{_ZONE: "a"})
         cluster.start(section=section)
         await cluster.settle()
         for _ in range(steps):
-            done += [tenants.step() for _ in range(tenants.chance.choice((1, 1, 2)))]
-            await rest(cluster)
+            done += [people.step() for _ in range(people.chance.choice((1, 1, 2)))]
+            await rest(cluster, people)
             before = outcome(cluster)
             await cluster.stop()
             cluster.start(section=section)
             await cluster.pass_time(WITHIN)
             assert outcome(cluster) == before, (seed, done)
             cluster.end_all()
+            people.tidy()
 
 
 async def test_a_namespaces_labels_let_a_pod_come_that_wants_to_be_near_its_pods() -> None:

@@ -53,6 +53,7 @@ _BACKOFF_FIRST: Final = 800 * MILLISECOND
 _BACKOFF_MOST: Final = 30 * SECOND
 _NOT_SERVED_PAUSE: Final = 5 * SECOND
 _WATCH_SECONDS: Final = (300, 600)
+_TURN: Final = 10 * MILLISECOND  # for which one watch is read before others have their turn
 _TOGETHER: Final = 16  # objects of a list that are decoded and taken in at once
 
 
@@ -208,7 +209,7 @@ class Reflector(Generic[T]):
 
     async def _watch(self) -> None:
         """Watch until the server ends it."""
-        start = self._clock.monotonic()
+        start = turn = self._clock.monotonic()
         delivered = False
         events = self._client.watch(
             self.resource,
@@ -223,6 +224,10 @@ class Reflector(Generic[T]):
                 async for event in events:
                     delivered = True
                     self._take(event)
+                    if self._clock.monotonic() - turn >= _TURN:
+                        # What is buffered is read without a pause: others have their turn.
+                        await asyncio.sleep(0)
+                        turn = self._clock.monotonic()
         finally:
             if self.health is Health.WATCHING and self._clock.monotonic() - start >= SECOND:
                 # It was open for a while, although nothing happened.

@@ -14,8 +14,9 @@ from reprieve.engine.cluster.trees import Way
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.queue import Outcome, Queue
-from reprieve.engine.scheduling.queue_entries import Gate
+from reprieve.engine.scheduling.queue_entries import Entry, Gate
 from reprieve.engine.scheduling.queue_events import Event, Happening
+from reprieve.engine.scheduling.queue_places import Places
 from reprieve.units.durations import MILLISECOND, MINUTE, SECOND
 from reprieve.units.ids import Uid
 from tests.engine.builders import group, node, pod
@@ -538,3 +539,24 @@ def test_a_group_that_is_tried_on_an_older_revision_is_moved_at_most_once_a_seco
             site.queue.tried_on(unit, revision)
         site.now += 100 * MILLISECOND
     assert 3 <= tries <= 7
+
+
+def test_a_member_that_comes_asks_its_own_group_and_none_of_those_that_wait_as_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the work for many groups would grow with the square of their number."""
+    site, asked = Site(), list[str]()
+    wanted = Places.wanted
+
+    def counted(places: Places, entry: Entry, event: Event) -> bool:
+        asked.append(entry.key)
+        return wanted(places, entry, event)
+
+    for number in range(50):
+        site.add_group(group(f"g-{number}", min_count=2))
+        site.add(pod(f"g-{number}-0", group=f"g-{number}"))
+    monkeypatch.setattr(Places, "wanted", counted)
+    site.add(pod("g-7-1", group="g-7"))
+    assert asked == ["default/g-7"]
+    unit = site.pop()
+    assert unit is not None and unit.group == "default/g-7"

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Final, TypeAlias
 
 from reprieve.engine.scheduling.pre_enqueue import Facts, refusal
 from reprieve.engine.scheduling.queue_entries import Entry, Gate, Place
-from reprieve.engine.scheduling.queue_events import DEFAULT_PREEMPTION, Event
+from reprieve.engine.scheduling.queue_events import DEFAULT_PREEMPTION, GANG, Event
 from reprieve.engine.scheduling.queue_hints import ASKED, asks
 from reprieve.engine.scheduling.queue_turns import Turns
 from reprieve.units.durations import MINUTE, SECOND
@@ -49,6 +49,7 @@ class Places:
             Place.ERRORS: [],
         }
         self._asked: dict[str, set[str]] = {}  # plugin -> entries that wait for its hint
+        self._plain: set[str] = set()  # of those that wait for a group's hint, those of one pod
         self._pool: dict[str, None] = {}  # keys of gated and unschedulable entries
         self._pool_flushed: int | None = None
         self._reminders: list[tuple[int, str]] = []  # those left behind are not their entry's
@@ -77,11 +78,23 @@ class Places:
         """Move those for whom a rejecting plugin holds the event for helpful."""
         found: set[str] = set()
         for plugin in ASKED[event.what]:
-            found |= self._asked.get(plugin, _EMPTY)
+            asked = self._asked.get(plugin, _EMPTY)
+            found |= self._of_group(event, asked) if plugin == GANG else asked
         for key in sorted(found):
             entry = self._entries[key]
             if self.wanted(entry, event):
                 self.wake(entry, now, event.what)
+
+    def _of_group(self, event: Event, asked: Set[str]) -> Set[str]:
+        """Return those of these entries that hold members of the event's group or of its tree.
+
+        An entry of a group has the key of the group, or of the root above it. Thousands of groups
+        wait for members at a time, and each member that comes is an event.
+        """
+        if not event.group:
+            return _EMPTY
+        keys = {event.group, *event.tree, self._facts.root(event.group)[1]}
+        return (keys & asked) | self._plain
 
     def flush(self, now: int) -> None:
         """Move those whose backoff is over, and those that have been in the pool for too long.
@@ -179,6 +192,8 @@ class Places:
     def _ask(self, entry: Entry) -> None:
         for plugin in _waits_for(entry):
             self._asked.setdefault(plugin, set()).add(entry.key)
+            if plugin == GANG and not entry.group:
+                self._plain.add(entry.key)
 
     def leave(self, entry: Entry) -> None:
         """Take the entry out of its place."""
@@ -186,6 +201,7 @@ class Places:
         self._pool.pop(entry.key, None)
         for waiting in self._asked.values():
             waiting.discard(entry.key)
+        self._plain.discard(entry.key)
         entry.gate = None
 
     def _head(self, heap: list[_Place]) -> Entry | None:
