@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from reprieve.cli.published_settings import PublishedSettings
 from reprieve.cli.reading import reading_client
 from reprieve.cli.running_operator import running_deciders
 from reprieve.kube.client import Client
@@ -90,3 +91,27 @@ async def test_what_cannot_be_read_or_decided_here_is_left_to_flags(
     tmp_path: Path, objects: tuple[tuple[Resource, dict[str, Any]], ...]
 ) -> None:
     assert await _found(tmp_path, *objects) is None
+
+
+async def test_an_operator_that_runs_as_a_process_publishes_how_it_is_set(tmp_path: Path) -> None:
+    """As `reprieve up` runs it: without a Deployment, and with fair shares in a ConfigMap."""
+    settings = PublishedSettings(
+        OPERATOR_NAMESPACE,
+        ("--controllers", "quota", "--config", "/not/read/here"),
+        {
+            "GPU_PREEMPTION_ENABLED": "true",
+            "GPU_PREEMPTION_METRICS_ENDPOINT": "http://127.0.0.1:9/metrics",
+        },
+        yaml.safe_dump(CONFIG),
+    )
+    found = await _found(tmp_path, (CONFIG_MAPS, settings.config_map()))
+    assert found is not None
+    assert found.options.controllers == ("quota",)
+    assert found.settings.quota is not None
+    assert found.settings.quota.settings().loop_limit == 7
+
+
+async def test_what_is_no_such_settings_decides_nothing(tmp_path: Path) -> None:
+    broken = PublishedSettings(OPERATOR_NAMESPACE, (), {}, "").config_map()
+    broken["data"]["arguments"] = "--controllers"
+    assert await _found(tmp_path, (CONFIG_MAPS, broken)) is None

@@ -86,7 +86,7 @@ _TABLES: Final[Mapping[str, _Shown]] = MappingProxyType(
         "waiters": _Shown(
             "waiting",
             "waiting",
-            ("unit", "queue", "position", "amount", "since", "reason"),
+            ("unit", "queue", "position", "amount", "resource", "since", "reason"),
             ("plane", "shape", "priority", "message", "step"),
         ),
         "preemptions": _Shown(
@@ -104,7 +104,11 @@ _TABLES: Final[Mapping[str, _Shown]] = MappingProxyType(
 @click.argument("what", type=click.Choice(tuple(_TABLES)))
 @namespace_option("Work of this namespace alone.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Work of all namespaces.")
-@click.option("--resource", metavar="NAME", help="What is counted; GPUs of most nodes unless said.")
+@click.option(
+    "--resource",
+    metavar="NAME",
+    help="What is counted; of holders the GPUs of most nodes unless said, of waiters all.",
+)
 @click.option("-o", "--output", "form", default="text", metavar="FORM", help="wide, json or yaml.")
 @kubeconfig_option
 @context_option
@@ -172,6 +176,8 @@ async def _found(what: str, asked: _Asked) -> Answer:
     page = page_of(asked.resource)
     table, elsewhere = page.tables[shown.table], dict[str, int]()
     resource = str(page.values.get("resource", "")) if "amount" in shown.plain else ""
+    if page.values.get("everything"):
+        resource = ""
     if resource and not table.rows:
         others = {each: page_of(each) for each in page.values["resources"] if each != resource}
         elsewhere = {name: len(other.tables[shown.table].rows) for name, other in others.items()}
@@ -216,6 +222,8 @@ def printed(found: Answer, what: str, form: str) -> str:
     wanted = (*shown.plain, *shown.wide) if form == "wide" else shown.plain
     columns = [column for name in wanted for column in table.columns if column.name == name]
     headers = {**_HEADERS, "amount": _header_of(found.resource)}
+    if found.resource:
+        columns = [column for column in columns if column.name != "resource"]
     return "".join(f"{line}\n" for line in _lines(columns, rows, found.at, headers))
 
 
@@ -231,7 +239,7 @@ def _nothing(found: Answer, what: str) -> str:
 def _header_of(resource: str) -> str:
     """Return what stands above amounts of a resource."""
     name = resource.rpartition("/")[2]
-    return "gpus" if name == "gpu" else name
+    return "gpus" if name == "gpu" else name or "asks"
 
 
 def _lines(

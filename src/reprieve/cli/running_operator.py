@@ -2,7 +2,8 @@
 
 Whoever may read them gets the planes and settings that decide there, so that nothing needs to be
 said again; whoever may not says it with the flags of `reprieve run`. Its Deployment is the one with
-the chart's label whose container runs `reprieve run`.
+the chart's label whose container runs `reprieve run`; an operator that runs as a process
+has its settings in a ConfigMap (`published_settings`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+import msgspec
 
+from reprieve.cli.published_settings import PublishedSettings, published_settings
 from reprieve.cli.run import operator_options, run
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError
@@ -38,10 +41,23 @@ async def running_deciders(client: Client) -> Deciders | None:
             container = _operator_of(deployment)
             if container is not None:
                 return await _deciders(client, deployment, container)
-    except (ApiError, UsageError, click.UsageError):
+        published = await published_settings(client)
+        return None if published is None else _of_published(published)
+    except (ApiError, UsageError, click.UsageError, msgspec.ValidationError, msgspec.DecodeError):
         # Flags and what is installed decide then.
         return None
-    return None
+
+
+def _of_published(published: PublishedSettings) -> Deciders:
+    """Return the planes of an operator that runs as a process."""
+    given = run.make_context("run", list(published.arguments)).params
+    given |= dict.fromkeys(_FILES)
+    environment = {_NAMESPACE: published.namespace, **published.environment}
+    with tempfile.TemporaryDirectory(prefix="reprieve-") as folder:
+        if published.config:
+            given["config_file"] = Path(folder) / "config"
+            given["config_file"].write_text(published.config, encoding="utf-8")
+        return Deciders.of(operator_options(environment, **given))
 
 
 def _operator_of(deployment: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -19,10 +19,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+import yaml
 
-from kubelocal.machines.objects import StoreError
+from kubelocal.machines.objects import AlreadyThere, StoreError
 from reprieve.cli.page_process import PageProcess
-from reprieve.scenarios.embedded import EmbeddedStage, embedded_stage
+from reprieve.cli.published_settings import PublishedSettings
+from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, EmbeddedStage, embedded_stage
 from reprieve.scenarios.model import Scenario
 from reprieve.scenarios.observer import CLUSTER_QUEUES
 from reprieve.scenarios.operator import OperatorProcesses
@@ -36,6 +38,7 @@ from reprieve.units.instants import format_instant
 
 __all__ = ["UpOptions", "UpSession"]
 
+_METRICS: Final = "GPU_PREEMPTION_METRICS_ENDPOINT"
 _REFRESH: Final = SECOND // 4
 #: A line of the operator's log that says what a GpuWorkload has become.
 _TRANSITION: Final = re.compile(r" INFO [\w.]+: \S+/\S+: \w+ -> \w+ \(")
@@ -100,6 +103,7 @@ class UpSession:
             if self._options.web:
                 await self._start_page(stack, embedded.kubeconfig)
             stage = embedded.stage
+            await self._publish_settings(stage, embedded.metrics_endpoint)
             if self._faults is not None:
                 embedded.cluster.faults.configure(**self._faults)
             if self._options.headless:
@@ -117,6 +121,37 @@ class UpSession:
             stack.push_async_callback(_cancel, playing)
             await self._until_over(stage, playing)
             return self._verdict(playing)
+
+    async def _publish_settings(self, stage: Stage, metrics_endpoint: str) -> None:
+        """Let those who ask why work waits decide as the operator of this cluster does."""
+        scenario = self._scenario
+        config = dict(scenario.operator_config)
+        settings = PublishedSettings(
+            OPERATOR_NAMESPACE,
+            self._operator_arguments(),
+            {_METRICS: metrics_endpoint, **scenario.operator_env},
+            yaml.safe_dump(config) if config else "",
+        )
+        published = settings.config_map()
+        try:
+            await stage.objects.create("configmaps", published)
+        except AlreadyThere:
+            metadata = published["metadata"]
+            there = await stage.objects.get("configmaps", OPERATOR_NAMESPACE, metadata["name"])
+            if there is not None:
+                await stage.objects.update("configmaps", {**there, "data": published["data"]})
+
+    def _operator_arguments(self) -> tuple[str, ...]:
+        """Return the flags of the operator."""
+        return (
+            "--controllers",
+            ",".join(self._scenario.controllers or _CONTROLLERS),
+            *_scheduler_names(self._scenario),
+            "--feature-gates",
+            self._options.feature_gates,
+            "--scheduling-profile",
+            self._options.scheduling_profile,
+        )
 
     async def _start_page(self, stack: contextlib.AsyncExitStack, kubeconfig: Path) -> None:
         page = PageProcess(kubeconfig, self._options.web_port)
@@ -146,15 +181,7 @@ class UpSession:
                     kubeconfig=kubeconfig,
                     tls=options.tls,
                     rbac=options.rbac,
-                    operator_arguments=(
-                        "--controllers",
-                        ",".join(controllers),
-                        *_scheduler_names(self._scenario),
-                        "--feature-gates",
-                        options.feature_gates,
-                        "--scheduling-profile",
-                        options.scheduling_profile,
-                    ),
+                    operator_arguments=self._operator_arguments(),
                     on_operator_line=self._note_operator_line if options.headless else None,
                     scheduler=False,
                     feature_gates={name: wish.on for name, wish in gates.items()},

@@ -10,7 +10,7 @@ from reprieve.engine.idle.resources import DEFAULT_VENDORS, is_gpu
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.tables import InvalidParameter, Parameters, Viewer
 
-__all__ = ["Asked", "asked_of", "one", "whole"]
+__all__ = ["Asked", "asked_of", "one", "rank_of", "whole"]
 
 _MOST_NAMESPACES: Final = 50
 _LONGEST: Final = 253
@@ -23,6 +23,7 @@ class Asked:
 
     Attributes:
         resource: what is counted.
+        chosen: it was asked for; else what waits for anything is to be shown.
         resources: what could be counted, GPUs first.
         namespaces: only the work of these; empty for all.
     """
@@ -30,26 +31,29 @@ class Asked:
     resource: str
     resources: tuple[str, ...]
     namespaces: frozenset[str]
+    chosen: bool = False
 
     def shows(self, viewer: Viewer, namespace: str) -> bool:
         """Return whether work of a namespace is to be shown, and may be."""
         return viewer.sees(namespace) and (not self.namespaces or namespace in self.namespaces)
 
 
-def asked_of(mirror: Mirror, parameters: Parameters) -> Asked:
-    """Return what an address asks for.
+def asked_of(mirror: Mirror, parameters: Parameters, viewer: Viewer | None = None) -> Asked:
+    """Return what an address asks for; with a viewer also what work that he sees waits for.
 
     Raises:
-        InvalidParameter: a resource that no node has, or namespaces that cannot be.
+        InvalidParameter: a resource that no node has and nobody waits for, or namespaces that
+            cannot be.
     """
-    resources = _resources(mirror)
-    resource = one(parameters, "resource") or resources[0]
+    resources = _resources(mirror, viewer)
+    wanted = one(parameters, "resource")
+    resource = wanted or resources[0]
     if resource not in resources:
         raise InvalidParameter(f"resource {resource!r}: accepted: {', '.join(resources)}")
     namespaces = parameters.get("ns", ())
     if len(namespaces) > _MOST_NAMESPACES or any(len(each) > _LONGEST for each in namespaces):
         raise InvalidParameter(f"ns: accepted: up to {_MOST_NAMESPACES} names of namespaces")
-    return Asked(resource, resources, frozenset(filter(None, namespaces)))
+    return Asked(resource, resources, frozenset(filter(None, namespaces)), bool(wanted))
 
 
 def one(parameters: Parameters, name: str) -> str:
@@ -71,8 +75,16 @@ def whole(resource: str, amount: int) -> int | float:
     return amount // 1000 if amount % 1000 == 0 else amount / 1000
 
 
-def _resources(mirror: Mirror) -> tuple[str, ...]:
-    """Return what nodes offer, that of most nodes first: GPUs, other devices, cpu."""
+def rank_of(resource: str) -> int:
+    """Return what is told first of several resources: GPUs, other devices, cpu."""
+    return 0 if is_gpu(resource, DEFAULT_VENDORS) else 2 if "/" not in resource else 1
+
+
+def _resources(mirror: Mirror, viewer: Viewer | None) -> tuple[str, ...]:
+    """Return what can be counted: GPUs, other devices, cpu; then what no node has.
+
+    Of each that of most nodes comes first.
+    """
     counts: Counter[str] = Counter()
     for node in mirror.nodes:
         counts.update(name for name, amount in node.amounts.items() if amount)
@@ -81,9 +93,13 @@ def _resources(mirror: Mirror) -> tuple[str, ...]:
         for unit in mirror.units():
             counts.update({*unit.held, *unit.waiting})
     counts[_CPU] += 0
+    for unit in mirror.units():
+        if viewer is not None and unit.waiting and viewer.sees(unit.namespace):
+            for name in unit.waiting:
+                counts.setdefault(name, 0)
 
-    def order(name: str) -> tuple[int, int, str]:
-        rank = 0 if is_gpu(name, DEFAULT_VENDORS) else 2 if "/" not in name else 1
-        return (rank, -counts[name], name)
+    def order(name: str) -> tuple[bool, int, int, str]:
+        absent = not counts[name] and name != _CPU
+        return (absent, rank_of(name), -counts[name], name)
 
     return tuple(sorted((name for name in counts if name != "memory"), key=order))

@@ -1,7 +1,8 @@
 """The page Now: who holds, who waits, the nodes, and what happened in the last hour.
 
 Table `holders`: unit, queue, cohort, amount, idle, leaving, pods, nodes, since, state.
-Table `waiters`: unit, queue, amount, since, reason, message.
+Table `waiters`: unit, queue, amount, resource (that of the amount), since, reason, message: all
+that waits, unless a resource is asked for.
 Table `nodes`: node, pool, total, working, idle, leaving, claimed, free, units, cordoned; empty for
 viewers who do not see the whole cluster.
 Values: `resource`, `resources`, `bar` (total, working, idle, leaving, claimed, free; null for those
@@ -46,6 +47,7 @@ _WAITERS: Final = (
     Column("unit", Kind.UNIT),
     Column("queue", Kind.TEXT),
     Column("amount", Kind.NUMBER),
+    Column("resource", Kind.TEXT),
     Column("since", Kind.INSTANT),
     Column("reason", Kind.WORD),
     Column("message", Kind.TEXT),
@@ -86,14 +88,14 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
     Raises:
         InvalidParameter: as of `asked_of`.
     """
-    asked = asked_of(mirror, parameters)
+    asked = asked_of(mirror, parameters, viewer)
     resource = asked.resource
     holders = {
         unit.unit: _holder(mirror, viewer, unit, resource)
         for unit in sorted(mirror.units(), key=_largest_first(resource))
         if unit.held.get(resource) and asked.shows(viewer, unit.namespace)
     }
-    waiting = {each.unit: _waiter(each, resource) for each in waiters(mirror, viewer, asked)}
+    waiting = {each.unit: each for each in waiters(mirror, viewer, asked)}
     sums = list(mirror.node_sums())
     nodes = {each.node.name: _node(each, resource) for each in sums} if viewer.sees_all else {}
     return Page(
@@ -105,7 +107,10 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
             "counts": {
                 "holders": len(holders),
                 "waiters": len(waiting),
-                "waiting": sum(row[2] for row in waiting.values() if isinstance(row[2], int)),
+                "waiting": whole(
+                    resource,
+                    sum(each.amount for each in waiting.values() if each.resource == resource),
+                ),
                 "nodes": len(nodes),
             },
             "hour": _last_hour(mirror, viewer, asked, at),
@@ -113,7 +118,7 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
         },
         {
             "holders": Table(_HOLDERS, holders),
-            "waiters": Table(_WAITERS, waiting),
+            "waiters": Table(_WAITERS, {unit: _waiter(each) for unit, each in waiting.items()}),
             "nodes": Table(_NODES, nodes),
         },
     )
@@ -210,11 +215,12 @@ def _state(unit: UnitSum, resource: str) -> str:
     return "Running" if unit.running else "Starting"
 
 
-def _waiter(waiter: Waiter, resource: str) -> tuple[Cell, ...]:
+def _waiter(waiter: Waiter) -> tuple[Cell, ...]:
     return (
         waiter.unit,
         waiter.queue,
-        whole(resource, waiter.amount),
+        whole(waiter.resource, waiter.amount),
+        waiter.resource,
         seconds(waiter.since),
         waiter.reason,
         waiter.message,

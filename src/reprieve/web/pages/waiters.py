@@ -6,7 +6,7 @@ that of the last event that told one, else what the conditions stand for (`answe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
@@ -18,12 +18,13 @@ from reprieve.units.instants import Nanos
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.queues import WorkloadRecord, WorkloadState
 from reprieve.web.mirror.sums import UnitSum
-from reprieve.web.pages.asked import Asked
+from reprieve.web.pages.asked import Asked, rank_of
 from reprieve.web.tables import Viewer
 from reprieve.wording.diagnosis import sentence
 
 __all__ = ["Waiter", "waiter_of", "waiters"]
 
+_NOT_COUNTED: Final = ("memory", "pods", "ephemeral-storage")
 _WAITING: Final = (WorkloadState.PENDING, WorkloadState.RESERVING)
 
 
@@ -36,6 +37,7 @@ class Waiter:
         queue: the ClusterQueue, empty where it waits for nodes only.
         position: in its ClusterQueue, from 1; 0 without one.
         amount: what it asks for of the resource that is shown.
+        resource: that one; where all are shown the first of its own, GPUs before others.
         shape: pods and what each asks for.
         priority: 0 where it is not known.
     """
@@ -47,6 +49,7 @@ class Waiter:
     position: int
     pods: int
     amount: int
+    resource: str
     shape: str
     priority: int
     since: Nanos
@@ -63,13 +66,25 @@ def waiters(mirror: Mirror, viewer: Viewer, asked: Asked) -> Iterator[Waiter]:
     for queue, pending in sorted(_queues(mirror).items()):
         for position, each in enumerate(pending, 1):
             shown.add(each.unit)
-            amount = dict(each.amounts).get(asked.resource, 0)
-            if amount and asked.shows(viewer, each.namespace):
-                yield _queued(mirror, each, queue, position, amount, asked.resource)
+            found = _counted(dict(each.amounts), asked)
+            if found is not None and asked.shows(viewer, each.namespace):
+                yield _queued(mirror, each, queue, position, *found)
     for unit in sorted(mirror.units(), key=attrgetter("waits_since")):
-        amount = unit.waiting.get(asked.resource, 0)
-        if amount and unit.unit not in shown and asked.shows(viewer, unit.namespace):
-            yield _unbound(mirror, unit, amount, asked.resource)
+        found = _counted(unit.waiting, asked) if unit.waiting_pods else None
+        if found is not None and unit.unit not in shown and asked.shows(viewer, unit.namespace):
+            yield _unbound(mirror, unit, *found)
+
+
+def _counted(amounts: Mapping[str, int], asked: Asked) -> tuple[int, str] | None:
+    """Return which amount of what is shown, None where it asks for nothing of what is wanted."""
+    if asked.chosen:
+        amount = amounts.get(asked.resource, 0)
+        return (amount, asked.resource) if amount else None
+    named = [name for name, amount in amounts.items() if amount and name not in _NOT_COUNTED]
+    if not named:
+        return 0, ""
+    first = min(named, key=lambda name: (rank_of(name), name))
+    return amounts[first], first
 
 
 def waiter_of(mirror: Mirror, unit: str, resource: str) -> Waiter | None:
@@ -113,6 +128,7 @@ def _queued(
         position,
         sum(count for count, _ in shapes),
         amount,
+        resource,
         _shape_text([(count, each) for count, each in shapes if each]),
         workload.priority,
         workload.since,
@@ -143,6 +159,7 @@ def _unbound(mirror: Mirror, unit: UnitSum, amount: int, resource: str) -> Waite
         0,
         unit.waiting_pods,
         amount,
+        resource,
         _shape_text(shapes),
         0,
         unit.waits_since,

@@ -1,8 +1,9 @@
 """The page Waiting: every unit that waits, why, and what to do about it.
 
-Table `waiting`: unit, plane, queue, position (in its ClusterQueue), pods, amount, shape, priority,
-since, reason, message, step (what helps in general). Table `reasons`: reason, units, amount.
-Values: `resource`, `resources`, `unseen`.
+Table `waiting`: unit, plane, queue, position (in its ClusterQueue), pods, amount, resource (that of
+the amount), shape, priority, since, reason, message, step (what helps). All that waits is there,
+for whatever it waits, unless a resource is asked for. Table `reasons`: reason, units, amount.
+Values: `resource`, `everything` (no resource was asked for), `resources`, `unseen`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ _WAITING: Final = (
     Column("position", Kind.NUMBER),
     Column("pods", Kind.NUMBER),
     Column("amount", Kind.NUMBER),
+    Column("resource", Kind.TEXT),
     Column("shape", Kind.TEXT),
     Column("priority", Kind.NUMBER),
     Column("since", Kind.INSTANT),
@@ -49,20 +51,22 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
     Raises:
         InvalidParameter: as of `asked_of`.
     """
-    asked = asked_of(mirror, parameters)
+    asked = asked_of(mirror, parameters, viewer)
     found = list(waiters(mirror, viewer, asked))
     units: Counter[str] = Counter(each.reason for each in found)
     amounts: Counter[str] = Counter()
     for each in found:
-        amounts[each.reason] += each.amount
+        if each.resource == asked.resource:
+            amounts[each.reason] += each.amount
     return Page(
         {
             "resource": asked.resource,
+            "everything": not asked.chosen,
             "resources": list(asked.resources),
             "unseen": list(mirror.unseen),
         },
         {
-            "waiting": Table(_WAITING, {each.unit: _row(each, asked.resource) for each in found}),
+            "waiting": Table(_WAITING, {each.unit: _row(each) for each in found}),
             "reasons": Table(
                 _REASONS,
                 {
@@ -74,14 +78,15 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
     )
 
 
-def _row(waiter: Waiter, resource: str) -> tuple[Cell, ...]:
+def _row(waiter: Waiter) -> tuple[Cell, ...]:
     return (
         waiter.unit,
         waiter.plane,
         waiter.queue,
         waiter.position or None,
         waiter.pods,
-        whole(resource, waiter.amount),
+        whole(waiter.resource, waiter.amount),
+        waiter.resource,
         waiter.shape,
         waiter.priority,
         seconds(waiter.since),

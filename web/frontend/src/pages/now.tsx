@@ -41,9 +41,10 @@ export function Now({ state }: { state: PageState }): JSX.Element {
           name="waiters"
           caption="Who waits"
           table={tables["waiters"]}
-          first={["unit", "amount", "since", "reason"]}
+          first={["unit", "amount", "resource", "since", "reason"]}
           columns={{
-            amount: { title: label(resource), width: 8 },
+            amount: { title: "Asks", width: 7 },
+            resource: { title: "of", width: 15 },
             since: { title: "For", width: 10 },
             reason: { title: "Why", show: (cell, row) => <span title={String(row("message") ?? "")}>{cell ? <Word word={String(cell)} /> : <span class="soft">{String(row("message") || "–")}</span>}</span> },
             message: { hidden: true },

@@ -42,9 +42,10 @@ export function Waiting({ state }: { state: PageState }): JSX.Element {
         name="waiting"
         caption="Who waits"
         table={waiting}
-        first={["unit", "amount", "shape", "since", "reason", "message", "step", "queue", "position"]}
+        first={["unit", "amount", "resource", "shape", "since", "reason", "message", "step", "queue", "position"]}
         columns={{
-          amount: { width: 9 },
+          amount: { title: "Asks", width: 8 },
+          resource: { title: "of", width: 15 },
           since: { title: "For" },
           message: { title: "What is missing", width: 44 },
           step: { title: "What helps", width: 44 },

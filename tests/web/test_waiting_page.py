@@ -1,0 +1,65 @@
+"""The page Waiting shows whatever waits: for GPUs, for what no node has, and for cpu alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reprieve.cli.get import Answer, printed
+from reprieve.web.mirror.mirror import Mirror
+from reprieve.web.pages import now, waiting
+from reprieve.web.tables import Viewer
+from tests.web.cluster import GPU, START, mirror, node, pod, rows
+
+EVERYTHING = Viewer(sees_all=True)
+OTHER = "nvidia.com/gpu"
+
+
+def asking(name: str, namespace: str = "team-a", **amounts: str) -> dict[str, Any]:
+    """Return a pod without a node that asks for these amounts."""
+    made: dict[str, Any] = pod(name, namespace, gpus=1)
+    requests = {each.replace("_", "/"): amount for each, amount in amounts.items()}
+    made["spec"]["containers"][0]["resources"] = {"requests": requests, "limits": {}}
+    return made
+
+
+def cluster() -> Mirror:
+    return mirror(
+        node("n1"),
+        pod("train"),
+        asking("other", cpu="4", **{OTHER: "2"}),
+        asking("only-cpu", cpu="500m"),
+        asking("nothing"),
+    )
+
+
+def test_all_that_waits_is_shown_with_the_resource_that_it_waits_for():
+    found = rows(waiting.page(cluster(), EVERYTHING, {}, START), "waiting")
+    assert {
+        each["unit"].rpartition("/")[2]: (each["amount"], each["resource"]) for each in found
+    } == {
+        "train": (8, GPU),
+        "other": (2, OTHER),
+        "only-cpu": (0.5, "cpu"),
+        "nothing": (0, ""),
+    }
+    assert len(rows(now.page(cluster(), EVERYTHING, {}, START), "waiters")) == 4
+
+
+def test_a_resource_that_no_node_has_can_be_asked_for_by_those_who_see_work_that_waits_for_it():
+    page = waiting.page(cluster(), EVERYTHING, {"resource": (OTHER,)}, START)
+    (only,) = rows(page, "waiting")
+    assert only["amount"] == 2
+    assert page.values["resources"] == [GPU, "cpu", OTHER]
+    tenant = Viewer(sees_all=False, namespaces=frozenset({"team-b"}))
+    assert waiting.page(cluster(), tenant, {}, START).values["resources"] == [GPU, "cpu"]
+
+
+def test_at_a_terminal_amounts_stand_beside_their_resource_or_below_the_one_that_was_asked_for():
+    page = waiting.page(cluster(), EVERYTHING, {}, START)
+    lines = printed(Answer(page.tables["waiting"], (), START), "waiters", "text").splitlines()
+    assert lines[0].split() == ["UNIT", "QUEUE", "POSITION", "ASKS", "RESOURCE", "SINCE", "REASON"]
+    page = waiting.page(cluster(), EVERYTHING, {"resource": ("cpu",)}, START)
+    answer = Answer(page.tables["waiting"], (), START, resource="cpu")
+    lines = printed(answer, "waiters", "text").splitlines()
+    assert lines[0].split() == ["UNIT", "QUEUE", "POSITION", "CPU", "SINCE", "REASON"]
+    assert {line.split()[3] for line in lines[1:]} == {"4", "0.5"}
