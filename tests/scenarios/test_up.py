@@ -105,7 +105,9 @@ async def test_it_serves_from_the_first_line_until_a_signal_and_leaves_nothing_r
         assert process.stdout is not None
         first = (await process.stdout.readline()).decode()
         assert first == f"export KUBECONFIG={shlex.quote(str(kubeconfig))}\n"
-        page = URL((await process.stdout.readline()).decode().strip())
+        second = (await process.stdout.readline()).decode()
+        assert second.startswith("Open this page: http://127.0.0.1:")
+        page = URL(second.rpartition(" ")[2].strip())
         async with aiohttp.request("GET", page.origin() / "api/session") as refused:
             assert refused.status == 401
         headers = {"Authorization": f"Bearer {page.query['token']}"}
@@ -200,7 +202,9 @@ async def test_a_scenario_that_is_not_finished_in_time_has_not_held(tmp_path: Pa
         (["--scenario", "none"], "no scenario 'none'; accepted: a file, or one of "),
         (["--feature-gates", "Foo=true"], "--feature-gates: unknown feature gate 'Foo'; accepted"),
         (["--data", "/proc/none"], "/proc/none: No such file or directory; accepted for --data"),
-        (["--speed", "3"], "No such option '--speed'"),
+        (["--speed", "30"], "'--speed': 30.0 is not in the range 0.5<=x<=20"),
+        (["--nodes", "2", "--speed", "3"], "--speed and --seed are of the demo; accepted: without"),
+        (["--fast"], "No such option '--fast'"),
     ],
 )
 def test_a_bad_flag_ends_with_code_2_and_says_what_is_accepted(
@@ -331,3 +335,16 @@ async def test_a_scheduler_configuration_of_a_scenario_is_in_force(
         output, errors = await process.communicate()
     said = (output + errors).decode()
     assert (process.returncode, last in said) == (code, True), said
+
+
+async def test_the_demo_moves_at_once_and_goes_on_until_a_signal() -> None:
+    async with started("--speed", "10", "--without-web") as process:
+        assert process.stdout is not None
+        assert (await process.stdout.readline()).startswith(b"export KUBECONFIG=")
+        seen = (await process.stdout.readline()).decode()
+        assert seen.startswith("What to see there: ")
+        await line_with(process, "took its quota back")
+        process.send_signal(signal.SIGINT)
+        _, errors = await process.communicate()
+    assert process.returncode == 0, errors.decode()
+    assert errors.decode() == "starting a cluster of 12 nodes and its web page ...\n"

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import getpass
-import os
 import secrets
 import signal
 import sys
 import tempfile
-import webbrowser
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Final
 
 import click
 
+from reprieve.cli.opening import has_display, open_page
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.reader import Reader
 from reprieve.kube.transport import HttpWire, Transport
@@ -81,7 +79,7 @@ def dashboard(
     It runs on this machine with your kubeconfig and shows what you may read; Ctrl-C ends it.
     """
     relax_collector()
-    opened = not no_open and _has_display()
+    opened = not no_open and has_display()
     options = _Options(kubeconfig, context, namespaces, port, opened, with_parent)
     asyncio.run(_serve(options))
 
@@ -112,7 +110,7 @@ async def _serve(options: _Options) -> None:
             _say(address)
             with tempfile.TemporaryDirectory(prefix="reprieve-dashboard-") as folder:
                 if options.opened:
-                    await asyncio.to_thread(_open, address, Path(folder))
+                    await asyncio.to_thread(open_page, address, Path(folder))
                 await stop.wait()
     finally:
         await reader.transport.close()
@@ -121,27 +119,6 @@ async def _serve(options: _Options) -> None:
 def _say(line: str) -> None:
     click.echo(line)
     sys.stdout.flush()
-
-
-def _has_display() -> bool:
-    """Return whether a browser has a screen to be shown on."""
-    if sys.platform in ("darwin", "win32"):
-        return True
-    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
-
-
-def _open(address: str, folder: Path) -> None:
-    """Open the address in a browser, by way of a file that only this user can read.
-
-    What stands in the arguments of a browser can be read by every user of the machine.
-    """
-    file = folder / "open.html"
-    file.touch(mode=0o600)
-    file.write_text(
-        f'<!doctype html><meta http-equiv="refresh" content="0;url={escape(address)}">',
-        encoding="utf-8",
-    )
-    webbrowser.open(file.as_uri())
 
 
 def _user() -> str:

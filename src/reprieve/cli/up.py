@@ -1,10 +1,11 @@
 """`reprieve up`: an embedded cluster and the operator on it, with a scenario to look at.
 
-The first line that is printed is the `export KUBECONFIG=...` of the cluster, the second one the
-address of its web page. Then, in a terminal, a live view; otherwise, or with `--headless`, one line
-per transition. The operator and the page run as child processes, the operator as it does in
-production. `--for` ends after that time, and the exit code tells whether the scenario's assertions
-held; without it the cluster stays until Ctrl-C.
+Without more it is the demo: four teams on 12 nodes, until Ctrl-C, with a line for each thing that
+happens. The first line that is printed is the `export KUBECONFIG=...` of the cluster, the second
+one the address of its web page. Of a scenario there is a live view in a terminal; otherwise, or
+with `--headless`, one line per transition. The operator and the page run as child processes, the
+operator as it does in production. `--for` ends after that time, and the exit code tells whether
+the scenario's assertions held; without it the cluster stays until Ctrl-C.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import asyncio
 import signal
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,10 @@ import click
 import msgspec
 
 from kubelocal.server.faults import InvalidFaults, parse_faults
-from reprieve.cli.up_session import UpOptions, UpSession
+from reprieve.cli.up_session import Demo, UpOptions, UpSession
 from reprieve.operator.collector import relax_collector
 from reprieve.scenarios.catalogue import DEFAULT, find, names, packaged, playground
+from reprieve.scenarios.demo.cast import Pace, demo_scenario
 from reprieve.scenarios.embedded import holds_cluster
 from reprieve.scenarios.model import Scenario
 from reprieve.units.durations import InvalidDuration, parse_duration
@@ -54,7 +57,7 @@ class DurationText(click.ParamType[int]):
 @click.option(
     "--scenario",
     metavar="FILE|NAME",
-    help=f"What to play on the cluster; {DEFAULT} unless --data holds a cluster already.",
+    help="What to play on the cluster instead of the demo, which goes on until Ctrl-C.",
 )
 @click.option(
     "--list",
@@ -76,6 +79,19 @@ class DurationText(click.ParamType[int]):
     metavar="N",
     help="GPUs (amd.com/gpu) of each of these nodes; 8 unless said.",
 )
+@click.option(
+    "--speed",
+    type=click.FloatRange(0.5, 20),
+    metavar="N",
+    help="How many times as fast the demo goes: 10 shows a story every few seconds.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    metavar="N",
+    help="What decides the order of the demo; 1 unless said.",
+)
+@click.option("--no-open", is_flag=True, help="Print the address of the page and open no browser.")
 @click.option("--headless", is_flag=True, help="One line per transition instead of the view.")
 @click.option(
     "--for",
@@ -162,9 +178,24 @@ def up(
     gpus: int | None,
     without_web: bool,
     web_port: int,
+    speed: float | None,
+    seed: int | None,
+    no_open: bool,
 ) -> None:
-    """Start an embedded cluster with the operator and play a scenario on it."""
-    headless = headless or not sys.stdout.isatty()
+    """Start an embedded cluster with the operator on it, and show what it does.
+
+    Without more four teams share 12 nodes of 8 GPUs until Ctrl-C: open the page that is printed.
+    """
+    at_terminal = sys.stdout.isatty()
+    opened = at_terminal and not headless and not no_open
+    headless = headless or not at_terminal
+    demo = None
+    if scenario is None and nodes is None and gpus is None:
+        demo = Demo(speed or 1.0, 1 if seed is None else seed)
+    elif speed is not None or seed is not None:
+        raise UsageError(
+            "--speed and --seed are of the demo; accepted: without --scenario, --nodes and --gpus"
+        )
     options = UpOptions(
         scenario,
         headless,
@@ -183,6 +214,8 @@ def up(
         gpus,
         not without_web,
         web_port,
+        demo,
+        opened,
     )
     sys.exit(asyncio.run(_up(options)))
 
@@ -200,12 +233,14 @@ async def _up(options: UpOptions) -> int:
     Raises:
         UsageError: a flag names something that cannot be used.
     """
+    if options.scenario is None and options.data is not None and holds_cluster(options.data):
+        options = replace(options, demo=None)
     scenario = _scenario(options)
     try:
         faults = None if options.faults is None else parse_faults(options.faults)
     except InvalidFaults as error:
         raise UsageError(f"--faults: {error}") from None
-    if options.scenario is None and options.data is not None and holds_cluster(options.data):
+    if options.demo is None and options.scenario is None and options.data is not None:
         # What people left there is taken up as it is; the tour would trip over it.
         scenario = msgspec.structs.replace(scenario, steps=())
     relax_collector()
@@ -218,6 +253,8 @@ async def _up(options: UpOptions) -> int:
 
 
 def _scenario(options: UpOptions) -> Scenario:
+    if options.demo is not None:
+        return demo_scenario(Pace(options.demo.speed))
     if options.nodes is None and options.gpus is None:
         return find(options.scenario or DEFAULT)
     if options.scenario is not None:

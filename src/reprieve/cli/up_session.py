@@ -16,18 +16,24 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import click
 import yaml
 
-from kubelocal.machines.objects import AlreadyThere, StoreError
+from kubelocal.machines.objects import StoreError
+from reprieve.cli.narrator import Narrator
+from reprieve.cli.opening import has_display, open_page
 from reprieve.cli.page_process import PageProcess
 from reprieve.cli.published_settings import PublishedSettings
+from reprieve.scenarios.demo.cast import Pace
+from reprieve.scenarios.demo.director import Director
+from reprieve.scenarios.demo.stories import play_demo
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, EmbeddedStage, embedded_stage
 from reprieve.scenarios.model import Scenario
 from reprieve.scenarios.observer import CLUSTER_QUEUES
 from reprieve.scenarios.operator import OperatorProcesses
+from reprieve.scenarios.put import put
 from reprieve.scenarios.result import Outcome, ScenarioResult, StepResult
 from reprieve.scenarios.runner import play_scenario
 from reprieve.scenarios.stage import Stage
@@ -36,12 +42,18 @@ from reprieve.units.durations import SECOND
 from reprieve.units.errors import ReprieveError, UsageError
 from reprieve.units.instants import format_instant
 
-__all__ = ["UpOptions", "UpSession"]
+__all__ = ["Demo", "UpOptions", "UpSession"]
 
 _METRICS: Final = "GPU_PREEMPTION_METRICS_ENDPOINT"
 _REFRESH: Final = SECOND // 4
 #: A line of the operator's log that says what a GpuWorkload has become.
 _TRANSITION: Final = re.compile(r" INFO [\w.]+: \S+/\S+: \w+ -> \w+ \(")
+_TROUBLE: Final = re.compile(r" (ERROR|CRITICAL) |^Error: ")
+_TO_SEE: Final = (
+    "What to see there: who holds GPUs and who waits (Now), why each of them waits and what helps",
+    "(Waiting), and who was preempted for whom (Preemptions). Four teams share 12 nodes of 8 GPUs:",
+    "what happens is said below. Ctrl-C ends it; reprieve up --speed 10 goes ten times as fast.",
+)
 _CONTROLLERS: Final = ("idle", "scheduling")
 #: Ours is the only scheduler of the cluster.
 _OPERATOR: Final = (
@@ -52,6 +64,14 @@ _OPERATOR: Final = (
     "--scheduler-name",
     "koord-scheduler",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """How fast the demo goes, and what decides its order."""
+
+    speed: float
+    seed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +95,8 @@ class UpOptions:
     gpus: int | None
     web: bool
     web_port: int
+    demo: Demo | None = None
+    opened: bool = False
 
 
 class UpSession:
@@ -97,27 +119,22 @@ class UpSession:
 
     async def run(self, directory: Path) -> int:
         """Bring everything up, show it until it is over, and stop it again."""
+        nodes = len(self._scenario.nodes)
+        if self._options.demo is not None:
+            self._say(f"starting a cluster of {nodes} nodes and its web page ...", error=True)
         async with contextlib.AsyncExitStack() as stack:
             embedded = await self._start(stack, directory)
             self._say(f"export KUBECONFIG={shlex.quote(str(embedded.kubeconfig.absolute()))}")
             if self._options.web:
-                await self._start_page(stack, embedded.kubeconfig)
+                await self._start_page(stack, embedded.kubeconfig, directory)
             stage = embedded.stage
             await self._publish_settings(stage, embedded.metrics_endpoint)
             if self._faults is not None:
                 embedded.cluster.faults.configure(**self._faults)
-            if self._options.headless:
+            if self._options.headless and self._options.demo is None:
                 stage.observer.listen(lambda resource, item: self._print(stage, resource, item))
             stack.push_async_callback(self._stop_operator)
-            playing = asyncio.create_task(
-                play_scenario(
-                    self._scenario,
-                    stage,
-                    on_step=self._note_step,
-                    on_operator=self._note_operator,
-                    keep_operator=True,
-                )
-            )
+            playing = asyncio.create_task(self._play(stage))
             stack.push_async_callback(_cancel, playing)
             await self._until_over(stage, playing)
             return self._verdict(playing)
@@ -132,14 +149,7 @@ class UpSession:
             {_METRICS: metrics_endpoint, **scenario.operator_env},
             yaml.safe_dump(config) if config else "",
         )
-        published = settings.config_map()
-        try:
-            await stage.objects.create("configmaps", published)
-        except AlreadyThere:
-            metadata = published["metadata"]
-            there = await stage.objects.get("configmaps", OPERATOR_NAMESPACE, metadata["name"])
-            if there is not None:
-                await stage.objects.update("configmaps", {**there, "data": published["data"]})
+        await put(stage.objects, settings.config_map())
 
     def _operator_arguments(self) -> tuple[str, ...]:
         """Return the flags of the operator."""
@@ -153,12 +163,43 @@ class UpSession:
             self._options.scheduling_profile,
         )
 
-    async def _start_page(self, stack: contextlib.AsyncExitStack, kubeconfig: Path) -> None:
+    async def _play(self, stage: Stage) -> ScenarioResult:
+        """Play the scenario, or the demo until cancelled."""
+        demo = self._options.demo
+        if demo is not None:
+            return await self._play_demo(stage, demo)
+        return await play_scenario(
+            self._scenario,
+            stage,
+            on_step=self._note_step,
+            on_operator=self._note_operator,
+            keep_operator=True,
+        )
+
+    async def _play_demo(self, stage: Stage, demo: Demo) -> NoReturn:
+        operator = stage.launch(self._scenario.operator_env, 1)
+        operator.configure(self._scenario.operator_config)
+        self._note_operator(operator)
+        for line in _TO_SEE:
+            self._say(line)
+        await operator.start()
+        narrator = Narrator(stage.clock, self._say)
+        director = Director(stage, Pace(demo.speed), demo.seed, narrator.say)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(narrator.keep_company(director.status))
+            tasks.create_task(play_demo(director))
+        raise AssertionError("the demo goes on until it is cancelled")
+
+    async def _start_page(
+        self, stack: contextlib.AsyncExitStack, kubeconfig: Path, directory: Path
+    ) -> None:
         page = PageProcess(kubeconfig, self._options.web_port)
         stack.push_async_callback(page.stop)
         address, why = await page.start()
         if address:
-            self._say(address)
+            self._say(f"Open this page: {address}")
+            if self._options.opened and has_display():
+                await asyncio.to_thread(open_page, address, directory)
         else:
             self._say(f"there is no web page: {why}", error=True)
 
@@ -182,7 +223,7 @@ class UpSession:
                     tls=options.tls,
                     rbac=options.rbac,
                     operator_arguments=self._operator_arguments(),
-                    on_operator_line=self._note_operator_line if options.headless else None,
+                    on_operator_line=None if self._is_shown_live else self._note_operator_line,
                     scheduler=False,
                     feature_gates={name: wish.on for name, wish in gates.items()},
                     strict_disruption_mode=options.strict_disruption_mode,
@@ -209,7 +250,7 @@ class UpSession:
         ends: set[asyncio.Task[Any]] = {stopped, asyncio.create_task(self._broken(playing))}
         if self._options.duration is not None:
             ends.add(asyncio.create_task(stage.clock.sleep(self._options.duration)))
-        if not self._options.headless:
+        if self._is_shown_live:
             ends.add(asyncio.create_task(self._live(stage)))
         try:
             done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -262,7 +303,7 @@ class UpSession:
                 self._say(result.text(), error=True)
                 return 1
             return 0
-        if self._options.duration is None:
+        if self._options.duration is None or self._options.demo is not None:
             return 0
         self._say(
             f"scenario {self._scenario.name} was not finished in time; last: {self._last_step}",
@@ -278,6 +319,8 @@ class UpSession:
         self._operator = operator
 
     def _note_operator_line(self, line: str) -> None:
+        if self._options.demo is not None and not _TROUBLE.search(line):
+            return  # its terminal is kept calm
         if not _TRANSITION.search(line):  # told on standard output already
             self._say(f"operator: {line}", error=True)
 
@@ -286,6 +329,10 @@ class UpSession:
             f"{self._scenario.name}: step {step.number} of {len(self._scenario.steps)} "
             f"{step.outcome}: {step.keyword} {step.subject}"
         )
+
+    @property
+    def _is_shown_live(self) -> bool:
+        return not self._options.headless and self._options.demo is None
 
     def _print(self, stage: Stage, resource: str, item: Mapping[str, Any] | None) -> None:
         from reprieve.cli.view import event_line, headline, queue_line

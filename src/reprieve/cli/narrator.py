@@ -1,0 +1,39 @@
+"""Says what is going on in the demo, a line at a time, and breaks a silence.
+
+What happens is said with its time. When nothing was said for five seconds, a line says how much is
+in use and how many wait, so that nobody thinks that it hangs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from reprieve.units.clock import Clock
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import format_instant
+
+__all__ = ["Narrator"]
+
+_SILENCE: Final = 5 * SECOND
+_LOOK: Final = SECOND
+
+
+class Narrator:
+    """Prints lines with their time of day by `print_line`."""
+
+    def __init__(self, clock: Clock, print_line: Callable[[str], None]) -> None:
+        self._clock, self._print = clock, print_line
+        self._last = clock.monotonic()
+
+    def say(self, text: str) -> None:
+        """Print what happens."""
+        self._last = self._clock.monotonic()
+        self._print(f"{format_instant(self._clock.wall())[11:19]}  {text}")
+
+    async def keep_company(self, status: Callable[[], str]) -> None:
+        """Print the status whenever nothing was said for a while, until cancelled."""
+        while True:
+            await self._clock.sleep(_LOOK)
+            if self._clock.monotonic() - self._last >= _SILENCE - _LOOK:
+                self.say(f"  {status()}")

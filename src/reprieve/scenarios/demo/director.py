@@ -1,0 +1,170 @@
+"""Plays the demo until it is cancelled: submits work, ends it, and says what is going on.
+
+The stories come in an order that a seed decides, each of them once in every round. Nothing is
+asserted: a story that takes longer than it may goes on to the next. What is done stays bounded, as
+finished work is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from random import Random
+from typing import Any, Final
+
+from reprieve.scenarios.demo.cast import GPU, PLATFORM, Pace, furniture
+from reprieve.scenarios.observer import WORKLOADS
+from reprieve.scenarios.put import put
+from reprieve.scenarios.stage import Stage
+from reprieve.units.durations import SECOND
+
+__all__ = ["Director"]
+
+Object = Mapping[str, Any]
+_HELD: Final = ("PreemptionLoop", "PreemptionPairHeld")
+_OVER: Final = ("Complete", "Failed")
+
+
+class Director:
+    """What stories do on the stage. `say` is told one line for each thing that happens."""
+
+    def __init__(self, stage: Stage, pace: Pace, seed: int, say: Callable[[str], None]) -> None:
+        self.stage, self.pace, self.say = stage, pace, say
+        self.random = Random(seed)
+        self.round = 0
+        self._numbers: dict[str, int] = {}
+        self._jobs: set[tuple[str, str]] = set()
+
+    def numbered(self, name: str) -> str:
+        """Return the name with a number that it had not before."""
+        self._numbers[name] = self._numbers.get(name, 0) + 1
+        return f"{name}-{self._numbers[name]}"
+
+    async def furnish(self) -> None:
+        """Create queues, classes, namespaces and the service."""
+        for each in furniture(self.pace):
+            await put(self.stage.objects, dict(each))
+
+    async def submit(self, *objects: dict[str, Any]) -> None:
+        """Create objects, one after the other."""
+        for each in objects:
+            if each["kind"] == "Job":
+                self._jobs.add((each["metadata"]["namespace"], each["metadata"]["name"]))
+            await put(self.stage.objects, each)
+
+    async def end(self, kind: str, namespace: str, name: str) -> None:
+        """Delete an object; one that is gone already is no error."""
+        self._jobs.discard((namespace, name))
+        resource = self.stage.objects.resource_named(kind)
+        if resource is not None:
+            await self.stage.objects.delete(resource, namespace, name)
+
+    async def rest(self, seconds: float) -> None:
+        """Let so many seconds of the demo pass."""
+        await self.stage.clock.sleep(round(self.pace.seconds(seconds) * SECOND))
+
+    async def until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Return whether something came about within so many seconds, which do not go faster."""
+        return bool(await self.stage.observer.until(lambda: True if condition() else None, seconds))
+
+    async def run(self, namespace: str, prefix: str, pods: int, seconds: float) -> bool:
+        """Return whether so many pods run within so many seconds."""
+        return await self.until(lambda: self.running(namespace, prefix) == pods, seconds)
+
+    def use(self, namespace: str, root: str, percent: float) -> None:
+        """Have the pods of a root use their GPUs so much from now on."""
+        self.stage.exporter.set_utilization(namespace, root, percent, gpu=None, pod_index=None)
+
+    # Seeing.
+
+    def pods(self, namespace: str, prefix: str = "") -> list[Object]:
+        """Return the pods whose names begin so."""
+        pods = self.stage.observer.all("pods", namespace)
+        return [each for each in pods if each["metadata"]["name"].startswith(prefix)]
+
+    def running(self, namespace: str, prefix: str) -> int:
+        """Return how many of them run."""
+        return sum(_phase(each) == "Running" for each in self.pods(namespace, prefix))
+
+    def preempted(self, namespace: str) -> set[str]:
+        """Return the jobs of a namespace that have been preempted and have no quota now."""
+        found = set()
+        for each in self.stage.observer.all(WORKLOADS, namespace):
+            if _is_true(each, "Evicted"):
+                found |= {owner["name"] for owner in each["metadata"].get("ownerReferences", ())}
+        return found
+
+    def is_held(self, namespace: str) -> bool:
+        """Return whether work of a namespace is held from other work that it would displace."""
+        events = self.stage.observer.all("events", namespace)
+        return any(each.get("reason") in _HELD for each in events)
+
+    def in_use(self) -> tuple[int, int]:
+        """Return how many GPUs pods hold, and how many there are."""
+        nodes = self.stage.observer.all("nodes")
+        total = sum(int(each["status"]["allocatable"].get(GPU, 0)) for each in nodes)
+        return sum(_gpus(each) for each in self._live() if each["spec"].get("nodeName")), total
+
+    def free_nodes(self) -> int:
+        """Return how many nodes have all of their GPUs free."""
+        taken = {each["spec"].get("nodeName") for each in self._live() if _gpus(each)}
+        nodes = {each["metadata"]["name"] for each in self.stage.observer.all("nodes")}
+        return len(nodes - taken)
+
+    def _live(self) -> list[Object]:
+        pods = self.stage.observer.all("pods")
+        return [each for each in pods if _phase(each) not in ("Succeeded", "Failed")]
+
+    def status(self) -> str:
+        """Return how much is in use, and how many wait."""
+        used, total = self.in_use()
+        live = self._live()
+        waiting = sum(not each["spec"].get("nodeName") for each in live)
+        queued = sum(
+            not _is_true(each, "QuotaReserved") and not _is_true(each, "Finished")
+            for each in self.stage.observer.all(WORKLOADS)
+        )
+        waits = f"{queued} jobs wait for quota, {waiting} pods for nodes"
+        return f"{used} of {total} GPUs in use; {waits}"
+
+    async def clear(self) -> None:
+        """Delete what has ended, so that the cluster stays as large as it is."""
+        for namespace, name in sorted(self._jobs):
+            job = await self.stage.objects.get("jobs.batch", namespace, name)
+            if job is None or any(_is_true(job, each) for each in _OVER):
+                await self.end("Job", namespace, name)
+        for pod in self.pods(PLATFORM):
+            if _phase(pod) in ("Succeeded", "Failed") and not _owned(pod):
+                await self.end("Pod", PLATFORM, pod["metadata"]["name"])
+                group = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName")
+                if group:
+                    await self.end("PodGroup", PLATFORM, group)
+
+    async def exists(self, namespace: str, name: str) -> bool:
+        """Return whether a Job is there and has not ended."""
+        job = await self.stage.objects.get("jobs.batch", namespace, name)
+        return job is not None and not any(_is_true(job, each) for each in _OVER)
+
+    def shuffled(self, stories: Iterable[Any]) -> Iterator[Any]:
+        """Yield the stories in the order of this round."""
+        order = list(stories)
+        self.random.shuffle(order)
+        self.round += 1
+        yield from order
+
+
+def _phase(pod: Object) -> str:
+    return str((pod.get("status") or {}).get("phase", ""))
+
+
+def _owned(pod: Object) -> bool:
+    return bool(pod["metadata"].get("ownerReferences"))
+
+
+def _gpus(pod: Object) -> int:
+    requests = [each.get("resources", {}).get("limits", {}) for each in pod["spec"]["containers"]]
+    return sum(int(each.get(GPU, 0)) for each in requests)
+
+
+def _is_true(obj: Object, type: str) -> bool:
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == type and each["status"] == "True" for each in conditions)

@@ -1,0 +1,173 @@
+"""What happens in the demo: one function for each kind of story, and work in between.
+
+Each story says what it is about to do, does it, and says what came of it. A round is all of them
+once, in an order that the seed decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from reprieve.scenarios.demo.cast import (
+    GUARDED,
+    PLATFORM,
+    QUEUED,
+    gang,
+    notebook,
+    plain_job,
+    queued_job,
+)
+from reprieve.scenarios.demo.director import Director
+
+__all__ = ["STORIES", "play_demo"]
+
+_NOTEBOOKS: Final = 2
+_PATIENCE: Final = 25.0
+_AT_ONCE: Final = 4  # small jobs
+
+
+async def borrow_and_take_back(director: Director) -> None:
+    """A team borrows what two others leave, and one of those takes its own back."""
+    borrower, owner = director.random.sample(QUEUED, 2)
+    sweeps = [director.numbered("sweep") for _ in range(7)]
+    director.say(f"{borrower} submits 7 jobs of 8 GPUs: 20 are its own, 36 it borrows")
+    lasts = director.pace.text(75)
+    await director.submit(*(queued_job(borrower, each, 2, 4, "batch", lasts) for each in sweeps))
+    await director.until(lambda: director.running(borrower, "sweep") >= 10, _PATIENCE)
+    await director.rest(6)
+    before = director.preempted(borrower)
+    train = director.numbered("train")
+    director.say(f"{owner}/{train} wants the 16 GPUs that are {owner}'s own")
+    await director.submit(queued_job(owner, train, 4, 4, "service", director.pace.text(45)))
+    await director.until(lambda: director.running(owner, train) == 4, _PATIENCE)
+    gone = sorted(director.preempted(borrower) - before)
+    if gone:
+        director.say(f"{owner} took its quota back: {borrower}/{', '.join(gone)} wait again")
+
+
+async def a_gang_preempts_and_keeps_a_budget(director: Director) -> None:
+    """An urgent gang preempts batch work, and leaves the pods that a budget keeps."""
+    fill = [director.numbered("fill") for _ in range(4)]
+    director.say("platform fills what is free with batch jobs of 4 GPUs, outside of any queue")
+    lasts = director.pace.text(80)
+    await director.submit(*(plain_job(each, 1, 4, "batch", lasts) for each in fill))
+    await director.until(lambda: director.running(PLATFORM, "fill") >= 2, _PATIENCE / 2)
+    await director.rest(4)
+    name = director.numbered("eval")
+    director.say(f"platform/{name} is an urgent gang of 2 pods with 8 GPUs: both start, or none")
+    await director.submit(*gang(name, 2, 8, director.pace.text(25)))
+    started = await director.until(lambda: director.running(PLATFORM, name) == 2, _PATIENCE)
+    chat = director.running(PLATFORM, "chat")
+    if started:
+        director.say(f"{name} runs as a whole; {chat} pods of the service chat run (budget: 2)")
+    else:
+        director.say(f"{name} waits as a whole: see why on the page Waiting")
+
+
+async def an_idle_notebook_makes_way(director: Director) -> None:
+    """A notebook stops using its GPUs, and is evicted once somebody needs them."""
+    for number in range(_NOTEBOOKS):
+        name = f"notebook-{number}"
+        if not await director.exists(PLATFORM, name):
+            await director.submit(notebook(name, 8))
+        director.use(PLATFORM, f"Job/{name}", 85)
+    await director.rest(6)
+    quiet = f"notebook-{director.random.randrange(_NOTEBOOKS)}"
+    director.use(PLATFORM, f"Job/{quiet}", 0)
+    director.say(f"platform/{quiet} stops using its 8 GPUs; it is left alone while nobody waits")
+    await director.until(lambda: _is_idle(director, quiet), _PATIENCE)
+    jobs = [director.numbered("render") for _ in range(director.free_nodes() + 1)]
+    director.say(f"platform submits {len(jobs)} jobs of 8 GPUs: one more than nodes are free")
+    lasts = director.pace.text(20)
+    await director.submit(*(plain_job(each, 1, 8, "batch", lasts) for each in jobs))
+    gone = await director.until(lambda: not director.running(PLATFORM, quiet), _PATIENCE)
+    if gone:
+        director.say(f"the idle {quiet} was evicted for work that waited")
+
+
+async def a_higher_priority_within_a_queue(director: Director) -> None:
+    """Urgent work of a team preempts the team's own batch work, and nobody else's."""
+    team = director.random.choice(QUEUED)
+    batch = [director.numbered("batch") for _ in range(3)]
+    director.say(f"{team} submits 3 batch jobs of 8 GPUs, and something urgent behind them")
+    lasts = director.pace.text(50)
+    await director.submit(*(queued_job(team, each, 2, 4, "batch", lasts) for each in batch))
+    await director.until(lambda: director.running(team, "batch") >= 4, _PATIENCE)
+    await director.rest(4)
+    name = director.numbered("hotfix")
+    await director.submit(queued_job(team, name, 2, 4, "urgent", director.pace.text(20)))
+    if await director.until(lambda: director.running(team, name) == 2, _PATIENCE):
+        director.say(f"{team}/{name} runs with its team's GPUs")
+
+
+async def work_that_gains_nothing_is_held(director: Director) -> None:
+    """What displaces the same work twice, and loses each time what it gained, is held from it."""
+    line, holder = director.numbered("etl"), director.numbered("nightly")
+    night, day = GUARDED["nights"][0], GUARDED["days"][0]
+    director.say(f"{night}/{holder} runs on 8 GPUs that a queue of {day} lends")
+    await director.submit(queued_job(night, holder, 2, 4, "batch", "", queue="nights", line=holder))
+    await director.until(lambda: director.running(night, holder) == 2, _PATIENCE)
+    for turn in (1, 2):
+        name, urgent = f"{line}-{turn}", f"{line}-urgent-{turn}"
+        await director.submit(queued_job(day, name, 2, 4, "batch", "", queue="days", line=line))
+        await director.run(day, name, 2, _PATIENCE)
+        director.say(f"{day}/{name} displaced {night}/{holder}, and is displaced itself next")
+        await director.rest(3)
+        await director.submit(queued_job(day, urgent, 2, 4, "urgent", "", queue="days"))
+        await director.run(day, urgent, 2, _PATIENCE)
+        await director.end("Job", day, name)
+        await director.end("Job", day, urgent)
+        await director.until(lambda: director.running(night, holder) == 2, _PATIENCE)
+    await director.submit(queued_job(day, f"{line}-3", 2, 4, "batch", "", queue="days", line=line))
+    if await director.until(lambda: director.is_held(day), _PATIENCE):
+        director.say(f"{day}/{line}-3 is held: twice {holder} was displaced for nothing")
+    await director.rest(10)
+    await director.end("Job", day, f"{line}-3")
+    await director.end("Job", night, holder)
+
+
+STORIES: Final[tuple[Callable[[Director], Awaitable[None]], ...]] = (
+    borrow_and_take_back,
+    a_gang_preempts_and_keeps_a_budget,
+    an_idle_notebook_makes_way,
+    a_higher_priority_within_a_queue,
+    work_that_gains_nothing_is_held,
+)
+
+
+async def play_demo(director: Director) -> None:
+    """Play until cancelled."""
+    await director.furnish()
+    director.say("three queues of 20 GPUs lend each other what they do not use")
+    # The first story is the one of which most can be seen at once.
+    await borrow_and_take_back(director)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(_work_in_between(director))
+        tasks.create_task(_rounds(director))
+
+
+async def _rounds(director: Director) -> None:
+    while True:
+        for story in director.shuffled(STORIES):
+            await director.rest(5)
+            await story(director)
+
+
+async def _work_in_between(director: Director) -> None:
+    """Keep most GPUs in use with small jobs, and delete what has ended."""
+    while True:
+        await director.clear()
+        used, total = director.in_use()
+        for _ in range(min(_AT_ONCE, (total * 3 // 4 - used) // 4)):
+            team = director.random.choice(QUEUED)
+            lasts = director.pace.text(director.random.randrange(25, 70))
+            name = director.numbered("job")
+            await director.submit(queued_job(team, name, 1, 4, "batch", lasts))
+        await director.rest(7)
+
+
+def _is_idle(director: Director, name: str) -> bool:
+    found = director.stage.observer.gpuworkload(PLATFORM, f"Job/{name}")
+    return found is not None and (found.get("status") or {}).get("phase") == "Idle"

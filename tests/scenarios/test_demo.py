@@ -1,0 +1,65 @@
+"""The demo: what it is made of, in which order its stories come, and that it is never silent."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from reprieve.cli.narrator import Narrator
+from reprieve.scenarios.demo.cast import GPU, Pace, demo_scenario, furniture, gang, queued_job
+from reprieve.scenarios.demo.director import Director
+from reprieve.scenarios.demo.stories import STORIES
+from reprieve.units.durations import SECOND
+from tests.virtual_time import LoopClock
+
+
+def director(seed: int) -> Director:
+    return Director(cast("Any", None), Pace(), seed, lambda line: None)
+
+
+def test_there_are_twelve_nodes_of_eight_gpus_and_four_teams() -> None:
+    scenario = demo_scenario(Pace())
+    assert [each.allocatable[GPU] for each in scenario.nodes] == ["8"] * 12
+    spaces = [each["metadata"]["name"] for each in furniture(Pace()) if each["kind"] == "Namespace"]
+    assert spaces == ["research", "vision", "speech", "platform"]
+
+
+def test_a_seed_decides_the_order_and_each_round_has_every_story_once() -> None:
+    one, same = director(7), director(7)
+    for _ in range(5):
+        order = list(one.shuffled(STORIES))
+        assert order == list(same.shuffled(STORIES))
+        assert sorted(map(repr, order)) == sorted(map(repr, STORIES))
+    rounds = {tuple(map(repr, director(seed).shuffled(STORIES))) for seed in range(20)}
+    assert len(rounds) > 1
+
+
+def test_names_are_new_each_time() -> None:
+    found = director(1)
+    assert [found.numbered("train"), found.numbered("train")] == ["train-1", "train-2"]
+
+
+def test_a_faster_pace_has_work_that_is_over_sooner() -> None:
+    assert (Pace(1).text(60), Pace(10).text(60), Pace(10).text(1)) == ("60000ms", "6000ms", "500ms")
+    job = queued_job("vision", "a", 2, 4, "batch", Pace(10).text(60), line="a")
+    template = job["spec"]["template"]
+    assert template["metadata"]["annotations"]["sim.reprieve.dev/run-time"] == "6000ms"
+    assert job["metadata"]["labels"]["reprieve.dev/lineage"] == "a"
+    group, *pods = gang("eval", 2, 8, "5s")
+    assert group["spec"]["schedulingPolicy"] == {"gang": {"minCount": len(pods)}}
+
+
+async def test_a_silence_of_five_seconds_is_broken() -> None:
+    clock, lines = LoopClock(), list[str]()
+    narrator = Narrator(clock, lines.append)
+    narrator.say("begins")
+    company = asyncio.create_task(narrator.keep_company(lambda: "3 of 8 GPUs in use"))
+    began = clock.monotonic()
+    while len(lines) < 3:
+        await clock.sleep(SECOND // 10)
+    company.cancel()
+    assert [line.partition("  ")[2].strip() for line in lines] == [
+        "begins",
+        *["3 of 8 GPUs in use"] * 2,
+    ]
+    assert clock.monotonic() - began <= 10 * SECOND
