@@ -8,7 +8,17 @@ from reprieve.cli.get import Answer, printed
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.pages import now, waiting
 from reprieve.web.tables import Viewer
-from tests.web.cluster import GPU, START, mirror, node, pod, rows
+from tests.web.cluster import (
+    GPU,
+    START,
+    cluster_queue,
+    local_queue,
+    mirror,
+    node,
+    pod,
+    rows,
+    workload,
+)
 
 EVERYTHING = Viewer(sees_all=True)
 OTHER = "nvidia.com/gpu"
@@ -63,3 +73,23 @@ def test_at_a_terminal_amounts_stand_beside_their_resource_or_below_the_one_that
     lines = printed(answer, "waiters", "text").splitlines()
     assert lines[0].split() == ["UNIT", "QUEUE", "POSITION", "CPU", "SINCE", "REASON"]
     assert {line.split()[3] for line in lines[1:]} == {"4", "0.5"}
+
+
+def test_a_row_of_quota_has_the_use_of_its_queue_for_those_who_see_the_cluster():
+    why = (
+        "couldn't assign flavors: insufficient unused quota for amd.com/gpu in flavor default, "
+        "4 more needed"
+    )
+    found = mirror(
+        cluster_queue("main", 8),
+        local_queue("team-a", "main"),
+        workload("holds", gpus=8, admitted_to="main"),
+        workload("mine", gpus=4, why=why),
+    )
+    (only,) = rows(waiting.page(found, EVERYTHING, {}, START), "waiting")
+    assert only["message"].startswith(
+        "main: 8 of 8 amd.com/gpu used, asks 4; the quota is in use by"
+    )
+    tenant = Viewer(sees_all=False, namespaces=frozenset({"team-a"}))
+    (only,) = rows(waiting.page(found, tenant, {}, START), "waiting")
+    assert only["message"].startswith("The quota is in use by")

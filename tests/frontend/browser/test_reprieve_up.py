@@ -124,9 +124,10 @@ async def playground(folder: Path, nodes: int = 2, gpus: int = 4) -> AsyncIterat
             first = (await process.stdout.readline()).decode()
             second = (await process.stdout.readline()).decode().strip()
         assert first.startswith("export KUBECONFIG=")
-        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\S*", second), second
+        opened = re.fullmatch(r"Open this page: (http://127\.0\.0\.1:\d+/\S*)", second)
+        assert opened is not None, second
         drain = asyncio.create_task(process.stdout.read())
-        yield Playground(second, (str(binary), "--kubeconfig", str(kubeconfig)))
+        yield Playground(opened[1], (str(binary), "--kubeconfig", str(kubeconfig)))
     finally:
         process.send_signal(signal.SIGINT)
         await process.wait()

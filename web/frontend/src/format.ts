@@ -76,6 +76,10 @@ export function words(name: string): string {
 
 export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
+/** A record's plane and the first part of its id: `quota-1927a8b8`; what is no such name as it is. */
+export const shortRecord = (name: string): string =>
+  /^([a-z]+-[0-9a-f]{8})-[0-9a-f-]{8,}$/.exec(name)?.[1] ?? name;
+
 export interface Unit {
   kind: string;
   namespace: string;

@@ -22,7 +22,11 @@ function kindOf(rows: JsonObject[], name: string): Kind {
 
 function cellOf(value: Json | undefined): Cell {
   if (value === undefined || value === null) return null;
-  if (Array.isArray(value)) return value.map((each) => String(each));
+  if (Array.isArray(value)) return value.map(plain);
   if (typeof value !== "object") return value;
-  return Object.entries(value).map(([name, each]) => `${name}: ${String(each)}`).join(", ");
+  return Object.entries(value).map(([name, each]) => `${name}: ${plain(each)}`).join(", ");
 }
+
+/** What stands inside of a cell: objects as JSON, everything else as it is written. */
+const plain = (value: Json | undefined): string =>
+  typeof value === "object" && value !== null ? JSON.stringify(value) : String(value ?? "");

@@ -6,19 +6,21 @@ that of the last event that told one, else what the conditions stand for (`answe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import Final
 
 from reprieve.answers.conditions import of_pods
 from reprieve.answers.unit import Unit
+from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.units.instants import Nanos
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.queues import WorkloadRecord, WorkloadState
 from reprieve.web.mirror.sums import UnitSum
-from reprieve.web.pages.asked import Asked, rank_of
+from reprieve.web.pages.asked import Asked, rank_of, whole
 from reprieve.web.tables import Viewer
 from reprieve.wording.diagnosis import sentence
 
@@ -63,16 +65,44 @@ def waiters(mirror: Mirror, viewer: Viewer, asked: Asked) -> Iterator[Waiter]:
     Those that wait longest come first within a ClusterQueue's rank and among pods.
     """
     shown: set[str] = set()
+    uses = _uses(mirror) if viewer.sees_all else {}
     for queue, pending in sorted(_queues(mirror).items()):
         for position, each in enumerate(pending, 1):
             shown.add(each.unit)
             found = _counted(dict(each.amounts), asked)
             if found is not None and asked.shows(viewer, each.namespace):
-                yield _queued(mirror, each, queue, position, *found)
+                yield _with_use(_queued(mirror, each, queue, position, *found), uses)
     for unit in sorted(mirror.units(), key=attrgetter("waits_since")):
         found = _counted(unit.waiting, asked) if unit.waiting_pods else None
         if found is not None and unit.unit not in shown and asked.shows(viewer, unit.namespace):
             yield _unbound(mirror, unit, *found)
+
+
+def _uses(mirror: Mirror) -> dict[tuple[str, str], tuple[int, int]]:
+    """Return what ClusterQueues use of each resource, and their nominal quota, over flavors."""
+    used: Counter[tuple[str, str]] = Counter()
+    for each in mirror.workloads:
+        if each.state.holds:
+            for _, resource, amount in each.held:
+                used[each.cluster_queue, resource] += amount
+    nominal: Counter[tuple[str, str]] = Counter()
+    for queue in mirror.cluster_queues:
+        for quota in queue.quotas:
+            nominal[queue.name, quota.resource] += quota.nominal
+    return {key: (used[key], amount) for key, amount in nominal.items()}
+
+
+def _with_use(waiter: Waiter, uses: Mapping[tuple[str, str], tuple[int, int]]) -> Waiter:
+    """Return it with the use of its queue before why others keep it."""
+    known = uses.get((waiter.queue, waiter.resource))
+    if known is None or waiter.reason != Reason.HELD_BY_OTHERS or not waiter.message:
+        return waiter
+    used, nominal, asks = (f"{whole(waiter.resource, n):,}" for n in (*known, waiter.amount))
+    said = f"{waiter.queue}: {used} of {nominal} {waiter.resource} used, asks {asks}"
+    if waiter.message.startswith(f"{waiter.queue}: "):
+        return waiter  # it says so itself
+    message = f"{waiter.message[0].lower()}{waiter.message[1:]}"
+    return replace(waiter, message=f"{said}; {message}")
 
 
 def _counted(amounts: Mapping[str, int], asked: Asked) -> tuple[int, str] | None:

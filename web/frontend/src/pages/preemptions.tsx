@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 import { address, preemptionPath, setQuery } from "../address.ts";
 import { Moment } from "../cells.tsx";
+import { shortRecord } from "../format.ts";
 import { Rest } from "../generic.tsx";
 import { Title, gpuHours } from "../parts.tsx";
 import { DataTable } from "../table.tsx";
@@ -33,7 +34,7 @@ export function Preemptions({ state }: { state: PageState }): JSX.Element {
         first={["decided", "preemption", "preemptor", "units", "victims", "gpus", "lost", "state", "took", "rule", "whose", "plane", "stages"]}
         columns={{
           decided: { width: 17, show: (cell) => (typeof cell === "number" ? <Moment at={cell} /> : "–") },
-          preemption: { width: 30, show: (cell) => <a href={preemptionPath(String(cell))}>{String(cell)}</a> },
+          preemption: { width: 16, show: (cell) => <a href={preemptionPath(String(cell))} title={String(cell)}>{shortRecord(String(cell))}</a> },
           preemptor: { title: "For whom" },
           units: { title: "Made way", width: 11 },
           victims: { title: "Objects", width: 9 },

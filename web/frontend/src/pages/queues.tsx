@@ -5,8 +5,8 @@ import { address, queuePath, to } from "../address.ts";
 import { number } from "../format.ts";
 import { Rest } from "../generic.tsx";
 import { Title, Unseen } from "../parts.tsx";
-import { DataTable, type Row } from "../table.tsx";
-import type { PageState } from "../topic_state.ts";
+import { DataTable, type Row, rowOf } from "../table.tsx";
+import type { PageState, TableState } from "../topic_state.ts";
 import { type Cell, textOf } from "../wire.ts";
 
 export function Queues({ state }: { state: PageState }): JSX.Element {
@@ -14,6 +14,7 @@ export function Queues({ state }: { state: PageState }): JSX.Element {
   const name = address.value.subject["name"];
   const resource = textOf(values["resource"]);
   const ofResource = (row: Row): boolean => !resource || row("resource") === resource;
+  const scale = largest(tables["queues"], ofResource);
   return (
     <>
       <Title command={name ? `kubectl get clusterqueue ${name} -o yaml` : "kubectl get clusterqueues,cohorts"}>
@@ -29,7 +30,7 @@ export function Queues({ state }: { state: PageState }): JSX.Element {
         first={["queue", "used", "nominal", "borrowed", "lent"]}
         columns={{
           queue: { width: 30, show: (cell, row) => <Name cell={cell} row={row} /> },
-          used: { width: 26, show: (cell, row) => <Usage used={cell} row={row} /> },
+          used: { width: 26, show: (cell, row) => <Usage used={cell} row={row} scale={scale} /> },
           kind: { hidden: true },
           parent: { hidden: true },
           depth: { hidden: true },
@@ -40,6 +41,11 @@ export function Queues({ state }: { state: PageState }): JSX.Element {
         }}
         empty="There are no queues: work is scheduled without quota. docs/quota.md says how to make some."
       />
+      <ul class="legend" aria-label="What the bars show">
+        <li><svg width="14" height="10" aria-hidden="true"><rect class="part working" width="14" height="10" /></svg> used of the nominal quota</li>
+        <li><svg width="14" height="10" aria-hidden="true"><rect class="over" width="14" height="10" /></svg> borrowed beyond it</li>
+        <li><svg width="14" height="10" aria-hidden="true"><line class="line" x1="7" x2="7" y1="0" y2="10" /></svg> nominal quota; all bars have one scale</li>
+      </ul>
       <DataTable
         name="shares"
         caption="Fair shares"
@@ -76,13 +82,18 @@ function Name({ cell, row }: { cell: Cell; row: Row }): JSX.Element {
   );
 }
 
+/** The largest quota or use of a queue, the scale of all bars. */
+function largest(table: TableState | undefined, wanted: (row: Row) => boolean): number {
+  const rows = (table?.slots ?? []).map((slot) => rowOf(table!, slot)).filter((row) => wanted(row) && row("kind") !== "Cohort");
+  return Math.max(1, ...rows.flatMap((row) => [row("nominal"), row("used")]).filter((each): each is number => typeof each === "number"));
+}
+
 /** What is used of the nominal quota: filled within it, dotted beyond it. */
-function Usage({ used, row }: { used: Cell; row: Row }): JSX.Element {
+function Usage({ used, row, scale }: { used: Cell; row: Row; scale: number }): JSX.Element {
   const nominal = row("nominal");
   const said = typeof used === "number" ? number(used) : "–";
   // A cohort's own quota is not what those below it use.
   if (row("kind") === "Cohort" || typeof nominal !== "number" || typeof used !== "number") return <>{said}</>;
-  const scale = Math.max(nominal, used, 1);
   const within = (Math.min(nominal, used) / scale) * 100;
   return (
     <span class="usage">
