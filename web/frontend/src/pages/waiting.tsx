@@ -55,7 +55,7 @@ export function Waiting({ state }: { state: PageState }): JSX.Element {
         rows={22}
         empty={<>Nobody waits. What would happen to new work, the <a href={to("/plan")}>Plan</a> page tells.</>}
       />
-      <Rest state={state} shown={["unseen", "reasons", "waiting"]} />
+      <Rest state={state} shown={["unseen", "everything", "reasons", "waiting"]} />
     </>
   );
 }
