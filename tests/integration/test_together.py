@@ -9,7 +9,8 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,8 @@ from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import GPU_WORKLOADS, LEASES, PREEMPTIONS
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, OPERATOR_USER
+from reprieve.scenarios.model import NodeSpec
+from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.scenarios.stage import Stage
 from reprieve.units.clock import SystemClock
 from reprieve.units.durations import SECOND
@@ -69,12 +72,14 @@ def audited(
         yield plane
 
 
-async def test_one_plane_evicts_for_each_demand(audited: ControlPlane, tmp_path: Path) -> None:
-    """A job that its quota refuses gets nobody; another gets idle work before busy work."""
-    nodes = (node("n0"), node("n1"))
-    given = (audited, tmp_path, nodes, *_FLAGS)
+@asynccontextmanager
+async def _decided(
+    audited: ControlPlane, folder: Path, nodes: tuple[NodeSpec, ...]
+) -> AsyncIterator[tuple[Stage, Client, OperatorProcesses]]:
+    """Start an operator of three planes; what is asserted fails with the end of its log."""
+    given = (audited, folder, nodes, *_FLAGS)
     async with on_plane(*given, kueue=True, ready="quota plane runs") as stage:
-        connection = await load_connection(str(tmp_path / "kubeconfig"))
+        connection = await load_connection(str(folder / "kubeconfig"))
         client = connect(connection, SystemClock(), field_manager="tests")
         environment = {
             **ENVIRONMENT,
@@ -85,25 +90,48 @@ async def test_one_plane_evicts_for_each_demand(audited: ControlPlane, tmp_path:
         await operator.start()
         try:
             await _prepared(client)
-            idle, busy = deployment("ann", "b", priority="high"), deployment("bob", "b")
-            tune = job("tune", "a", priority="high", queued=True)
-            for unit in (idle, busy, tune, job("rest", "a", priority="high", opted=False)):
-                await _create(client, stage, unit)
-            await _until("all run", lambda: _runs(client, "ann", "bob", "tune", "rest"))
-            _use(stage, idle, 0.0)
-            # Its quota is all in use: it comes first, and nobody goes for it.
-            await _create(client, stage, job("refused", "a", priority="high", queued=True))
-            await operator.until_said("Active -> Idle", _PATIENCE_S)
-            await _until("ann's grace is over", lambda: _idle_for(client, 6))
-            # Were it served, nobody idle would be left for the next one, and bob would go.
-            await _create(client, stage, job("wanted", "c", priority="high"))
-            await _until("it runs", lambda: _runs(client, "wanted", "bob", "tune", "rest"))
-            assert _evicted(tmp_path) == {("b", "deployments", "ann")}
+            yield stage, client, operator
         except AssertionError as failure:
             raise AssertionError("\n".join([str(failure), *operator.tail(60)])) from None
         finally:
             await operator.stop()
             await client.close()
+
+
+async def test_one_plane_evicts_for_each_demand(audited: ControlPlane, tmp_path: Path) -> None:
+    """A job that its quota refuses gets nobody; another gets idle work before busy work."""
+    async with _decided(audited, tmp_path, (node("n0"), node("n1"))) as (stage, client, operator):
+        idle, busy = deployment("ann", "b", priority="high"), deployment("bob", "b")
+        tune = job("tune", "a", priority="high", queued=True)
+        for unit in (idle, busy, tune, job("rest", "a", priority="high", opted=False)):
+            await _create(client, stage, unit)
+        await _until("all run", lambda: _runs(client, "ann", "bob", "tune", "rest"))
+        _use(stage, idle, 0.0)
+        # Its quota is all in use: it comes first, and nobody goes for it.
+        await _create(client, stage, job("refused", "a", priority="high", queued=True))
+        await operator.until_said("Active -> Idle", _PATIENCE_S)
+        await _until("ann's grace is over", lambda: _idle_for(client, 6))
+        # Were it served, nobody idle would be left for the next one, and bob would go.
+        await _create(client, stage, job("wanted", "c", priority="high"))
+        await _until("it runs", lambda: _runs(client, "wanted", "bob", "tune", "rest"))
+        assert _evicted(tmp_path) == {("b", "deployments", "ann")}
+
+
+async def test_two_planes_evict_for_a_demand_where_neither_alone_makes_the_room(
+    audited: ControlPlane, tmp_path: Path
+) -> None:
+    async with _decided(audited, tmp_path, (node("n0"),)) as (stage, client, operator):
+        idle, busy = deployment("ann", "b", priority="high"), job("bob", "b", opted=False)
+        for unit in (idle, busy):
+            await _create(client, stage, unit)
+        await _until("all run", lambda: _runs(client, "ann", "bob"))
+        _use(stage, idle, 0.0)
+        await operator.until_said("Active -> Idle", _PATIENCE_S)
+        await _until("ann's grace is over", lambda: _idle_for(client, 6))
+        await _create(client, stage, job("wanted", "c", gpus=8, priority="high"))
+        await _until("it runs", lambda: _runs(client, "wanted"))
+        evicted = sorted((kind, name.partition("-")[0]) for _, kind, name in _evicted(tmp_path))
+        assert evicted == [("deployments", "ann"), ("pods", "bob")]
 
 
 async def test_a_new_leader_goes_on_with_a_demand_between_its_stages(
