@@ -15,7 +15,8 @@ from reprieve.kube.reflector import Health, Reflector
 from reprieve.kube.resource import PODS
 from reprieve.kube.transport import Request
 from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import MINUTE, SECOND
+from reprieve.units.durations import MILLISECOND, MINUTE, SECOND
+from reprieve.units.instants import Nanos
 from tests.background import in_background
 from tests.kube.fakes import (
     Collection,
@@ -335,3 +336,28 @@ async def test_a_list_that_the_sink_cannot_take_is_asked_for_again_with_growing_
         assert failures == 3
         assert stage.reflector.synced.is_set()
         assert stage.reflector.health is Health.WATCHING
+
+
+@pytest.mark.parametrize(("step", "order"), [(0, "aaat"), (10 * MILLISECOND, "atatat")])
+async def test_a_burst_is_taken_in_as_a_whole_unless_that_takes_long(step: int, order: str) -> None:
+    """What has come already is decided on together; others have their turn every 10 ms."""
+    stage, told = Stage(), list[str]()
+    loop, monotonic, taken = asyncio.get_running_loop(), stage.clock.monotonic, [0]
+
+    def turn() -> None:
+        if told[-1] != "t":
+            told.append("t")
+
+    def applied(obj: Any) -> None:
+        told.append("a")
+        taken[0] += step
+        loop.call_soon(turn)
+
+    stage.sink.applied = applied  # type: ignore[method-assign]
+    stage.clock.monotonic = lambda: Nanos(monotonic() + taken[0])  # type: ignore[method-assign]
+    async with stage.running():
+        await stage.settle(20 * SECOND)
+        for name in ("a", "b", "c"):
+            stage.pods.put(pod(name))
+        await stage.settle()
+    assert "".join(told) == order

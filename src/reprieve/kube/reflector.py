@@ -53,7 +53,7 @@ _BACKOFF_FIRST: Final = 800 * MILLISECOND
 _BACKOFF_MOST: Final = 30 * SECOND
 _NOT_SERVED_PAUSE: Final = 5 * SECOND
 _WATCH_SECONDS: Final = (300, 600)
-_TURN: Final = 10 * MILLISECOND  # for which one watch is read before others have their turn
+_TURN: Final = 10 * MILLISECOND  # of work on one watch before others have their turn
 _TOGETHER: Final = 16  # objects of a list that are decoded and taken in at once
 
 
@@ -209,8 +209,8 @@ class Reflector(Generic[T]):
 
     async def _watch(self) -> None:
         """Watch until the server ends it."""
-        start = turn = self._clock.monotonic()
-        delivered = False
+        start = self._clock.monotonic()
+        delivered, worked = False, 0
         events = self._client.watch(
             self.resource,
             self._type,
@@ -223,11 +223,14 @@ class Reflector(Generic[T]):
             async with aclosing(events):
                 async for event in events:
                     delivered = True
+                    began = self._clock.monotonic()
                     self._take(event)
-                    if self._clock.monotonic() - turn >= _TURN:
-                        # What is buffered is read without a pause: others have their turn.
+                    worked += self._clock.monotonic() - began
+                    if worked >= _TURN:
+                        # What is buffered is read without a pause: others have their turn. Never
+                        # sooner, since what is read already should be decided on together.
                         await asyncio.sleep(0)
-                        turn = self._clock.monotonic()
+                        worked = 0
         finally:
             if self.health is Health.WATCHING and self._clock.monotonic() - start >= SECOND:
                 # It was open for a while, although nothing happened.
