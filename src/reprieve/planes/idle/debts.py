@@ -5,9 +5,10 @@ one and those for the same preemptor in the minute before. The debt is the devic
 less those that were evicted for its return since. There is none where the preemptor had been
 displaced itself (depth 2 is the end), for a dry run, and where the record does not say who went.
 
-Idle work that the idle plane could have evicted for the preemptor stays: only where it was asked
-and found nobody, or was not to be asked, may all idle work go for the return. Else that may go
-which has become idle since. Source: the design's "Where the planes meet".
+Idle work that could have gone for the preemptor stays: only where the idle plane was not to be
+asked may all of it go for the return. Else that may go which has become idle since: what was idle
+before may have helped by its priority, or beside others. Source: the design's
+"Where the planes meet".
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["debt_of"]
 
 _WITHIN: Final = HOUR
 _TOGETHER: Final = MINUTE
-_COULD_NOT: Final = (Rejection.NOT_ASKED.value, Rejection.DECLINED.value)
+_COULD_NOT: Final = Rejection.NOT_ASKED.value
 _STAYED: Final = (VictimState.SPARED, VictimState.FAILED)
 
 
@@ -65,7 +66,7 @@ def debt_of(
     left = sum(devices for *_, devices in own) - sum(n for at, n in taken if at >= own[0][0])
     if left <= 0 or any(record.spec.depth > 1 for _, record, _ in own):
         return None
-    could_not = all(_said_by_idle(record) in _COULD_NOT for _, record, _ in own)
+    could_not = all(_said_by_idle(record) == _COULD_NOT for _, record, _ in own)
     return Debt(left, None if could_not else last)
 
 
