@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -111,3 +112,25 @@ def test_members_beyond_the_minimum_do_not_keep_the_others_from_fitting() -> Non
     attempt = decided(cluster.snapshot(), unit, BEST)
     assert attempt.plan is None
     assert [bool(member.bind) for member in attempt.members] == [True, True, False, True]
+
+
+def test_members_of_too_many_kinds_take_the_lowest_priority_all_the_same() -> None:
+    """What cannot be worked out is searched for in several placements."""
+    rows: list[Change] = []
+    for number in range(28):
+        name, urgent = f"node-{number:02}", number < 14
+        cpu = 128_000 if urgent else 64_000  # scores prefer the nodes of the more urgent pods
+        rows.append(NodeRow(Uid(name), name, 1, {"pods": 110, "cpu": cpu, GPU: 8}, {}))
+        rows.append(pod(f"old-{number:02}", 8, 5 if urgent else 1, name))
+    rows.append(GroupRow(Uid("train"), "default", "train", 1, min_count=13, priority=10))
+    members = []
+    for number in range(13):
+        entry = PodClass((("cpu", 1_000 + number), (GPU, 8)), 1_000, 200 * 2**20)
+        row = pod(f"m-{number:02}", 8, 10, group="train")
+        members.append(replace(row, pod_class=entry))
+    cluster = Cluster()
+    cluster.apply([*rows, *members])
+    snapshot, unit = cluster.snapshot(), Unit(tuple(row.uid for row in members), "default/train")
+    found = {policy: decided(snapshot, unit, policy).preemption for policy in (COMPATIBLE, BEST)}
+    tops = {policy.choice: each and each.victims[0].priority for policy, each in found.items()}
+    assert tops == {VictimChoice.COMPATIBLE: 5, VictimChoice.BEST: 1}

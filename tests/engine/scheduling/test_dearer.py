@@ -11,7 +11,7 @@ from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.rows import Change, GroupRow, NodeRow, PodClass, PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy, VictimChoice
-from reprieve.engine.scheduling import fewest
+from reprieve.engine.scheduling import fewest, group_preemption
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.proof import Fault, faults_of
 from reprieve.engine.scheduling.session import Session
@@ -129,6 +129,7 @@ def test_a_search_that_takes_too_high_a_priority_is_noticed(
 ) -> None:
     """Compatible victims stand where the search finds nothing; the proof sees their priority."""
     monkeypatch.setattr(fewest.Proposals, "_solved", lambda self, passes: None)
+    monkeypatch.setattr(group_preemption, "costs_less", lambda search, other, found: False)
     noticed = 0
     for seed in range(30):
         given = instance(seed, kind)

@@ -31,7 +31,7 @@ from reprieve.engine.scheduling.fewest import Proposal, without_nominations
 from reprieve.engine.scheduling.floors import NONE_WHOLE, torn_groups
 from reprieve.engine.scheduling.harm import lost_pods
 from reprieve.engine.scheduling.hierarchy import effective_priority, members_of
-from reprieve.engine.scheduling.least_costly import least_costly
+from reprieve.engine.scheduling.least_costly import costs_less, least_costly
 from reprieve.engine.scheduling.least_harm import least_harm
 from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence, pods_of
 from reprieve.engine.scheduling.placing import Choose
@@ -45,6 +45,7 @@ from reprieve.engine.scheduling.units import Units, potential_units
 
 __all__ = ["ongoing", "preempt_for_group", "select_victims"]
 
+_PLACEMENTS: Final = 8  # that are compared where the least cost is not worked out
 _NOBODY: Final = np.zeros(0, np.int64)
 _NEVER: Final = (2**62,)  # more harm than anything
 
@@ -102,9 +103,32 @@ def select_victims(
         found = least_harmful(simulation, search, placing, group, queued, policy)
         if policy.best:
             found = least_costly(search, found)
+            if found.gap is None and len({pending.pod_class for pending in queued}) > 1:
+                other = _with_alternatives(search, full)
+                if other is not None and costs_less(search, other, found):
+                    found = other
         return replace(found, placements=search.runs)
     finally:
         simulation.rollback(full)
+
+
+def _with_alternatives(first: _Search, full: Checkpoint) -> Preemption | None:
+    """Return victims of the lowest priorities, the best of several placements; None without any."""
+    policy = replace(first.policy, max_placements=_PLACEMENTS)
+    search = _Search(
+        first.simulation,
+        full,
+        first.group,
+        first.queued,
+        policy,
+        first.choose,
+        first.group.priority,
+        first.lost,
+    )
+    placing = search.lowest()
+    if placing.failure is not None:
+        return None
+    return least_harmful(first.simulation, search, placing, first.group, first.queued, policy)
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ from reprieve.engine.scheduling.outcome import Preemption
 from reprieve.engine.scheduling.plan_cost import gap_of, plan_cost, unit_costs
 from reprieve.engine.scheduling.units import Units
 
-__all__ = ["Search", "least_costly"]
+__all__ = ["Search", "costs_less", "least_costly"]
 
 
 class Search(Protocol):
@@ -86,6 +86,14 @@ def least_costly(search: Search, found: Preemption) -> Preemption:
             return replace(found, gap=gap_of(least, *bound, counted))
         broken = _beyond(units, parts, again, budgets)
         costs = unit_costs(units, parts, search.lost, broken)
+
+
+def costs_less(search: Search, other: Preemption, found: Preemption) -> bool:
+    """Return whether other victims cost less than those found, for no fewer members."""
+    if len(other.nominated) < len(found.nominated):
+        return False
+    snapshot, budgets, lost = search.simulation.snapshot, search.matches(), search.lost
+    return plan_cost(snapshot, other, budgets, lost) < plan_cost(snapshot, found, budgets, lost)
 
 
 def _beyond(units: Units, parts: tuple[I64, I64], first: Mask, budgets: BudgetMatches) -> I64:
