@@ -196,7 +196,8 @@ class QuotaJoint:
         async with state.engine:
             state.settle()
             now = self._context.clock.wall()
-            proof = self._nodes.joint_proof(now)
+            idle = [uid for unit in units for uid in unit.pods]
+            proof = self._nodes.joint_proof(now, idle)
             check = self._nodes.proof(now)
             standing = Standing(
                 state.holdings,

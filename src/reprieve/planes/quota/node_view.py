@@ -9,7 +9,7 @@ planes meet".
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, Generic, TypeVar
 
 from reprieve.api.core import Namespace
@@ -152,18 +152,15 @@ class NodeView:
             moves=self._joins,
         )
 
-    def joint_proof(self, now: Nanos) -> NodeProof | None:
-        """Return the proof for idle work that goes for a workload; None without nodes."""
+    def joint_proof(self, now: Nanos, idle: Collection[Uid]) -> NodeProof | None:
+        """Return the proof for idle work that goes for a workload; None without nodes.
+
+        `idle`: the pods of all idle work that may go now; what is within its grace may work again.
+        """
         if not self.wanted:
             return None
-        idle = self._context.joint.idle
-        return NodeProof(
-            self._cluster.snapshot(),
-            dict(self._pods),
-            self._templates,
-            now,
-            reclaimable=() if idle is None else idle.reclaimable(),
-        )
+        snapshot, pods = self._cluster.snapshot(), dict(self._pods)
+        return NodeProof(snapshot, pods, self._templates, now, reclaimable=idle)
 
     def refused(self, cluster_queue: str) -> None:
         """Note that somebody was refused in a ClusterQueue for want of nodes."""
