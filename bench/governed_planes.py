@@ -30,7 +30,8 @@ from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import Session
 from reprieve.intake.lineage import pod_party
-from reprieve.planes.idle.displacements import IdleDisplacements, party_of_root
+from reprieve.planes.idle.displacements import IdleDisplacements
+from reprieve.planes.idle.lines import Lines, party_of_root
 from reprieve.planes.scheduling.displacements import SchedulingDisplacements
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
@@ -120,8 +121,9 @@ def _idle(nodes: int, kind: str, pairs: int, rows: int) -> None:
     governor, at = _governor(kind, party_of_root(one.root), parties, rows)
     policy = replace(POLICY, literal=replace(POLICY.literal, missing_metrics_are_zero=True))
     tracked: dict[Any, Any] = {}
-    clock = SimpleNamespace(wall=lambda: at)
-    plane = IdleDisplacements(governor, cast("Any", tracked), cast("Any", clock), lambda root: 0)
+    clock: Any = SimpleNamespace(wall=lambda: at)
+    lines = Lines(governor, lambda root: ())
+    plane = IdleDisplacements(governor, cast("Any", tracked), clock, lambda root: 0, lines)
 
     def decide(governed: bool) -> object:
         holds = plane.holds(workloads) if governed else {}

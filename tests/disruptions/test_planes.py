@@ -14,6 +14,7 @@ from reprieve.engine.idle.outcome import Reason
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.model import Workload
 from reprieve.planes.idle.displacements import IdleDisplacements
+from reprieve.planes.idle.lines import Lines
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import MINUTE, SECOND
 from tests.engine.rows import NOW, demand, snapshot, workload
@@ -38,7 +39,8 @@ async def displaced_thrice_by_the_scheduling_plane(cluster: Memory) -> None:
 
 
 def idle_plane(governor: Governor, clock: VirtualClock) -> IdleDisplacements:
-    return IdleDisplacements(governor, cast("Any", {}), clock, lambda root: 0)
+    lines = Lines(governor, lambda root: ())
+    return IdleDisplacements(governor, cast("Any", {}), clock, lambda root: 0, lines)
 
 
 async def test_work_displaced_by_the_scheduling_plane_is_protected_from_the_other_planes() -> None:

@@ -78,11 +78,14 @@ class Changes:
         if new is not None and new.row.gpus and self._ownership.root_of(new.uid) is None:
             self._due.pods.add(new.uid)
         owners = self._ownership.owners_of(pod)
+        root = self._ownership.root_of(pod.uid)
         if new is not None and old is not None:
             self._note_failure(old, new)
         if new is None:
             self._ownership.forget(pod.uid)
             self._evaluator.open_intents.pod_ended(owners)
+            if root is not None:
+                self._displacements.pod_ended(root.ref)
         for uid in owners:
             self._due.workloads_of(uid)
 
@@ -117,6 +120,7 @@ class Changes:
         if new is None:
             assert old is not None
             self._workloads.remove(old)
+            self._displacements.lines.forget(old.object.spec.workload_ref.uid)
             self._due.workloads.discard(key_of(old.namespace, old.name))
             self._due.roots.add(old.object.spec.workload_ref.uid)
             self._evaluator.ask()

@@ -1,9 +1,10 @@
 """The idle plane and the governor of disruptions: what it is asked for a snapshot, and told.
 
-A line of work is what one root has made. Before an evaluation, whoever is held from a demand, or
-from being evicted for nobody, goes into the snapshot as a fact. Told are plans, demands that came
-to work (nobody made way for them in vain) and pods of theirs that failed. Source: specification of
-disruptions, section 4.
+A line of work is what one root has made, and what is submitted again (`lines`). Before an
+evaluation, whoever is held from a demand, or from being evicted for nobody, goes into the snapshot
+as a fact. Told are plans, demands that came to work (nobody made way for them in vain), pods of
+theirs that failed, and the end of a root's last pod. Source: specification of disruptions,
+section 4.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final
 from reprieve.api.reprieve import ObjectRef, Preemption
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor
-from reprieve.engine.disruptions.lineage import Identity, Party, party_of
+from reprieve.engine.disruptions.lineage import Party
 from reprieve.engine.disruptions.questions import NOBODY, Enforcement, Hold, Question
 from reprieve.engine.idle.model import Phase, PreemptionPolicy, Workload
 from reprieve.engine.plan import Plan
@@ -22,6 +23,7 @@ from reprieve.execution.not_evictable import NotEvictable
 from reprieve.execution.returns import Returns
 from reprieve.planes.common.displacements import Issued, PlaneDisplacements, Side
 from reprieve.planes.common.loop_notices import LoopNotices
+from reprieve.planes.idle.lines import Lines
 from reprieve.planes.idle.records import PodRecord
 from reprieve.planes.idle.workloads import TrackedWorkloads, key_of
 from reprieve.units.clock import Clock
@@ -29,16 +31,10 @@ from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 
-__all__ = ["IdleDisplacements", "party_of_root"]
+__all__ = ["IdleDisplacements"]
 
 _PENDING: Final = Phase.PENDING_GPU
 _AT_WORK: Final = (Phase.ACTIVE, Phase.IDLE)
-
-
-def party_of_root(root: Reference) -> Party:
-    """Return the line of work of a root; a pod without an owner is work of its own."""
-    owner = "" if root.kind == "Pod" else root.uid
-    return party_of(Identity(root.uid, root.namespace, root.namespace, owner))
 
 
 class IdleDisplacements:
@@ -54,10 +50,12 @@ class IdleDisplacements:
         workloads: TrackedWorkloads,
         clock: Clock,
         lost_with: Callable[[Reference], int],
+        lines: Lines,
         loops: LoopNotices | None = None,
         returns: Returns | None = None,
     ) -> None:
         self._returns = returns
+        self.lines = lines
         self.told = PlaneDisplacements(governor, Actor.IDLE, self._waits, loops)
         self.not_evictable = NotEvictable()
         self._governor = governor
@@ -68,7 +66,7 @@ class IdleDisplacements:
 
     def holds(self, rows: Sequence[Workload]) -> dict[str, Mapping[Uid, Hold]]:
         """Return who is held from each demand, by root, and from nobody under the empty key."""
-        demands = {w.key: party_of_root(w.root) for w in rows if w.status.phase is _PENDING}
+        demands = {w.key: self.lines.of(w.root) for w in rows if w.status.phase is _PENDING}
         self._note_served(demands)
         idle = [w for w in rows if w.status.phase is Phase.IDLE]
         found: dict[str, Mapping[Uid, Hold]] = {}
@@ -89,7 +87,7 @@ class IdleDisplacements:
             plan,
             self._clock.wall(),
             self.demand_of(plan),
-            [Side(party_of_root(each.root), self._lost_with(each.root)) for each in plan.victims],
+            [Side(self.lines.of(each.root), self._lost_with(each.root)) for each in plan.victims],
         )
 
     def demand_of(self, plan: Plan) -> Party | None:
@@ -97,20 +95,24 @@ class IdleDisplacements:
         demand = plan.preemptor and self._workloads.get(
             key_of(plan.preemptor.namespace, plan.preemptor.name)
         )
-        return party_of_root(demand.root) if demand else None
+        return self.lines.of(demand.root) if demand else None
 
     def running(self, root: Reference, pods: Iterable[PodRecord]) -> None:
         """These pods are those of this root now."""
         if self._returns is None:
             return
-        party = party_of_root(root)
+        party = self.lines.of(root)
         for pod in pods:
             if pod.row.started is not None and not pod.row.terminating:
                 self._returns.runs(party, pod.uid, Nanos(pod.row.started), root.uid)
 
+    def pod_ended(self, root: Reference) -> None:
+        """A pod of this root is gone."""
+        self.lines.pod_ended(root, self._clock.wall())
+
     def failed(self, root: Reference) -> None:
         """A pod of this root has failed."""
-        self._governor.failed(party_of_root(root), self._clock.wall())
+        self._governor.failed(self.lines.of(root), self._clock.wall())
 
     def restore(self, intents: Iterable[Preemption], interrupted: Collection[str]) -> None:
         """Take over what former processes did."""
@@ -122,7 +124,7 @@ class IdleDisplacements:
         if known is not None and not known:
             return found
         for workload in idle:
-            victim = party_of_root(workload.root)
+            victim = self.lines.of(workload.root)
             if known is not None and known.isdisjoint(victim.names):
                 continue
             starts = [pod.started for pod in workload.pods if pod.started is not None]

@@ -34,7 +34,8 @@ from reprieve.execution.fence import Deposed
 from reprieve.execution.intents import IntentTaken
 from reprieve.kube.errors import ApiError, Conflict, NotFound
 from reprieve.planes.idle.context import IdleContext, log
-from reprieve.planes.idle.displacements import IdleDisplacements, party_of_root
+from reprieve.planes.idle.displacements import IdleDisplacements
+from reprieve.planes.idle.lines import party_of_root
 from reprieve.planes.idle.victims import IdleVictims
 from reprieve.planes.idle.workloads import TrackedWorkload, TrackedWorkloads, key_of
 from reprieve.units.durations import SECOND

@@ -41,12 +41,13 @@ from reprieve.planes.idle.announcements import (
 from reprieve.planes.idle.changes import Changes
 from reprieve.planes.idle.coexistence import HOMES, MANAGER_LEASE
 from reprieve.planes.idle.context import IdleContext, log
-from reprieve.planes.idle.displacements import IdleDisplacements, party_of_root
+from reprieve.planes.idle.displacements import IdleDisplacements
 from reprieve.planes.idle.due import Due
 from reprieve.planes.idle.evaluator import Evaluator
 from reprieve.planes.idle.housekeeping import Housekeeping
 from reprieve.planes.idle.idle_time import IdleTime
 from reprieve.planes.idle.joint_side import JointSide, holds_quota
+from reprieve.planes.idle.lines import Lines
 from reprieve.planes.idle.measures.metric_sources import (
     MetricReader,
     StandInReader,
@@ -139,6 +140,7 @@ class IdlePlane:
             self.workloads,
             clock,
             self._lost_with,
+            Lines(context.governor, self._ownership.pods_of),
             self._loops,
             None if context.disruptions is None else context.disruptions.returns,
         )
@@ -190,7 +192,7 @@ class IdlePlane:
             self._queued.workloads,
             self._due.workloads.add_at,
             self.evaluator.ask,
-            loop_of=lambda root: self._loops.said_of(party_of_root(root).lineage),
+            loop_of=lambda root: self._loops.said_of(self._displacements.lines.of(root).lineage),
             shares_of=lambda pods: sharing_of(pods, self.workloads.poll, self._shared_on),
         )
         self._loops.changed.append(self._due.lineage)
