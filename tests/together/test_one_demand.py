@@ -31,6 +31,7 @@ async def test_idle_work_is_evicted_before_busy_work_of_lower_priority(tmp_path:
         assert (evicted, cluster.placed("wanted"), cluster.placed("bob")) == ({"ann": 4}, 1, 1)
 
 
+@pytest.mark.thorough
 async def test_work_that_has_not_opted_in_goes_by_priority_alone(tmp_path: Path) -> None:
     idle, busy = deployment("ann", "b", priority="high"), deployment("bob", "b", opted=False)
     async with site(tmp_path, [node("n0")], {"a": 8, "b": 0}) as cluster:
@@ -56,6 +57,7 @@ async def test_idle_work_that_could_not_go_for_the_demand_goes_for_the_return_of
         )
 
 
+@pytest.mark.thorough
 async def test_no_more_idle_work_goes_for_a_return_than_was_lost(tmp_path: Path) -> None:
     idle, busy = deployment("ann", "b", gpus=6, priority="high"), deployment("bob", "b", gpus=2)
     async with site(tmp_path, [node("n0")], {"a": 8, "b": 0}) as cluster:
@@ -65,6 +67,7 @@ async def test_no_more_idle_work_goes_for_a_return_than_was_lost(tmp_path: Path)
         assert (evicted, cluster.placed("wanted"), cluster.placed("ann")) == ({"bob": 2}, 1, 1)
 
 
+@pytest.mark.thorough
 async def test_a_second_return_has_no_idle_work_evicted_for_it(tmp_path: Path) -> None:
     """First displaces bob, bob's return displaces cat by priority, and there the chain ends."""
     labels = {"rack": "1"}
@@ -90,6 +93,7 @@ async def test_a_gang_of_mode_all_is_evicted_whole_by_the_idle_plane(tmp_path: P
         assert (evicted, cluster.placed("wanted")) == ({"ring": 8}, 1)
 
 
+@pytest.mark.thorough
 async def test_a_gang_of_mode_all_stays_while_one_of_its_pods_works(tmp_path: Path) -> None:
     ring = gang("ring", "b", priority="high")
     async with site(tmp_path, [node("n0")], {"a": 8, "b": 0}) as cluster:
@@ -99,6 +103,7 @@ async def test_a_gang_of_mode_all_stays_while_one_of_its_pods_works(tmp_path: Pa
         assert (evicted, cluster.placed("wanted"), cluster.placed("ring")) == ({}, 0, 2)
 
 
+@pytest.mark.thorough
 async def test_nobody_is_evicted_for_a_gang_that_no_cluster_state_can_hold(tmp_path: Path) -> None:
     idle = [job(f"idle-{number}", "b", gpus=8) for number in range(2)]
     async with site(tmp_path, [node("n0"), node("n1")], {"a": 8, "b": 0}) as cluster:
@@ -108,6 +113,7 @@ async def test_nobody_is_evicted_for_a_gang_that_no_cluster_state_can_hold(tmp_p
         assert (evicted, cluster.placed("wanted")) == ({}, 0)
 
 
+@pytest.mark.thorough
 async def test_a_gang_is_one_demand_and_takes_the_smallest_idle_work(tmp_path: Path) -> None:
     large, small = gang("large", "b", pods=2, mode="single"), job("small", "b", gpus=1)
     rest = job("rest", "b", gpus=4, priority="high", opted=False)
@@ -155,6 +161,7 @@ async def test_idle_work_stays_where_a_filter_of_the_scheduler_refuses_the_deman
         assert cluster.placed("notebook") == 1
 
 
+@pytest.mark.thorough
 async def test_one_pod_of_idle_work_goes_where_one_is_enough_and_its_priority_allows_it(
     tmp_path: Path,
 ) -> None:
@@ -173,6 +180,7 @@ async def test_one_pod_of_idle_work_goes_where_one_is_enough_and_its_priority_al
         ]
 
 
+@pytest.mark.thorough
 async def test_pods_of_one_job_share_the_room_of_one_victim(tmp_path: Path) -> None:
     busy = [job(f"busy-{number}", "b", gpus=8, opted=False) for number in range(2)]
     async with site(tmp_path, [node("n0"), node("n1")], {"a": 8, "b": 0}) as cluster:
@@ -201,6 +209,7 @@ async def test_idle_work_is_evicted_before_a_queue_takes_its_quota_back(tmp_path
         assert (evicted, cluster.placed("wanted")) == ({"notebook": 4}, 1)
 
 
+@pytest.mark.thorough
 async def test_no_idle_work_is_evicted_for_quota_that_another_would_get(tmp_path: Path) -> None:
     """The eight that wait first would take what comes free, and fit no better for it."""
     idle = job("notebook", "a", queued=True)
@@ -217,6 +226,7 @@ async def test_no_idle_work_is_evicted_for_quota_that_another_would_get(tmp_path
         )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("policy", "goes"), [("PreemptLowerPriority", True), ("Never", False)])
 async def test_quota_evicts_for_no_pods_that_could_not_make_the_rest_of_their_room(
     tmp_path: Path, policy: str, goes: bool
@@ -247,6 +257,7 @@ async def test_idle_work_and_work_of_lower_priority_go_together_where_neither_is
         assert (evicted, cluster.placed("wanted")) == ({"ann": 4, "bob": 4}, 1)
 
 
+@pytest.mark.thorough
 async def test_nobody_goes_where_idle_work_and_work_of_lower_priority_together_are_too_little(
     tmp_path: Path,
 ) -> None:
@@ -259,6 +270,7 @@ async def test_nobody_goes_where_idle_work_and_work_of_lower_priority_together_a
         assert (evicted, cluster.placed("wanted")) == ({}, 0)
 
 
+@pytest.mark.thorough
 async def test_a_gang_takes_idle_work_and_work_of_lower_priority(tmp_path: Path) -> None:
     idle = job("ann", "b", gpus=8, priority="high")
     low = job("bob", "b", gpus=8, opted=False)
@@ -269,6 +281,7 @@ async def test_a_gang_takes_idle_work_and_work_of_lower_priority(tmp_path: Path)
         assert (evicted, cluster.placed("wanted")) == ({"ann": 8, "bob": 8}, 2)
 
 
+@pytest.mark.thorough
 async def test_idle_work_goes_for_quota_where_lower_priority_makes_the_rest_of_the_room(
     tmp_path: Path,
 ) -> None:
@@ -280,6 +293,7 @@ async def test_idle_work_goes_for_quota_where_lower_priority_makes_the_rest_of_t
         assert (evicted, cluster.placed("wanted")) == ({"notebook": 4, "bob": 4}, 1)
 
 
+@pytest.mark.thorough
 async def test_no_idle_work_goes_for_quota_where_the_rest_of_the_room_cannot_be_made(
     tmp_path: Path,
 ) -> None:
@@ -291,6 +305,7 @@ async def test_no_idle_work_goes_for_quota_where_the_rest_of_the_room_cannot_be_
         assert (evicted, cluster.placed("wanted")) == ({}, 0)
 
 
+@pytest.mark.thorough
 async def test_a_queued_job_gets_the_flavor_whose_nodes_have_room_for_it(tmp_path: Path) -> None:
     nodes = [node("n0", 4, {"gpu": "new"}), node("n1", 4, {"gpu": "old"})]
     busy = job("tune", "b", priority="high", opted=False, nodeSelector={"gpu": "new"})
