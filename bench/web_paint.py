@@ -97,14 +97,15 @@ async def _paint(page: Page, address: str, nodes: int) -> None:
     await page.goto("about:blank")
     await page.goto(f"{address}/", wait_until="commit")
     complete = await page.wait_for_function(_COMPLETE, arg=f"{nodes:,}", polling=10)
-    first = await page.evaluate(
-        "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+    # The browser notes a paint some time after it happened.
+    first = await page.wait_for_function(
+        "performance.getEntriesByName('first-contentful-paint')[0]?.startTime", polling=10
     )
     print_line(
         "web",
         "paint",
         nodes=nodes,
-        first_paint_ms=round(first),
+        first_paint_ms=round(await first.json_value()),
         complete_ms=round(await complete.json_value()),
     )
 
