@@ -169,6 +169,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     for item in items:
         slow = item.get_closest_marker("slow") is not None
+        if slow and item.get_closest_marker("thorough") is not None:
+            raise pytest.UsageError(f"{item.nodeid} is marked both slow and thorough: choose one")
         if item.nodeid.startswith(THOROUGH) and not slow:
             item.add_marker(pytest.mark.thorough)
 

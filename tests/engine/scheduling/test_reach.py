@@ -22,7 +22,6 @@ from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.proof import faults_of
 from reprieve.engine.scheduling.session import Session
 from tests.engine.builders import budget, gang, node, pod, snapshot_of
-from tests.tiers import first_of
 
 NOW = 1_800_000_000
 HOUR = 3_600
@@ -185,7 +184,7 @@ def test_harm_breaks_no_budget_and_takes_no_priority_that_the_kep_would_not(name
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", first_of(range(1_000, 9_000, 1_000)))
+@pytest.mark.parametrize("first", range(1_000, 9_000, 1_000))
 @pytest.mark.parametrize("name", OPTIONS)
 def test_harm_goes_no_further_on_many_clusters(name: str, first: int) -> None:
     assert_no_further(name, first, 1_000)
