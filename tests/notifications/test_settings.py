@@ -72,7 +72,7 @@ def test_no_other_url_is_called(url: str) -> None:
     with pytest.raises(NotAllowed) as refused:
         allowed("*.example.com").target(url)
     assert len(str(refused.value)) < 400
-    assert "password" not in str(refused.value) or len(url) < 60
+    assert "password" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,19 @@ class Names(AbstractResolver):
 
 
 @pytest.mark.parametrize(
-    "inside", ["10.0.0.1", "127.0.0.1", "169.254.169.254", "192.168.1.1", "100.64.0.1", "fd00::1"]
+    "inside",
+    [
+        "10.0.0.1",
+        "127.0.0.1",
+        "169.254.169.254",
+        "192.168.1.1",
+        "100.64.0.1",
+        "fd00::1",
+        "ff0e::1",
+        "::ffff:10.0.0.1",
+        "2002:a00:1::",
+        "64:ff9b::a9fe:a9fe",
+    ],
 )
 async def test_a_name_that_stands_for_an_address_inside_is_called_only_if_named(
     inside: str,

@@ -207,6 +207,8 @@ class Notifier:
                     seconds = integer_or_none(response.headers.get("retry-after"))
                     text = f"answers {response.status}"
                     return _Answer(response.status, text, max(0, seconds or 0) * SECOND)
+            except aiohttp.InvalidURL:
+                return _Answer(400, "is no host of a URL")  # the error says all of the URL
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
                 return _Answer(0, f"does not answer: {error or type(error).__name__}")
 

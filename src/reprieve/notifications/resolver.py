@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from typing import Final
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -15,6 +16,10 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from reprieve.notifications.settings import AllowedHosts
 
 __all__ = ["PublicResolver"]
+
+
+#: Where a translator of the network stands for IPv4 addresses, in the last 32 bits (RFC 6052).
+_TRANSLATED: Final = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 class PublicResolver(AbstractResolver):
@@ -35,7 +40,7 @@ class PublicResolver(AbstractResolver):
         found = await self._resolver.resolve(host, port, family)
         if host.rstrip(".").lower() in self._named:
             return found
-        public = [each for each in found if ipaddress.ip_address(each["host"]).is_global]
+        public = [each for each in found if _is_public(each["host"])]
         if not public:
             raise OSError(None, f"{host} is at no public address; name it in full (--notify)")
         return public
@@ -43,3 +48,16 @@ class PublicResolver(AbstractResolver):
     async def close(self) -> None:
         """Let the resolver go."""
         await self._resolver.close()
+
+
+def _is_public(text: str) -> bool:
+    """Whether an address, or the IPv4 address that it carries, is one of the internet."""
+    address = ipaddress.ip_address(text)
+    carried = None
+    if isinstance(address, ipaddress.IPv6Address):
+        carried = address.ipv4_mapped or address.sixtofour
+        if carried is None and address in _TRANSLATED:
+            carried = ipaddress.IPv4Address(address.packed[-4:])
+    if carried is not None:
+        return carried.is_global and not carried.is_multicast
+    return address.is_global and not address.is_multicast

@@ -39,7 +39,7 @@ _ACCEPTED: Final = (
 
 
 class NotAllowed(ValueError):
-    """A URL that no notification goes to; the text says why."""
+    """A URL that no notification goes to; the text says why, without the URL: that is a secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,13 @@ class AllowedHosts:
             port = parts.port
             host = (parts.hostname or "").rstrip(".")
         except ValueError as error:
-            raise NotAllowed(f"{shown(text)} is no URL: {error}") from None
+            raise NotAllowed("it is no URL, or longer than 2,000 characters") from error
         if parts.scheme not in ("https", "http") or not host or "@" in parts.netloc:
-            raise NotAllowed(f"{shown(text)} is no URL such as https://hooks.example.com/path")
+            raise NotAllowed("it is no URL such as https://hooks.example.com/path")
         if port is None:
             port = _HTTPS if parts.scheme == "https" else 80
         if parts.scheme == "http" and port == _HTTPS:
-            raise NotAllowed(f"{shown(text)} has to begin with https://")
+            raise NotAllowed("it has to begin with https://")
         if (host, port) in self.hosts:
             return Target(parts._replace(fragment="").geturl(), host, named=True)
         above = host

@@ -109,6 +109,8 @@ class IdleDisplacements:
     def pod_ended(self, root: Reference) -> None:
         """A pod of this root is gone."""
         self.lines.pod_ended(root, self._clock.wall())
+        if not any(self._workloads.of_root(root.uid)):
+            self.lines.forget(root.uid)
 
     def failed(self, root: Reference) -> None:
         """A pod of this root has failed."""

@@ -7,8 +7,9 @@ A root is known by its uid, as one owner. By its oldest pod, once one was seen, 
    for and its labels, without those that controllers add;
 3. when it was made.
 
-What was read of a root stays for as long as it is tracked. The end of its last pod is told, so that
-what is submitted then may come in its place. Source: specification of disruptions, section 1.
+What was read of a root stays for as long as it is tracked, or has pods. The end of its last pod is
+told, so that what is submitted then may come in its place. Source: specification of disruptions,
+section 1.
 """
 
 from __future__ import annotations
@@ -48,6 +49,9 @@ class Lines:
         self._pods_of = pods_of
         self._known: dict[str, Party] = {}  # of roots with a pod, by uid
 
+    def __len__(self) -> int:
+        return len(self._known)
+
     def of(self, root: Reference) -> Party:
         """Return the line of work of a root."""
         known = self._known.get(root.uid)
@@ -62,7 +66,7 @@ class Lines:
     def pod_ended(self, root: Reference, at: Nanos) -> None:
         """A pod of a root is gone: if it was the last one, work may be submitted in its place."""
         if not any(pod.row.live for pod in self._pods_of(root)):
-            self._governor.ended(self.of(root), at)
+            self._governor.ended(party_of_root(root), at)
 
     def forget(self, uid: str) -> None:
         """A root is not tracked any more."""
