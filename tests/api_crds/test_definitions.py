@@ -16,7 +16,12 @@ from hypothesis import strategies as st
 
 from reprieve.api import reprieve as records
 from reprieve.api.crds import NAMES, UnknownCrd, all_crds, load
-from reprieve.api.disruption import Disruption, DisruptionSpec, DisruptionStatus
+from reprieve.api.disruption import (
+    Disruption,
+    DisruptionDemand,
+    DisruptionSpec,
+    DisruptionStatus,
+)
 from reprieve.engine.demands import Half, Rejection
 from reprieve.engine.idle.model import Aggregation, Phase, PreemptionPolicy
 from reprieve.engine.plan import Plane, ProofLevel
@@ -367,6 +372,15 @@ def test_every_disruption_that_the_operator_can_write_is_accepted() -> None:
             times=1,
             window="1h0m0s",
             spared_by="a higher priority",
+            demand=DisruptionDemand(
+                ["idle", "scheduling"],
+                records.Frees(room=True),
+                "Settled",
+                "Proven",
+                [records.Rejected("quota", "OwnedByAnother")],
+                2,
+                "another tenant's work #a3f1",
+            ),
         ),
         DisruptionStatus(repeated=True, message="m", back_at="2026-03-04T10:20:00Z"),
     )

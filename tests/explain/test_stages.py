@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.explain.objects import Json, job, record, workload
+from tests.explain.objects import Json, disruption, job, record, workload
 from tests.explain.stories import Story, answered
 
 
@@ -32,3 +32,20 @@ def test_who_made_way_in_two_stages_is_one_row() -> None:
     assert (row.record, row.victims) == ("scheduling-2", 2)
     assert row.stages == "quota (quota-1), then scheduling"
     assert "sweep-17" in row.subject and "night" in row.subject
+
+
+def test_who_made_way_reads_the_stages_in_the_record_or_else_in_the_disruption() -> None:
+    mine, other = job(), job("sweep-17")
+    gone = staged(
+        record("idle", other, [mine], rule="BesidePriority", minutes=9),
+        *(("idle", ""), ("scheduling", "")),
+    )
+    assert [each.stages for each in answered(Story("job/train", [mine, gone])).displaced] == [
+        "idle, then scheduling"
+    ]
+    told = disruption("job-train", f"owner/{mine['metadata']['uid']}", minutes=9, times=1)
+    demand = {"stages": ["idle", "scheduling"], "frees": {"room": True}}
+    told["spec"]["demand"] = {**demand, "quota": "Settled", "placement": "Proven"}
+    assert [each.stages for each in answered(Story("job/train", [mine, told])).displaced] == [
+        "idle, then scheduling"
+    ]

@@ -122,6 +122,8 @@ def test_programs_are_told_everything(form: str, read: Any, policy: Path) -> Non
         "reproduced": True,
         "why": told["decisions"][1]["why"],
         "program": told["decisions"][1]["program"],
+        "stages": [],
+        "demand": "quota-1",
     }
 
 

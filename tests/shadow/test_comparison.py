@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import msgspec
 import pytest
 
 from reprieve.api.reprieve import Preemption
+from reprieve.cli.shadow_text import shadow_text
 from reprieve.engine.idle.model import Fit
 from reprieve.engine.quota.model import Preemption as Rules
 from reprieve.shadow.candidate import Candidate
@@ -158,7 +160,32 @@ def test_sums_count_every_decision_once_and_lost_work_of_those_decided() -> None
     ]
     told = document(IRREDUCIBLE, found)
     assert [each.name for each in told.decisions] == ["b", "a", "c", "d", "e", "f"]
-    idle = Sums(2, 2, 0, 2, 0, 0, 0, 2, 4, 2, 86_400, 28_800)
-    quota = Sums(4, 2, 1, 0, 1, 1, 1, 2, 2, 1, 7_200, 3_600)
+    idle = Sums(2, 2, 0, 2, 0, 0, 0, 2, 4, 2, 86_400, 28_800, 2)
+    quota = Sums(4, 2, 1, 0, 1, 1, 1, 2, 2, 1, 7_200, 3_600, 4)
     assert told.planes == {"idle": idle, "quota": quota}
-    assert told.total == Sums(6, 4, 1, 2, 1, 1, 1, 4, 6, 3, 93_600, 32_400)
+    assert told.total == Sums(6, 4, 1, 2, 1, 1, 1, 4, 6, 3, 93_600, 32_400, 6)
+
+
+def test_the_decisions_of_several_planes_for_one_demand_are_one_line() -> None:
+    stages = [{"plane": "idle"}, {"plane": "scheduling"}]
+    first = asked(idle_record("idle-7"), IRREDUCIBLE, stages=stages)
+    going_on = [{"plane": "idle", "preemption": "idle-7"}, {"plane": "scheduling"}]
+    later = {"stages": going_on, "decidedAt": "2026-03-04T10:16:00Z"}
+    second = asked(scheduling_record("scheduling-7"), LEAST_HARM, **later)
+    alone = asked(quota_record(), PROTECTED)
+    assert [each.demand for each in (first, second, alone)] == ["idle-7", "idle-7", "quota-1"]
+    told = document(IRREDUCIBLE, [second, alone, first])
+    assert (told.total.decisions, told.total.demands) == (3, 2)
+    assert any("each made its own decision" in each for each in told.cannot_know)
+    lines = list(shadow_text(told, 200))
+    assert any("on 3 decisions for 2 demands (" in line for line in lines)
+    rows = [line for line in lines if "ml-team/needy" in line or "default/high" in line]
+    assert [re.split(r"  +", row)[1:] for row in rows] == [
+        [
+            "idle, then scheduling",
+            "GpuWorkload ml-team/needy",
+            "default/young, ml-team/small, 1 on both sides",
+            "default/old, 1 on both sides",
+            "13.0 -> 4.2",
+        ]
+    ]

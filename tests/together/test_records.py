@@ -5,9 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from reprieve.answers.recorded import judged
+from reprieve.api.disruption import Disruption, DisruptionDemand
 from reprieve.api.reprieve import Frees, Preemption, Rejected, Stage
-from reprieve.kube.resource import PREEMPTIONS
+from reprieve.cli.shadow_text import shadow_text
+from reprieve.kube.resource import DISRUPTIONS, PREEMPTIONS
+from reprieve.shadow.candidate import Candidate
+from reprieve.shadow.comparison import Verdict, compared
+from reprieve.shadow.document import document
+from tests.shadow.records import own_plugins
 from tests.together.site import GPU, Site, deployment, job, node, site
+
+RECORDED = Candidate("as recorded")
 
 
 async def records(cluster: Site) -> list[Preemption]:
@@ -16,6 +24,8 @@ async def records(cluster: Site) -> list[Preemption]:
     for each in found:
         _, said, upheld = judged(each)
         assert upheld, f"{each.metadata.name}: {said}"
+        again = compared(each, RECORDED, own_plugins)
+        assert (again.verdict, again.reproduced) == (Verdict.SAME, True), again.why
     return sorted(found, key=lambda record: (record.spec.decided_at, record.spec.depth))
 
 
@@ -78,9 +88,9 @@ async def test_idle_work_and_work_of_lower_priority_are_two_records_of_one_line(
         await cluster.idle(idle)
         evicted = await cluster.demand(job("wanted", "a", gpus=8, priority="high"))
         assert evicted == {"ann": 4, "bob": 4}
-        first, second = (
-            each.spec for each in sorted(await records(cluster), key=lambda r: r.spec.plane)
-        )
+        found = sorted(await records(cluster), key=lambda r: r.spec.plane)
+        told = (await cluster.client.list(DISRUPTIONS, Disruption)).items
+    first, second = (each.spec for each in found)
     assert [each.rule for each in first.victims] == ["BesidePriority"]
     assert [each.rule for each in second.victims] == ["lower priority"]
     assert first.stages == [Stage("idle"), Stage("scheduling")]
@@ -91,6 +101,14 @@ async def test_idle_work_and_work_of_lower_priority_are_two_records_of_one_line(
     others = [Rejected("quota", "OwnedByAnother")]
     assert (first.rejected, second.rejected) == (others, others)
     assert (first.proof.placement, first.proof.free) == ("Proven", {GPU: 4})
+    demands = {each.spec.plane: each.spec.demand for each in told}
+    room, halves = Frees(room=True), ("Settled", "Proven")
+    both = DisruptionDemand(["idle", "scheduling"], room, *halves, others)
+    assert demands == {"idle": both, "scheduling": both}, "both tenants read the same demand"
+    shadow = document(RECORDED, [compared(each, RECORDED, own_plugins) for each in found])
+    assert (shadow.total.decisions, shadow.total.demands, shadow.total.same) == (2, 1, 2)
+    lines = list(shadow_text(shadow, 200))
+    assert any("on 2 decisions for 1 demand (idle 1, scheduling 1)" in line for line in lines)
 
 
 async def test_the_record_of_work_that_came_back_says_by_whom_it_was_displaced(
@@ -108,5 +126,11 @@ async def test_the_record_of_work_that_came_back_says_by_whom_it_was_displaced(
         wanted = job("wanted", "a", priority="top", opted=False, nodeSelector=labels)
         assert await cluster.demand(wanted) == {"middle": 4, "lowest": 4}
         first, second = await records(cluster)
+        listed = (await cluster.client.list(DISRUPTIONS, Disruption)).items
+    told = {each.spec.plan_id: each.spec.demand for each in listed}
+    demand, after = told[first.spec.plan_id], told[second.spec.plan_id]
+    assert demand is not None and (demand.depth, demand.debt_of) == (1, "")
+    assert after is not None and after.depth == 2
+    assert after.debt_of.startswith("another tenant's work #"), "work of others has a number"
     assert (first.spec.depth, first.spec.debt_of) == (1, "")
     assert (second.spec.depth, second.spec.debt_of) == (2, first.spec.preemptor_lineage)

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.api.reprieve import Preemption, Rejected, Stage, VictimState
+from reprieve.api.disruption import DisruptionDemand
+from reprieve.api.reprieve import Frees, Preemption, Rejected, Stage, VictimState
 from reprieve.execution.parts import Sizes, split
 from reprieve.records.victim_states import numbers_by_state
 from reprieve.web.pages import preemption
@@ -275,6 +276,28 @@ def test_without_the_record_disruptions_tell_their_tenant() -> None:
     ]
     with pytest.raises(NotFound):
         preemption.page(mirror, Viewer(False, frozenset({"b"})), {"name": ("plan-1",)}, NOW)
+
+
+def test_without_the_record_disruptions_tell_of_the_one_demand() -> None:
+    demand = DisruptionDemand(
+        ["idle", "scheduling"],
+        Frees(room=True),
+        "Settled",
+        "Proven",
+        [Rejected("quota", "OwnedByAnother")],
+        2,
+    )
+    mirror = mirror_of(disruptions=[disruption("a", "probe", "plan-1", "owner/x", demand=demand)])
+    page = preemption.page(mirror, Viewer(False, frozenset({"a"})), {"name": ("plan-1",)}, NOW)
+    assert page.values["demand"] == {
+        "stages": [
+            {"plane": "idle", "preemption": ""},
+            {"plane": "scheduling", "preemption": ""},
+        ],
+        "proof": "quota settled before, placement proven",
+        "rejected": [{"plane": "quota", "text": "another plane is the owner of the demand"}],
+        "depth": 2,
+    }
 
 
 def test_a_plan_in_parts_is_told_from_its_head_until_it_is_opened() -> None:

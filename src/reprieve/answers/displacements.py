@@ -128,7 +128,12 @@ def _as_victim(record: Preemption, mine: Sequence[Victim], names: Mapping[str, s
         outcome=_outcome(record, outcomes),
         record=record.metadata.name,
         plan=record.spec.plan_id,
+        stages=_stages(record),
     )
+
+
+def _stages(record: Preemption) -> str:
+    return stages_text((each.plane, each.preemption) for each in record.spec.stages)
 
 
 def _former(record: Preemption, known: Mapping[str, Preemption]) -> Iterator[Preemption]:
@@ -160,7 +165,7 @@ def _as_preemptor(stages: Sequence[Preemption], names: Mapping[str, str]) -> Dis
         outcome=_outcome(record, states),
         record=record.metadata.name,
         plan=record.spec.plan_id,
-        stages=stages_text((each.plane, each.preemption) for each in record.spec.stages),
+        stages=_stages(record),
     )
 
 

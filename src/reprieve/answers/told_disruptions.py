@@ -18,6 +18,7 @@ from reprieve.answers.sources import Json, Reading
 from reprieve.answers.unit import Unit, namespace_of
 from reprieve.api.disruption import Disruption
 from reprieve.kube.resource import DISRUPTIONS
+from reprieve.wording.demands import stages_text
 from reprieve.wording.displacements import NOBODY
 
 __all__ = ["completed", "disruptions_of"]
@@ -59,8 +60,14 @@ def completed(told: Sequence[Displaced], found: Iterable[Disruption]) -> list[Di
             window=spec.window,
             spared_by=spec.spared_by,
             back_at=max(known.back_at, each.status.back_at),
+            stages=known.stages or _stages(each),
         )
     return sorted(by_plan.values(), key=lambda each: each.at, reverse=True)
+
+
+def _stages(told: Disruption) -> str:
+    demand = told.spec.demand
+    return "" if demand is None else stages_text((plane, "") for plane in demand.stages)
 
 
 def _read(obj: Json) -> Disruption | None:

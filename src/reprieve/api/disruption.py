@@ -11,13 +11,38 @@ from typing import Final
 
 import msgspec
 
-from reprieve.api.reprieve import API_VERSION, Metadata, ObjectRef
+from reprieve.api.reprieve import API_VERSION, Frees, Metadata, ObjectRef, Rejected
 
-__all__ = ["KEY_FIELD", "KEY_SECRET", "Disruption", "DisruptionSpec", "DisruptionStatus"]
+__all__ = [
+    "KEY_FIELD",
+    "KEY_SECRET",
+    "Disruption",
+    "DisruptionDemand",
+    "DisruptionSpec",
+    "DisruptionStatus",
+]
 
 #: The Secret in the operator's namespace that holds the key to numbers of others' work, and where.
 KEY_SECRET: Final = "reprieve-disruptions"
 KEY_FIELD: Final = "key"
+
+
+class DisruptionDemand(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The demand that the unit made room for, where several planes decide together.
+
+    `stages`: the planes that see it through, in order. `frees`: what the unit gave back. `quota`
+    and `placement`: how far each half of the proof is proven. `rejected`: planes that evict nobody
+    for the demand. `depth`: in a chain of displacements, whose former one is `debt_of`, as people
+    of this namespace may know it.
+    """
+
+    stages: list[str]
+    frees: Frees
+    quota: str
+    placement: str
+    rejected: list[Rejected] = []
+    depth: int = 1
+    debt_of: str = ""
 
 
 class DisruptionSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -27,7 +52,7 @@ class DisruptionSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     `objects`: how many were evicted. `preemptor`: as people of this namespace may know it.
     `lost_device_seconds`: since the last checkpoint or the start, as of the decision. `times`: how
     often this line of work was displaced within `window`, this time included. Instants are RFC 3339
-    in UTC.
+    in UTC. `demand`: None where one plane decides alone.
     """
 
     subject: ObjectRef
@@ -44,6 +69,7 @@ class DisruptionSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     times: int
     window: str
     spared_by: str
+    demand: DisruptionDemand | None = None
 
 
 class DisruptionStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -1,6 +1,7 @@
 """An answer of `reprieve shadow` for people: what it cannot know, sums, and what is different.
 
-Of the decisions that differ at most 25 lines are shown unless all are asked for.
+The decisions of several planes for one demand are one line. Of those that differ at most 25 lines
+are shown unless all are asked for.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ def shadow_text(found: Document, width: int, *, everything: bool = False) -> Ite
     more = len(found.unread) - _REASONS
     if more > 0 and not everything:
         yield f"not read: {more:,} more"
-    different = [each for each in found.decisions if _differs(each)]
+    demands: dict[tuple[str, str], list[Comparison]] = {}
+    for decision in found.decisions:
+        demands.setdefault((decision.namespace, decision.demand), []).append(decision)
+    different = [each for each in demands.values() if any(map(_differs, each))]
     if different:
         yield ""
         shown = different if everything else different[:MOST_ROWS]
@@ -54,8 +58,11 @@ def _sums(found: Document) -> Iterator[str]:
     total = found.total
     planes = ", ".join(f"{name} {sums.decisions:,}" for name, sums in found.planes.items())
     first, last = found.decisions[0].decided_at, found.decisions[-1].decided_at
+    several = total.demands < total.decisions
+    whom = f" for {counted(total.demands, 'demand')}" if several else ""
     yield safe(
-        f"{found.policy} on {counted(total.decisions, 'decision')} ({planes}), {first} to {last}"
+        f"{found.policy} on {counted(total.decisions, 'decision')}{whom} ({planes}), {first} to "
+        f"{last}"
     )
     yield f"  decided again    {total.decided:>8,}"
     if total.decided:
@@ -98,14 +105,19 @@ def _reasons(found: Document, verdict: Verdict) -> str:
     return "  " + safe("; ".join(said)) if said else ""
 
 
-def _row(each: Comparison) -> tuple[str, ...]:
-    before, after = _hours(each.recorded_lost), _hours(each.candidate_lost)
+def _row(demand: Sequence[Comparison]) -> tuple[str, ...]:
+    """Return the row of a demand: its decisions, the oldest first, as one."""
+    first = demand[0]
+    recorded = [taken for each in demand for taken in each.recorded]
+    candidate = [taken for each in demand for taken in each.candidate]
+    before = _hours(sum(each.recorded_lost for each in demand))
+    after = _hours(sum(each.candidate_lost for each in demand))
     return (
-        each.decided_at,
-        each.plane,
-        each.preemptor or "nobody",
-        _named(each.recorded, each.candidate) or "nobody",
-        _named(each.candidate, each.recorded) or "nobody",
+        first.decided_at,
+        ", then ".join(dict.fromkeys(each.plane for each in demand)),
+        first.preemptor or "nobody",
+        _named(recorded, candidate) or "nobody",
+        _named(candidate, recorded) or "nobody",
         f"{before} -> {after}",
     )
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from reprieve.api.reprieve import (
     Action,
+    Frees,
     ObjectRef,
     Preemption,
     Victim,
@@ -26,6 +27,7 @@ from reprieve.units.instants import Nanos, parse_instant
 
 __all__ = ["DisplacedUnit", "displaced_units", "displacement_of"]
 
+_NOT_SAID: Final = Frees()
 _DIGITS: Final = 10
 _LONGEST: Final = 200  # letters of a subject's name, of 253 that the name of an object may have
 
@@ -35,7 +37,8 @@ class DisplacedUnit:
     """One unit.
 
     `name`: of its Disruption; `ended`: when its last object was out of the way; `deleted`: the uids
-    of those of its objects that were deleted, and so never run again.
+    of those of its objects that were deleted, and so never run again; `frees`: what it gave back,
+    where several planes decide.
     """
 
     name: str
@@ -46,6 +49,7 @@ class DisplacedUnit:
     lost_device_seconds: int
     ended: str
     deleted: tuple[str, ...] = ()
+    frees: Frees = _NOT_SAID
 
 
 def displaced_units(
@@ -79,6 +83,7 @@ def displaced_units(
                 first.lost_device_seconds,
                 max(instants),
                 tuple(each.root.uid for each in gone if each.action is Action.DELETE),
+                first.frees or _NOT_SAID,
             )
         )
     return found

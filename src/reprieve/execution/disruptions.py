@@ -23,12 +23,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
 import msgspec
 
 from reprieve.api.disruption import (
     Disruption,
+    DisruptionDemand,
     DisruptionSpec,
     DisruptionStatus,
 )
@@ -331,12 +333,33 @@ class Disruptions:
                 times=times,
                 window=format_duration(policy.repeated_window),
                 spared_by=spared_by(spec.plane, unit.rule),
+                demand=await self._demand_of(intent, unit),
             ),
             DisruptionStatus(
                 repeated, repeated_text(times, policy.repeated_window, policy.enforcement)
             )
             if repeated
             else DisruptionStatus(),
+        )
+
+    async def _demand_of(self, intent: Preemption, unit: DisplacedUnit) -> DisruptionDemand | None:
+        """Return what is told of the demand; None where one plane decides alone."""
+        spec = intent.spec
+        if not spec.stages:
+            return None
+        space, former = unit.subject.namespace, spec.debt_of
+        if former and former == unit.lineage:
+            former = f"{unit.subject.kind}/{unit.subject.name}"
+        elif former:
+            former = await self.known_as(space, former)
+        return DisruptionDemand(
+            [plane for plane, _ in groupby(each.plane for each in spec.stages)],
+            unit.frees,
+            spec.proof.quota,
+            spec.proof.placement,
+            list(spec.rejected),
+            spec.depth,
+            former,
         )
 
     def _tell_repeated(self, unit: DisplacedUnit, text: str) -> None:

@@ -14,8 +14,9 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 import orjson
 
 from reprieve.api.disruption import Disruption
@@ -76,9 +77,16 @@ def body(told: Disruption, shape: Format, source: str) -> bytes:
                 "window": told.spec.window,
                 "sparedBy": told.spec.spared_by,
                 "repeated": told.status.repeated,
+                **_demand(told),
             },
         }
     )
+
+
+def _demand(told: Disruption) -> dict[str, Any]:
+    """Return what is told of the demand; nothing where one plane decides alone."""
+    demand = told.spec.demand
+    return {} if demand is None else {"demand": msgspec.to_builtins(demand)}
 
 
 def headers(

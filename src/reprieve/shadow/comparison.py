@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
+from itertools import groupby
 
 import msgspec
 from msgspec.structs import replace
@@ -53,7 +54,9 @@ class Comparison(msgspec.Struct, frozen=True, rename="camel"):
     """One record, and what the candidate makes of it.
 
     `reproduced`: decided as it was recorded it gives the recorded plan. `why`: of one that cannot
-    be decided again, or that displaces nobody. `program`: the version that recorded it.
+    be decided again, or that displaces nobody. `program`: the version that recorded it. `stages`:
+    the planes that see the demand through, where several decide; `demand`: the first record of the
+    demand, which all of its records have in common.
     """
 
     namespace: str
@@ -68,6 +71,8 @@ class Comparison(msgspec.Struct, frozen=True, rename="camel"):
     reproduced: bool = False
     why: str = ""
     program: str = ""
+    stages: tuple[str, ...] = ()
+    demand: str = ""
 
     @property
     def decided(self) -> bool:
@@ -100,6 +105,10 @@ def compared(record: Preemption, candidate: Candidate, plugins: Plugins) -> Comp
         spec.decided_at,
         "" if preemptor is None else f"{preemptor.kind} {preemptor.namespace}/{preemptor.name}",
         spec.dry_run,
+        stages=tuple(plane for plane, _ in groupby(each.plane for each in spec.stages)),
+        demand=next(
+            (each.preemption for each in spec.stages if each.preemption), record.metadata.name
+        ),
     )
     if spec.input is None:
         nothing = spec.revision == 0 and spec.plane == Plane.IDLE

@@ -25,10 +25,18 @@ _DISPLACING_ALONE: Final = (
     "Only decisions that displaced somebody have a record, and the decision log has samples of the "
     "others: for whom else the candidate would have made room is not known."
 )
+_STAGES: Final = (
+    "Where two planes displaced for one demand, each made its own decision: the second one is made "
+    "again on the victims of the first as they were recorded, and what planes asked of each other "
+    "is taken as it was answered then."
+)
 
 
 class Sums(msgspec.Struct, frozen=True, rename="camel"):
-    """How many decisions came to what; lost device-seconds are of those that were decided."""
+    """How many decisions came to what; lost device-seconds are of those that were decided.
+
+    `demands`: for how many demands they are; the decisions of several planes for one count once.
+    """
 
     decisions: int = 0
     decided: int = 0
@@ -42,6 +50,7 @@ class Sums(msgspec.Struct, frozen=True, rename="camel"):
     candidate_victims: int = 0
     recorded_lost_device_seconds: int = 0
     candidate_lost_device_seconds: int = 0
+    demands: int = 0
 
 
 class Document(msgspec.Struct, frozen=True, rename="camel"):
@@ -68,6 +77,7 @@ def document(
         [
             _ONE_AT_A_TIME,
             _DISPLACING_ALONE,
+            *([_STAGES] if any(len(each.stages) > 1 for each in ordered) else []),
             *(f"{key} is not applied: {why}." for key, why in candidate.unused.items()),
         ],
         _sums(ordered),
@@ -96,4 +106,5 @@ def _sums(comparisons: Sequence[Comparison]) -> Sums:
         candidate_victims=sum(len(each.candidate) for each in decided),
         recorded_lost_device_seconds=sum(each.recorded_lost for each in decided),
         candidate_lost_device_seconds=sum(each.candidate_lost for each in decided),
+        demands=len({(each.namespace, each.demand) for each in comparisons}),
     )

@@ -8,7 +8,7 @@ from typing import Final
 from reprieve.api.reprieve import PreemptionSpec
 from reprieve.engine.demands import Half, Rejection, Stage
 
-__all__ = ["demand_lines", "proof_text", "rejection_text", "stages_text"]
+__all__ = ["demand_lines", "halves_text", "proof_text", "rejection_text", "stages_text"]
 
 _REJECTIONS: Final[Mapping[str, str]] = {
     Rejection.OWNED.value: "another plane is the owner of the demand",
@@ -46,10 +46,12 @@ def stages_text(stages: Iterable[Stage | tuple[str, str]]) -> str:
 
 def proof_text(spec: PreemptionSpec) -> str:
     """Return how far both halves of a proof are proven."""
-    quota, placement = (
-        _HALVES.get(half, half) for half in (spec.proof.quota, spec.proof.placement)
-    )
-    return f"quota {quota}, placement {placement}"
+    return halves_text(spec.proof.quota, spec.proof.placement)
+
+
+def halves_text(quota: str, placement: str) -> str:
+    """Return how far quota and placement are proven, each by its word in a record."""
+    return f"quota {_HALVES.get(quota, quota)}, placement {_HALVES.get(placement, placement)}"
 
 
 def rejection_text(reason: str) -> str:

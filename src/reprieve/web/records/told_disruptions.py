@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from reprieve.api.disruption import DisruptionDemand
 from reprieve.web.mirror.pods import instant
 from reprieve.web.mirror.told import DisruptionRecord
 from reprieve.web.tables import Cell, seconds
+from reprieve.wording.demands import halves_text, rejection_text
 
 __all__ = ["rows_of_disruptions", "values_of_disruptions"]
 
@@ -44,6 +46,21 @@ def values_of_disruptions(told: Sequence[DisruptionRecord]) -> dict[str, Any]:
         "reprieved": {},
         "proof": None,
         "again": None,
+        "demand": _demand(first.demand),
+    }
+
+
+def _demand(told: DisruptionDemand | None) -> dict[str, Any] | None:
+    """Return what is told of the demand; None where one plane decides alone."""
+    if told is None:
+        return None
+    return {
+        "stages": [{"plane": plane, "preemption": ""} for plane in told.stages],
+        "proof": halves_text(told.quota, told.placement),
+        "rejected": [
+            {"plane": each.plane, "text": rejection_text(each.reason)} for each in told.rejected
+        ],
+        "depth": told.depth,
     }
 
 
