@@ -15,7 +15,7 @@ import argparse
 import random
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -103,12 +103,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.optimum", description=__doc__)
     parser.add_argument("--instances", type=int, default=200, help="clusters of each kind")
     parser.add_argument("--first", type=int, default=0, help="seed of the first one")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--policies", nargs="+", choices=POLICIES, default=list(POLICIES))
     parser.add_argument("--quick", action="store_true")
     chosen = parser.parse_args(arguments)
     count = 8 if chosen.quick else chosen.instances
+    policies = {name: POLICIES[name] for name in POLICIES if name in chosen.policies}
     try:
-        for kind in KINDS:
-            _measure(range(chosen.first, chosen.first + count), kind, timed=not chosen.quick)
+        for kind in chosen.kinds:
+            seeds = range(chosen.first, chosen.first + count)
+            _measure(seeds, kind, policies, timed=not chosen.quick)
     except Mismatch as wrong:
         print(wrong, file=sys.stderr)
         return 1
@@ -202,8 +206,8 @@ def _gang(
 # Against the optimum.
 
 
-def _measure(seeds: range, kind: str, *, timed: bool) -> None:
-    tallies = {name: _Tally() for name in POLICIES}
+def _measure(seeds: range, kind: str, policies: Mapping[str, Policy], *, timed: bool) -> None:
+    tallies = {name: _Tally() for name in policies}
     for seed in seeds:
         given = instance(seed, kind)
         level = lowest_priority(given.gpus, given.units, given.members)
@@ -215,8 +219,11 @@ def _measure(seeds: range, kind: str, *, timed: bool) -> None:
         )
         lost = least(given.gpus, given.units, given.members, level, lambda u: u.lost)
         snapshot = given.snapshot()
-        for name, policy in POLICIES.items():
-            _judge(tallies[name], given, snapshot, policy, (free, level, by_kep, lost), seed)
+        chosen = {
+            name: _judge(tallies[name], given, snapshot, policy, (free, level, by_kep, lost), seed)
+            for name, policy in policies.items()
+        }
+        _compare(chosen, policies, seed)
     for name, tally in tallies.items():
         _print(name, tally, kind, clusters=len(seeds), timed=timed)
 
@@ -228,8 +235,11 @@ def _judge(
     policy: Policy,
     best: tuple[bool, int, int, int],
     seed: int,
-) -> None:
-    """Count what becomes of the gang; `best`: it fits free, or else what the optimum costs."""
+) -> list[UnitOnNodes] | None:
+    """Count what becomes of the gang; `best`: it fits free, or else what the optimum costs.
+
+    Return the victims, None where nobody is evicted and nothing is placed.
+    """
     free, level, by_kep, lost = best
     began = time.process_time()
     attempt = Session(snapshot, policy, now=_NOW).attempt(given.unit)
@@ -238,14 +248,17 @@ def _judge(
     if attempt.plan is None:
         if not any(member.bind for member in attempt.members):
             tally.refused += 1
-        elif not free:
+            return None
+        if not free:
             raise Mismatch(f"cluster {seed}: placed where it does not fit")
-        return
+        return []
     tally.preempted += 1
     victims = _victims(given, snapshot, attempt)
     if free:
         tally.needless += 1
-        return
+        if policy.best:
+            raise Mismatch(f"cluster {seed}: evicts {len(victims)} though nobody has to go")
+        return victims
     top = max(unit.priority for unit in victims)
     cost = sum(unit.pods * (_PODS + unit.priority) for unit in victims)
     if (top, cost) < (level, by_kep):
@@ -255,6 +268,29 @@ def _judge(
     tally.pods.append(sum(unit.pods for unit in victims) / (by_kep // _PODS))
     if lost:
         tally.lost.append(sum(unit.lost for unit in victims) / lost)
+    return victims
+
+
+def _compare(
+    chosen: Mapping[str, list[UnitOnNodes] | None], policies: Mapping[str, Policy], seed: int
+) -> None:
+    """Refuse victims of profile best that cost more than those of profile compatible."""
+    known = chosen.get("compatible")
+    if known is None:
+        return
+    for name, victims in chosen.items():
+        if not policies[name].best:
+            continue
+        harm = policies[name].harm_order
+        if victims is None or _cost(victims, harm=harm) > _cost(known, harm=harm):
+            raise Mismatch(f"cluster {seed}: {name} is worse than compatible")
+
+
+def _cost(victims: Sequence[UnitOnNodes], *, harm: bool) -> tuple[int, int, int]:
+    """Return what victims cost: their top priority, lost work with `harm`, pods by priority."""
+    top = max((unit.priority for unit in victims), default=0)
+    lost = sum(unit.lost for unit in victims) if harm else 0
+    return top, lost, sum(unit.pods * (_PODS + unit.priority) for unit in victims)
 
 
 def _victims(given: Instance, snapshot: Snapshot, attempt: Attempt) -> list[UnitOnNodes]:

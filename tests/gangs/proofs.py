@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.gangs.cycle import _preempted
-from reprieve.engine.gangs.job import Job, JobPreemption, VictimGangs
+from reprieve.engine.gangs.job import Job, JobPolicy, JobPreemption, VictimGangs
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.outcome import GangCycle, Member, Unit
 from reprieve.engine.scheduling.proof import PlanFault, faults_of
@@ -18,6 +18,7 @@ def faults_of_job(
     job: Job,
     found: JobPreemption,
     victim_gangs: VictimGangs = VictimGangs.ALL,
+    jobs: JobPolicy | None = None,
 ) -> tuple[PlanFault, ...]:
     """Return the faults of a preemption that has victims.
 
@@ -27,4 +28,4 @@ def faults_of_job(
     cycle = GangCycle(job.key, job.trigger.row.uid, found)
     unit = Unit(tuple(members))
     attempt = _preempted(snapshot, unit, job.pending, (), members, found, cycle)
-    return faults_of(snapshot, policy, attempt, victim_gangs=victim_gangs)
+    return faults_of(snapshot, policy, attempt, victim_gangs=victim_gangs, jobs=jobs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,13 +20,15 @@ from reprieve.engine.gangs.job import (
     VictimGangs,
 )
 from reprieve.engine.gangs.job_preemption import preempt_for_job, respect_others
-from reprieve.engine.placement.profile import Policy, Profile
+from reprieve.engine.placement.profile import Policy, Profile, VictimChoice
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.units.ids import Uid
 from tests.engine.builders import budget, node, pending_of, pod, snapshot_of
 
 POLICY = Policy(profiles=(Profile(),))
 OURS = JobPolicy()
+BEST = replace(POLICY, choice=VictimChoice.BEST)
+NOW = 1_800_000_000
 
 
 def preempt(
@@ -33,9 +36,11 @@ def preempt(
     policy: JobPolicy = OURS,
     members: tuple[str, ...] = ("g-0",),
     gangs: tuple[tuple[Uid, ...], ...] = (),
+    by: Policy = POLICY,
 ) -> tuple[Snapshot, JobPreemption]:
     snapshot = snapshot_of(*rows)
-    simulation = Simulation(snapshot, POLICY, POLICY.profiles[0])
+    simulation = Simulation(snapshot, by, by.profiles[0])
+    simulation.now = NOW
     pending = tuple(pending_of(snapshot, name) for name in members)
     job = Job("default/g", pending[0], pending, gangs=gangs)
     respect_others(simulation, job)
@@ -113,7 +118,82 @@ def test_a_required_budget_is_not_used_up_by_several_victims_together() -> None:
     assert victims(snapshot, found) == {"a", "b"}
 
 
+@pytest.mark.parametrize(
+    ("budgets", "expected"),
+    [(Budgets.REQUIRE, {"free-1", "free-2"}), (Budgets.PREFER, {"free-1", "free-2"})],
+)
+def test_the_least_costly_victims_break_no_budget_where_others_are_enough(
+    budgets: Budgets, expected: set[str]
+) -> None:
+    rows = [
+        *machines(2, cpu=8),
+        pod("guarded", cpu=8_000, priority=10, node="n1", labels=GUARD),
+        low("free-1", "n2"),
+        low("free-2", "n2"),
+        budget("b", GUARD, allowed=0),
+        member("g-0", 8),
+    ]
+    snapshot, found = preempt(rows, policy=JobPolicy(budgets=budgets), by=BEST)
+    assert victims(snapshot, found) == expected
+    assert found.violating == 0
+    snapshot, found = preempt(rows, policy=JobPolicy(budgets=Budgets.IGNORE), by=BEST)
+    assert victims(snapshot, found) == {"guarded"}
+
+
+def test_a_required_budget_stays_unbroken_though_lower_priorities_would_break_it() -> None:
+    rows = [
+        *machines(2, cpu=8),
+        pod("guarded-1", cpu=4_000, priority=1, node="n1", labels=GUARD),
+        pod("guarded-2", cpu=4_000, priority=1, node="n1", labels=GUARD),
+        low("free", "n2", 8),
+        budget("b", GUARD, allowed=1),
+        member("g-0", 8),
+    ]
+    snapshot, found = preempt(rows, policy=JobPolicy(budgets=Budgets.REQUIRE), by=BEST)
+    assert victims(snapshot, found) == {"free"}
+    assert found.violating == 0
+    snapshot, found = preempt(rows, by=BEST)
+    assert victims(snapshot, found) == {"guarded-1", "guarded-2"}
+    assert found.violating == 1
+
+
+def test_of_equal_numbers_of_pods_those_that_lose_less_go_with_harm_order() -> None:
+    day, minute = NOW - 86_400, NOW - 60
+
+    def rows(long: str, short: str) -> list[Change]:
+        return [
+            *(node(name, cpu=64_000, gpus=8) for name in ("n1", "n2")),
+            pod("long", cpu=1_000, gpus=8, priority=10, node=long, start=day),
+            pod("short", cpu=1_000, gpus=8, priority=10, node=short, start=minute),
+            pod("g-0", cpu=1_000, gpus=8, priority=100),
+        ]
+
+    least_lost = replace(BEST, harm_order=True)
+    snapshot, found = preempt(rows("n1", "n2"), by=least_lost)
+    assert victims(snapshot, found) == {"short"}
+    snapshot, found = preempt(rows("n2", "n1"), by=least_lost)
+    assert victims(snapshot, found) == {"short"}
+    assert found.gap == 0
+
+
 # Gangs of victims.
+
+
+def test_the_least_costly_victims_are_whole_gangs_where_gangs_go_as_a_unit() -> None:
+    whole = JobPolicy(victim_gangs=VictimGangs.ALL)
+    rows = [
+        *machines(3),
+        *(low(f"v-{number}", f"n{number}") for number in (1, 2)),
+        low("alone", "n3"),
+        member("g-0"),
+    ]
+    gang = ((Uid("pod-v-1"), Uid("pod-v-2")),)
+    snapshot, found = preempt(rows, policy=whole, gangs=gang, by=BEST)
+    assert victims(snapshot, found) == {"alone"}
+    both = [*rows, member("g-1")]
+    snapshot, found = preempt(both, policy=whole, gangs=gang, members=("g-0", "g-1"), by=BEST)
+    assert victims(snapshot, found) == {"v-1", "v-2"}
+    assert len(found.gangs) == 1
 
 
 def test_the_gang_of_a_victim_goes_as_a_unit_or_not_at_all() -> None:

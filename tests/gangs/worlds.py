@@ -102,26 +102,36 @@ def snapshot_of(given: World) -> Snapshot:
 
 
 def attempt(
-    given: World, policy: JobPolicy, order: Sequence[int] | None = None, *, explain: bool = False
+    given: World,
+    policy: JobPolicy,
+    order: Sequence[int] | None = None,
+    *,
+    explain: bool = False,
+    by: Policy = _POLICY,
 ) -> tuple[JobPreemption, Outcome]:
     """The engine's answer, which is proven; `order`: of the members as they are handed in."""
-    found, outcome, faults = judged(given, policy, order, explain=explain)
+    found, outcome, faults = judged(given, policy, order, explain=explain, by=by)
     assert faults == ()
     return found, outcome
 
 
 def judged(
-    given: World, policy: JobPolicy, order: Sequence[int] | None = None, *, explain: bool = False
+    given: World,
+    policy: JobPolicy,
+    order: Sequence[int] | None = None,
+    *,
+    explain: bool = False,
+    by: Policy = _POLICY,
 ) -> tuple[JobPreemption, Outcome, tuple[PlanFault, ...]]:
     """The engine's answer, and what the proof says of it."""
     snapshot = snapshot_of(given)
-    simulation = Simulation(snapshot, _POLICY, _POLICY.profiles[0])
+    simulation = Simulation(snapshot, by, by.profiles[0])
     members = [builders.pending_of(snapshot, pod.name) for pod in given.members]
     handed: list[Pending] = [members[i] for i in order] if order is not None else members
     job = Job("default/g", members[0], tuple(handed))
     respect_others(simulation, job)
     found = preempt_for_job(simulation, job, policy, explain=explain)
-    faults = faults_of_job(snapshot, _POLICY, job, found) if found.slots else ()
+    faults = faults_of_job(snapshot, by, job, found, jobs=policy) if found.slots else ()
     names = {pending.row.uid: pending.row.name for pending in members}
     nodes = {names[uid]: node for uid, node in found.nominated}
     victims = frozenset(snapshot.pod_keys[slot].partition("/")[2] for slot in found.slots)

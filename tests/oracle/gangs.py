@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 JOB_KEY = "scheduling.koordinator.sh/questioned-object-key"
 PREEMPTIBLE = "quota.scheduling.koordinator.sh/preemptible"
@@ -204,6 +205,46 @@ def faults(world: World, outcome: Outcome) -> list[str]:
         if _holds(world, outcome, outcome.victims - {name}):
             wrong.append(f"{name} could stay")
     return wrong
+
+
+def least(world: World) -> tuple[int, int, int] | None:
+    """The top priority, number and sum of priorities of the cheapest victims; None without any.
+
+    All sets of victims are tried, few first, and all ways to place the members. Nobody at all: the
+    lowest top priority.
+    """
+    candidates = [pod for pod in world.pods if pod.node and may_go(world, pod)]
+    if _fits(world, world.pods):
+        return -(2**63), 0, 0
+    for top in sorted({pod.priority for pod in candidates}):
+        below = [pod for pod in candidates if pod.priority <= top]
+        gone = {pod.name for pod in below}
+        if not _fits(world, [pod for pod in world.pods if pod.name not in gone]):
+            continue
+        for count in range(1, len(below) + 1):
+            sums = [
+                sum(pod.priority for pod in victims)
+                for victims in combinations(below, count)
+                if _fits(world, [pod for pod in world.pods if pod not in victims])
+            ]
+            if sums:
+                return top, count, min(sums)
+    return None
+
+
+def _fits(world: World, left: Sequence[Pod], assigned: Mapping[str, str] | None = None) -> bool:
+    """Whether all members find a node beside these pods."""
+    taken = dict(assigned or {})
+    if len(taken) == len(world.members):
+        return True
+    member = world.members[len(taken)]
+    for node in world.nodes:
+        here = [pod for pod in world.members if taken.get(pod.name) == node.name]
+        if _all_fit(world, node, _on(left, node), [*here, member]) and _fits(
+            world, left, {**taken, member.name: node.name}
+        ):
+            return True
+    return False
 
 
 def _holds(world: World, outcome: Outcome, victims: frozenset[str]) -> bool:

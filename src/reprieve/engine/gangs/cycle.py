@@ -20,6 +20,7 @@ from typing import Final
 import numpy as np
 
 from reprieve.engine.cluster.snapshot import Pending, Snapshot
+from reprieve.engine.gangs.cheapest import placed_exactly
 from reprieve.engine.gangs.job import (
     Job,
     JobOptions,
@@ -287,9 +288,10 @@ def _preempted(
         nominated=found.nominated,
         violating=found.violating,
         reprieved=found.reprieved,
+        gap=found.gap,
     )
     trigger = next(pending for pending in queued if pending.row.uid == cycle.trigger)
-    plan = plan_of(snapshot, trigger, queued, preemption, cycle.key)
+    plan = plan_of(snapshot, trigger, queued, preemption, cycle.key, best=found.best)
     return Attempt(
         unit, Code.UNSCHEDULABLE, nominated, preemption=preemption, plan=plan, gang=cycle
     )
@@ -338,6 +340,8 @@ def _gives_back(group: GangGroup, id: str, placed: int) -> bool:
 def _without_victims(simulation: Simulation, queued: Sequence[Pending]) -> list[Placed] | None:
     size = len(simulation.snapshot.nodes)
     found = search(simulation, queued, np.arange(size), np.ones(size, np.bool_))
+    if found is None and simulation.policy.best:
+        found = placed_exactly(simulation, queued, np.ones(size, np.bool_))
     if found is None:
         return None
     return [simulation.place(pending, node) for pending, node in zip(queued, found, strict=True)]

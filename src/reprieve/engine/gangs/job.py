@@ -153,7 +153,9 @@ class JobPreemption:
     victims. `statuses`: what was said of nodes, by name; `counts`: the same counted, of `nodes`.
     `unplaced`: members that got no node. `terminating`: keys of pods that are waited for, with
     their node. `lower`: pods of lower priority that lose their nomination to a victim's node.
-    `gangs`: slots of those victims that go together, by gang. Where it is not helpful, `allowed` is
+    `gangs`: slots of those victims that go together, by gang. `best`: the least costly victims were
+    searched for, and exceed the least possible by `gap` per cent at most, None where that is not
+    known. Where it is not helpful, `allowed` is
     how many pods could have gone, and `protected` how many more would have had to.
     """
 
@@ -171,6 +173,8 @@ class JobPreemption:
     lower: tuple[Uid, ...] = ()
     gangs: tuple[tuple[int, ...], ...] = ()
     violating: int = 0
+    best: bool = False
+    gap: int | None = None
     reprieved: tuple[tuple[str, int], ...] = ()
     allowed: int = 0
     protected: int = 0

@@ -9,7 +9,8 @@
    key, then name. Whoever cannot return is a victim;
 6. with `placement: search` the same is done around what members find in their own order, and the
    smaller set of victims is taken: fewer victims of exhausted budgets, then fewer pods, then lower
-   priorities, compared from the highest down; among equals that of the search.
+   priorities, compared from the highest down; among equals that of the search. Where victims are
+   chosen by profile `best`, what costs least of these and of a further search is (`cheapest`).
 
 The priority compared is the trigger's, for all members. The simulation is left as it was. Source:
 specification of gang jobs, sections 6, 7, 9 and 12.1.
@@ -24,6 +25,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from reprieve.engine.cluster.snapshot import I64, U8, Flag, Mask, Pending
+from reprieve.engine.gangs.cheapest import Choice, cheapest, placed_exactly
 from reprieve.engine.gangs.first_fit import Statuses, by_cost, first_fit
 from reprieve.engine.gangs.job import (
     Budgets,
@@ -41,10 +43,10 @@ from reprieve.engine.gangs.possible import Possible, possible_victims, protected
 from reprieve.engine.gangs.search import search
 from reprieve.engine.gangs.victims import victim_units, whole_gangs
 from reprieve.engine.placement.reasons import RESOLVABLE, Code
-from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.placement.simulation import Checkpoint, Simulation
 from reprieve.engine.scheduling.budgets import BudgetMatches, budget_matches
 from reprieve.engine.scheduling.nominations import kept_for_others
-from reprieve.engine.scheduling.reprieve import Reprieved, reprieve
+from reprieve.engine.scheduling.reprieve import reprieve
 from reprieve.engine.scheduling.units import Units
 
 __all__ = ["preempt_for_job", "respect_others"]
@@ -220,10 +222,11 @@ class _DryRun:
                     self._explain(members, candidates, possible, said)
                 found = self._failure(self._named(said), _counted(said), members[placed:], possible)
                 return found, []
-            placement, reprieved = self._smallest(members, placements, units, matches)
+            choice = self._chosen(members, placements, units, matches, candidates, before)
         finally:
             simulation.rollback(before)
-        if self.policy.budgets is Budgets.REQUIRE and sum(reprieved.violating):
+        if self._breaks(choice):
+            reprieved = choice.reprieved
             broken = [
                 slot
                 for unit, count in zip(reprieved.victims.tolist(), reprieved.violating, strict=True)
@@ -231,7 +234,7 @@ class _DryRun:
                 for slot in units.pods(unit).tolist()
             ]
             return self._failure({}, (), members), broken
-        return self._success(placement, possible, units, reprieved, said), []
+        return self._success(choice, possible, said), []
 
     def _in_member_order(
         self, members: Sequence[Pending], candidates: Mask, possible: Possible, present: Mask
@@ -253,16 +256,42 @@ class _DryRun:
         ]
         return [nodes for nodes in found if len(nodes) == len(members)]
 
-    def _smallest(
+    def _chosen(
         self,
         members: Sequence[Pending],
         placements: Sequence[Sequence[int]],
         units: Units,
         matches: BudgetMatches,
-    ) -> tuple[list[tuple[Pending, int]], Reprieved]:
-        """Return the placement with the smallest set of victims, the first among equals."""
+        candidates: Mask,
+        full: Checkpoint,
+    ) -> Choice:
+        """Return the victims of one of these placements, or by profile `best` cheaper ones."""
+        found = self._around(members, placements, units, matches)
+        choice = min(found, key=lambda each: each[0])[1]
+        if not self._best or self._breaks(choice):
+            return choice
+        choices = [each for _, each in found if not self._breaks(each)]
+        return cheapest(self.simulation, full, candidates, matches, self.policy, choices)
+
+    @property
+    def _best(self) -> bool:
+        """Whether the least costly victims are searched for; the reference's placement has none."""
+        return self.simulation.policy.best and self.policy.placement is Placement.SEARCH
+
+    def _breaks(self, choice: Choice) -> bool:
+        """Return whether these victims break a budget that has to be kept."""
+        return self.policy.budgets is Budgets.REQUIRE and bool(sum(choice.reprieved.violating))
+
+    def _around(
+        self,
+        members: Sequence[Pending],
+        placements: Sequence[Sequence[int]],
+        units: Units,
+        matches: BudgetMatches,
+    ) -> list[tuple[tuple[int, int, list[int]], Choice]]:
+        """Return the victims of each placement, with the key by which they are compared."""
         simulation, priority = self.simulation, self.simulation.snapshot.pod_priority
-        found: list[tuple[tuple[int, int, list[int]], list[tuple[Pending, int]], Reprieved]] = []
+        found: list[tuple[tuple[int, int, list[int]], Choice]] = []
         for nodes in dict.fromkeys(map(tuple, placements)):
             placement = list(zip(members, nodes, strict=True))
             before = simulation.checkpoint()
@@ -279,9 +308,8 @@ class _DryRun:
             slots = [s for u in reprieved.victims.tolist() for s in units.pods(u).tolist()]
             highest_first = sorted((int(priority[slot]) for slot in slots), reverse=True)
             key = (sum(reprieved.violating), len(slots), highest_first)
-            found.append((key, placement, reprieved))
-        _, placement, reprieved = min(found, key=lambda each: each[0])
-        return placement, reprieved
+            found.append((key, Choice(placement, units, reprieved)))
+        return found
 
     def _place(
         self,
@@ -292,7 +320,10 @@ class _DryRun:
     ) -> list[int] | None:
         order = self._order(possible)
         if self.policy.placement is Placement.SEARCH:
-            return search(self.simulation, members, order, candidates)
+            found = search(self.simulation, members, order, candidates)
+            if found is None and self._best:
+                found = placed_exactly(self.simulation, members, candidates)
+            return found
         told = said if self._said_while_placing else None
         return first_fit(self.simulation, members, order, candidates, narrowing=True, said=told)
 
@@ -397,13 +428,12 @@ class _DryRun:
 
     def _success(
         self,
-        placement: Sequence[tuple[Pending, int]],
+        choice: Choice,
         possible: Possible,
-        units: Units,
-        reprieved: Reprieved,
         said: Statuses,
     ) -> JobPreemption:
         snapshot = self.simulation.snapshot
+        placement, units, reprieved = choice.placement, choice.units, choice.reprieved
         on: dict[int, list[int]] = {}
         gangs: list[tuple[int, ...]] = []
         for unit in reprieved.victims.tolist():
@@ -429,6 +459,8 @@ class _DryRun:
             lower=lower,
             gangs=tuple(gangs),
             violating=sum(reprieved.violating),
+            best=self._best,
+            gap=choice.gap,
             reprieved=tuple(reprieved.kept.items()),
         )
         return self._with_possible(found, possible)

@@ -69,7 +69,7 @@ def victim_units(snapshot: Snapshot, possible: Possible, whole: Sequence[I64]) -
         grouped=np.zeros(len(every), np.int64),
         size=size,
         start=possible.job[every],
-        groups=(),
+        groups=(-1,) * len(whole),  # older gangs are no groups of the API
         group_pods=tuple(whole),
         singles=len(singles),
         of_slot=of_slot,

@@ -26,7 +26,7 @@ from reprieve.engine.placement.filters.resources import ResourcesFilter
 from reprieve.engine.placement.profile import FilterName, Policy
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.harm import lost_work
-from reprieve.engine.scheduling.hierarchy import effective_priority, whole_groups
+from reprieve.engine.scheduling.hierarchy import whole_groups
 
 __all__ = ["beats_bound", "fits_below", "promised"]
 
@@ -64,15 +64,14 @@ def promised(simulation: Simulation, group: GroupRow | None, members: Sequence[P
 
 
 def fits_below(
-    simulation: Simulation, members: Sequence[Pending], slots: I64, evictable: Mask
+    simulation: Simulation, members: Sequence[Pending], slots: I64, evictable: Mask, priority: I64
 ) -> bool:
     """Return whether the members fit when only pods of lower priorities than the victims' go.
 
     `simulation`: all pods are there; it is of no further use. `slots`: of the victims. `evictable`:
-    (slots,) who may be a victim.
+    (slots,) who may be a victim. `priority`: (slots,) by which victims are compared.
     """
     snapshot, policy = simulation.snapshot, simulation.policy
-    priority = effective_priority(snapshot, policy)
     lower = evictable & simulation.present & (priority < priority[slots].max())
     groups = whole_groups(snapshot, policy)[snapshot.pod_group.astype(np.intp)]
     # Of a group that goes as a whole all may go, or none.
@@ -94,14 +93,14 @@ def fits_below(
 
 
 def beats_bound(
-    snapshot: Snapshot, policy: Policy, slots: I64, evictable: Mask, now: int
+    snapshot: Snapshot, policy: Policy, slots: I64, evictable: Mask, priority: I64, now: int
 ) -> int | None:
     """Return a victim in place of which, and of others there, one pod would do; None without one.
 
     That pod loses less with `harmOrder`, else it is one in place of several. A plan that says that
-    nothing costs less (gap 0) has no such victim. `now`: Unix seconds.
+    nothing costs less (gap 0) has no such victim. `priority`: (slots,) by which victims are
+    compared. `now`: Unix seconds.
     """
-    priority = effective_priority(snapshot, policy)
     lost = lost_work(snapshot, now, policy.max_lost_work) if policy.harm_order else None
     alone = whole_groups(snapshot, policy)[snapshot.pod_group.astype(np.intp)] < 0
     free = evictable & alone & (snapshot.pod_node >= 0) & (priority <= priority[slots].max())

@@ -11,7 +11,7 @@ Source: specification, sections 7 and 13.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -26,7 +26,7 @@ from reprieve.engine.scheduling.alternatives import Examined, least_harmful, set
 from reprieve.engine.scheduling.budgets import BudgetMatches, budget_matches
 from reprieve.engine.scheduling.cascade import homeless
 from reprieve.engine.scheduling.cheapest_room import cheapest_units
-from reprieve.engine.scheduling.domains import GroupPlacing
+from reprieve.engine.scheduling.domains import GroupPlacing, domains_of
 from reprieve.engine.scheduling.fewest import Proposal, without_nominations
 from reprieve.engine.scheduling.floors import NONE_WHOLE, torn_groups
 from reprieve.engine.scheduling.harm import lost_pods
@@ -42,6 +42,7 @@ from reprieve.engine.scheduling.room import room_for, rough_room
 from reprieve.engine.scheduling.trackers import Members
 from reprieve.engine.scheduling.tree_placing import place_unit
 from reprieve.engine.scheduling.units import Units, potential_units
+from reprieve.units.ids import Uid
 
 __all__ = ["ongoing", "preempt_for_group", "select_victims"]
 
@@ -273,6 +274,10 @@ class _Search:
     def empty(self) -> Units:
         """Bring the simulation into the state without all potential victims; return these."""
         return self._without(_NOBODY)
+
+    def domains(self, placed: Mapping[Uid, str]) -> Sequence[Mask | None]:
+        """Return the nodes of each domain of the group, those of `placed` first."""
+        return domains_of(self.simulation, self.group, placed)
 
     def proposed(self, proposal: Proposal) -> Preemption | None:
         """Return the victims of a proposal, None where filters refuse it."""

@@ -9,21 +9,20 @@ Source: KEP-5710, "Future extensions".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 
-from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import I64, Mask, Pending
 from reprieve.engine.placement.simulation import Checkpoint, Simulation
 from reprieve.engine.scheduling.budgets import BudgetMatches
-from reprieve.engine.scheduling.domains import domains_of
 from reprieve.engine.scheduling.fewest import Proposal, Proposals
 from reprieve.engine.scheduling.outcome import Preemption
 from reprieve.engine.scheduling.plan_cost import gap_of, plan_cost, unit_costs
 from reprieve.engine.scheduling.units import Units
+from reprieve.units.ids import Uid
 
 __all__ = ["Search", "costs_less", "least_costly"]
 
@@ -33,7 +32,6 @@ class Search(Protocol):
 
     simulation: Simulation
     full: Checkpoint
-    group: GroupRow
     queued: Sequence[Pending]
     lost: I64 | None
 
@@ -43,6 +41,10 @@ class Search(Protocol):
 
     def matches(self) -> BudgetMatches:
         """Return which pods are under which budgets."""
+        ...
+
+    def domains(self, placed: Mapping[Uid, str]) -> Sequence[Mask | None]:
+        """Return the nodes of each domain to place members in, those of `placed` first."""
         ...
 
     def proposed(self, proposal: Proposal) -> Preemption | None:
@@ -55,7 +57,7 @@ def least_costly(search: Search, found: Preemption) -> Preemption:
     snapshot, budgets = search.simulation.snapshot, search.matches()
     placed = dict(found.nominated)
     members = [pending for pending in search.queued if pending.row.uid in placed]
-    domains = domains_of(search.simulation, search.group, placed)
+    domains = search.domains(placed)
     least = plan_cost(snapshot, found, budgets, search.lost)
     units = search.empty()
     parts = units.flat(np.arange(len(units)))

@@ -26,9 +26,10 @@ from typing import Final
 import numpy as np
 
 from reprieve.engine.cluster.rows import GroupRow
-from reprieve.engine.cluster.snapshot import I32, I64, Flag, Nomination, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import I32, I64, Flag, Mask, Nomination, Pending, Snapshot
 from reprieve.engine.disruptions.questions import Hold
-from reprieve.engine.gangs.job import VictimGangs
+from reprieve.engine.gangs.job import Budgets, JobPolicy, VictimGangs
+from reprieve.engine.gangs.possible import protected_labels
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.plan_faults import PlanFault
@@ -83,21 +84,28 @@ def faults_of(
     victim_gangs: VictimGangs = VictimGangs.ALL,
     holds: Mapping[Uid, Hold] = _NOBODY_HELD,
     overdue: Collection[Uid] = (),
+    jobs: JobPolicy | None = None,
 ) -> tuple[PlanFault, ...]:
     """Return what is wrong with an attempt decided on this snapshot; nothing for a good one.
 
     `now`: Unix seconds, for a policy that is `timed`. `nominations`: those in force when it was
     decided, where there are others than the snapshot's. `victim_gangs`: whether older gangs may go
     as one. `holds`: who was held from the unit. `overdue`: victims of before that should be gone,
-    and that a group goes without.
+    and that a group goes without. `jobs`: the options of older gangs; without them it is not asked
+    whether one's victims are the least costly.
     """
     found = (
         *_faults(snapshot, policy, attempt, now, nominations, victim_gangs, overdue),
         *_held(snapshot, policy, attempt, holds),
     )
-    if found or attempt.plan is None or attempt.gang is not None or not attempt.plan.proof.profile:
+    if found or attempt.plan is None or not attempt.plan.proof.profile:
         return found
-    return _dearer(snapshot, policy, attempt, now, nominations, holds, overdue)
+    allowed = None
+    if attempt.gang is not None:
+        allowed = _allowed(snapshot, attempt, jobs)
+        if allowed is None:
+            return found
+    return _dearer(snapshot, policy, attempt, now, nominations, holds, overdue, allowed)
 
 
 def feasibility_faults_of(
@@ -174,8 +182,12 @@ def _dearer(
     nominations: Iterable[Nomination] | None,
     holds: Mapping[Uid, Hold],
     overdue: Collection[Uid],
+    allowed: Mask | None,
 ) -> tuple[PlanFault, ...]:
-    """Return what is wrong with victims that are said to be the least costly ones."""
+    """Return what is wrong with victims that are said to be the least costly ones.
+
+    `allowed`: (slots,) who may be a victim of an older gang, None for other preemptors.
+    """
     assert attempt.plan is not None
     slots = slots_of_plan(snapshot, attempt)
     if not len(slots):
@@ -191,9 +203,13 @@ def _dearer(
             evictable &= until == 0
     if overdue:
         evictable &= np.array([uid not in overdue for uid in snapshot.pod_uids], np.bool_)
+    priority = effective_priority(snapshot, policy)
+    if allowed is not None:
+        # Older gangs compare the pods' own priorities, whatever groups of the API they are in.
+        evictable, priority = evictable & allowed, snapshot.pod_priority
     faults = []
     if attempt.plan.proof.gap == 0:
-        victim = beats_bound(snapshot, policy, slots, evictable, now)
+        victim = beats_bound(snapshot, policy, slots, evictable, priority, now)
         if victim is not None:
             faults.append(PlanFault(Fault.ABOVE_BOUND, snapshot.pod_keys[victim]))
     members = [snapshot.pending[uid] for uid, _ in attempt.plan.placement]
@@ -205,9 +221,23 @@ def _dearer(
     if nominations is None:
         nominations = nominations_of(snapshot, policy)
     simulation.respect(_kept(snapshot, attempt, group, nominations))
-    if promised(simulation, group, members) and fits_below(simulation, members, slots, evictable):
+    if promised(simulation, group, members) and fits_below(
+        simulation, members, slots, evictable, priority
+    ):
         faults.append(PlanFault(Fault.TOO_HIGH, str(members[0].row.uid), f"{len(members)}"))
     return tuple(faults)
+
+
+def _allowed(snapshot: Snapshot, attempt: Attempt, jobs: JobPolicy | None) -> Mask | None:
+    """Return who may be a victim of an older gang, (slots,); None where that is not known here.
+
+    It is not where gangs go as a whole, budgets may not be broken, or members have a node already.
+    """
+    if jobs is None or jobs.victim_gangs is not VictimGangs.POD or jobs.budgets is Budgets.REQUIRE:
+        return None
+    if attempt.gang is None or attempt.gang.waiting:
+        return None
+    return ~protected_labels(snapshot, jobs)[snapshot.pod_labels]
 
 
 def _unknown(

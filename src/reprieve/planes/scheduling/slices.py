@@ -134,9 +134,9 @@ def _faults(
     """Return what is wrong with the plan of an attempt, nothing where it has none."""
     if attempt is None or attempt.plan is None:
         return ()
-    known, whole = session.nominations, jobs.policy.victim_gangs
+    known, whole, of_jobs = session.nominations, jobs.policy.victim_gangs, jobs.policy
     snapshot = left_out(session.snapshot, put_off.without.get(attempt.unit, ()))
-    return faults_of(snapshot, policy, attempt, wall, known, whole, held, overdue)
+    return faults_of(snapshot, policy, attempt, wall, known, whole, held, overdue, of_jobs)
 
 
 def _glance(
