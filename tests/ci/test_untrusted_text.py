@@ -32,6 +32,7 @@ READER: Final = tuple(
 ROOMS: Final = {
     "cli/": "what the person at the keyboard wrote",
     "scenarios/": "scenario files of the person who runs them",
+    "engine/topology/": "elements of arrays",
 }
 
 #: Modules that read text by themselves: what, and why it is no tenant's, or bounded.

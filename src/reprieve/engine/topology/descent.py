@@ -1,0 +1,126 @@
+"""From the domains that were chosen down to the leaves: how many pods each gets.
+
+Down to the level of the slices the children of all chosen domains are taken together; below it each
+domain's own children share what it was given.
+
+Source: specification of topology-aware scheduling, section 4.5 (phase 2b).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from reprieve.engine.topology.counts import Counts, Slicing
+from reprieve.engine.topology.orders import Columns, Rules, best_of, leader_first, plain_order
+from reprieve.engine.topology.search import by_slices
+from reprieve.engine.topology.tree import Ints, Tree
+
+__all__ = ["Share", "descend", "take"]
+
+#: Nothing is divided by slices of one pod.
+_SINGLE: Final = 1
+
+
+class Share(NamedTuple):
+    """What a domain was given."""
+
+    domain: int
+    pods: int
+    leaders: int
+
+
+def take(
+    columns: Columns, entries: Ints, count: int, leaders: int, size: int, rules: Rules
+) -> list[Share]:
+    """Share `count` pods and `leaders` among the entries, in their order, units of `size` pods."""
+    rest, left = count // size, leaders
+    entries = leader_first(columns, entries, rest, leaders)
+    found: list[Share] = []
+    for position, entry in enumerate(entries.tolist()):
+        chosen = entry
+        if left:
+            units, leader = int(columns.units_beside[chosen]), int(columns.leader[chosen])
+            if not rules.least_free and units >= rest and leader >= left:
+                chosen = best_of(columns, entries[position:], rest, left, rules)
+                units, leader = int(columns.units_beside[chosen]), int(columns.leader[chosen])
+            if units >= rest and leader >= left:
+                found.append(Share(chosen, rest * size, left))
+                return found
+            units, leader = min(units, rest), min(leader, left)
+            found.append(Share(chosen, units * size, leader))
+            rest, left = rest - units, left - leader
+            continue
+        units = int(columns.units[chosen])
+        if not rules.least_free and units >= rest:
+            chosen = best_of(columns, entries[position:], rest, 0, rules)
+            units = int(columns.units[chosen])
+        if units >= rest:
+            found.append(Share(chosen, rest * size, 0))
+            return found
+        if units:
+            found.append(Share(chosen, units * size, 0))
+        rest -= units
+    return found
+
+
+def descend(
+    tree: Tree,
+    counts: Sequence[Counts],
+    level: int,
+    domains: Ints,
+    count: int,
+    leaders: int,
+    slicing: Slicing,
+    rules: Rules,
+) -> list[Share]:
+    """Return the shares of the leaves, from domains of `level` that take `count` pods together."""
+    shares = take(by_slices(counts[level]), domains, count, leaders, slicing.size, rules)
+    while level < min(slicing.level, len(tree.levels) - 1):
+        together = np.concatenate(
+            [np.arange(*_range(tree, level, share.domain)) for share in shares]
+            or [np.zeros(0, dtype=np.int64)]
+        )
+        level += 1
+        columns = by_slices(counts[level])
+        order = plain_order(columns, np.sort(together), rules)
+        shares = take(columns, order, count, leaders, slicing.size, rules)
+    return divide(tree, counts, level, shares, slicing, rules)
+
+
+def divide(
+    tree: Tree,
+    counts: Sequence[Counts],
+    level: int,
+    shares: list[Share],
+    slicing: Slicing,
+    rules: Rules,
+) -> list[Share]:
+    """Return the shares of the leaves, each domain's among its own children."""
+    while level < len(tree.levels) - 1:
+        below, size = counts[level + 1], slicing.inner.get(level + 1, _SINGLE)
+        if level < slicing.level:
+            size = slicing.size
+        compared, columns = by_slices(below), _in_units(below, size)
+        lower: list[Share] = []
+        for share in shares:
+            children = np.arange(*_range(tree, level, share.domain))
+            order = plain_order(compared, children, rules)
+            lower += take(columns, order, share.pods, share.leaders, size, rules)
+        shares, level = lower, level + 1
+    return shares
+
+
+def _range(tree: Tree, level: int, domain: int) -> tuple[int, int]:
+    starts = tree.starts[level]
+    return int(starts[domain]), int(starts[domain + 1])
+
+
+def _in_units(counts: Counts, size: int) -> Columns:
+    """Return what is compared below the level of the slices: finer slices, or pods."""
+    units, beside = counts.pods, counts.pods_beside
+    if size > 1:
+        units, beside = units // size, beside // size
+    return Columns(units, beside, counts.pods, counts.pods_beside, counts.leader, counts.affinity)

@@ -1,0 +1,194 @@
+"""Which leaves may have pods of a pod set, how many, and what keeps the others out.
+
+With host names as leaves a node counts for the first of these that excludes it: an untolerated
+taint, the node selector, the node affinity, a domain that a replacement may not leave, a resource
+of which it has not enough for one pod. Other leaves stand for several nodes, and only the last two
+are looked at.
+
+Source: specification of topology-aware scheduling, sections 2.5 and 2.6.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from reprieve.engine.quota.model import NodeExpression, Taint, Toleration
+from reprieve.engine.selectors import requirement_holds
+from reprieve.engine.topology.model import PodsWanted, PreferredTerm
+from reprieve.engine.topology.tree import Ints, Marks, Tree, Usage
+
+__all__ = ["Leaves", "Pods", "look_at"]
+
+#: No leaf counts for more pods than this.
+_MOST_PODS: Final = 2**31 - 1
+
+#: Effects of taints that keep pods away.
+_KEEPS_AWAY: Final = ("NoSchedule", "NoExecute")
+
+
+@dataclass(frozen=True, slots=True)
+class Pods:
+    """What is asked for: workers that share `shape`'s constraints, and perhaps one leader.
+
+    `worker` and `leader` are requests of one pod with the pod itself.
+    """
+
+    shape: PodsWanted
+    worker: Mapping[str, int]
+    leader: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """The leaves for one request, each (leaves,) int64.
+
+    `pods` fit without the leader, `beside` with it on the same leaf; `leader` is 1 where the leader
+    fits. `affinity` is the weight of the preferred terms that hold. `excluded` counts leaves by
+    what keeps them out, in the words of the message.
+    """
+
+    pods: Ints
+    beside: Ints
+    leader: Ints
+    affinity: Ints
+    excluded: Mapping[str, int] = field(default_factory=dict)
+
+
+def look_at(
+    tree: Tree,
+    pods: Pods,
+    usage: Sequence[Usage],
+    flavor_tolerations: Sequence[Toleration] = (),
+    inside: Marks | None = None,
+    affinity: bool = False,
+) -> Leaves:
+    """Count the pods that each leaf can have.
+
+    Args:
+        tree: the leaves and what is free of them.
+        pods: what is asked for.
+        usage: what others use of it, all of it.
+        flavor_tolerations: of the flavor, beside those of the pods.
+        inside: the leaves of the domain that a replacement may not leave; None is all.
+        affinity: whether preferred terms are weighed.
+    """
+    excluded: dict[str, int] = {}
+    count = len(tree.paths)
+    allowed = np.ones(count, dtype=np.bool_)
+    if tree.by_host:
+        _leave_out_tainted(tree, (*pods.shape.tolerations, *flavor_tolerations), allowed, excluded)
+        for key, value in pods.shape.node_selector.items():
+            _leave_out(
+                allowed, tree.having(key, partial(operator.eq, value)), "nodeSelector", excluded
+            )
+        if pods.shape.affinity is not None:
+            _leave_out(allowed, _any_term(tree, pods.shape.affinity), "affinity", excluded)
+    if inside is not None:
+        _leave_out(allowed, inside, "topologyDomain", excluded)
+    left = _left(tree, {*pods.worker, *(pods.leader or ())}, usage)
+    fit, limiting = _how_many(pods.worker, left)
+    _count_limits(pods.worker, fit, limiting, allowed, excluded)
+    fit = np.where(allowed, fit, 0)
+    leader, beside = np.zeros(count, dtype=np.int64), fit
+    if pods.leader is not None:
+        leader = np.where(allowed & (_how_many(pods.leader, left)[0] > 0), 1, 0)
+        without = {r: left[r] - leader * pods.leader.get(r, 0) for r in pods.worker}
+        beside = np.where(allowed, _how_many(pods.worker, without)[0], 0)
+    weights = np.zeros(count, dtype=np.int64)
+    if affinity and tree.by_host:
+        for term in pods.shape.preferred:
+            weights += np.where(allowed & _holds(tree, term), term.weight, 0)
+    return Leaves(fit, beside, leader, weights, excluded)
+
+
+def _left(tree: Tree, resources: set[str], usage: Sequence[Usage]) -> dict[str, Ints]:
+    none = np.zeros(len(tree.paths), dtype=np.int64)
+    found = {}
+    for resource in resources:
+        column = tree.free.get(resource, none)
+        for each in usage:
+            used = each.of.get(resource)
+            if used is not None:
+                column = column - used
+        found[resource] = column
+    return found
+
+
+def _how_many(request: Mapping[str, int], left: Mapping[str, Ints]) -> tuple[Ints, Ints | None]:
+    """Return how many such pods fit each leaf, and which of the sorted resources limits it."""
+    names = [name for name in sorted(request) if request[name] > 0]
+    counts = [np.maximum(left[name] // request[name], 0) for name in names]
+    if len(counts) == 1:
+        return np.minimum(counts[0], _MOST_PODS), None
+    table = np.stack(counts)
+    return np.minimum(table.min(axis=0), _MOST_PODS), table.argmin(axis=0)
+
+
+def _count_limits(
+    request: Mapping[str, int],
+    fit: Ints,
+    limiting: Ints | None,
+    allowed: Marks,
+    excluded: dict[str, int],
+) -> None:
+    out = allowed & (fit == 0)
+    if not out.any():
+        return
+    names = [name for name in sorted(request) if request[name] > 0]
+    which = np.zeros(int(out.sum()), dtype=np.int64) if limiting is None else limiting[out]
+    for position, times in enumerate(np.bincount(which, minlength=len(names))):
+        if times:
+            excluded[f'resource "{names[position]}"'] = int(times)
+
+
+def _leave_out(allowed: Marks, holds: Marks, word: str, excluded: dict[str, int]) -> None:
+    out = int(np.count_nonzero(allowed & ~holds))
+    if out:
+        excluded[word] = excluded.get(word, 0) + out
+        allowed &= holds
+
+
+def _leave_out_tainted(
+    tree: Tree, tolerations: Sequence[Toleration], allowed: Marks, excluded: dict[str, int]
+) -> None:
+    for taints, leaves in tree.taints.items():
+        taint = _first_untolerated(taints, tolerations)
+        if taint is not None:
+            value = f"={taint.value}" if taint.value else ""
+            word = f'taint "{taint.key}{value}:{taint.effect}"'
+            excluded[word] = excluded.get(word, 0) + len(leaves)
+            allowed[leaves] = False
+
+
+def _first_untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> Taint | None:
+    for taint in taints:
+        if taint.effect in _KEEPS_AWAY and not any(e.tolerates(taint) for e in tolerations):
+            return taint
+    return None
+
+
+def _any_term(tree: Tree, terms: Sequence[Sequence[NodeExpression]]) -> Marks:
+    found = np.zeros(len(tree.paths), dtype=np.bool_)
+    for term in terms:
+        if term:
+            found |= _all_of(tree, term)
+    return found
+
+
+def _holds(tree: Tree, term: PreferredTerm) -> Marks:
+    if not term.expressions:
+        return np.zeros(len(tree.paths), dtype=np.bool_)
+    return _all_of(tree, term.expressions)
+
+
+def _all_of(tree: Tree, expressions: Sequence[NodeExpression]) -> Marks:
+    found = np.ones(len(tree.paths), dtype=np.bool_)
+    for each in expressions:
+        found &= tree.having(each.key, partial(requirement_holds, each.operator, each.values))
+    return found

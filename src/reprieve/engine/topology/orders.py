@@ -1,0 +1,87 @@
+"""In which order domains are taken, and which of several that suffice is the best fit.
+
+Least free takes the smallest domains first; best fit takes the largest first and, for the last one,
+the smallest that suffices. Domains are numbered by their level values, so that a stable sort of
+ascending numbers breaks ties by these.
+
+Source: specification of topology-aware scheduling, section 4.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from reprieve.engine.topology.tree import Ints
+
+__all__ = ["Columns", "Rules", "best_of", "leader_first", "plain_order", "with_leader_order"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How domains are chosen: least free or best fit, and whether affinity goes before capacity."""
+
+    least_free: bool = False
+    affinity: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What one search compares, each (domains,) int64: units are slices, or pods."""
+
+    units: Ints
+    units_beside: Ints
+    pods: Ints
+    pods_beside: Ints
+    leader: Ints
+    affinity: Ints
+
+
+def plain_order(columns: Columns, domains: Ints, rules: Rules) -> Ints:
+    """Return the domains, given in ascending order, as they are taken without a leader."""
+    units = columns.units[domains]
+    keys = [columns.pods[domains], units if rules.least_free else -units]
+    if rules.affinity:
+        keys.append(-columns.affinity[domains])
+    return domains[np.lexsort(keys)]
+
+
+def with_leader_order(columns: Columns, domains: Ints, rules: Rules) -> Ints:
+    """Return the domains, given in ascending order, as they are looked at for all pods."""
+    units = columns.units_beside[domains]
+    keys = [columns.pods_beside[domains], units if rules.least_free else -units]
+    if rules.affinity:
+        keys.append(-columns.affinity[domains])
+    keys.append(-columns.leader[domains])
+    return domains[np.lexsort(keys)]
+
+
+def best_of(columns: Columns, entries: Ints, need: int, leaders: int, rules: Rules) -> int:
+    """Return the first of the entries with the fewest units that suffice, else the first of all."""
+    if rules.affinity:
+        weights = columns.affinity[entries]
+        other = np.flatnonzero(weights != weights[0])
+        if len(other):
+            entries = entries[: int(other[0])]
+    units = (columns.units_beside if leaders else columns.units)[entries]
+    suffices = units >= need
+    if leaders:
+        suffices &= columns.leader[entries] >= leaders
+    if not suffices.any():
+        return int(entries[0])
+    return int(entries[np.where(suffices, units, np.iinfo(np.int64).max).argmin()])
+
+
+def leader_first(columns: Columns, entries: Ints, need: int, leaders: int) -> Ints:
+    """Move the first entry to the front that can have the leader and leaves enough for the rest."""
+    if not leaders or len(entries) < 2:
+        return entries
+    units = columns.units[entries]
+    loss = units - columns.units_beside[entries]
+    fits = (columns.leader[entries] >= leaders) & (int(units.sum()) - loss >= need)
+    found = np.flatnonzero(fits)
+    if not len(found):
+        return entries
+    at = int(found[0])
+    return np.concatenate((entries[at : at + 1], entries[:at], entries[at + 1 :]))
