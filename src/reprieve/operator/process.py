@@ -49,8 +49,10 @@ from reprieve.planes.common.assembly import (
     report_of_events,
     warn,
 )
+from reprieve.planes.common.joint import Joint
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.common.mirror import Mirror
+from reprieve.planes.common.other_processes import OtherProcesses
 from reprieve.planes.common.process_settings import (
     IDLE,
     QUOTA,
@@ -199,6 +201,7 @@ async def _run(
         stop=stop,
         mirror=mirror,
         wait_leading=None if keeper is None else keeper.wait_leading,
+        joint=Joint(elsewhere=_elsewhere(options, mirror, namespace, metrics)),
     )
     return await _served(given, await _assembled(given), keeper, lag, broken)
 
@@ -228,6 +231,8 @@ async def _served(
         if given.others is not None:
             given.others.decides = lambda: any(_decides_about_quota(each.plane) for each in made)
             runners.append(given.others)
+        if given.joint.elsewhere is not None:
+            runners.append(given.joint.elsewhere)
         if given.disruptions is not None:
             runners.insert(0, given.disruptions)
         if given.notifier is not None:
@@ -264,6 +269,19 @@ def _others(
     from reprieve.planes.common.other_actors import OtherActors
 
     return OtherActors(client, mirror, clock, governor, disruptions.note)
+
+
+def _elsewhere(
+    options: OperatorOptions, mirror: Mirror, namespace: str, metrics: Metrics
+) -> OtherProcesses | None:
+    """Return who follows the records of other processes; None where all planes run in this one."""
+    if PLANES.keys() <= set(options.controllers):
+        return None
+
+    def restarted(kind: str, why: str) -> None:
+        metrics.watch_restarts.labels(kind, why).inc()
+
+    return OtherProcesses(mirror, namespace, options.controllers, restarted)
 
 
 def _notifier(

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from reprieve.engine.demands import Beside, Rejection
 from reprieve.engine.disruptions.governor import Governor
@@ -30,6 +30,9 @@ from reprieve.execution.demands import Demands
 from reprieve.units.durations import MINUTE
 from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos
+
+if TYPE_CHECKING:
+    from reprieve.planes.common.other_processes import OtherProcesses
 
 __all__ = [
     "REJECTIONS",
@@ -146,12 +149,16 @@ class QuotaSide(Protocol):
 
 @dataclass(slots=True)
 class Joint:
-    """The planes that run in this process, and `demands`: the records of all of them, by demand."""
+    """The planes that run in this process, and `demands`: the records of all of them, by demand.
+
+    `elsewhere`: the open records of other processes; None where all planes run in this one.
+    """
 
     idle: IdleSide | None = None
     scheduling: SchedulingSide | None = None
     quota: QuotaSide | None = None
     demands: Demands = field(default_factory=Demands)
+    elsewhere: OtherProcesses | None = None
 
     @property
     def quota_decides(self) -> bool:

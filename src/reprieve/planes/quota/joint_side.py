@@ -1,7 +1,8 @@
 """What the quota plane answers to the idle plane of its process, and when it waits for it.
 
 1. Preemption by quota is *put off* for a head for which idle work may go: until the idle plane has
-   answered, a few seconds at most, and for as long as idle work is evicted for it.
+   answered, a few seconds at most, and for as long as idle work is evicted for it, or an open
+   record of a plane of another process serves it.
 2. Which idle work holds what a pending Workload lacks is worked out on the holdings and queues of
    now (`engine.quota.release`), with nodes where the scheduling plane of this process places pods.
 
@@ -11,8 +12,10 @@ Source: the design's "Where the planes meet".
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
+from reprieve.engine.plan import Plane
 from reprieve.engine.quota.assignment import Assignment
 from reprieve.engine.quota.entries import Entry, NodeCheck
 from reprieve.engine.quota.holders import Holder
@@ -35,24 +38,40 @@ _OPEN: Final = (Verdict.STARTING, Verdict.UNDECIDED)
 _REMEMBERED: Final = 20_000
 _LOOKED_FOR: Final = "It is looked at first whether idle workloads make room"
 _SERVED: Final = "Idle workloads make room for it"
+_ELSEWHERE: Final = "The {} plane of another process evicts for it"
+_NOBODY: Final[Mapping[str, Plane]] = MappingProxyType({})
 
 
 class PuttingOff:
     """Asks before a head preempts; `inner` is asked after it. Made for one run.
 
-    `verdicts`: what the idle plane says of those that were put off before, by key. `asked`: those
-    of which it has to be asked after the run; `put_off`: ClusterQueues of those that wait on.
+    `verdicts`: what the idle plane says of those that were put off before, by key; None where none
+    runs here. `elsewhere`: which planes of other processes evict, by names of the demands. `asked`:
+    those of which the idle plane has to be asked after the run; `put_off`: ClusterQueues of those
+    that wait on.
     """
 
-    def __init__(self, inner: NodeCheck | None, verdicts: Mapping[str, Verdict]) -> None:
+    def __init__(
+        self,
+        inner: NodeCheck | None,
+        verdicts: Mapping[str, Verdict] | None,
+        elsewhere: Mapping[str, Plane] = _NOBODY,
+    ) -> None:
         self._inner = inner
         self._verdicts = verdicts
+        self._elsewhere = elsewhere
         self.asked: set[str] = set()
         self.put_off: set[str] = set()
 
     def puts_off(self, entry: Entry) -> str:
         """Return why an entry preempts nobody yet; empty if it may."""
         key = entry.workload.key
+        serves = self._served_elsewhere(entry)
+        if serves is not None:
+            self.put_off.add(entry.cluster_queue)
+            return _ELSEWHERE.format(serves)
+        if self._verdicts is None:
+            return ""
         verdict = self._verdicts.get(key)
         if verdict is None:
             self.asked.add(key)
@@ -61,6 +80,11 @@ class PuttingOff:
             self.put_off.add(entry.cluster_queue)
             return _SERVED if verdict is Verdict.SERVED else _LOOKED_FOR
         return ""
+
+    def _served_elsewhere(self, entry: Entry) -> Plane | None:
+        workload = entry.workload
+        lineage = "" if workload.party is None else workload.party.lineage
+        return self._elsewhere.get(workload.uid) or self._elsewhere.get(lineage)
 
     def refusal(
         self, entry: Entry, holders: Iterable[Holder], flavors: Mapping[str, ResourceFlavor]
@@ -99,13 +123,14 @@ class IdleFirst:
 
     def check(self, inner: NodeCheck | None) -> NodeCheck | None:
         """Return what a run asks before anybody is preempted; `inner` where no idle plane runs."""
-        idle = self._context.joint.idle
-        if idle is None:
-            return inner
+        joint = self._context.joint
+        elsewhere = _NOBODY if joint.elsewhere is None else joint.elsewhere.served
+        if joint.idle is None:
+            return PuttingOff(inner, None, elsewhere) if elsewhere else inner
         for key in [key for key in self._since if self._state.queues.home(key) is None]:
             del self._since[key]
             self._begun.pop(key, None)
-        return PuttingOff(inner, self._verdicts(list(self._since)))
+        return PuttingOff(inner, self._verdicts(list(self._since)), elsewhere)
 
     def ran(self, check: NodeCheck | None) -> None:
         """Ask the idle plane about those that a run has put off, and have them tried again."""

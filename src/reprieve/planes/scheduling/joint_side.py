@@ -2,7 +2,7 @@
 
 1. Preemption for a unit whose demand the idle plane has not decided about, or evicts for, is *put
    off*: for a few seconds while nothing is decided, for a minute at most while the idle plane
-   starts, and for as long as an open intent serves it.
+   starts, and for as long as an open intent serves it, also one of a plane of another process.
 2. A unit that has a node once pods that end already are gone is *patient*: nobody is evicted for
    it, for a minute at most.
 3. What the idle plane found is confirmed: with its victims gone, and with what ends already, all
@@ -47,13 +47,23 @@ __all__ = ["Deferrals", "SchedulingJoint"]
 
 _UNDECIDED_FOR: Final = 5 * SECOND
 _PATIENT_FOR: Final = MINUTE
+_LOOKED_AGAIN: Final = 2 * SECOND  # whether another process still evicts
 _REMEMBERED: Final = 20_000
 
 
 class Deferrals:
-    """How long each unit has been put off; nobody is where the idle plane does not run."""
+    """How long each unit has been put off; nobody is where no other plane evicts for it.
 
-    def __init__(self, joint: Joint, clock: Clock) -> None:
+    `names`: by what the demand of a unit is known in records.
+    """
+
+    def __init__(
+        self,
+        joint: Joint,
+        clock: Clock,
+        names: Callable[[Unit], Iterable[str]] = lambda unit: unit.pods,
+    ) -> None:
+        self._names = names
         self._joint = joint
         self._clock = clock
         # Since when each unit waits, monotonic, by its name; oldest first.
@@ -67,13 +77,15 @@ class Deferrals:
 
     def of(self, units: Sequence[Unit]) -> PutOff:
         """Return who is put off, and who is patient."""
-        idle = self._joint.idle
-        if idle is None or not self._joint.several:
-            return PutOff()
+        idle, elsewhere = self._joint.idle, self._joint.elsewhere
         now = self._clock.monotonic()
         put_off: set[Unit] = set()
+        if elsewhere is not None and elsewhere.served:
+            put_off.update(unit for unit in units if elsewhere.serve(self._names(unit)))
+        until: dict[Unit, int] = dict.fromkeys(put_off, now + _LOOKED_AGAIN)
+        if idle is None or not self._joint.several:
+            return PutOff(frozenset(put_off), until=until) if put_off else PutOff()
         patient: set[Unit] = set()
-        until: dict[Unit, int] = {}
         among = {unit: self.among[unit.name] for unit in units if unit.name in self.among}
         without: dict[Unit, frozenset[Uid]] = {}
         verdicts = idle.verdicts([unit.pods for unit in units])
@@ -82,6 +94,8 @@ class Deferrals:
             for unit, verdict in zip(units, verdicts, strict=True)
         }
         for unit, verdict in zip(units, verdicts, strict=True):
+            if unit in put_off:
+                continue
             since = self._patient.get(unit.name, now)
             if now - since < _PATIENT_FOR:
                 patient.add(unit)

@@ -7,7 +7,7 @@ Order: watches, the first lists, recovery of open intents, then decisions. Sourc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.queue import Queue
 from reprieve.engine.scheduling.queue_entries import Backoff
 from reprieve.execution.turns import NodeTurns
+from reprieve.intake.lineage import pod_lineage
 from reprieve.kube.errors import ApiError
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.common.other_actors import OtherActors
@@ -125,7 +126,7 @@ class SchedulingPlane:
             (self.stopped, self.unrecorded),
             lambda key: self.preemptions.deadline(key),
         )
-        deferrals = Deferrals(context.joint, context.clock)
+        deferrals = Deferrals(context.joint, context.clock, self._demand_names)
         self.preemptions = Preemptions(
             context,
             self.state,
@@ -171,6 +172,15 @@ class SchedulingPlane:
             jobs=self.gangs.options_now,
             holds=self.displacements.holds,
         )
+
+    def _demand_names(self, unit: Unit) -> Iterator[str]:
+        """Yield by what the demand of a unit is known in records."""
+        yield from unit.pods
+        if unit.group:
+            yield f"group/{unit.group}"
+        for row in map(self.state.pod, unit.pods):
+            if row is not None:
+                yield pod_lineage(row)
 
     @property
     def ready(self) -> bool:
