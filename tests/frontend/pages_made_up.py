@@ -366,7 +366,25 @@ def health(size: str, tick: int) -> Made:
     return values, {name: (names, rows if some else {}) for name, (names, rows) in tables.items()}
 
 
+def history(size: str, tick: int) -> Made:
+    nodes, _, _ = SIZES[size]
+    at = time.time()
+    times = [at - 3600 + 60 * (minute + 1) for minute in range(60)]
+    teams = _TEAMS if nodes else ()
+    lines = {team: [None, *(8.0 * (minute % 7) for minute in range(59))] for team in teams}
+    values = {
+        "resource": "nvidia.com/gpu", "resources": ["nvidia.com/gpu"], "range": "hour",
+        "by": "team", "measure": "working", "step": 60, "every": 60.0,
+        "oldest": at - 86_400 if nodes else None, "from": at - 3600, "to": at, "times": times,
+        "lines": lines, "others": 0,
+    }  # fmt: skip
+    kinds = "team working:number idle:number waiting:number preempted:number lost:number"
+    sums: Rows = {team: [team, 96.5, 4.25, 12, 3, 7200] for team in teams}
+    return values, {"teams": (columns(kinds), sums)}
+
+
 PAGES = {
+    "history": history,
     "now": now,
     "waiting": waiting,
     "queues": queues,

@@ -139,6 +139,9 @@ def application(stand_in: StandIn) -> web.Application:
     async def live(request: web.Request) -> web.StreamResponse:
         return await _live(stand_in, request)
 
+    async def page(request: web.Request) -> web.Response:
+        return web.json_response(stand_in.snapshot(request.match_info["page"]))
+
     async def plan(request: web.Request) -> web.Response:
         body = await request.json()
         if "kind:" not in body["manifest"]:
@@ -149,6 +152,7 @@ def application(stand_in: StandIn) -> web.Application:
     app.router.add_get("/api/session", session)
     app.router.add_post("/api/login", login)
     app.router.add_get("/api/live", live)
+    app.router.add_get("/api/page/{page}", page)
     app.router.add_post("/api/plan", plan)
     app.router.add_get("/assets/{name}", asset)
     app.router.add_get("/{path:.*}", index)

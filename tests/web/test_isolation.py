@@ -30,6 +30,7 @@ from reprieve.kube.transport import HttpWire, Transport
 from reprieve.units.clock import SystemClock
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
+from reprieve.web.history.sampling import Counted, moment_of
 from reprieve.web.live.watching import Watching
 from reprieve.web.login.attempts import Attempts
 from reprieve.web.login.door import ClusterDoor
@@ -136,6 +137,8 @@ def _filled(random: Random) -> tuple[_World, Any]:
             put(mirror, workload(job, namespace, 2, 2, queue=queue, admitted_to=admitted, why=why))
             world.units.append(("job", namespace, job))
         put(mirror, idle(f"job-{mark}-1", [f"job-{mark}-1-0"], namespace))
+    now = SystemClock().wall()
+    mirror.history.add(moment_of(mirror, now), Counted(Nanos(0)).new(mirror))
     return world, mirror
 
 
@@ -207,7 +210,17 @@ async def _flip(client: Client, resource: Resource, namespace: str, user: str, g
 
 def _requests(random: Random, world: _World) -> Iterator[str]:
     """Yield paths: pages of all kinds, of things that are there, foreign or missing."""
-    tables = ("holders", "waiters", "nodes", "waiting", "reasons", "queues", "preemptions", "none")
+    tables = (
+        "holders",
+        "waiters",
+        "nodes",
+        "teams",
+        "waiting",
+        "reasons",
+        "queues",
+        "preemptions",
+        "none",
+    )
     while True:
         page = random.choice((*PAGES, "workload", "nowhere"))
         asked: list[tuple[str, str]] = [
@@ -220,6 +233,8 @@ def _requests(random: Random, world: _World) -> Iterator[str]:
             record = random.choice(world.records)
             name = random.choice((record.metadata.name, record.spec.plan_id, "missing"))
             asked.append(("name", name))
+        if page in ("now", "history") and random.random() < 0.5:
+            asked.append(("at" if page == "now" else "by", random.choice(("9999999999", "queue"))))
         if page == "workload" or random.random() < 0.1:
             kind, namespace, name = random.choice(world.units)
             name = random.choice((name, name, "missing"))

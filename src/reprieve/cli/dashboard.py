@@ -2,7 +2,8 @@
 
 It listens on the loopback interface alone, and the address that it prints has a token, since other
 users of the machine reach that interface too. The API server enforces what the caller may see: what
-may not be listed cluster-wide is listed in the namespaces of `-n`. Nothing is written anywhere.
+may not be listed cluster-wide is listed in the namespaces of `-n`. Nothing is written
+but samples, to the folder of `--history`.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from typing import Final
 
 import click
 
+from reprieve.cli.durations import DurationText
+from reprieve.cli.keeping import kept_history
 from reprieve.cli.opening import has_display, open_page
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.reader import Reader
 from reprieve.kube.transport import HttpWire, Transport
 from reprieve.operator.collector import relax_collector
 from reprieve.units.clock import SystemClock
+from reprieve.web.history.history import History
 from reprieve.web.server.local import LocalDoor
 from reprieve.web.server.planning import Plans, with_kubeconfig
 from reprieve.web.server.process import Listening, serve_page
@@ -64,6 +68,21 @@ class _Options:
     metavar="N",
     help="Port on the loopback interface; any free one otherwise.",
 )
+@click.option(
+    "--history",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Keep samples of who held and waited here, so that they survive a restart; at most 20 MB.",
+)
+@click.option(
+    "--sample-every",
+    type=DurationText(),
+    default="1m",
+    show_default=True,
+    metavar="DURATION",
+    help="How often a sample is taken.",
+)
 @click.option("--no-open", is_flag=True, help="Print the address and open no browser.")
 @click.option("--with-parent", is_flag=True, hidden=True, help="End when standard input does.")
 def dashboard(
@@ -71,6 +90,8 @@ def dashboard(
     context: str | None,
     namespaces: tuple[str, ...],
     port: int,
+    folder: Path | None,
+    sample_every: int,
     no_open: bool,
     with_parent: bool,
 ) -> None:
@@ -80,11 +101,12 @@ def dashboard(
     """
     relax_collector()
     opened = not no_open and has_display()
+    history = kept_history(folder, sample_every)
     options = _Options(kubeconfig, context, namespaces, port, opened, with_parent)
-    asyncio.run(_serve(options))
+    asyncio.run(_serve(options, history))
 
 
-async def _serve(options: _Options) -> None:
+async def _serve(options: _Options, history: History) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -103,6 +125,7 @@ async def _serve(options: _Options) -> None:
         Plans(with_kubeconfig(options.kubeconfig, options.context)),
         cluster=connection.context or connection.server,
         namespaces=options.namespaces or (connection.namespace,),
+        history=history,
     )
     try:
         async with page as port:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -23,10 +24,11 @@ _USAGE: Final = 2
 
 
 class PageProcess:
-    """One `reprieve dashboard`; `start` and `stop` it once."""
+    """One `reprieve dashboard`; `start` and `stop` it once; `more`: further options of it."""
 
-    def __init__(self, kubeconfig: Path, port: int) -> None:
-        self._arguments = ("--kubeconfig", str(kubeconfig), "--port", str(port), "--no-open")
+    def __init__(self, kubeconfig: Path, port: int, more: Sequence[str] = ()) -> None:
+        asked = ("--kubeconfig", str(kubeconfig), "--port", str(port), "--no-open")
+        self._arguments = (*asked, *more)
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> tuple[str, str]:

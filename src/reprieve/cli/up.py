@@ -16,41 +16,21 @@ import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
 
 from kubelocal.server.faults import InvalidFaults, parse_faults
+from reprieve.cli.durations import DurationText
 from reprieve.cli.up_session import Demo, UpOptions, UpSession
 from reprieve.operator.collector import relax_collector
 from reprieve.scenarios.catalogue import DEFAULT, find, names, packaged, playground
 from reprieve.scenarios.demo.cast import Pace, demo_scenario
 from reprieve.scenarios.embedded import holds_cluster
 from reprieve.scenarios.model import Scenario
-from reprieve.units.durations import InvalidDuration, parse_duration
 from reprieve.units.errors import UsageError
 
 __all__ = ["up"]
-
-
-class DurationText(click.ParamType[int]):
-    """A Go duration that is longer than nothing, as nanoseconds."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        try:
-            length = parse_duration(str(value))
-        except InvalidDuration as error:
-            self.fail(str(error), param, ctx)
-        if length <= 0:
-            self.fail(
-                f"{value!r} is not longer than nothing; accepted: such as 60s, 5m", param, ctx
-            )
-        return length
 
 
 @click.command()

@@ -193,7 +193,7 @@ class UpSession:
     async def _start_page(
         self, stack: contextlib.AsyncExitStack, kubeconfig: Path, directory: Path
     ) -> None:
-        page = PageProcess(kubeconfig, self._options.web_port)
+        page = PageProcess(kubeconfig, self._options.web_port, self._sampling())
         stack.push_async_callback(page.stop)
         address, why = await page.start()
         if address:
@@ -202,6 +202,14 @@ class UpSession:
                 await asyncio.to_thread(open_page, address, directory)
         else:
             self._say(f"there is no web page: {why}", error=True)
+
+    def _sampling(self) -> Sequence[str]:
+        """Return how often the page takes samples, and where it keeps them."""
+        demo, data = self._options.demo, self._options.data
+        # The demo is to have something to show within its first minutes.
+        quick = () if demo is None else ("--sample-every", f"{max(1, round(5 / demo.speed))}s")
+        kept = () if data is None else ("--history", str(data / "history"))
+        return (*quick, *kept)
 
     async def _start(self, stack: contextlib.AsyncExitStack, directory: Path) -> EmbeddedStage:
         options = self._options

@@ -18,6 +18,8 @@ from typing import Final
 
 import click
 
+from reprieve.cli.durations import DurationText
+from reprieve.cli.keeping import kept_history
 from reprieve.kube.credentials import Connection, load_connection
 from reprieve.kube.reader import Reader
 from reprieve.kube.transport import HttpWire, Transport
@@ -26,6 +28,7 @@ from reprieve.settings.start_up import DEFAULT_NAMESPACE
 from reprieve.telemetry.log import start_logging
 from reprieve.units.clock import Clock, SystemClock
 from reprieve.units.errors import UsageError
+from reprieve.web.history.history import History
 from reprieve.web.login.attempts import Attempts, Network
 from reprieve.web.login.door import ClusterDoor
 from reprieve.web.login.reviews import Reviews
@@ -128,6 +131,21 @@ class _Options:
     help="Where the operator keeps the key to the numbers of others' work.",
 )
 @click.option(
+    "--history",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Keep samples of who held and waited here, so that they survive a restart; at most 20 MB.",
+)
+@click.option(
+    "--sample-every",
+    type=DurationText(),
+    default="1m",
+    show_default=True,
+    metavar="DURATION",
+    help="How often a sample is taken.",
+)
+@click.option(
     "--insecure-no-auth",
     "open_to_all",
     is_flag=True,
@@ -146,6 +164,8 @@ def web(
     cluster_name: str,
     namespaces: tuple[str, ...],
     operator_namespace: str,
+    folder: Path | None,
+    sample_every: int,
     open_to_all: bool,
 ) -> None:
     """Serve the web page in a cluster: each viewer logs in and sees what they may see."""
@@ -172,7 +192,7 @@ def web(
         open_to_all,
         operator_namespace,
     )
-    asyncio.run(_serve(options))
+    asyncio.run(_serve(options, kept_history(folder, sample_every)))
 
 
 def _network(text: str) -> Network:
@@ -182,7 +202,7 @@ def _network(text: str) -> Network:
         raise UsageError(f"--trust-proxy: {error}; accepted: such as 10.0.0.0/8") from None
 
 
-async def _serve(options: _Options) -> None:
+async def _serve(options: _Options, history: History) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -202,6 +222,7 @@ async def _serve(options: _Options) -> None:
                 cluster=options.cluster or connection.context or "cluster",
                 namespaces=options.namespaces,
                 operator_namespace=options.operator_namespace,
+                history=history,
             )
             async with page as port:
                 _say_where(options, port, tls)

@@ -2,7 +2,7 @@
 
 import type { ComponentChildren, JSX } from "preact";
 import { preemptionPath, queuePath, workloadPath } from "./address.ts";
-import { second } from "./clock.ts";
+import { second, shownAt } from "./clock.ts";
 import { duration, instant, iso, number, shortInstant, unitOf } from "./format.ts";
 import type { Cell, Kind } from "./wire.ts";
 import { type Shape, look } from "./words.ts";
@@ -48,7 +48,7 @@ export function Word({ word, shown }: { word: string; shown?: string }): JSX.Ele
 
 /** How long ago, counted by the second; the instant itself as its title. */
 export function Age({ at }: { at: number }): JSX.Element {
-  const passed = second.value - at;
+  const passed = (shownAt.value ?? second.value) - at;
   const said = passed > -1 ? duration(Math.max(0, Math.floor(passed))) : `in ${duration(Math.ceil(-passed))}`;
   return (
     <time dateTime={iso(at)} title={instant(at)}>

@@ -7,6 +7,9 @@ let offset = 0;
 /** Seconds since the epoch by the server's clock, told anew once a second while the page is seen. */
 export const second = signal(Date.now() / 1000);
 
+/** The instant that is shown, where that is one of the past: ages are counted up to it. */
+export const shownAt = signal<number | null>(null);
+
 /** Learn the server's time from an answer. A page tells when it last changed, which may be long ago. */
 export function learn(answer: Response): void {
   const told = Date.parse(answer.headers.get("Date") ?? "");

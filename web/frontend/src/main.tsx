@@ -4,6 +4,7 @@ import { effect } from "@preact/signals";
 import { type JSX, render } from "preact";
 import { useEffect, useMemo } from "preact/hooks";
 import { address, to } from "./address.ts";
+import { shownAt } from "./clock.ts";
 import { Rest } from "./generic.tsx";
 import { capital } from "./format.ts";
 import { Live } from "./live.ts";
@@ -125,6 +126,12 @@ effect(() => {
   const found = session.value;
   const cluster = found.kind === "here" ? ` · ${found.session.cluster}` : "";
   document.title = `${subject["name"] ?? capital(page)}${cluster} · Reprieve`;
+});
+
+effect(() => {
+  const { page, query } = address.value;
+  const at = Number(query.get("at") ?? "");
+  shownAt.value = page === "now" && at > 0 ? at : null;
 });
 
 void ask();

@@ -283,12 +283,15 @@ function Downloads({ name, table, slots, whole }: DownloadsProps): JSX.Element {
   return <span class="downloads">{links}</span>;
 }
 
+/** How the page is shown, which the server need not know. */
+const VIEW = new Set(["sort", "search", "by", "over", "measure"]);
+
 /** The parameters that the server is to know: the subject and filters, not how rows are sorted. */
 export function serverQuery(): string {
   const { subject, query } = address.value;
   const result = new URLSearchParams(subject);
   for (const [name, value] of query) {
-    if (name !== "sort" && name !== "search" && name !== "by") result.append(name, value);
+    if (!VIEW.has(name)) result.append(name, value);
   }
   return result.toString();
 }

@@ -4,25 +4,42 @@ import uPlot from "uplot";
 import { effect } from "@preact/signals";
 import { theme } from "./theme.ts";
 
+type Series = Map<string, (number | null)[]>;
+type Options = Pick<uPlot.Options, "scales"> & { x: uPlot.Axis; y: uPlot.Axis; label: string };
+
 /** Draw lines over hours into a place; return what takes them away again. */
-export function draw(place: HTMLElement, hours: number[], series: Map<string, (number | null)[]>): () => void {
+export function draw(place: HTMLElement, hours: number[], series: Series): () => void {
+  const x = { label: "hours since the start of the trace", values: (_: uPlot, ticks: number[]) => ticks.map((hour) => `${hour} h`) };
+  return drawn(place, hours, series, { scales: { x: { time: false } }, x, y: { label: "displaced units" }, label: "hours" });
+}
+
+/** Draw lines over instants, in seconds since the epoch; `pick` is told which one was clicked. */
+export function drawTimes(place: HTMLElement, times: number[], series: Series, unit: string, pick: ((at: number) => void) | null): () => void {
+  const y: uPlot.Axis = { label: unit };
+  const day = "{YYYY}-{MM}-{DD}";
+  const minute = "{HH}:{mm}";
+  const zone = [[86400, day, null, null, null, null, null, null, 1], [60, minute, `\n${day}`, null, `\n${day}`, null, null, null, 1], [1, "{HH}:{mm}:{ss}", `\n${day}`, null, `\n${day}`, null, null, null, 1]];
+  return drawn(place, times, series, { scales: { x: { time: true }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.05)] } }, x: { values: zone as uPlot.Axis.Values }, y, label: "time" }, pick);
+}
+
+function drawn(place: HTMLElement, xs: number[], series: Series, options: Options, pick: ((at: number) => void) | null = null): () => void {
   let plot: uPlot | null = null;
   const make = (): void => {
     plot?.destroy();
     const style = getComputedStyle(document.documentElement);
     const colour = (name: string): string => style.getPropertyValue(name).trim();
     const colours = ["--working", "--idle", "--link", "--text-soft"].map(colour);
-    const axis = { stroke: colour("--text-soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
+    const axis = { stroke: colour("--text-soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, labelSize: 18, labelFont: "12px system-ui, sans-serif" };
     // A count stays what it is until the next event.
     const stepped = uPlot.paths.stepped?.({ align: 1 });
     plot = new uPlot(
       {
         width: place.clientWidth,
         height: 260,
-        scales: { x: { time: false } },
-        axes: [{ ...axis, values: (_, ticks) => ticks.map((hour) => `${hour} h`) }, axis],
+        scales: options.scales!,
+        axes: [{ ...axis, ...options.x }, { ...axis, ...options.y }],
         series: [
-          { label: "hours" },
+          { label: options.label, ...(options.scales?.["x"]?.time && { value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" }) },
           ...[...series.keys()].map((label, index) => ({
             label,
             stroke: colours[index % colours.length]!,
@@ -33,9 +50,17 @@ export function draw(place: HTMLElement, hours: number[], series: Map<string, (n
           })),
         ],
       },
-      [hours, ...series.values()],
+      [xs, ...series.values()],
       place,
     );
+    if (pick) {
+      const { over } = plot;
+      over.style.cursor = "pointer";
+      over.addEventListener("click", () => {
+        const left = plot?.cursor.left ?? -1;
+        if (plot && left >= 0) pick(plot.posToVal(left, "x"));
+      });
+    }
   };
   const stop = effect(() => {
     void theme.value;

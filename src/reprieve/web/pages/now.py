@@ -5,9 +5,11 @@ Table `waiters`: unit, queue, amount, resource (that of the amount), since, reas
 that waits, unless a resource is asked for.
 Table `nodes`: node, pool, total, working, idle, leaving, claimed, free, units, cordoned; empty for
 viewers who do not see the whole cluster.
+`at` asks for an instant of the past (`then`).
 Values: `resource`, `resources`, `bar` (total, working, idle, leaving, claimed, free; null for those
 who may not know), `others` (what those hold whose work is not shown), `counts`, `hour`
-(preemptions, units, spared, lostDeviceSeconds), `unseen`.
+(preemptions, units, spared, lostDeviceSeconds), `unseen`, and of the past `sampled`: when what is
+shown was seen.
 
 A total tells nobody's work apart only where at least three tenants hold. Source: specification of
 the page, "Login".
@@ -22,9 +24,11 @@ from typing import Any, Final
 
 from reprieve.units.durations import HOUR
 from reprieve.units.instants import Nanos
+from reprieve.web.history.model import Moment
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.sums import NodeSum, UnitSum
 from reprieve.web.pages.asked import Asked, asked_of, whole
+from reprieve.web.pages.then import bar_then, holders_then, moment_asked, waiters_then
 from reprieve.web.pages.waiters import Waiter, waiters
 from reprieve.web.tables import Cell, Column, Kind, Page, Parameters, Table, Viewer, seconds
 
@@ -90,6 +94,8 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
     """
     asked = asked_of(mirror, parameters, viewer)
     resource = asked.resource
+    if (moment := moment_asked(mirror, parameters)) is not None:
+        return _then(mirror, viewer, asked, moment)
     holders = {
         unit.unit: _holder(mirror, viewer, unit, resource)
         for unit in sorted(mirror.units(), key=_largest_first(resource))
@@ -120,6 +126,37 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
             "holders": Table(_HOLDERS, holders),
             "waiters": Table(_WAITERS, {unit: _waiter(each) for unit, each in waiting.items()}),
             "nodes": Table(_NODES, nodes),
+        },
+    )
+
+
+def _then(mirror: Mirror, viewer: Viewer, asked: Asked, moment: Moment) -> Page:
+    """Return the page as it was."""
+    holders = dict(holders_then(mirror, moment, viewer, asked))
+    waiting = dict(waiters_then(moment, viewer, asked))
+    tenants = {row.namespace for row in moment.rows.values() if row.resource == asked.resource}
+    known = viewer.sees_all or len(tenants) >= _FEWEST_TENANTS
+    amounts = [row[2] for row in waiting.values()]
+    return Page(
+        {
+            "sampled": seconds(moment.at),
+            "resource": asked.resource,
+            "resources": list(asked.resources),
+            "bar": bar_then(moment, asked.resource) if known else None,
+            "others": None,
+            "counts": {
+                "holders": len(holders),
+                "waiters": len(waiting),
+                "waiting": sum(each for each in amounts if isinstance(each, int | float)),
+                "nodes": 0,
+            },
+            "hour": _last_hour(mirror, viewer, asked, moment.at),
+            "unseen": list(mirror.unseen),
+        },
+        {
+            "holders": Table(_HOLDERS, holders),
+            "waiters": Table(_WAITERS, waiting),
+            "nodes": Table(_NODES),
         },
     )
 
@@ -252,14 +289,14 @@ def _last_hour(mirror: Mirror, viewer: Viewer, asked: Asked, at: Nanos) -> dict[
     plans = [
         each
         for each in mirror.preemptions
-        if each.decided >= began
+        if began <= each.decided <= at
         and not each.dry_run
         and any(asked.shows(viewer, namespace) for _, namespace in each.roots)
     ]
     told = [
         each
         for each in mirror.disruptions
-        if each.ended >= began and asked.shows(viewer, each.namespace)
+        if began <= each.ended <= at and asked.shows(viewer, each.namespace)
     ]
     return {
         "preemptions": len(plans),

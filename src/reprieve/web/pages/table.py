@@ -8,7 +8,16 @@ from typing import Final, TypeAlias
 
 from reprieve.units.instants import Nanos
 from reprieve.web.mirror.mirror import Mirror
-from reprieve.web.pages import health, now, preemption, preemptions, queues, waiting, workload
+from reprieve.web.pages import (
+    health,
+    history,
+    now,
+    preemption,
+    preemptions,
+    queues,
+    waiting,
+    workload,
+)
 from reprieve.web.tables import Page, Parameters, Viewer
 
 __all__ = ["PAGES", "MakePage"]
@@ -25,5 +34,6 @@ PAGES: Final[Mapping[str, MakePage]] = MappingProxyType(
         "preemptions": preemptions.page,
         "preemption": preemption.page,
         "health": health.page,
+        "history": history.page,
     }
 )

@@ -25,6 +25,8 @@ from reprieve.settings.start_up import DEFAULT_NAMESPACE
 from reprieve.telemetry.connections import HEAD_S, Connections, Limits, listening
 from reprieve.units.clock import Clock
 from reprieve.units.errors import ReprieveError
+from reprieve.web.history.history import History
+from reprieve.web.history.sampling import keep_sampling
 from reprieve.web.live.watching import Watching
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.watches import feeds, run_feeds, settled
@@ -73,11 +75,13 @@ async def serve_page(
     cluster: str,
     namespaces: Sequence[str] = (),
     operator_namespace: str = DEFAULT_NAMESPACE,
+    history: History | None = None,
 ) -> AsyncIterator[int]:
     """Serve until the end of the block; gives the port.
 
     `cluster`: what it is called; `namespaces`: read alone where everything may not be;
-    `operator_namespace`: where the operator keeps what it needs.
+    `operator_namespace`: where the operator keeps what it needs; `history`: where samples go,
+    else they are kept in memory.
 
     Raises:
         UsageError: the port cannot be listened on.
@@ -85,6 +89,7 @@ async def serve_page(
     """
     await _reached(reader)
     mirror = Mirror(cluster)
+    mirror.history = history or mirror.history
     mirror.key = await numbers_key(reader, operator_namespace)
     opening = mirror.opened = Opening(reader, mirror.touch)
     found = await feeds(mirror, reader, clock, namespaces)
@@ -100,6 +105,7 @@ async def serve_page(
                 await settled(found, clock)
         await runner.setup()
         assert runner.server is not None
+        tasks.append(asyncio.create_task(keep_sampling(mirror, clock)))
         async with listening(
             connections, runner.server, where.host, where.port, where.tls, "--port"
         ) as port:

@@ -4,9 +4,10 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { address, inNamespace, setQuery, to } from "../address.ts";
 import { Word } from "../cells.tsx";
-import { number } from "../format.ts";
+import { instant, number } from "../format.ts";
 import { Rest } from "../generic.tsx";
 import { type Amounts, GpuBar, Patterns } from "../gpu_bar.tsx";
+import { History } from "../history.tsx";
 import { NodeMap } from "../node_map.tsx";
 import { Figures, Title, Unseen, gpuHours, plural } from "../parts.tsx";
 import { DataTable } from "../table.tsx";
@@ -14,7 +15,7 @@ import type { PageState, TableState } from "../topic_state.ts";
 import { HolderTree } from "../tree.tsx";
 import { type JsonObject, isObject, textOf } from "../wire.ts";
 
-const SHOWN = ["bar", "gpus", "counts", "hour", "others", "unseen", "holders", "waiters", "nodes"];
+const SHOWN = ["bar", "gpus", "counts", "hour", "others", "unseen", "holders", "waiters", "nodes", "sampled"];
 
 export function Now({ state }: { state: PageState }): JSX.Element {
   const { values, tables } = state;
@@ -26,6 +27,11 @@ export function Now({ state }: { state: PageState }): JSX.Element {
       <Title command={`reprieve get holders${inNamespace()}`}>
         Now <span class="soft resource">{resource}</span>
       </Title>
+      {typeof values["sampled"] === "number" && (
+        <p class="then" role="status">
+          This is the page as it was at {instant(values["sampled"])}. <button type="button" onClick={() => setQuery("at", [])}>Back to now</button>
+        </p>
+      )}
       {isObject(bar) ? (
         <section class="panel"><GpuBar amounts={bar as Amounts} label={label(resource)} /></section>
       ) : (
@@ -55,7 +61,8 @@ export function Now({ state }: { state: PageState }): JSX.Element {
           empty={<>Nobody waits. What would happen to new work, the <a href={to("/plan")}>Plan</a> page tells.</>}
         />
       </div>
-      {tables["nodes"] && <Nodes table={tables["nodes"]} resource={resource} />}
+      {tables["nodes"] && !address.value.query.has("at") && <Nodes table={tables["nodes"]} resource={resource} />}
+      <History by="team" scrub />
       {isObject(values["hour"]) && <LastHour hour={values["hour"]} />}
       <Rest state={state} shown={SHOWN} />
     </>

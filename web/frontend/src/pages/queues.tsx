@@ -4,6 +4,7 @@ import type { JSX } from "preact";
 import { address, queuePath, to } from "../address.ts";
 import { number } from "../format.ts";
 import { Rest } from "../generic.tsx";
+import { History } from "../history.tsx";
 import { Title, Unseen } from "../parts.tsx";
 import { DataTable, type Row, rowOf } from "../table.tsx";
 import type { PageState, TableState } from "../topic_state.ts";
@@ -46,6 +47,7 @@ export function Queues({ state }: { state: PageState }): JSX.Element {
         <li><svg width="14" height="10" aria-hidden="true"><rect class="over" width="14" height="10" /></svg> borrowed beyond it</li>
         <li><svg width="14" height="10" aria-hidden="true"><line class="line" x1="7" x2="7" y1="0" y2="10" /></svg> nominal quota; all bars have one scale</li>
       </ul>
+      {!name && <History by="queue" />}
       <DataTable
         name="shares"
         caption="Fair shares"

@@ -1,0 +1,1 @@
+"""What the cluster was like: samples of who held and who waited, kept for a week."""
