@@ -338,7 +338,7 @@ class World(Records):
     ) -> Issued:
         if plane is not Actor.QUOTA:
             return self.planes.told[plane].issue(
-                plan, asked.now, one.party, [Side(other.party)], above=asked.above
+                plan, asked.now, one.party, [Side(other.party, above=asked.above)]
             )
         ledger = self.planes.quota.ledger
         assert isinstance(ledger, Displacements)

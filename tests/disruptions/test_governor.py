@@ -24,6 +24,7 @@ from tests.disruptions.builders import at, displaced, party, question
 from tests.oracle.disruptions import is_turn
 
 TOLD = GovernorPolicy()
+ALL = GovernorPolicy(enforcement=Enforcement.ALL)
 
 
 def governor(*rows: Displacement, policy: GovernorPolicy = TOLD) -> Governor:
@@ -153,7 +154,7 @@ def test_two_begin_anew_when_what_let_them_was_changed() -> None:
 
 def test_two_victims_that_are_taken_for_one_line_of_work_are_held_each_for_its_own_cause() -> None:
     """One was made in the second in which the other was displaced, of one template."""
-    found = Governor()
+    found = Governor(ALL)
     one = party("object/b", weak="t", created=at(-1))
     two = party("object/c", weak="t", created=at(0))
     for k in range(2):
@@ -238,6 +239,27 @@ def test_victims_that_come_back_as_new_objects_are_held_as_those_that_stay(link:
     assert [hold for hold in held if hold] == [Hold(loop.until, Rule.CYCLE)]
 
 
+def test_who_bears_a_label_that_is_known_comes_in_the_place_of_nobody_else() -> None:
+    """Other work of its template was displaced as well, and did not come back yet."""
+    found = Governor()
+
+    def etl(number: int) -> Party:
+        made = at(10 * number)
+        return party(f"owner/etl-{number}", merged="label/ns/etl", weak="t", created=made)
+
+    for number in (1, 2):
+        found.record(displaced(10 * number + 1, etl(number), "b", number=number))
+        found.record(displaced(10 * number + 5, "c", etl(number), number=number, above=9))
+        found.ended(etl(number), at(10 * number + 6))
+        other = party(f"owner/other-{number}", weak="t", created=at(-9))
+        found.record(displaced(10 * number + 6, "x", other))
+        found.ended(other, at(10 * number + 7))
+    new = etl(9)
+    assert found.family(new) == found.family(etl(1))
+    assert found.family(new) not in {found.family(party(f"owner/other-{k}")) for k in (1, 2)}
+    assert found.hold(question(91, new, "b")) == Hold(at(3_611), Rule.WITHOUT_GAIN)
+
+
 # Repeated displacement
 
 
@@ -316,7 +338,12 @@ def test_who_fails_soon_after_displacing_others_three_times_displaces_nobody_for
         found.record(displaced(600 * k, "p", f"v{k}", number=k))
         assert found.hold(question(600 * k + 299, "p", "x")) is None
         found.failed(party("p"), at(600 * k + 299))
-    assert found.hold(question(1_600, "p", "x", above=9)) == Hold(at(299 + 3_600), Rule.CRASH_LOOP)
+    assert found.hold(question(1_600, "p", "x")) == Hold(at(299 + 3_600), Rule.CRASH_LOOP)
+    # With a strictly higher priority it tries again after 10 s.
+    assert found.hold(question(1_508, "p", "x", above=1)) == Hold(at(1_509), Rule.CRASH_LOOP)
+    assert found.hold(question(1_509, "p", "x", above=1)) is None
+    found.adopt(ALL)
+    assert found.hold(question(1_600, "p", "x", above=1)) == Hold(at(299 + 3_600), Rule.CRASH_LOOP)
     assert found.hold(question(3_899, "p", "x")) is None
     assert found.hold(question(1_600, "q", "x")) is None
 
@@ -337,14 +364,28 @@ def test_late_failures_and_several_of_one_displacement_are_no_crash_loop() -> No
 # Without gain
 
 
-def test_what_was_done_in_vain_is_held_also_with_a_higher_priority_until_it_was_not() -> None:
-    found = Governor()
+def test_what_was_done_in_vain_is_held_with_a_higher_priority_where_all_are_until_it_was_not() -> (
+    None
+):
+    found = Governor(ALL)
     for k in range(2):
         found.record(displaced(10 * k, "high", "low", number=k, above=5))
     assert found.hold(question(20, "high", "low", above=5)) == Hold(at(3_600), Rule.WITHOUT_GAIN)
     assert found.hold(question(20, "high", "other", above=5)) is None
     found.admitted(party("high"), at(15))
     assert found.hold(question(20, "high", "low", above=5)) is None
+
+
+def test_what_a_strictly_higher_priority_does_in_vain_is_spaced_out_up_to_five_minutes() -> None:
+    found, pauses = Governor(), []
+    for k in range(9):
+        found.record(displaced(300 * k, "high", "low", number=k, above=5))
+        hold = found.hold(question(300 * k, "high", "low", above=5))
+        pauses.append(0 if hold is None else (hold.until - at(300 * k)) // SECOND)
+        assert found.hold(question(300 * k + 300, "high", "low", above=5)) is None
+    assert pauses == [0, 10, 20, 40, 80, 160, 300, 300, 300]
+    found.admitted(party("high"), at(2_401))
+    assert found.hold(question(2_402, "high", "low", above=5)) is None
 
 
 def test_who_loses_what_it_gained_to_others_is_held_and_the_lower_one_a_turn_earlier() -> None:

@@ -12,6 +12,7 @@ import pytest
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor
 from reprieve.engine.disruptions.lineage import Lineage
+from reprieve.engine.disruptions.questions import Enforcement, GovernorPolicy
 from reprieve.kube.errors import ServerError
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.telemetry.metrics import Metrics
@@ -60,6 +61,7 @@ class Numbers:
         return known_as(b"key", namespace, lineage)
 
 
+DEFAULT = GovernorPolicy()
 KINDS = {Actor.QUOTA: "Workload", Actor.SCHEDULING: "Pod", Actor.IDLE: "Deployment"}
 
 
@@ -67,9 +69,14 @@ class Play:
     """Lines of work that displace each other in a circle, each by another plane."""
 
     def __init__(
-        self, spaces: dict[str, str], *, key: bool = True, named_series: int = 100
+        self,
+        spaces: dict[str, str],
+        *,
+        key: bool = True,
+        named_series: int = 100,
+        policy: GovernorPolicy = DEFAULT,
     ) -> None:
-        self.governor, self.metrics, self.events = Governor(), Metrics(named_series), Events()
+        self.governor, self.metrics, self.events = Governor(policy), Metrics(named_series), Events()
         self.notices = LoopNotices(
             self.governor, self.metrics, cast("Any", self.events), Numbers(key=key)
         )
@@ -213,7 +220,8 @@ async def test_work_that_comes_back_is_named_by_its_new_object() -> None:
 
 
 async def test_what_is_displaced_in_vain_is_named_and_no_loop() -> None:
-    play = Play({"x": "red", "y": "red"})
+    policy = GovernorPolicy(enforcement=Enforcement.ALL)
+    play = Play({"x": "red", "y": "red"}, policy=policy)
     for number in range(2):
         play.governor.record(displaced(60 * number, "x", "y", above=1))
     await play.notices.show(at(300))

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
+from reprieve.engine.disruptions.displacement import Actor, Displacement
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.lineage import Identity, Lineage, Party, party_of
 from reprieve.engine.disruptions.questions import Enforcement, GovernorPolicy, Rule
 from reprieve.engine.idle.evaluation import evaluate
-from reprieve.engine.idle.model import Policy
+from reprieve.engine.idle.model import PodRow, Policy
 from reprieve.engine.idle.outcome import Reason
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.model import Workload
 from reprieve.planes.idle.displacements import IdleDisplacements
 from reprieve.planes.idle.lines import Lines
+from reprieve.planes.idle.records import PodRecord
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import MINUTE, SECOND
+from reprieve.units.ids import Uid
+from reprieve.units.instants import Nanos
+from reprieve.units.references import Reference
 from tests.engine.rows import NOW, demand, snapshot, workload
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import NAMESPACE, pod
@@ -38,9 +44,38 @@ async def displaced_thrice_by_the_scheduling_plane(cluster: Memory) -> None:
         await cluster.pass_time(5 * SECOND)
 
 
-def idle_plane(governor: Governor, clock: VirtualClock) -> IdleDisplacements:
-    lines = Lines(governor, lambda root: ())
+def idle_plane(
+    governor: Governor, clock: VirtualClock, priorities: Mapping[str, int] | None = None
+) -> IdleDisplacements:
+    """Return the idle plane of roots that have a pod of some priority each, if any."""
+
+    def pods_of(root: Reference) -> list[PodRecord]:
+        known = (priorities or {}).get(root.name)
+        row = PodRow(Uid(root.uid), root.name, "Running")
+        pods = [PodRecord(root.uid, "team", root.name, 1, row, (), None, priority=known or 0)]
+        return [] if known is None else pods
+
+    lines = Lines(governor, pods_of)
     return IdleDisplacements(governor, cast("Any", {}), clock, lambda root: 0, lines)
+
+
+def test_the_idle_plane_asks_with_the_priorities_of_pods() -> None:
+    clock, (one, other) = VirtualClock(), (workload("v"), demand())
+    policy = GovernorPolicy(emergency_priority=1_000)
+    for high, low, pauses in ((5, 5, 3_600), (6, 5, 10), (1_000, 5, 0)):
+        governor = Governor(policy)
+        plane = idle_plane(governor, clock, {one.root.name: low, other.root.name: high})
+        victim, preemptor = plane.lines.of(one.root), plane.lines.of(other.root)
+        at = clock.wall()
+        for number in range(2):
+            instant = Nanos(at - 1 + number)
+            governor.record(Displacement(instant, Actor.IDLE, preemptor, victim, number=number))
+        found = plane.holds([one, other])
+        if pauses:
+            assert found[other.key][one.root.uid].until - at <= pauses * SECOND
+            assert found[other.key][one.root.uid].until - at >= (pauses - 1) * SECOND
+        else:
+            assert found == {}
 
 
 async def test_work_displaced_by_the_scheduling_plane_is_protected_from_the_other_planes() -> None:

@@ -13,10 +13,16 @@ from typing import Final
 
 import pytest
 
-from reprieve.engine.disruptions.governor import Governor
+from reprieve.engine.disruptions.governor import LONGEST_PAUSE, Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement
 from reprieve.engine.disruptions.lineage import Lineage, Party, party_of
-from reprieve.engine.disruptions.questions import GovernorPolicy, Hold, Question
+from reprieve.engine.disruptions.questions import (
+    Enforcement,
+    GovernorPolicy,
+    Hold,
+    Question,
+    Rule,
+)
 from reprieve.units.durations import MINUTE, SECOND
 from tests.disruptions.builders import at, displaced, identity, party, question
 from tests.oracle import disruptions as oracle
@@ -103,6 +109,45 @@ def test_over_random_histories_a_naive_reading_holds_the_same() -> None:
     assert seen["not asked about"] >= 5 * seen["held"], seen
     assert seen["not asked about with no lower priority"] >= 100, seen
     assert seen["some cause is another"] >= 20 and seen["without gain"] >= 50, seen
+
+
+def test_a_strictly_higher_priority_is_never_held_but_paused_whatever_happened() -> None:
+    """Unless the operator has everybody held, and in no circle even then."""
+    random, seen = Random(31), Counter[str]()
+    for _ in range(300):
+        enforcement = random.choice(list(Enforcement))
+        limit = random.choice(LIMITS)
+        governor = Governor(GovernorPolicy(limit, crashes=2, enforcement=enforcement))
+        names = set[Lineage]()
+        for row in history(random):
+            governor.record(row)
+            assert row.preemptor is not None
+            names |= {row.preemptor.lineage, row.victim.lineage}
+            match random.random():
+                case chance if chance < 0.3:
+                    governor.admitted(row.preemptor, row.at)
+                case chance if chance < 0.6:
+                    governor.failed(row.preemptor, row.at)
+        for one in names:
+            for other in names - {one}:
+                cause = random.choice(("", "one", "two"))
+                asked = replace(question(0, one, other, cause=cause), now=row.at)
+                held = governor.hold(asked)
+                strict = governor.hold(replace(asked, above=random.choice((1, 1_000))))
+                seen[f"{enforcement}: {held and held.rule}"] += 1
+                if strict is None:
+                    continue
+                kind = "held" if enforcement is Enforcement.ALL else "paused"
+                seen[f"strictly higher: {kind}"] += 1
+                assert strict.rule in (Rule.WITHOUT_GAIN, Rule.CRASH_LOOP, Rule.REPEATED)
+                if kind == "paused":
+                    assert strict.rule is not Rule.REPEATED
+                    assert strict.until - row.at <= LONGEST_PAUSE
+    print(dict(seen))
+    for enforcement in Enforcement:
+        for rule in (Rule.CYCLE, Rule.WITHOUT_GAIN, Rule.CRASH_LOOP):
+            assert seen[f"{enforcement}: {rule}"] >= 5, seen
+    assert seen["strictly higher: held"] >= 100 <= seen["strictly higher: paused"], seen
 
 
 def test_a_history_that_is_told_in_any_order_or_at_once_holds_the_same() -> None:

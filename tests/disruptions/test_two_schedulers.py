@@ -56,8 +56,10 @@ async def played(cluster: Site, *arguments: str) -> int:
 async def test_beside_a_second_scheduler_it_settles_and_whoever_waits_is_told_until_when(
     tmp_path: Path,
 ) -> None:
+    settings = tmp_path / "reprieve.yaml"
+    settings.write_text("governor:\n  enforce: all\n", encoding="utf-8")
     async with site([node("node-0", 4)], tmp_path) as cluster:
-        assert await played(cluster) == _LIMIT
+        assert await played(cluster, "--config", str(settings)) == _LIMIT
         (high,) = [each for name, each in (await cluster.pods(NAMESPACE)).items() if name == "high"]
         assert "do not make way before" in str(high["status"]["conditions"])
         assert set(cluster.deleted.values()) == {1}

@@ -25,6 +25,9 @@ from reprieve.units.instants import Nanos, format_instant
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import NAMESPACE, Object, group, pod
 
+#: With which also a strictly higher priority is held, as all victims of this plane let it be.
+ALL = GovernorPolicy(enforcement=Enforcement.ALL)
+
 
 def owned(obj: Object, owner: str) -> Object:
     """Return a pod that a ReplicaSet with this uid has made."""
@@ -80,7 +83,7 @@ async def test_who_fails_after_each_eviction_evicts_nobody_after_the_third_for_a
 ) -> None:
     async with memory() as cluster:
         cluster.nodes([4])
-        cluster.start()
+        cluster.start(governor=Governor(ALL))
         turns = [await one_turn(cluster, number, ends) for number in range(6)]
         assert turns == [True, True, True, False, False, False]
         assert cluster.api.deleted["victim-3"] == 0
@@ -109,7 +112,7 @@ async def test_who_comes_to_work_after_each_eviction_is_not_held() -> None:
 async def test_others_displace_the_victims_of_a_crash_loop() -> None:
     async with memory() as cluster:
         cluster.nodes([4])
-        cluster.start()
+        cluster.start(governor=Governor(ALL))
         for number in range(3):
             assert await one_turn(cluster, number)
         cluster.running(owned(pod("last", 4, priority="low"), "victims"), "node-0")
@@ -120,7 +123,7 @@ async def test_others_displace_the_victims_of_a_crash_loop() -> None:
 async def test_a_crash_loop_is_held_by_the_next_process_too_as_far_as_pods_still_say_it() -> None:
     async with memory() as cluster:
         cluster.nodes([4, 4, 4, 4])
-        cluster.start()
+        cluster.start(governor=Governor(ALL))
         for number in range(3):
             cluster.running(owned(pod(f"victim-{number}", 4, priority="low"), "victims"), "node-0")
             for node in (1, 2, 3):
@@ -135,7 +138,7 @@ async def test_a_crash_loop_is_held_by_the_next_process_too_as_far_as_pods_still
         await cluster.stop()
         cluster.running(owned(pod("last", 4, priority="low"), "victims"), "node-0")
         cluster.create(owned(pod("again", 4, priority="high"), "crashers"))
-        cluster.start()
+        cluster.start(governor=Governor(ALL))
         await cluster.until(lambda: cluster.events("FailedScheduling"))
         await cluster.pass_time(MINUTE)
         assert cluster.victims() == set()
@@ -222,10 +225,15 @@ async def test_what_the_plane_displaces_counts_for_the_others() -> None:
         assert governor.times(Party(Lineage("owner/ones")), weary, now) == 1
 
 
-async def test_a_preemptor_whose_room_others_take_each_time_stops_after_two() -> None:
+@pytest.mark.parametrize(
+    ("policy", "times"), [(ALL, 2), (GovernorPolicy(), 6)], ids=["all-held", "strict"]
+)
+async def test_a_preemptor_whose_room_others_take_each_time_stops_after_two_where_all_are_held(
+    policy: GovernorPolicy, times: int
+) -> None:
     async with memory() as cluster:
         cluster.nodes([4])
-        cluster.start()
+        cluster.start(governor=Governor(policy))
         cluster.create(owned(pod("one", 4, priority="high"), "ones"))
         for number in range(6):
             cluster.running(owned(pod(f"low-{number}", 4, priority="low"), "lows"), "node-0")
@@ -234,9 +242,10 @@ async def test_a_preemptor_whose_room_others_take_each_time_stops_after_two() ->
                 break
             # Another scheduler, which knows of no nomination, is quicker each time.
             cluster.end_all()
-        assert cluster.api.deleted == {"low-0": 1, "low-1": 1}
+        assert cluster.api.deleted == {f"low-{number}": 1 for number in range(times)}
         _, _, said = cluster.condition(cluster.pod("one"), "PodScheduled")
-        assert "made way for it before, and it got nothing of it" in said
+        held = "made way for it before, and it got nothing of it" in said
+        assert held == (policy is ALL)
 
 
 async def test_a_restart_knows_of_each_displacement_what_the_former_process_knew() -> None:

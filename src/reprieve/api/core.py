@@ -191,6 +191,7 @@ class PodSpec(_Struct, frozen=True):
     resources: ContainerResources | None = None
     resource_claims: list[PodResourceClaim] | None = None
     scheduler_name: str | None = None
+    priority: int | None = None
 
 
 class PodTemplate(_Struct, frozen=True):

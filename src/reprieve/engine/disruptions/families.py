@@ -6,7 +6,8 @@ lineages in the order of time, so that an operation costs what is older than it 
 
 Away is a pod of its own from when it was displaced, since it does not come back, and everything
 else once it was displaced (or failed) and has ended (`Families.ended`): what is there still comes
-back as itself.
+back as itself. What bears a label that is known comes in the place of nobody else: the label says
+which work it is.
 Source: specification of disruptions, section 1.
 """
 
@@ -75,6 +76,7 @@ class Families:
         line, merged, weak = parties.line[number], parties.merged[number], parties.weak[number]
         wide = self._wide
         new = wide[line] < 0
+        labelled = merged >= 0 and wide[merged] >= 0
         if new:
             wide[line] = line
         elif self.is_away(line) and at > self._since[line]:
@@ -85,7 +87,7 @@ class Families:
                     if parents[each] < 0:
                         parents[each] = each
                 _join(parents, line, merged)
-        if new and weak >= 0:
+        if new and weak >= 0 and not labelled:
             former = self._former(weak, parties.created[number], line, at)
             if former >= 0:
                 self._came_back(former)
@@ -184,12 +186,12 @@ class Families:
         found = self.wide(line)
         if found >= 0:
             return found
+        found = self.wide(self._parties.lines.find(party.merged)) if party.merged else UNKNOWN
+        if found >= 0:
+            return found
         weak = self._parties.weaks.find(party.weak) if party.weak else UNKNOWN
-        if weak >= 0:
-            former = self._former(weak, party.created, line)
-            if former >= 0:
-                return self.wide(former)
-        return self.wide(self._parties.lines.find(party.merged)) if party.merged else UNKNOWN
+        former = self._former(weak, party.created, line) if weak >= 0 else UNKNOWN
+        return self.wide(former) if former >= 0 else UNKNOWN
 
     def wide(self, line: int) -> int:
         """Return the family of a line with weak links, `UNKNOWN` if it was not learned."""

@@ -11,9 +11,14 @@
    at most 5 minutes after it had displaced somebody (`crash_loops`), displaces nobody until the
    window has passed.
 4. **Without gain.** Who displaced a lineage `loop_limit` times and has none of what it gained is
-   held from it. With a strictly higher priority that is what was done in vain: it got nothing
-   since, as others profit each time. Without one it is also what it lost again by being displaced
-   itself, and with a lower one a time less is allowed, so that the higher has the last turn.
+   held from it: it got nothing since, as others profit each time, or lost it again by being
+   displaced itself. With a lower priority a time less is allowed, so that the higher has the last
+   turn.
+
+A strictly higher priority is not held, but by 2, 3 and 4 where that protects from all
+(`Enforcement.ALL`). What it does in vain (it got nothing since) or fails after is spaced out, as
+kubelet does with containers that fail: it tries again after `SHORTEST_PAUSE`, twice that, and so
+on, at most `LONGEST_PAUSE`.
 
 Exempt are emergency priorities, and displacements by node failures and drains. What is asked for
 one's own nominal quota waits at most an hour from when a rule began to hold. Nobody waits longer
@@ -46,14 +51,16 @@ from reprieve.engine.disruptions.questions import (
     Question,
     Rule,
 )
-from reprieve.units.durations import HOUR, MINUTE
+from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.instants import Nanos
 
-__all__ = ["Governor"]
+__all__ = ["LONGEST_PAUSE", "Governor"]
 
 LONGEST_QUANTUM: Final = HOUR
 LONGEST_RECLAIM_DELAY: Final = HOUR
 SHORTEST_QUANTUM: Final = 2 * MINUTE
+SHORTEST_PAUSE: Final = 10 * SECOND
+LONGEST_PAUSE: Final = 5 * MINUTE
 
 _DEFAULT: Final = GovernorPolicy()
 _NEVER: Final = Nanos(0)
@@ -371,6 +378,8 @@ class Governor:
         if len(failures) < self.policy.crashes:
             return None
         until = Nanos(failures[-self.policy.crashes] + window)
+        if self._is_spaced(question):
+            until = _next_try(failures[-1], len(failures) - self.policy.crashes)
         return _hold(question, Rule.CRASH_LOOP, until, failures[-1])
 
     def _without_gain(self, question: Question) -> Hold | None:
@@ -396,7 +405,13 @@ class Governor:
         if len(instants) < limit:
             return None
         until = Nanos(instants[-limit] + window)
+        if self._is_spaced(question):
+            until = min(until, _next_try(instants[-1], len(instants) - limit))
         return _hold(question, Rule.WITHOUT_GAIN, until, instants[-1])
+
+    def _is_spaced(self, question: Question) -> bool:
+        """Tell whether the preemptor is not held, and its tries are spaced out."""
+        return question.above > 0 and self.policy.enforcement is not Enforcement.ALL
 
     def _gained(self, family: int) -> Nanos:
         """Return when a family got what it wanted last, 0 if it never did."""
@@ -437,6 +452,11 @@ class Governor:
             self._free.clear()
         for family in families:
             self._free.pop(family, None)
+
+
+def _next_try(last: Nanos, number: int) -> Nanos:
+    """Return when a strictly higher priority tries again, after so many pauses."""
+    return Nanos(last + min(SHORTEST_PAUSE << min(number, _MOST_DOUBLED), LONGEST_PAUSE))
 
 
 def _hold(question: Question, rule: Rule, until: Nanos, began: Nanos) -> Hold:

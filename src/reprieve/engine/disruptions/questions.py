@@ -20,11 +20,11 @@ NOBODY: Final = Party(Lineage("nobody"))
 
 
 class Enforcement(StrEnum):
-    """Whether repeated displacement protects."""
+    """Whether repeated displacement protects, and a strictly higher priority is held."""
 
     TOLD = "told"
     EQUALS = "true"  # against preemptors without a strictly higher priority
-    ALL = "all"  # against everybody but emergencies
+    ALL = "all"  # against everybody but emergencies; other rules hold a higher priority, too
 
 
 class Rule(StrEnum):

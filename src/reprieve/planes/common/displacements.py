@@ -31,10 +31,11 @@ _MOST_KNOWN: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A victim: its line of work, and what it loses."""
+    """A victim: its line of work, what it loses, how much higher the preemptor's priority is."""
 
     party: Party
     lost_device_seconds: int = 0
+    above: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +82,10 @@ class PlaneDisplacements:
         victims: Sequence[Side],
         *,
         priority: int = 0,
-        above: int = 0,
     ) -> Issued:
         """Take note of a plan that was decided.
 
-        `victims` are those of the plan, in its order; `priority` is the preemptor's, and `above` by
-        how much that is higher.
+        `victims` are those of the plan, in its order; `priority` is the preemptor's.
         """
         emergency = self.governor.policy.emergency_priority
         exempt = Exemption.NONE
@@ -107,7 +106,7 @@ class PlaneDisplacements:
                 plan.victims[first].root.uid,
                 number,
                 lost_device_seconds=sum(victims[place].lost_device_seconds for place in places),
-                above=above,
+                above=min(victims[place].above for place in places),
                 exempt=exempt,
             )
             self.governor.record(row)

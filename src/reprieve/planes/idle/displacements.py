@@ -25,7 +25,7 @@ from reprieve.planes.common.displacements import Issued, PlaneDisplacements, Sid
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.idle.lines import Lines
 from reprieve.planes.idle.records import PodRecord
-from reprieve.planes.idle.workloads import TrackedWorkloads, key_of
+from reprieve.planes.idle.workloads import TrackedWorkload, TrackedWorkloads, key_of
 from reprieve.units.clock import Clock
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
@@ -66,13 +66,15 @@ class IdleDisplacements:
 
     def holds(self, rows: Sequence[Workload]) -> dict[str, Mapping[Uid, Hold]]:
         """Return who is held from each demand, by root, and from nobody under the empty key."""
-        demands = {w.key: self.lines.of(w.root) for w in rows if w.status.phase is _PENDING}
+        pending = [w for w in rows if w.status.phase is _PENDING]
+        demands = {w.key: self.lines.of(w.root) for w in pending}
+        priorities = {w.key: self.lines.priority(w.root) for w in pending}
         self._note_served(demands)
         idle = [w for w in rows if w.status.phase is Phase.IDLE]
         found: dict[str, Mapping[Uid, Hold]] = {}
         for key, party in demands.items():
             if self._governor.may_hold(party):
-                found[key] = self._held_from(party, idle)
+                found[key] = self._held_from(party, idle, priorities[key])
         if self._governor.policy.enforcement is not Enforcement.TOLD:
             always = [w for w in idle if w.settings.policy is PreemptionPolicy.ALWAYS]
             found[""] = self._held_from(NOBODY, always)
@@ -83,19 +85,36 @@ class IdleDisplacements:
 
     def issue(self, plan: Plan) -> Issued:
         """Take note of a plan."""
+        demand = self._demand(plan)
+        priority = None if demand is None else self.lines.priority(demand.root)
         return self.told.issue(
             plan,
             self._clock.wall(),
             self.demand_of(plan),
-            [Side(self.lines.of(each.root), self._lost_with(each.root)) for each in plan.victims],
+            [
+                Side(
+                    self.lines.of(each.root),
+                    self._lost_with(each.root),
+                    self._above(priority, each.root),
+                )
+                for each in plan.victims
+            ],
+            priority=priority or 0,
         )
 
     def demand_of(self, plan: Plan) -> Party | None:
         """Return the line of work that a plan is for."""
-        demand = plan.preemptor and self._workloads.get(
-            key_of(plan.preemptor.namespace, plan.preemptor.name)
-        )
+        demand = self._demand(plan)
         return self.lines.of(demand.root) if demand else None
+
+    def _demand(self, plan: Plan) -> TrackedWorkload | None:
+        asks = plan.preemptor
+        return None if asks is None else self._workloads.get(key_of(asks.namespace, asks.name))
+
+    def _above(self, priority: int | None, victim: Reference) -> int:
+        """Return by how much a priority is higher than a victim's; 0 where one has no pods."""
+        other = self.lines.priority(victim)
+        return 0 if priority is None or other is None else priority - other
 
     def running(self, root: Reference, pods: Iterable[PodRecord]) -> None:
         """These pods are those of this root now."""
@@ -120,9 +139,11 @@ class IdleDisplacements:
         """Take over what former processes did."""
         self.told.restore(intents, interrupted)
 
-    def _held_from(self, party: Party, idle: Iterable[Workload]) -> dict[Uid, Hold]:
+    def _held_from(
+        self, party: Party, idle: Iterable[Workload], priority: int | None = None
+    ) -> dict[Uid, Hold]:
         now, found = self._clock.wall(), dict[Uid, Hold]()
-        known = self._governor.known_by(party, now, below=False)
+        known = self._governor.known_by(party, now)
         if known is not None and not known:
             return found
         for workload in idle:
@@ -131,7 +152,9 @@ class IdleDisplacements:
                 continue
             starts = [pod.started for pod in workload.pods if pod.started is not None]
             since = max(starts, default=None)
-            hold = self._governor.hold(Question(party, victim, now, running_since=since))
+            above = self._above(priority, workload.root)
+            asked = Question(party, victim, now, priority or 0, above=above, running_since=since)
+            hold = self._governor.hold(asked)
             if hold is not None:
                 found[workload.root.uid] = hold
         return found

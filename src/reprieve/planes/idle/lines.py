@@ -63,6 +63,10 @@ class Lines:
         found = self._known[root.uid] = _party(root, min(pods, key=_age))
         return found
 
+    def priority(self, root: Reference) -> int | None:
+        """Return the highest priority of the pods of a root, None where it has none."""
+        return max((pod.priority for pod in self._pods_of(root) if pod.row.live), default=None)
+
     def pod_ended(self, root: Reference, at: Nanos) -> None:
         """A pod of a root is gone: if it was the last one, work may be submitted in its place."""
         if not any(pod.row.live for pod in self._pods_of(root)):

@@ -72,6 +72,7 @@ class PodRecord:
     the names of its ResourceClaims; of those that hold or ask for GPUs `claimed` has the resource
     names that it waits for, and `shared`, as `namespace/name`, which are named by other pods, too.
     `part`: the resource name by which it asks for a share of a GPU, empty for whole ones.
+    `priority`: as the API server has resolved it.
     """
 
     uid: str
@@ -88,6 +89,7 @@ class PodRecord:
     claimed: frozenset[str] = frozenset()
     shared: tuple[str, ...] = ()
     part: str = ""
+    priority: int = 0
 
     @property
     def occupies(self) -> bool:
@@ -129,6 +131,7 @@ def pod_converter(
             asked=gpus,
             claims=claims,
             part=gpu_share(pod.spec) if gpus else "",
+            priority=pod.spec.priority or 0,
         )
 
     return convert

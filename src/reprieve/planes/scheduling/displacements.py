@@ -112,11 +112,10 @@ class SchedulingDisplacements:
             self._clock.wall(),
             pod_party(rows[0]) if rows else None,
             [
-                Side(self._party(Uid(victim.root.uid)), seconds)
+                Side(self._party(Uid(victim.root.uid)), seconds, _STRICTLY)
                 for victim, seconds in zip(plan.victims, lost, strict=True)
             ],
             priority=max((row.priority for row in rows), default=0),
-            above=_STRICTLY,
         )
 
     def loop_of(self, unit: Unit) -> str:
