@@ -233,10 +233,15 @@ class GangPlane:
         self._renew()
 
     def _renew(self) -> None:
-        """Take settings and quotas together."""
-        options = self.settings.options
+        """Take settings and quotas together; gangs that wait may have other victims now."""
+        before, options = self.options, self.settings.options
         listed = [(d, q) for d in DOORS for q in self._quotas.get(d.api_version, ())]
         self.options = replace(options, policy=protected_by(options.policy, listed))
+        if self.options != before:
+            queue = self._state.queue
+            gangs = [each.key for each in queue.entries() if each.key.startswith(GANG_KEY)]
+            queue.activate(gangs, self._context.clock.monotonic())
+            self._state.changed()
 
     def _remove_group(self, door: Door, id: str) -> None:
         gang = self.book.gangs.get(id)
