@@ -61,6 +61,48 @@ async def test_a_write_is_sent_once_unless_the_caller_asks_for_more(trouble: Any
     assert len(wire.requests) == 3
 
 
+RBAC = 'pods "x" is forbidden: User "u" cannot delete resource "pods" in API group "" at all'
+WEBHOOK = 'admission webhook "w" denied the request: no'
+
+
+@pytest.mark.parametrize(
+    ("answers", "seconds", "expected"),
+    [
+        ((Unreachable("refused"),), 29, ServerError),
+        ((Unreachable("refused"),), 30, Forbidden),
+        ((Unreachable("refused"), refusal(403, message=RBAC)), 29, ServerError),
+        ((), 0, Forbidden),
+        ((refusal(500),), 1, Forbidden),
+    ],
+)
+async def test_for_a_while_after_it_had_no_answer_an_api_server_may_not_know_its_roles(
+    answers: tuple[Any, ...], seconds: int, expected: type[Exception]
+) -> None:
+    """A refusal by RBAC says then that it starts, one by admission is the last word."""
+    wire = scripted(*answers, refusal(403, message=RBAC), refusal(403, message=WEBHOOK))
+    clock, transport = _transport(wire)
+    for _ in answers:
+        with pytest.raises((Unreachable, ServerError)):
+            await transport.request(Request("DELETE", "/x"))
+    await clock.advance(seconds * SECOND)
+    with pytest.raises(expected) as found:
+        await transport.request(Request("DELETE", "/x"))
+    assert isinstance(found.value, Forbidden) or found.value.code == 503
+    with pytest.raises(Forbidden):
+        await transport.request(Request("DELETE", "/x"))
+
+
+async def test_an_api_server_starts_also_when_a_watch_has_broken() -> None:
+    lines = asyncio.Queue[Any]()
+    lines.put_nowait(Unreachable("reset"))
+    _, transport = _transport(scripted(FakeAnswer(lines=lines), refusal(403, message=RBAC)))
+    with pytest.raises(Unreachable):
+        async for _ in transport.stream(Request("GET", "/x")):
+            pass
+    with pytest.raises(ServerError):
+        await transport.request(Request("DELETE", "/x"))
+
+
 async def test_the_servers_retry_after_is_waited_for() -> None:
     wire = scripted(refusal(429, headers={"Retry-After": "7"}), FakeAnswer(body=b"yes"))
     clock, transport = _transport(wire)

@@ -4,7 +4,7 @@
 aiohttp, tests put an in-process one in its place. `Transport` adds what every caller needs: errors
 as exceptions, and retries (`retry`). Retried are refused connections, timeouts, 429 and 5xx, and
 only for reads and where the caller asks for it: after a write without an answer nobody knows
-whether it happened. A 401 has the credentials loaded anew, once.
+whether it happened. A 401 has the credentials loaded anew, once; a 403 is judged by `starting`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from reprieve.kube.errors import (
     error_from,
 )
 from reprieve.kube.retry import AWAY, backoff, retried
+from reprieve.kube.starting import Starting
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
 from reprieve.units.errors import ReprieveError
@@ -103,6 +104,7 @@ class Transport:
         self._wire = wire
         self._clock = clock
         self._jitter = jitter or Random()
+        self._starting = Starting(clock)
 
     async def request(
         self,
@@ -171,9 +173,10 @@ class Transport:
         try:
             if opened is not None:
                 opened()
-            async with aclosing(answer.lines()) as lines:
-                async for line in lines:
-                    yield line
+            with self._starting:
+                async with aclosing(answer.lines()) as lines:
+                    async for line in lines:
+                        yield line
         finally:
             answer.close()
 
@@ -186,27 +189,30 @@ class Transport:
         await self._wire.close()
 
     async def _once(self, request: Request, call: Call | None, rejected: bool) -> bytes:
-        answer = await self._wire.send(request, False, rejected)
-        try:
-            body = await answer.read()
-        finally:
-            answer.close()
+        with self._starting:
+            answer = await self._wire.send(request, False, rejected)
+            body = await _read(answer)
         if 200 <= answer.status < 300:
             return body
-        raise _error(answer, body, call)
+        raise self._starting.judged(_error(answer, body, call))
 
     async def _open(self, request: Request, call: Call | None) -> Answer:
-        answer = await self._wire.send(request, True, False)
-        if answer.status == 401:
-            answer.close()
-            answer = await self._wire.send(request, True, True)
-        if 200 <= answer.status < 300:
-            return answer
-        try:
-            body = await answer.read()
-        finally:
-            answer.close()
-        raise _error(answer, body, call)
+        with self._starting:
+            answer = await self._wire.send(request, True, False)
+            if answer.status == 401:
+                answer.close()
+                answer = await self._wire.send(request, True, True)
+            if 200 <= answer.status < 300:
+                return answer
+            body = await _read(answer)
+        raise self._starting.judged(_error(answer, body, call))
+
+
+async def _read(answer: Answer) -> bytes:
+    try:
+        return await answer.read()
+    finally:
+        answer.close()
 
 
 def _error(answer: Answer, body: bytes, call: Call | None) -> ApiError:
