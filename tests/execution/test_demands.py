@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from reprieve.api.reprieve import (
@@ -25,6 +26,9 @@ from reprieve.units.references import Reference
 NOW = Nanos(1_800_000_000 * 10**9)
 BESIDE = Beside((Plane.QUOTA, Plane.SCHEDULING))
 WORKLOAD = Reference("kueue.x-k8s.io/v1beta2", "Workload", "team", "train", Uid("workload"))
+GPU_WORKLOAD = Reference(
+    "kaiwo.silogen.ai/v1alpha1", "GpuWorkload", "team", "pod-train-0", Uid("gpu-workload")
+)
 POD = Reference("v1", "Pod", "team", "train-0", Uid("pod-0"))
 
 
@@ -49,6 +53,15 @@ def test_a_record_goes_on_from_an_open_one_of_its_lineage_whatever_the_preemptor
     pod = plan(Plane.SCHEDULING, POD)
     assert former(demands, pod, "owner/job") == (Stage(Plane.QUOTA, "quota-1"),)
     assert former(demands, pod, "owner/other") == ()
+
+
+@pytest.mark.parametrize("lineage", ["owner/pod-0", "object/pod-0", "staying/pod-0"])
+def test_a_pod_without_an_owner_is_the_demand_of_its_workload(lineage: str) -> None:
+    demands = Demands()
+    demands.written("idle-1", spec(plan(Plane.IDLE, GPU_WORKLOAD), "object/pod-0"))
+    assert former(demands, plan(Plane.QUOTA, WORKLOAD), lineage) == (Stage(Plane.IDLE, "idle-1"),)
+    assert former(demands, plan(Plane.QUOTA, WORKLOAD), "group/pod-0") == ()
+    assert former(demands, plan(Plane.SCHEDULING, POD), "") == (Stage(Plane.IDLE, "idle-1"),)
 
 
 def test_a_record_goes_on_from_one_that_placed_its_pods() -> None:

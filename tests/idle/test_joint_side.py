@@ -32,7 +32,9 @@ def side(phase: Phase, pods: list[bool], *, mixed: bool = True) -> JointSide:
         ]
     )
     made._mixed = lambda: {DEMAND: frozenset({VICTIM})} if mixed else {}
-    made._queued = SimpleNamespace(asks=lambda uid: (workload("demand").root, {"gpu": 4}))
+    made._queued = SimpleNamespace(
+        pods=lambda uid: [], asks=lambda uid: (workload("demand").root, {"gpu": 4})
+    )
     found: JointSide = made
     return found
 

@@ -37,7 +37,7 @@ def record(spec: PreemptionSpec, phase: IntentPhase) -> Preemption:
 
 def test_an_open_record_serves_its_lineage_its_preemptor_and_all_pods_that_it_placed() -> None:
     assert owners_by_name([record(SPEC, IntentPhase.EVICTING)]) == dict.fromkeys(
-        ("owner/job", "pod-0", "pod-1"), Plane.SCHEDULING
+        ("owner/job", "job", "pod-0", "pod-1"), Plane.SCHEDULING
     )
 
 

@@ -31,7 +31,18 @@ from reprieve.scenarios.model import NodeSpec
 from tests.operator_in_process import OperatorInProcess
 from tests.virtual_time import LoopClock
 
-__all__ = ["GPU", "KINDS", "Site", "deployment", "gang", "job", "node", "queue", "site"]
+__all__ = [
+    "GPU",
+    "KINDS",
+    "Site",
+    "deployment",
+    "gang",
+    "job",
+    "node",
+    "queue",
+    "queued_pods",
+    "site",
+]
 
 GPU: Final = "amd.com/gpu"
 UNIT: Final = "tests/unit"
@@ -166,6 +177,26 @@ def gang(
         "spec": spec,
     }
     return [group, *made]
+
+
+def queued_pods(
+    unit: str, team: str = "a", *, pods: int = 1, gpus: int = 4, priority: str = ""
+) -> list[dict[str, Any]]:
+    """Return pods without an owner that wait in the team's LocalQueue; several are a group."""
+    made = []
+    for number in range(pods):
+        metadata = _metadata(unit, team, opted=True)
+        labels, notes = metadata["labels"], metadata["annotations"]
+        metadata["name"] = unit if pods == 1 else f"{unit}-{number}"
+        labels["kueue.x-k8s.io/queue-name"] = "main"
+        labels["kueue.x-k8s.io/managed"] = "true"
+        if pods > 1:
+            labels["kueue.x-k8s.io/pod-group-name"] = unit
+            notes["kueue.x-k8s.io/pod-group-total-count"] = str(pods)
+        gates = {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
+        spec = _template(unit, gpus, priority, {"restartPolicy": "Never", **gates})["spec"]
+        made.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    return made
 
 
 def queue(
@@ -363,12 +394,18 @@ async def site(
     planes: str | Sequence[str] = "idle,scheduling,quota",
     flavors: Sequence[str] = ("gpus",),
     on_line: Callable[[str], None] | None = None,
+    config: str = "",
 ) -> AsyncIterator[Site]:
     """Start a cluster and an operator; `queues`: quota by team, each a namespace of its own.
 
     `planes`: of one process, or of each of several. `flavors`: their nodes have the label `gpu`
-    with their name, where there are several.
+    with their name, where there are several. `config`: the operator's settings, as YAML.
     """
+    arguments: list[str] = []
+    if config:
+        settings = folder / "operator.yaml"
+        settings.write_text(config)
+        arguments = ["--config", str(settings)]
     processes = (planes,) if isinstance(planes, str) else tuple(planes)
     scheduler = not any("scheduling" in each for each in processes)
     async with embedded_stage(
@@ -378,7 +415,7 @@ async def site(
         found = Site(stage, connect(connection, LoopClock(), field_manager="test"))
         stage.cluster.on_write = found.on_write
         found.operators += [
-            _operator(stage, each, on_line or found.lines.append) for each in processes
+            _operator(stage, each, on_line or found.lines.append, arguments) for each in processes
         ]
         for operator in found.operators:
             await operator.start()
@@ -402,7 +439,7 @@ async def site(
 
 
 def _operator(
-    stage: EmbeddedStage, planes: str, on_line: Callable[[str], None]
+    stage: EmbeddedStage, planes: str, on_line: Callable[[str], None], config: Sequence[str]
 ) -> OperatorInProcess:
     return OperatorInProcess(
         stage.operator_kubeconfig,
@@ -416,6 +453,7 @@ def _operator(
         arguments=[
             *("--controllers", planes, "--metrics-port", "0"),
             *(("--scheduler-name", "default-scheduler") if "scheduling" in planes else ()),
+            *config,
         ],
         on_line=on_line,
         clock=LoopClock(),

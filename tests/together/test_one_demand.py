@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,15 @@ from reprieve.api.reprieve import Preemption
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.kube.resource import PREEMPTIONS
 from reprieve.records.scheduling.replay import decide_scheduling_again
-from tests.together.site import deployment, gang, job, node, site
+from tests.together.site import deployment, gang, job, node, queued_pods, site
+
+PODS = """
+quota:
+  configuration:
+    apiVersion: config.kueue.x-k8s.io/v1beta2
+    kind: Configuration
+    integrations: {frameworks: [batch/job, pod]}
+"""
 
 
 async def test_no_idle_work_is_evicted_for_a_job_that_its_quota_refuses(tmp_path: Path) -> None:
@@ -197,6 +206,73 @@ async def test_idle_work_is_evicted_for_the_quota_that_a_queued_job_lacks(tmp_pa
         evicted = await cluster.demand(job("wanted", "a", queued=True))
         placed = {unit: cluster.placed(unit) for unit in ("wanted", "tune")}
         assert (evicted, placed) == ({"notebook": 4}, {"wanted": 1, "tune": 1})
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("pods", [1, 2])
+async def test_idle_work_is_evicted_for_the_quota_that_queued_pods_without_an_owner_lack(
+    tmp_path: Path, pods: int
+) -> None:
+    idle, busy = job("notebook", "a", queued=True), job("tune", "a", queued=True)
+    wanted = queued_pods("wanted", "a", pods=pods, gpus=4 // pods)
+    async with site(tmp_path, [node("n0")], {"a": 8, "b": 0}, config=PODS) as cluster:
+        await cluster.runs(idle, busy)
+        await cluster.idle(idle)
+        evicted = await cluster.demand(wanted)
+        placed = {unit: cluster.placed(unit) for unit in ("wanted", "tune")}
+        assert (evicted, placed) == ({"notebook": 4}, {"wanted": pods, "tune": 1})
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("pods", [1, 2])
+async def test_idle_work_goes_before_a_queue_takes_quota_back_for_pods_without_an_owner(
+    tmp_path: Path, pods: int
+) -> None:
+    idle = job("notebook", "b", priority="high", queued=True)
+    busy = job("tune", "b", queued=True)  # whom the rules of quota would take first
+    wanted = queued_pods("wanted", "a", pods=pods, gpus=4 // pods)
+    async with site(tmp_path, [node("n0")], {"a": 4, "b": 4}, config=PODS) as cluster:
+        await cluster.runs(idle, busy)
+        await cluster.idle(idle)
+        evicted = await cluster.demand(wanted)
+        assert (evicted, cluster.placed("wanted")) == ({"notebook": 4}, pods)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        queued_pods("wanted", "a"),
+        queued_pods("wanted", "a", pods=2, gpus=2),
+        job("wanted", "a", queued=True),
+    ],
+    ids=["pod", "group", "job"],
+)
+async def test_a_queue_waits_for_idle_work_that_ends_slowly(
+    tmp_path: Path, wanted: list[dict[str, Any]]
+) -> None:
+    idle = job("notebook", "b", priority="high", queued=True)
+    idle[0]["metadata"]["finalizers"] = ["tests.example/stays"]
+    busy = job("tune", "b", queued=True)
+    async with site(tmp_path, [node("n0")], {"a": 4, "b": 4}, config=PODS) as cluster:
+        await cluster.runs(idle, busy)
+        await cluster.idle(idle)
+        assert await cluster.demand(wanted) == {"notebook": 4}
+
+
+@pytest.mark.thorough
+async def test_a_queued_group_of_pods_is_one_demand_while_idle_work_ends_slowly(
+    tmp_path: Path,
+) -> None:
+    notebooks = [job(f"notebook-{number}", "a", queued=True) for number in range(4)]
+    for each in notebooks:
+        each[0]["metadata"]["finalizers"] = ["tests.example/stays"]
+    nodes = [node("n0"), node("n1")]
+    async with site(tmp_path, nodes, {"a": 16, "b": 0}, config=PODS) as cluster:
+        await cluster.runs(*notebooks)
+        await cluster.idle(*notebooks)
+        evicted = await cluster.demand(queued_pods("wanted", "a", pods=2))
+        assert sum(evicted.values()) == 8
 
 
 async def test_idle_work_is_evicted_before_a_queue_takes_its_quota_back(tmp_path: Path) -> None:

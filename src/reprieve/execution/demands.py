@@ -32,6 +32,7 @@ __all__ = ["GOES_ON_WITHIN", "Demands", "evicted_anybody", "names_of"]
 #: For how long after its end a record is gone on from.
 GOES_ON_WITHIN: Final = 10 * MINUTE
 _REMEMBERED: Final = 5_000
+_OF_ONE_OBJECT: Final = ("object", "owner", "staying")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class Demands:
     ) -> Beside:
         """Return what was known of other planes with the stages before a plan, if there are any."""
         lineage = "" if at_stake is None else at_stake.preemptor
-        known_by = (lineage, *_objects(plan.preemptor, plan.placement))
+        known_by = (*_lineages(lineage), *_objects(plan.preemptor, plan.placement))
         former = self._former([name for name in known_by if name], now)
         return replace(beside, former=former) if former else beside
 
@@ -130,9 +131,21 @@ class Demands:
 
 def names_of(spec: PreemptionSpec) -> Iterator[str]:
     """Yield by what the demand of a record is known."""
-    if spec.preemptor_lineage:
-        yield spec.preemptor_lineage
+    yield from _lineages(spec.preemptor_lineage)
     yield from _objects(spec.preemptor, ((place.uid, place.node) for place in spec.placement))
+
+
+def _lineages(lineage: str) -> Iterator[str]:
+    """Yield a lineage, and the uid of the object where it is that of one object.
+
+    A pod without an owner is an object to one plane, and the owner of its Workload to another.
+    """
+    if not lineage:
+        return
+    yield lineage
+    kind, _, uid = lineage.partition("/")
+    if kind in _OF_ONE_OBJECT:
+        yield uid
 
 
 def _objects(

@@ -121,11 +121,14 @@ class JointSide:
         return [self._queued_verdict(uid, served) for uid in workloads]
 
     def _queued_verdict(self, uid: Uid, served: frozenset[GpuWorkloadKey]) -> Verdict:
-        asks = self._queued.asks(uid)
-        if asks is None:
+        pods, asks = self._queued.pods(uid), self._queued.asks(uid)
+        if pods:
+            found = self._verdict(pods, served)
+        elif asks is None:
             return Verdict.UNDECIDED
-        root, gpus = asks
-        found = self._verdict_of_root(root, served) if gpus else Verdict.NOT_ASKED
+        else:
+            root, gpus = asks
+            found = self._verdict_of_root(root, served) if gpus else Verdict.NOT_ASKED
         # Who makes the rest of the room does so once the Workload has its quota.
         return Verdict.SERVED if found is Verdict.HELPED else found
 
@@ -209,6 +212,11 @@ class JointSide:
         """Return the pods that wait in the same groups, as far as the scheduling plane knows."""
         scheduling = self._joint.scheduling
         return frozenset() if scheduling is None else scheduling.waiting_with(pods)
+
+    @property
+    def quota_decides(self) -> bool:
+        """Whether the quota plane of this process decides about Workloads."""
+        return self._joint.quota_decides
 
     def goes_whole(self, group: str) -> bool:
         """Whether the pods of a group go together, as far as the scheduling plane knows."""

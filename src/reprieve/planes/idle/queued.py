@@ -17,6 +17,7 @@ from reprieve.planes.idle.ownership import BY_OWNER
 from reprieve.planes.idle.records import KueueRecord
 from reprieve.planes.idle.roots import Roots
 from reprieve.planes.idle.watches import Watches
+from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 
 __all__ = ["Queued"]
@@ -81,6 +82,12 @@ class Queued:
         """Return the root behind a Kueue Workload and its GPUs; None while that is not known."""
         known = self._found.get(uid)
         return None if known is None else (known[0].ref, known[1])
+
+    def pods(self, uid: str) -> list[Uid]:
+        """Return the pods that own a Kueue Workload, where pods do."""
+        record = self._watches.kueue.cache.get(uid)
+        owners = () if record is None else record.workload.metadata.owner_references or ()
+        return [Uid(owner.uid) for owner in owners if owner.kind == "Pod"]
 
     def gpus(self, root: str) -> dict[str, int]:
         """Return the GPUs that all Kueue Workloads of a root ask for."""
