@@ -383,7 +383,50 @@ def history(size: str, tick: int) -> Made:
     return values, {"teams": (columns(kinds), sums)}
 
 
+def mine(size: str, tick: int) -> Made:
+    nodes, _, _ = SIZES[size]
+    at = time.time()
+    few = bool(nodes)
+    values = {
+        "resource": "nvidia.com/gpu", "resources": ["nvidia.com/gpu", "cpu"],
+        "namespaces": ["team-a"], "unseen": ["nodes"],
+        "counts": {"running": 1 * few, "waiting": 1 * few, "preempted": 1 * few},
+    }  # fmt: skip
+    gpu = "nvidia.com/gpu"
+    tables = {
+        "queues": (
+            ("queue namespace clusterQueue flavor resource used:number reserved:number"
+            " nominal:number pending:number admitted:number message"),
+            ["main", "team-a", "team-a-queue", "h100", gpu, 8, 8, 16, 1, 1, ""],
+        ),
+        "running": (
+            "unit:unit queue amount:number resource idle:number since:instant state:word",
+            ["job/team-a/train-1", "team-a-queue", 8, gpu, 0, at - 600, "Running"],
+        ),
+        "waiting": (
+            ("unit:unit queue position:number amount:number resource since:instant reason:word"
+            " message step"),
+            [
+                "job/team-a/next-1", "team-a-queue", 1, 16, gpu, at - 60, "HeldByOthers",
+                "team-a-queue: 8 of 16 used, asks 16", "ask for at most 8",
+            ],
+        ),
+        "preempted": (
+            ("unit:unit at:instant by:unit rule lost:number state:word back:instant tried:instant"
+            " position:number preemption"),
+            [
+                "job/team-a/next-1", at - 900, "another tenant's work #a3f1", "taken back", 7200,
+                "Waiting", None, at + 30, 1, "quota-7c21",
+            ],
+        ),
+    }  # fmt: skip
+    return values, {
+        name: (columns(kinds), {"one": row} if few else {}) for name, (kinds, row) in tables.items()
+    }
+
+
 PAGES = {
+    "mine": mine,
     "history": history,
     "now": now,
     "waiting": waiting,

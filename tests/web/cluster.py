@@ -166,12 +166,16 @@ def cluster_queue(name: str, nominal: int, cohort: str = "", weight: str = "1") 
     }
 
 
-def local_queue(namespace: str, leads_to: str, name: str = "main") -> Json:
-    """Return a LocalQueue."""
+def local_queue(
+    namespace: str, leads_to: str, name: str = "main", *, used: int | None = None
+) -> Json:
+    """Return a LocalQueue; `used`: what its status says of flavor `default`."""
+    usage = [{"name": "default", "resources": [{"name": GPU, "total": str(used)}]}]
     return {
         "kind": "LocalQueue",
         "metadata": meta(name, namespace),
         "spec": {"clusterQueue": leads_to},
+        "status": {} if used is None else {"flavorsUsage": usage, "flavorsReservation": usage},
     }
 
 

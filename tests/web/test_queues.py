@@ -6,7 +6,17 @@ import pytest
 
 from reprieve.web.pages import queues
 from reprieve.web.tables import NotFound, Viewer
-from tests.web.cluster import START, cluster_queue, local_queue, mirror, node, rows, workload
+from tests.web.cluster import (
+    GPU,
+    START,
+    cluster_queue,
+    local_queue,
+    mirror,
+    node,
+    pod,
+    rows,
+    workload,
+)
 
 EVERYTHING = Viewer(sees_all=True)
 
@@ -41,7 +51,7 @@ def test_usage_borrowing_and_lending_add_up():
         )
         for each in found
     ] == [
-        ("all", 0, 0, 13, 0, 0),
+        ("all", 0, 16, 13, 4, 4),
         ("a", 1, 8, 12, 4, 0),
         ("b", 1, 8, 1, 0, 4),
         ("alone", 0, 8, 0, 0, 0),
@@ -91,3 +101,20 @@ def test_a_tenant_sees_the_queue_that_its_door_leads_to_with_its_own_work_alone(
     assert rows(page, "reclaimable") == []
     with pytest.raises(NotFound, match="there is no ClusterQueue or Cohort 'a'"):
         queues.page(borrowing(), tenant, {"name": ("a",)}, START)
+
+
+@pytest.mark.parametrize("viewer", [EVERYTHING, Viewer(False, frozenset({"team-a"}))])
+def test_a_queue_that_may_not_be_read_is_there_for_who_has_a_door_to_it(viewer: Viewer) -> None:
+    """A tenant may list LocalQueues, and no ClusterQueues: his job waits in one all the same."""
+    cluster = mirror(
+        local_queue("team-a", "theirs"),
+        pod("x-0", gpus=2, gated=True, job="x"),
+        workload("x", gpus=2, why="no quota left"),
+    )
+
+    page = queues.page(cluster, viewer, {}, START)
+
+    assert [(each["queue"], each["resource"], each["used"]) for each in rows(page, "queues")] == [
+        ("theirs", GPU, 0)
+    ]
+    assert [(each["queue"], each["pending"]) for each in rows(page, "shares")] == [("theirs", 1)]

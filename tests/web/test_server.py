@@ -256,6 +256,7 @@ async def test_the_token_may_be_given_to_the_login_page_too() -> None:
             "namespaces": None,
             "version": "0.1.0",
             "insecure": False,
+            "home": "now",
         }
 
 

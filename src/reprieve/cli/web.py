@@ -20,6 +20,7 @@ import click
 
 from reprieve.cli.durations import DurationText
 from reprieve.cli.keeping import kept_history
+from reprieve.cli.own_audience import api_audience
 from reprieve.kube.credentials import Connection, load_connection
 from reprieve.kube.reader import Reader
 from reprieve.kube.transport import HttpWire, Transport
@@ -217,7 +218,7 @@ async def _serve(options: _Options, history: History) -> None:
                 Reader(transport),
                 clock,
                 Listening(options.listen or None, options.port, _names(options), tls),
-                _door(options, transport, clock),
+                _door(options, transport, clock, api_audience(await connection.headers())),
                 Plans(_plan_rights(options, connection)),
                 cluster=options.cluster or connection.context or "cluster",
                 namespaces=options.namespaces,
@@ -236,7 +237,7 @@ def _names(options: _Options) -> tuple[str, ...] | None:
     return options.names or (() if options.open_to_all else None)
 
 
-def _door(options: _Options, transport: Transport, clock: Clock) -> Door:
+def _door(options: _Options, transport: Transport, clock: Clock, api: str) -> Door:
     if options.open_to_all:
         return LocalDoor("", "everybody")
     reviews = Reviews(transport, options.audiences)
@@ -246,6 +247,7 @@ def _door(options: _Options, transport: Transport, clock: Clock) -> Door:
         Sessions(clock),
         Attempts(clock),
         options.proxies,
+        tuple(dict.fromkeys((options.audiences[0], api))),
     )
 
 

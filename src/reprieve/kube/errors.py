@@ -28,6 +28,7 @@ from reprieve.kube.resource import Resource
 from reprieve.units.errors import ClusterError
 
 __all__ = [
+    "REFUSED_CREDENTIALS",
     "AlreadyExists",
     "ApiError",
     "Call",
@@ -84,6 +85,13 @@ class Call:
         return f" in namespace {self.namespace}" if self.namespace else ""
 
 
+#: What is said of a refusal that says no more than its name.
+REFUSED_CREDENTIALS: Final = (
+    "the API server does not accept these credentials (Unauthorized): they have expired, were "
+    "revoked, or were made for another audience"
+)
+
+
 class ApiError(ClusterError):
     """The API server refused; `code` is the HTTP status, 0 where there was no answer."""
 
@@ -108,6 +116,10 @@ class ApiError(ClusterError):
 
 class Unauthorized(ApiError):
     """The server does not accept the credentials."""
+
+    def __init__(self, message: str, **rest: Any) -> None:
+        text = message if message not in ("", "Unauthorized") else REFUSED_CREDENTIALS
+        super().__init__(text, **rest)
 
 
 class NotFound(ApiError):

@@ -16,6 +16,7 @@ PAGES = (
     "/",
     "/?by=namespace",
     "/?by=table&search=team-a",
+    "/mine",
     "/waiting",
     "/preemptions",
     "/preemption/quota-7c21",

@@ -73,6 +73,13 @@ export function go(href: string): void {
   document.querySelector<HTMLElement>("main")?.focus({ preventScroll: true });
 }
 
+/** Begin with another page than the first one, for who sees a part of the cluster. */
+export function beginAt(path: string): void {
+  if (location.pathname !== "/" || location.search) return;
+  history.replaceState(null, "", path);
+  arrive();
+}
+
 /** Change the query in place: the view is another, the page the same. */
 export function setQuery(name: string, values: string[]): void {
   const query = new URLSearchParams(place.value.query);

@@ -11,6 +11,7 @@ import { Live } from "./live.ts";
 import { Notice, Title } from "./parts.tsx";
 import { Health } from "./pages/health.tsx";
 import { LoginPage } from "./pages/login.tsx";
+import { Mine } from "./pages/mine.tsx";
 import { Now } from "./pages/now.tsx";
 import { Plan } from "./pages/plan.tsx";
 import { Preemption } from "./pages/preemption.tsx";
@@ -20,6 +21,7 @@ import { Study } from "./pages/study.tsx";
 import { Waiting } from "./pages/waiting.tsx";
 import { Workload } from "./pages/workload.tsx";
 import { ask, session } from "./session.ts";
+import { PAGES } from "./site.ts";
 import { Shell } from "./shell.tsx";
 import { serverQuery } from "./table.tsx";
 import type { PageState } from "./topic_state.ts";
@@ -29,6 +31,7 @@ export type View = (props: { state: PageState; version: number }) => JSX.Element
 
 const VIEWS: Record<string, View> = {
   now: Now,
+  mine: Mine,
   waiting: Waiting,
   workload: Workload,
   preemptions: Preemptions,
@@ -125,7 +128,7 @@ effect(() => {
   const { page, subject } = address.value;
   const found = session.value;
   const cluster = found.kind === "here" ? ` · ${found.session.cluster}` : "";
-  document.title = `${subject["name"] ?? capital(page)}${cluster} · Reprieve`;
+  document.title = `${subject["name"] ?? PAGES.find(([each]) => each === page)?.[2] ?? capital(page)}${cluster} · Reprieve`;
 });
 
 effect(() => {

@@ -1,6 +1,7 @@
 // Who looks at which cluster, asked once; without an answer there is no page.
 
 import { signal } from "@preact/signals";
+import { beginAt } from "./address.ts";
 import { learn } from "./clock.ts";
 import { type Session, errorOf } from "./wire.ts";
 
@@ -25,7 +26,9 @@ export async function ask(): Promise<void> {
     } else if (!answer.ok) {
       throw new Error(await errorOf(answer));
     } else {
-      session.value = { kind: "here", session: (await answer.json()) as Session };
+      const found = (await answer.json()) as Session;
+      if (session.value.kind !== "here" && found.home === "mine") beginAt("/mine");
+      session.value = { kind: "here", session: found };
     }
   } catch (fault) {
     session.value = { kind: "unreachable", error: fault instanceof Error ? fault.message : "" };

@@ -15,7 +15,7 @@ import { type Json, type Session, textOf } from "./wire.ts";
 
 /** Pages about one thing belong to the page that lists them. */
 const WITHIN: Record<string, string> = { workload: "now", preemption: "preemptions", queue: "queues" };
-const FILTERED = new Set(["now", "waiting", "preemptions", "queues", "queue"]);
+const FILTERED = new Set(["now", "mine", "waiting", "preemptions", "queues", "queue"]);
 
 interface ShellProps {
   session: Session;

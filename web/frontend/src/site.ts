@@ -2,6 +2,7 @@
 
 export const PAGES: [page: string, path: string, title: string][] = [
   ["now", "/", "Now"],
+  ["mine", "/mine", "My work"],
   ["waiting", "/waiting", "Waiting"],
   ["preemptions", "/preemptions", "Preemptions"],
   ["queues", "/queues", "Queues"],

@@ -196,7 +196,7 @@ function cellsOf(table: TableState, columns: Shown[], slot: number): JSX.Element
   return columns.map(({ name, index, kind, view }) => {
     const cell = table.data[index]?.[row] ?? null;
     return (
-      <td key={name} class={kind}>
+      <td key={name} class={`${kind} c-${name}`}>
         {view.show ? view.show(cell, rowOf(table, slot)) : <CellView cell={cell} kind={kind} name={name} />}
       </td>
     );

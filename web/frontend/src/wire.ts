@@ -57,6 +57,8 @@ export interface Session {
   namespaces: string[] | null;
   version: string;
   insecure: boolean;
+  /** Which page comes first. */
+  home?: string;
 }
 
 export const isObject = (value: Json | undefined): value is JsonObject =>

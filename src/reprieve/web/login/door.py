@@ -24,7 +24,10 @@ __all__ = ["COOKIE", "ClusterDoor"]
 #: A browser takes a cookie of this name over TLS alone, for this host alone.
 COOKIE: Final = "__Host-reprieve"
 _BEARER: Final = "Bearer "
-_WANTED: Final = "log in with a token of the cluster that was made for this page"
+_WANTED: Final = (
+    "log in with a token of the cluster that was made for this page and for the API server, which "
+    "plans ask with it: kubectl create token NAME"
+)
 #: Parameters that name namespaces.
 _NAMING: Final = ("ns", "namespace")
 
@@ -38,6 +41,7 @@ class ClusterDoor:
         sessions: that tokens have begun.
         attempts: how often an address was wrong.
         proxies: whose word is taken for the address of who asks.
+        audiences: for which the login asks a token to be made.
     """
 
     mode = "web"
@@ -50,7 +54,9 @@ class ClusterDoor:
         sessions: Sessions,
         attempts: Attempts,
         proxies: Sequence[Network] = (),
+        audiences: Sequence[str] = (),
     ) -> None:
+        self._wanted = "".join((_WANTED, *(f" --audience {each}" for each in audiences)))
         self._tokens = tokens
         self._rights = rights
         self._sessions = sessions
@@ -65,7 +71,7 @@ class ClusterDoor:
 
     async def login(self, request: web.Request, token: str) -> web.Response:
         if not token:
-            raise Unauthenticated(_WANTED)
+            raise Unauthenticated(self._wanted)
         await self._identity(request, token)
         self._sessions.end(request.cookies.get(COOKIE, ""))
         response = web.json_response({})
@@ -96,7 +102,7 @@ class ClusterDoor:
         else:
             token = self._sessions.token(request.cookies.get(COOKIE, "")) or ""
         if not token:
-            raise Unauthenticated(_WANTED)
+            raise Unauthenticated(self._wanted)
         return token
 
     async def _identity(self, request: web.Request, token: str, *, anew: bool = False) -> Identity:
@@ -108,7 +114,7 @@ class ClusterDoor:
             if identity is None:
                 self._attempts.failed(address)
         if identity is None:
-            raise Unauthenticated(_WANTED)
+            raise Unauthenticated(self._wanted)
         return identity
 
     def _address(self, request: web.Request) -> str:

@@ -19,6 +19,7 @@ from reprieve.intake.quota_workloads import condition_of, is_condition_true
 from reprieve.kube.objects import version_number
 from reprieve.units.instants import Nanos
 from reprieve.units.quantities import InvalidQuantity
+from reprieve.units.untrusted import cut
 from reprieve.web.mirror.pods import NEVER, instant
 from reprieve.web.mirror.units import controller_uid, controller_unit
 from reprieve.wording.diagnosis import sentence
@@ -36,6 +37,7 @@ __all__ = [
 ]
 
 _NO_POLICY: Final = "None"
+_LONGEST: Final = 1_000
 _TURNS: Final = ("QuotaReserved", "Admitted", "PodsReady", "Evicted", "Finished")
 
 
@@ -69,6 +71,7 @@ class WorkloadRecord:
         since: it waits, or has quota, since.
         reason, message: why it waits, as its conditions tell.
         turns: since when each of its conditions is true that tell its life, by type.
+        requeued: not tried again before, after an eviction.
     """
 
     uid: str
@@ -89,6 +92,7 @@ class WorkloadRecord:
     reason: str
     message: str
     turns: Mapping[str, Nanos]
+    requeued: Nanos | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +129,26 @@ class QueueRecord:
 
 @dataclass(frozen=True, slots=True)
 class LocalQueueRecord:
-    """A namespace's door to a ClusterQueue."""
+    """A namespace's door to a ClusterQueue.
+
+    Attributes:
+        used, reserved: quota of what was admitted, or has quota and waits for checks, too: by
+            flavor and resource, as its status says.
+        pending, admitted: numbers of Workloads; None where the status does not say.
+        message: why it takes nothing; empty where it does.
+    """
 
     uid: str
     namespace: str
     name: str
     resource_version: int
     cluster_queue: str
+    used: tuple[tuple[str, str, int], ...] = ()
+    reserved: tuple[tuple[str, str, int], ...] = ()
+    pending: int | None = None
+    admitted: int | None = None
+    stopped: bool = False
+    message: str = ""
 
 
 def workload_record(workload: kueue.Workload) -> WorkloadRecord:
@@ -173,6 +190,7 @@ def workload_record(workload: kueue.Workload) -> WorkloadRecord:
         reason,
         message,
         dict(_turns(workload)),
+        None if status.requeue_state is None else instant(status.requeue_state.requeue_at),
     )
 
 
@@ -215,13 +233,31 @@ def cohort_record(cohort: kueue.Cohort) -> QueueRecord:
 
 def local_queue_record(queue: kueue.LocalQueue) -> LocalQueueRecord:
     """Return what is kept of a LocalQueue."""
+    status = queue.status
+    active = condition_of(status.conditions or [], "Active")
     return LocalQueueRecord(
         queue.metadata.uid,
         sys.intern(queue.metadata.namespace),
         queue.metadata.name,
         version_number(queue.metadata.resource_version),
         sys.intern(queue.spec.cluster_queue),
+        tuple(_usage(status.flavors_usage)),
+        tuple(_usage(status.flavors_reservation)),
+        status.pending_workloads,
+        status.admitted_workloads,
+        queue.spec.stop_policy != _NO_POLICY,
+        "" if active is None or active.status == "True" else cut(active.message, _LONGEST),
     )
+
+
+def _usage(flavors: list[kueue.FlavorUsage] | None) -> Iterator[tuple[str, str, int]]:
+    for flavor in flavors or ():
+        for each in flavor.resources:
+            try:
+                amount = amounts_of({each.name: each.total or "0"})[each.name]
+            except InvalidQuantity:
+                continue
+            yield sys.intern(flavor.name), sys.intern(each.name), amount
 
 
 def _state(workload: kueue.Workload) -> WorkloadState:

@@ -4,7 +4,8 @@ Table `queues`, a row for each queue and resource in a flavor: queue, kind, pare
 resource, nominal, used, borrowed, lent, borrowingLimit, lendingLimit. Table `shares`: queue, kind,
 parent, depth, weight, share, arithmetic, pending, admitted, stopped, message. Table `reclaimable`,
 of borrowing queues, the first to go first: unit, queue, amount, borrowed, priority, since. Viewers
-of single namespaces see the queues that their LocalQueues lead to, with their own work alone.
+of single namespaces see the queues that their LocalQueues lead to, with their own work alone. The
+row of a cohort adds up those below it, and its own nominal quota.
 
 Weighted share: of each resource what is borrowed, in thousandths of what the cohort can lend; the
 largest counts, divided by the weight. Source: specification of the quota plane, fair sharing.
@@ -122,7 +123,7 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
             raise NotFound(f"there is no ClusterQueue or Cohort {root!r}")
     rows: dict[str, tuple[Cell, ...]] = {}
     for each in walked:
-        rows.update(_rows(tree, each))
+        rows.update(_rows(tree, each, asked.resource))
     names = {each.name for each in walked if not each.cohort}
     return Page(
         {
@@ -155,6 +156,10 @@ def _tree(mirror: Mirror, viewer: Viewer) -> _Tree:
             if each.name in doors
         }
         cohorts = {}
+    for door in mirror.local_queues:
+        # A ClusterQueue that may not be read, or is not there, is known by who leads to it.
+        if door.cluster_queue and viewer.sees(door.namespace):
+            queues.setdefault(door.cluster_queue, _unknown(door.cluster_queue))
     children: dict[str, list[tuple[str, str]]] = {}
     for name, cohort in sorted(cohorts.items()):
         if cohort is not None and cohort.parent:
@@ -179,6 +184,11 @@ def _tree(mirror: Mirror, viewer: Viewer) -> _Tree:
         elif each.state is WorkloadState.PENDING:
             pending[mirror.cluster_queue_of(each.namespace, each.queue)] += 1
     return _Tree(cohorts, queues, children, usage, pending, admitted)
+
+
+def _unknown(name: str) -> QueueRecord:
+    """Return a ClusterQueue of which nothing but the name is known."""
+    return QueueRecord("", "", name, 0, "", (), 1000, None, False, True, "")
 
 
 def _walk(tree: _Tree) -> list[_Node]:
@@ -214,17 +224,24 @@ def _below(walked: list[_Node], root: str) -> list[_Node]:
     return []
 
 
-def _rows(tree: _Tree, node: _Node) -> Iterator[tuple[str, tuple[Cell, ...]]]:
+def _rows(tree: _Tree, node: _Node, resource: str) -> Iterator[tuple[str, tuple[Cell, ...]]]:
     quotas = () if node.record is None else node.record.quotas
     used = _used_below(tree, node.name) if node.cohort else tree.usage.get(node.name, Counter())
     own = {(each.flavor, each.resource): each for each in quotas}
-    for key in dict.fromkeys((*own, *sorted(used))):
+    below = _quotas_below(tree, node.name) if node.cohort else {}
+    # A queue of which nothing is known, in which nothing runs, is there all the same.
+    keys = dict.fromkeys((*own, *sorted(below), *sorted(used))) or {("", resource): None}
+    for key in keys:
         quota = own.get(key) or Quota(*key, 0, None, None)
         usage = used.get(key, 0)
-        borrowed = 0 if node.cohort else max(0, usage - quota.nominal)
         limits = (quota.borrowing_limit, quota.lending_limit)
-        lent = _lent(tree, node, quota, usage)
-        cells: tuple[int | None, ...] = (quota.nominal, usage, borrowed, lent, *limits)
+        cells: tuple[int | None, ...]
+        if node.cohort:
+            nominal, borrowed, lent = below.get(key, (0, 0, 0))
+            cells = (quota.nominal + nominal, usage, borrowed, lent, *limits)
+        else:
+            borrowed = max(0, usage - quota.nominal)
+            cells = (quota.nominal, usage, borrowed, _lent(tree, node, quota, usage), *limits)
         if not quotas and not node.cohort:
             # What is not known of a queue is not zero.
             cells = (None, usage, None, None, None, None)
@@ -239,6 +256,35 @@ def _rows(tree: _Tree, node: _Node) -> Iterator[tuple[str, tuple[Cell, ...]]]:
                 *(None if cell is None else whole(key[1], cell) for cell in cells),
             ),
         )
+
+
+def _quotas_below(
+    tree: _Tree, cohort: str, depth: int = 0
+) -> dict[tuple[str, str], tuple[int, int, int]]:
+    """Return what the queues and cohorts below have, borrow and lend, by flavor and resource."""
+    total: dict[tuple[str, str], tuple[int, int, int]] = {}
+
+    def add(key: tuple[str, str], *amounts: int) -> None:
+        before = total.get(key, (0, 0, 0))
+        total[key] = (before[0] + amounts[0], before[1] + amounts[1], before[2] + amounts[2])
+
+    for kind, name in tree.children.get(cohort, ()):
+        if kind == _COHORT:
+            record = tree.cohorts.get(name)
+            for each in () if record is None else record.quotas:
+                add((each.flavor, each.resource), each.nominal, 0, 0)
+            if depth < len(tree.cohorts):
+                for key, amounts in _quotas_below(tree, name, depth + 1).items():
+                    add(key, *amounts)
+            continue
+        queue = tree.queues[name]
+        node = _Node(_QUEUE, name, cohort, 0, queue)
+        for each in queue.quotas:
+            key = (each.flavor, each.resource)
+            usage = tree.usage.get(name, Counter()).get(key, 0)
+            lent = _lent(tree, node, each, usage)
+            add(key, each.nominal, max(0, usage - each.nominal), lent)
+    return total
 
 
 def _used_below(tree: _Tree, cohort: str, depth: int = 0) -> Counter[tuple[str, str]]:

@@ -11,6 +11,7 @@ from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.pages import (
     health,
     history,
+    mine,
     now,
     preemption,
     preemptions,
@@ -28,6 +29,7 @@ MakePage: TypeAlias = Callable[[Mirror, Viewer, Parameters, Nanos], Page]
 PAGES: Final[Mapping[str, MakePage]] = MappingProxyType(
     {
         "now": now.page,
+        "mine": mine.page,
         "waiting": waiting.page,
         "queues": queues.page,
         "workload": workload.page,

@@ -24,7 +24,7 @@ from reprieve.web.pages.asked import Asked, rank_of, whole
 from reprieve.web.tables import Viewer
 from reprieve.wording.diagnosis import sentence
 
-__all__ = ["Waiter", "waiter_of", "waiters"]
+__all__ = ["Waiter", "uses_of", "waiter_of", "waiters"]
 
 _NOT_COUNTED: Final = ("memory", "pods", "ephemeral-storage")
 _WAITING: Final = (WorkloadState.PENDING, WorkloadState.RESERVING)
@@ -41,6 +41,7 @@ class Waiter:
         amount: what it asks for of the resource that is shown.
         resource: that one; where all are shown the first of its own, GPUs before others.
         shape: pods and what each asks for.
+        each: the most that one of its pods asks for.
         priority: 0 where it is not known.
     """
 
@@ -53,6 +54,7 @@ class Waiter:
     amount: int
     resource: str
     shape: str
+    each: int
     priority: int
     since: Nanos
     reason: str
@@ -65,7 +67,7 @@ def waiters(mirror: Mirror, viewer: Viewer, asked: Asked) -> Iterator[Waiter]:
     Those that wait longest come first within a ClusterQueue's rank and among pods.
     """
     shown: set[str] = set()
-    uses = _uses(mirror) if viewer.sees_all else {}
+    uses = uses_of(mirror) if viewer.sees_all else {}
     for queue, pending in sorted(_queues(mirror).items()):
         for position, each in enumerate(pending, 1):
             shown.add(each.unit)
@@ -78,7 +80,7 @@ def waiters(mirror: Mirror, viewer: Viewer, asked: Asked) -> Iterator[Waiter]:
             yield _unbound(mirror, unit, *found)
 
 
-def _uses(mirror: Mirror) -> dict[tuple[str, str], tuple[int, int]]:
+def uses_of(mirror: Mirror) -> dict[tuple[str, str], tuple[int, int]]:
     """Return what ClusterQueues use of each resource, and their nominal quota, over flavors."""
     used: Counter[tuple[str, str]] = Counter()
     for each in mirror.workloads:
@@ -160,6 +162,7 @@ def _queued(
         amount,
         resource,
         _shape_text([(count, each) for count, each in shapes if each]),
+        max((each for _, each in shapes), default=0),
         workload.priority,
         workload.since,
         reason or workload.reason,
@@ -191,6 +194,7 @@ def _unbound(mirror: Mirror, unit: UnitSum, amount: int, resource: str) -> Waite
         amount,
         resource,
         _shape_text(shapes),
+        max(counts, default=0),
         0,
         unit.waits_since,
         reason,

@@ -11,15 +11,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from reprieve.engine.diagnosis.model import Diagnosis
-from reprieve.engine.diagnosis.reasons import Reason
-from reprieve.engine.plan import Plane
 from reprieve.units.instants import Nanos
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.pages.asked import asked_of, whole
+from reprieve.web.pages.helping import Figures, figures_of, what_helps
 from reprieve.web.pages.waiters import Waiter, waiters
 from reprieve.web.tables import Cell, Column, Kind, Page, Parameters, Table, Viewer, seconds
-from reprieve.wording.diagnosis import next_step
 
 __all__ = ["page"]
 
@@ -53,6 +50,7 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
     """
     asked = asked_of(mirror, parameters, viewer)
     found = list(waiters(mirror, viewer, asked))
+    figures = figures_of(mirror, viewer)
     units: Counter[str] = Counter(each.reason for each in found)
     amounts: Counter[str] = Counter()
     for each in found:
@@ -66,7 +64,7 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
             "unseen": list(mirror.unseen),
         },
         {
-            "waiting": Table(_WAITING, {each.unit: _row(each) for each in found}),
+            "waiting": Table(_WAITING, {each.unit: _row(each, figures) for each in found}),
             "reasons": Table(
                 _REASONS,
                 {
@@ -78,7 +76,7 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
     )
 
 
-def _row(waiter: Waiter) -> tuple[Cell, ...]:
+def _row(waiter: Waiter, figures: Figures) -> tuple[Cell, ...]:
     return (
         waiter.unit,
         waiter.plane,
@@ -92,12 +90,5 @@ def _row(waiter: Waiter) -> tuple[Cell, ...]:
         seconds(waiter.since),
         waiter.reason,
         waiter.message,
-        _step(waiter),
+        what_helps(waiter, figures),
     )
-
-
-def _step(waiter: Waiter) -> str:
-    try:
-        return next_step(Diagnosis(Plane(waiter.plane), Reason(waiter.reason), {}))
-    except (ValueError, KeyError):
-        return ""

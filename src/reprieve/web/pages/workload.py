@@ -14,17 +14,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from reprieve.engine.diagnosis.model import Diagnosis
-from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.lost_work import devices_of, is_device
-from reprieve.engine.plan import Plane
 from reprieve.units.instants import Nanos
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.pods import PodState
 from reprieve.web.mirror.queues import WorkloadRecord, WorkloadState
 from reprieve.web.mirror.sums import UnitSum
 from reprieve.web.pages.asked import one
-from reprieve.web.pages.waiters import Waiter, waiter_of
+from reprieve.web.pages.helping import figures_of, what_helps
+from reprieve.web.pages.waiters import waiter_of
 from reprieve.web.records.called import masking_of
 from reprieve.web.records.life import Present, Segment, Stage, life
 from reprieve.web.records.line import Line, line_of
@@ -41,7 +39,6 @@ from reprieve.web.tables import (
     Viewer,
     seconds,
 )
-from reprieve.wording.diagnosis import next_step
 from reprieve.wording.displacements import rule_text
 
 __all__ = ["page"]
@@ -114,7 +111,7 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
     return Page(
         {
             **_identity(mirror, line, workload, present, segments),
-            **_figures(mirror, line, workload, present, turns, at),
+            **_figures(mirror, viewer, line, workload, present, turns, at),
         },
         {
             "life": Table(_LIFE, dict(_life(segments))),
@@ -153,6 +150,7 @@ def _identity(
 
 def _figures(
     mirror: Mirror,
+    viewer: Viewer,
     line: Line,
     workload: WorkloadRecord | None,
     present: Present,
@@ -169,7 +167,7 @@ def _figures(
             "lost": sum(turn.displacement.lost or 0 for turn in went),
             "day": sum(turn.is_within_a_day_of(at) for turn in went),
         },
-        "waits": _waits(mirror, line, workload),
+        "waits": _waits(mirror, viewer, line, workload),
     }
 
 
@@ -234,7 +232,9 @@ def _idle(mirror: Mirror, line: Line) -> dict[str, Any] | None:
     return None
 
 
-def _waits(mirror: Mirror, line: Line, workload: WorkloadRecord | None) -> dict[str, Any] | None:
+def _waits(
+    mirror: Mirror, viewer: Viewer, line: Line, workload: WorkloadRecord | None
+) -> dict[str, Any] | None:
     """Return why it waits, as its objects and the events about it tell."""
     total = mirror.unit(line.unit)
     asked = dict(workload.amounts) if workload is not None else {}
@@ -246,7 +246,7 @@ def _waits(mirror: Mirror, line: Line, workload: WorkloadRecord | None) -> dict[
                 "plane": found.plane,
                 "reason": found.reason,
                 "message": found.message,
-                "step": _step(found),
+                "step": what_helps(found, figures_of(mirror, viewer)),
                 "since": seconds(found.since),
                 "queue": found.queue,
                 "position": found.position or None,
@@ -254,13 +254,6 @@ def _waits(mirror: Mirror, line: Line, workload: WorkloadRecord | None) -> dict[
                 "resource": resource,
             }
     return None
-
-
-def _step(waiter: Waiter) -> str:
-    try:
-        return next_step(Diagnosis(Plane(waiter.plane), Reason(waiter.reason), {}))
-    except (ValueError, KeyError):
-        return ""
 
 
 def _life(segments: list[Segment]) -> Iterator[tuple[str, tuple[Cell, ...]]]:

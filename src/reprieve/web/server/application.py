@@ -64,6 +64,7 @@ class Site:
         clock: for pauses.
         cluster: what the page calls the cluster.
         names: as which this server is known; None answers to all, an empty one to loopback names.
+        part: those who read with the server's own rights see a part of the cluster.
         explanations: asks `reprieve explain`; None: with the rights of plans.
         checked: how often it is asked whether the reader of a stream may still read, nanoseconds.
     """
@@ -77,6 +78,7 @@ class Site:
     names: Collection[str] | None = ()
     checked: int = CHECKED
     explanations: Explanations | None = None
+    part: bool = False
 
 
 def application(site: Site, connections: Connections) -> web.Application:
@@ -120,6 +122,8 @@ class _Routes:
             "namespaces": None if visit.viewer.sees_all else sorted(visit.viewer.namespaces),
             "version": reprieve.__version__,
             "insecure": site.door.insecure,
+            # What somebody with a part of the cluster wants to see first is his own work.
+            "home": "mine" if site.part or not visit.viewer.sees_all else "now",
         }
         return json_answer(request, msgspec.json.encode(document))
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from reprieve.kube.errors import REFUSED_CREDENTIALS
 from reprieve.units.errors import ReprieveError, UsageError
 from reprieve.web.server.door import Visit
 
@@ -80,6 +81,12 @@ class Commands:
             raise ReprieveError(
                 f"the {self._what} takes more memory than there is for it here, {_MEMORY_GIB} GiB "
                 "at most; the command has no such limit"
+            )
+        if REFUSED_CREDENTIALS in outcome.errors and visit.token:
+            raise ReprieveError(
+                f"the {self._what} is made with your own token, which the API server does not "
+                "take: it was made for this page alone, or has ended. Log out, and log in with one "
+                "for both, as the login says"
             )
         text = outcome.errors.removeprefix("Error: ").strip()[:_LONGEST_ERROR]
         if outcome.code == _USAGE:

@@ -20,6 +20,7 @@ from aiohttp import web
 
 from reprieve.kube.errors import ApiError
 from reprieve.kube.reader import Reader
+from reprieve.kube.resource import PODS
 from reprieve.kube.transport import Request
 from reprieve.settings.start_up import DEFAULT_NAMESPACE
 from reprieve.telemetry.connections import HEAD_S, Connections, Limits, listening
@@ -94,7 +95,8 @@ async def serve_page(
     opening = mirror.opened = Opening(reader, mirror.touch)
     found = await feeds(mirror, reader, clock, namespaces)
     watching = Watching(MirroredCluster(mirror), clock, lambda: secrets.token_hex(6))
-    site = Site(watching, door, load_assets(), plans, clock, cluster, where.names)
+    part = any(each.partition(" ")[0] == PODS.qualified for each in mirror.unseen)
+    site = Site(watching, door, load_assets(), plans, clock, cluster, where.names, part=part)
     connections = Connections(limits=LIMITS)
     runner = page_runner(site, connections)
     work = (run_feeds(found), watching.run(), opening.run())

@@ -50,7 +50,8 @@ export function Waiting({ state }: { state: PageState }): JSX.Element {
           message: { title: "What is missing", width: 44 },
           step: { title: "What helps", width: 44 },
           position: { width: 10 },
-          pods: { width: 7 },
+          pods: { hidden: true },
+          plane: { hidden: true },
         }}
         rows={22}
         empty={<>Nobody waits. What would happen to new work, the <a href={to("/plan")}>Plan</a> page tells.</>}

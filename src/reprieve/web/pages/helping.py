@@ -1,0 +1,132 @@
+"""What helps a unit that waits, with the figures of the moment: what is free, where, and how much.
+
+Where a figure says more than the general advice it stands there: what the queue has left, what the
+emptiest node has left, how large the largest node is, who is first in the queue. Nothing is tried
+by the engine for it, which takes seconds: that is asked for on the page of the unit. A viewer who
+does not see the whole cluster is told no sums over the work of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reprieve.engine.diagnosis.model import Diagnosis
+from reprieve.engine.diagnosis.reasons import Reason
+from reprieve.engine.plan import Plane
+from reprieve.web.mirror.mirror import Mirror
+from reprieve.web.pages.asked import whole
+from reprieve.web.pages.waiters import Waiter, uses_of
+from reprieve.web.tables import Viewer
+from reprieve.wording.diagnosis import next_step
+
+__all__ = ["Figures", "figures_of", "what_helps"]
+
+_NO_ROOM = (Reason.FULL, Reason.NO_VICTIMS_SUFFICE, Reason.POLICY_NEVER, Reason.VICTIMS_PROTECTED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Nodes:
+    """What nodes have of a resource: free in all, the most on one, the largest node."""
+
+    free: int = 0
+    most: int = 0
+    largest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a viewer may be told: use and nominal quota by queue and resource, nodes by resource."""
+
+    uses: Mapping[tuple[str, str], tuple[int, int]]
+    nodes: Mapping[str, _Nodes]
+
+
+def figures_of(mirror: Mirror, viewer: Viewer) -> Figures:
+    """Return the figures of the moment; none for a viewer of some namespaces."""
+    if not viewer.sees_all:
+        return Figures({}, {})
+    nodes: dict[str, _Nodes] = {}
+    for each in mirror.node_sums():
+        for name, amount in each.node.amounts.items():
+            before = nodes.get(name, _Nodes())
+            usable = not each.node.cordoned
+            kept = each.held.get(name, 0) + each.claimed.get(name, 0)
+            free = max(0, amount - kept) if usable else 0
+            nodes[name] = _Nodes(
+                before.free + free, max(before.most, free), max(before.largest, amount)
+            )
+    return Figures(uses_of(mirror), nodes)
+
+
+def what_helps(waiter: Waiter, figures: Figures) -> str:
+    """Return what to do: with figures where they are known, else what helps in general."""
+    try:
+        reason, plane = Reason(waiter.reason), Plane(waiter.plane)
+        general = next_step(Diagnosis(plane, reason, {}))
+    except (ValueError, KeyError):
+        return ""
+    said = ""
+    if plane is Plane.QUOTA and reason is Reason.HELD_BY_OTHERS:
+        said = _of_queue(waiter, figures)
+    elif plane is Plane.SCHEDULING and (reason in _NO_ROOM or reason is Reason.NO_NODE_MATCHES):
+        said = _of_nodes(waiter, figures.nodes.get(waiter.resource))
+    return said or general
+
+
+def _of_queue(waiter: Waiter, figures: Figures) -> str:
+    known = figures.uses.get((waiter.queue, waiter.resource))
+    if known is None:
+        return ""
+    used, nominal = known
+    left = nominal - used
+    resource, asks = waiter.resource, waiter.amount
+
+    def told(amount: int) -> str:
+        return f"{whole(resource, amount):,}"
+
+    if left <= 0:
+        over = f"{told(-left)} over" if left else "all of"
+        return (
+            f"{waiter.queue} uses {over} its nominal quota of {told(nominal)}: it is admitted once "
+            f"{told(asks - left)} {resource} of it are free again, or others lend them"
+        )
+    if left < asks:
+        return (
+            f"{told(left)} of the {told(asks)} {resource} that it asks for are left in "
+            f"{waiter.queue}: ask for at most {told(left)}, or wait for {told(asks - left)} more"
+        )
+    return (
+        f"its own quota has {told(left)} {resource} left; others who borrow it have to end first, "
+        "or to make way"
+    )
+
+
+def _of_nodes(waiter: Waiter, nodes: _Nodes | None) -> str:
+    if nodes is None or not waiter.each:
+        return ""
+    resource = waiter.resource
+
+    def told(amount: int) -> str:
+        return f"{whole(resource, amount):,}"
+
+    if waiter.each > nodes.largest:
+        return (
+            f"a pod asks for {told(waiter.each)} {resource}, and the largest node has "
+            f"{told(nodes.largest)}: ask for at most that a pod, in more pods"
+        )
+    if waiter.reason == Reason.NO_NODE_MATCHES:
+        return ""
+    if waiter.each > nodes.most:
+        less = f"ask for at most {told(nodes.most)} a pod, or " if nodes.most else ""
+        return (
+            f"a pod asks for {told(waiter.each)} {resource}; the emptiest node has "
+            f"{told(nodes.most)} free, all nodes {told(nodes.free)}: {less}wait for "
+            f"{told(waiter.each - nodes.most)} more on one node"
+        )
+    if waiter.amount > nodes.free:
+        return (
+            f"{told(nodes.free)} of the {told(waiter.amount)} {resource} that it asks for are "
+            f"free: wait for {told(waiter.amount - nodes.free)} more, or ask for fewer pods"
+        )
+    return ""

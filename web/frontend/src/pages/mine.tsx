@@ -1,0 +1,112 @@
+// My work: what a tenant asks first: my queues, what of mine runs, waits, and was preempted.
+
+import type { JSX } from "preact";
+import { inNamespace, preemptionPath, queuePath, to } from "../address.ts";
+import { Age, Moment, Word } from "../cells.tsx";
+import { number, shortRecord } from "../format.ts";
+import { Rest } from "../generic.tsx";
+import { Figures, Title, Unseen, gpuHours, plural } from "../parts.tsx";
+import { DataTable, type Row } from "../table.tsx";
+import type { PageState } from "../topic_state.ts";
+import { type Cell, isObject, numberOf } from "../wire.ts";
+
+export function Mine({ state }: { state: PageState }): JSX.Element {
+  const { values, tables } = state;
+  const counts = isObject(values["counts"]) ? values["counts"] : {};
+  const namespaces = Array.isArray(values["namespaces"]) ? values["namespaces"].map(String) : [];
+  const figure = (name: string): number => numberOf(counts[name]) ?? 0;
+  return (
+    <>
+      <Title command={`reprieve get waiters${inNamespace()}`}>
+        My work <span class="soft resource">{namespaces.length ? namespaces.join(", ") : "of all namespaces: name yours above"}</span>
+      </Title>
+      <section class="panel" aria-label="In short">
+        <Figures
+          figures={[
+            { label: "runs", value: plural(figure("running"), "unit") },
+            { label: "waits", value: plural(figure("waiting"), "unit"), attention: figure("waiting") > 0 },
+            { label: "preempted within a day", value: plural(figure("preempted"), "time"), attention: figure("preempted") > 0 },
+          ]}
+        />
+      </section>
+      <DataTable
+        name="waiting"
+        caption="What waits"
+        table={tables["waiting"]}
+        first={["unit", "position", "amount", "resource", "since", "reason", "message", "step"]}
+        columns={{
+          position: { title: "Place", width: 8 },
+          amount: { title: "Asks", width: 7 },
+          resource: { title: "of", width: 15 },
+          since: { title: "For" },
+          reason: { title: "Why" },
+          message: { title: "What is missing", width: 40 },
+          step: { title: "What helps", width: 40 },
+        }}
+        empty={<>Nothing of yours waits. What would happen to new work, the <a href={to("/plan")}>Plan</a> page tells.</>}
+      />
+      <DataTable
+        name="preempted"
+        caption="What was preempted within a day"
+        table={tables["preempted"]}
+        first={["unit", "at", "by", "rule", "lost", "state"]}
+        columns={{
+          at: { title: "When", show: (cell) => (typeof cell === "number" ? <Moment at={cell} /> : "–") },
+          by: { title: "For" },
+          lost: { title: "Work lost", show: gpuHours },
+          state: { title: "Now", width: 40, show: (cell, row) => <Became state={cell} row={row} /> },
+          back: { hidden: true },
+          tried: { hidden: true },
+          position: { hidden: true },
+          preemption: { title: "Decision", show: (cell) => <a href={preemptionPath(String(cell ?? ""))} title={String(cell ?? "")}>{shortRecord(String(cell ?? ""))}</a> },
+        }}
+        empty="Nothing of yours was preempted within a day."
+      />
+      <DataTable
+        name="running"
+        caption="What runs"
+        table={tables["running"]}
+        first={["unit", "amount", "resource", "idle", "since", "state"]}
+        columns={{ amount: { title: "Holds", width: 8 }, resource: { title: "of", width: 15 }, idle: { width: 7 } }}
+        empty="Nothing of yours runs."
+      />
+      <DataTable
+        name="queues"
+        caption="My queues"
+        table={tables["queues"]}
+        first={["queue", "used", "reserved", "nominal", "resource", "flavor", "pending", "admitted"]}
+        columns={{
+          queue: { title: "LocalQueue", show: (cell, row) => <>{String(cell ?? "")}{row("namespace") ? <span class="soft"> in {String(row("namespace"))}</span> : ""}</> },
+          namespace: { hidden: true },
+          nominal: { title: "Quota" },
+          reserved: { title: "Reserved" },
+          clusterQueue: { show: (cell) => (cell ? <a href={queuePath(String(cell))}>{String(cell)}</a> : "–") },
+          message: { title: "Takes nothing, as" },
+        }}
+        empty={<>There is no LocalQueue in your namespaces: work of yours is scheduled without quota.</>}
+      />
+      <Unseen unseen={values["unseen"]} />
+      <Rest state={state} shown={["counts", "unseen", "waiting", "preempted", "running", "queues"]} />
+    </>
+  );
+}
+
+/** What became of work that was preempted, and when it comes back. */
+function Became({ state, row }: { state: Cell; row: Row }): JSX.Element {
+  const [back, tried, position] = [row("back"), row("tried"), row("position")];
+  const word = String(state ?? "");
+  return (
+    <>
+      <Word word={word} />
+      {word === "Waiting" && (
+        <span class="soft">
+          {typeof position === "number" && <>, place {number(position)} in its queue</>}
+          {typeof tried === "number" && <>, tried again <Age at={tried} /></>}
+          {typeof position !== "number" && typeof tried !== "number" && ", comes back as soon as it fits"}
+        </span>
+      )}
+      {word !== "Waiting" && typeof back === "number" && <span class="soft">, again since <Moment at={back} /></span>}
+      {word === "Gone" && typeof back !== "number" && <span class="soft">: nothing made it again</span>}
+    </>
+  );
+}
