@@ -281,6 +281,10 @@ class World(Records):
         above = one.priority - other.priority
         if one is other or (plane is Actor.SCHEDULING and above <= 0):
             return False
+        # Objects are displaced once they are made, in a later second than who was there before.
+        made = max(one.party.created, other.party.created)
+        if made > self.clock.wall():
+            await self.clock.advance(made - self.clock.wall())
         asked = self.question(plane, one, other)
         hold = self.planes.governor.hold(asked)
         if hold is not None:
