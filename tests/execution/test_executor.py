@@ -18,8 +18,9 @@ from reprieve.api.reprieve import Preemption, Victim, VictimState, VictimStatus
 from reprieve.engine import plan as engine
 from reprieve.execution.book import Book
 from reprieve.execution.executor import Executor
+from reprieve.execution.fence import Deposed
 from reprieve.execution.victims import Manner, Marked, Reading, Standing, VictimResult
-from reprieve.kube.errors import ApiError, Forbidden
+from reprieve.kube.errors import ApiError, Forbidden, ServerError
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.ids import PlanId, Uid
@@ -390,6 +391,49 @@ async def test_a_failure_on_the_way_is_gone_on_from_without_a_new_process(name: 
     _holds(site)
     ((phase, _),) = site.records().values()
     assert phase == "Abandoned" and not site.world.left, "nobody was marked"
+
+
+async def test_nobody_goes_where_another_cannot_be_marked_after_a_fault_in_taking_marks_back() -> (
+    None
+):
+    """The first is marked, the second not, and the mark of the first cannot be taken back."""
+    site = Site(PLANES["idle"])
+    failures = [1]
+
+    def failing(when: When, verb: str, uid: str) -> None:
+        if when is When.BEFORE and (verb, uid) == ("mark", "1"):
+            raise Forbidden("never")
+        if when is When.BEFORE and verb == "spare" and failures:
+            failures.pop()
+            raise ServerError("not now", code=503)
+
+    site.world.hook = failing
+    await site.carry()
+    assert [each.stalled for each in site.executor.open.values()] == [True]
+    await site.until_closed()
+    ((phase, states),) = site.records().values()
+    assert phase == "Abandoned" and not site.world.left and not site.world.marks
+    assert "Evicted" not in states.values()
+
+
+async def test_a_plan_goes_on_once_the_fence_is_open_again_in_the_same_process() -> None:
+    """The lease was not renewed for a while, and nobody else has taken it."""
+    site = Site(PLANES["idle"])
+    closed = [True]
+
+    def deposed(when: When, verb: str, uid: str) -> None:
+        if when is When.BEFORE and (verb, uid) == ("evict", "1") and closed:
+            raise Deposed("not held for long enough")
+
+    site.world.hook = deposed
+    with pytest.raises(Deposed):
+        await site.carry()
+    assert set(site.world.left) < {"0", "1", "2"}
+    closed.clear()
+    await site.until_closed()
+    ((phase, _),) = site.records().values()
+    assert phase == "Completed" and set(site.world.left) == {"0", "1", "2"}
+    assert set(site.world.evictions.values()) == {1}
 
 
 async def test_a_plan_stays_open_until_its_victims_are_gone() -> None:

@@ -15,7 +15,8 @@ from typing import Any, Final
 import pytest
 
 from kubelocal.server.errors import StatusError
-from tests.idle.site import GPU_WORKLOADS, NAMESPACE, Site, container, job
+from tests.idle.site import GPU_WORKLOADS, NAMESPACE, Object, Site, container, job
+from tests.idle.test_kueue import CRD, WORKLOADS, waiting_for
 
 WITHIN_S: Final = 6  # a grace period of 1 s lies in it
 
@@ -29,7 +30,13 @@ class Tenants:
 
     async def step(self) -> str:
         """Change one thing, and return what it was."""
-        steps: list[Callable[[], Awaitable[object]]] = [
+        chosen = self.chance.choice(self.steps())
+        with contextlib.suppress(StatusError):
+            await chosen()
+        return chosen.__name__
+
+    def steps(self) -> list[Callable[[], Awaitable[object]]]:
+        return [
             self.submit,
             self.submit,
             self.submit,
@@ -43,10 +50,6 @@ class Tenants:
             self.taint,
             self.relabel_a_node,
         ]
-        chosen = self.chance.choice(steps)
-        with contextlib.suppress(StatusError):
-            await chosen()
-        return chosen.__name__
 
     async def submit(self) -> None:
         self.jobs += 1
@@ -106,6 +109,69 @@ class Tenants:
         await self.site.patch("nodes", await self.any_node(), said, namespace="")
 
 
+class TenantsWithQueues(Tenants):
+    """Some edit GpuWorkloads by hand, and have jobs wait in queues of Kueue, which is not there."""
+
+    def steps(self) -> list[Callable[[], Awaitable[object]]]:
+        return [
+            self.submit,
+            self.remove,
+            self.use,
+            self.annotate_a_job,
+            *([self.edit_a_gpu_workload] * 3),
+            *([self.queue] * 2),
+            *([self.answer] * 3),
+            self.forget,
+        ]
+
+    async def edit_a_gpu_workload(self) -> None:
+        change: dict[str, Any] = self.chance.choice(
+            (
+                {"preemptionPolicy": self.chance.choice(("Always", "Never", "OnPressure", None))},
+                {"gracePeriod": self.chance.choice(("1s", "1h", None))},
+                {"utilizationThreshold": self.chance.choice((5, 95, None))},
+            )
+        )
+        found = [each["metadata"]["name"] for each in await self.site.all(GPU_WORKLOADS)]
+        if found:
+            name = self.chance.choice(sorted(found))
+            await self.site.patch(GPU_WORKLOADS, name, {"spec": change})
+
+    async def queue(self) -> None:
+        self.jobs += 1
+        gpu = self.chance.choice((4, 8))
+        held = suspended(f"job-{self.jobs}", gpu)
+        stored = await self.site.create(held)
+        await self.site.create(waiting_for(stored, ""))
+        await self.answer()
+
+    async def any_queued(self) -> str:
+        found = [each["metadata"]["name"] for each in await self.site.all(WORKLOADS)]
+        return self.chance.choice(sorted(found) or [""])
+
+    async def answer(self) -> None:
+        """Kueue says for what a job waits, or that it has quota."""
+        resource = self.chance.choice(("amd.com/gpu", "amd.com/gpu", "cpu", ""))
+        condition = {
+            "type": "QuotaReserved",
+            "status": "False" if resource else "True",
+            "reason": "Pending" if resource else "QuotaReserved",
+            "message": f"insufficient quota for {resource}" if resource else "",
+            "lastTransitionTime": "2026-03-04T10:00:00Z",
+        }
+        said = {"status": {"conditions": [condition]}}
+        await self.site.patch(WORKLOADS, await self.any_queued(), said, subresource="status")
+
+    async def forget(self) -> None:
+        await self.site.delete(WORKLOADS, await self.any_queued())
+
+
+def suspended(name: str, gpu: int) -> Object:
+    made = job(name, container(gpu=gpu), enabled="true")
+    made["spec"]["suspend"] = True
+    return made
+
+
 async def followed(site: Site) -> dict[str, tuple[object, str]]:
     """Return what is followed, by the name of the job: what its GpuWorkload says, and its phase."""
     return {
@@ -117,17 +183,13 @@ async def followed(site: Site) -> dict[str, tuple[object, str]]:
     }
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("seed", [0, 1, 5, 8, 9])
-async def test_an_operator_that_decides_about_everything_anew_finds_nothing_to_do(
-    seed: int, site: Site
-) -> None:
-    tenants = Tenants(site, random.Random(seed))
+async def play(site: Site, tenants: Tenants, *objects: Object) -> None:
     done: list[str] = []
     evicted = 0
     config = {"apiVersion": "config.kaiwo.silogen.ai/v1alpha1", "kind": "KaiwoConfig"}
     image = {"ray": {"defaultRayImage": "registry.example/ray:1"}}
     await site.create(
+        *objects,
         {**config, "metadata": {"name": "kaiwo"}, "spec": image},
         job("job-1", container(gpu=8), enabled="true"),
     )
@@ -145,3 +207,19 @@ async def test_an_operator_that_decides_about_everything_anew_finds_nothing_to_d
         evicted = max(evicted, writes)
     await operator.stop()
     assert evicted, "nobody was preempted in this play"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", [0, 1, 5, 8, 9])
+async def test_an_operator_that_decides_about_everything_anew_finds_nothing_to_do(
+    seed: int, site: Site
+) -> None:
+    await play(site, Tenants(site, random.Random(seed)))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", [100, 102, 105, 107, 109])
+async def test_it_finds_nothing_where_others_edit_gpu_workloads_and_queue_jobs(
+    seed: int, site: Site
+) -> None:
+    await play(site, TenantsWithQueues(site, random.Random(seed)), CRD)

@@ -321,16 +321,21 @@ class Executor(Generic[M]):
             return
         if found.rest and self._victims.manner.rest_is_marked:
             stale = await self._victims.stale(each.intent, [victim for victim, _ in found.rest])
+            refusals = list[str]()
 
             async def marked(victim: Victim) -> None:
                 refusal = stale or await self._steps.mark(each, [victim], insist=True)
                 if refusal:
+                    refusals.append(refusal)
                     await self._steps.spare(each, victim, refusal)
                 elif not each.is_over(victim):
                     going.append(victim)
 
             rest = [victim for victim, _ in found.rest]
             await each_of(rest, marked, self._victims.manner.marked_at_once)
+            if refusals and self._victims.manner.all_or_nobody and not each.any_over:
+                await self._take_back(each, refusals[0])
+                return
         else:
             for victim, why in found.rest:
                 self._steps.record(each, victim, VictimResult(VictimState.SPARED, why))
@@ -388,12 +393,15 @@ class Executor(Generic[M]):
 def _stalling(each: Carried[Any]) -> Iterator[None]:
     """Let a failure of a step stall its plan, which is resumed later.
 
+    The fence may open again without another tenure: the plan stalls then, too.
+
     Raises:
         Deposed: the fence is closed.
     """
     try:
         yield
     except Deposed:
+        each.stalled, each.busy = True, False
         raise
     except ApiError as failure:
         each.stalled, each.busy = True, False

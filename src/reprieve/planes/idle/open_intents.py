@@ -296,7 +296,7 @@ class OpenIntents:
                 await work
                 pause = 0
             except Deposed:
-                log.warning("what is open is left to the next holder of the lease")
+                log.warning("what is open stays so until the lease is held for long enough again")
             except ApiError as failure:
                 log.warning("an open preemption is put off: %s", failure)
             except Exception:

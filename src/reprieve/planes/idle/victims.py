@@ -26,7 +26,7 @@ from reprieve.execution.evict import Result, evict, obstacle
 from reprieve.execution.not_evictable import NotEvictable
 from reprieve.execution.victims import Manner, Marked, Reading, Standing, VictimResult
 from reprieve.kube.errors import ApiError, Conflict
-from reprieve.kube.retry import retried
+from reprieve.kube.retry import retried, says_nothing
 from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.marks import Marks
 from reprieve.planes.idle.workloads import TrackedWorkloads, key_of
@@ -128,9 +128,9 @@ class IdleVictims:
                 return VictimResult(VictimState.SPARED, changed)
             try:
                 await self._marks.mark(intent, victim, shown.found, by_uid=contest.lost)
-            except Conflict:
-                raise
             except ApiError as failure:
+                if isinstance(failure, Conflict) or says_nothing(failure):
+                    raise
                 why = f"{name} cannot be marked: {failure}"
                 return VictimResult(VictimState.FAILED, why)
             return Marked(None)
