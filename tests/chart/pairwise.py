@@ -83,7 +83,7 @@ FACTORS: Final[Mapping[str, Sequence[Values]]] = {
     ),
     "quota": (
         {},
-        {"quota": {"preemptionPolicy": "FairSharing", "idleFirst": True, "loopLimit": 0}},
+        {"quota": {"preemptionPolicy": "FairSharing", "profile": "best", "loopLimit": 0}},
         {"quota": {"configuration": _KUEUE}},
         {"quota": {"configurationMap": "kueue-manager-config"}},
     ),

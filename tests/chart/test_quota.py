@@ -82,6 +82,9 @@ def test_the_values_become_the_operators_settings(tmp_path: Path) -> None:
     )
     assert (said.prove_nodes, said.configuration.settings.idle_first) == (True, True)
     assert said.configuration.settings.harm_order
+    assert not said.configuration.settings.best
+    best = settings_of(tmp_path, profile="best").configuration.settings
+    assert (best.best, best.idle_first, best.harm_order) == (True, True, True)
     assert (said.loop_limit, said.job_failure_policy) == (0, "Fail")
     assert said.webhook_selector == {"matchLabels": {"a": "b"}}
 

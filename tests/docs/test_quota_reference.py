@@ -72,6 +72,7 @@ def test_every_option_is_described_with_its_default_and_has_an_example() -> None
     default = QuotaSettings()
     assert table["preemptionPolicy"] == "Classical"
     assert default.configuration.settings.fair_sharing is None
+    assert table["profile"] == str(default.configuration.settings.profile)
     assert table["proveNodes"] == str(default.prove_nodes).lower()
     assert table["idleFirst"] == str(default.configuration.settings.idle_first).lower()
     assert table["harmOrder"] == str(default.configuration.settings.harm_order).lower()

@@ -197,6 +197,12 @@ def also(given: Given, workload: Workload, *victims: str) -> Given:
     return replace(given.victims(*victims), searched=given.holdings.snapshot())
 
 
+def dearer(given: Given) -> Given:
+    """Return the plan as if one workload were enough, and others had been taken for it."""
+    spared = (given.plan.victims[0].holder,)
+    return replace(given, plan=replace(given.plan, instead=spared))
+
+
 def without(given: Given, name: str) -> Given:
     given.holdings.release(f"ns/{name}")
     return given
@@ -356,6 +362,10 @@ CASES: dict[str, tuple[Tamper, tuple[PlanFault, ...]]] = {
     "one above the threshold for a preemptor that borrows": (
         lambda: borrowing().victims("over-threshold"),
         (PlanFault(Fault.NOT_WHILE_BORROWING, "ns/incoming"),),
+    ),
+    "others that cost more than those of the reference": (
+        lambda: dearer(reclaiming()),
+        (PlanFault(Fault.DEARER, "ns/incoming"),),
     ),
     "one whose share is not the larger one": (
         lambda: sharing(mine=4, asked=1).victims("low-0", reason=Reason.IN_COHORT_FAIR_SHARING),

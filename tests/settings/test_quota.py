@@ -463,6 +463,17 @@ def test_a_policy_and_a_configuration_that_differ_are_refused() -> None:
         quota_settings({"preemptionPolicy": "Classical", "configuration": fair})
 
 
+def test_the_profile_best_switches_its_parts_on_unless_they_are_said() -> None:
+    plain = quota_settings().configuration.settings
+    assert (plain.best, plain.idle_first, plain.harm_order) == (False, False, False)
+    best = quota_settings({"profile": "best"}).configuration.settings
+    assert (best.best, best.idle_first, best.harm_order) == (True, True, True)
+    part = quota_settings({"profile": "best", "harmOrder": False}).configuration.settings
+    assert (part.best, part.idle_first, part.harm_order) == (True, True, False)
+    with pytest.raises(UsageError, match="accepted: compatible, best"):
+        quota_settings({"profile": "cheapest"})
+
+
 def test_own_options_are_off_and_loops_are_held() -> None:
     found = quota_settings()
     assert (found.prove_nodes, found.configuration.settings.idle_first) == (False, False)

@@ -12,6 +12,7 @@ from reprieve.engine.idle.model import Fit
 from reprieve.engine.placement.profile import Gates
 from reprieve.engine.quota.model import Policy, Settings, Strategy
 from reprieve.engine.quota.model import Preemption as Rules
+from reprieve.engine.victim_choice import VictimChoice
 from reprieve.settings.quota import _KEYS as QUOTA_KEYS
 from reprieve.settings.scheduling import _KEYS as SCHEDULING_KEYS
 from reprieve.settings.start_up import KEYS as IDLE_KEYS
@@ -41,6 +42,16 @@ def candidate(folder: Path, content: Any) -> Candidate:
         ({"quota": {"preemptionPolicy": "Classical"}}, {"quota": {"fair_sharing": None}}),
         ({"quota": {"idleFirst": False}}, {"quota": {"idle_first": False}}),
         ({"quota": {"harmOrder": True}}, {"quota": {"harm_order": True}}),
+        (
+            {"quota": {"profile": "best"}},
+            {
+                "quota": {
+                    "profile": VictimChoice.BEST,
+                    "idle_first": True,
+                    "harm_order": True,
+                }
+            },
+        ),
         ({"scheduling": {"harmOrder": True}}, {"scheduling": {"harm_order": True}}),
         (
             {"scheduling": {"maxMinRuntime": "10m", "maxLostWork": "2h"}},
@@ -81,6 +92,7 @@ def test_a_whole_configuration_replaces_all_that_it_decides(tmp_path: Path) -> N
         "idle_first",
         "harm_order",
         "max_save_wait",
+        "profile",
     }
     assert found.quota["fair_sharing"] == (Strategy.LESS_THAN_INITIAL_SHARE,)
 

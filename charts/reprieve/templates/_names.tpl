@@ -100,7 +100,16 @@ quota:
 {{ dict $key . | toYaml }}
 {{- end }}
 {{- end }}
-{{ pick $given "proveNodes" "idleFirst" "harmOrder" "maxSaveWait" "loopWindow" "loopLimit" | toYaml }}
+{{ $options := pick $given "profile" "proveNodes" "idleFirst" "harmOrder" "maxSaveWait" "loopWindow" "loopLimit" }}
+{{- if eq $given.profile "best" }}
+{{- /* What is not switched on by itself is as the profile has it. */}}
+{{- range $key := list "idleFirst" "harmOrder" }}
+{{- if not (get $options $key) }}
+{{- $options = omit $options $key }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{ $options | toYaml }}
 webhooks:
   service: {{ include "reprieve.webhookName" . }}
   port: {{ $given.webhooks.port }}

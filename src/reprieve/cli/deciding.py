@@ -19,6 +19,7 @@ _PASSED_ON: Final = (
     "quota_config",
     "feature_gates",
     "scheduling_profile",
+    "quota_profile",
 )
 
 

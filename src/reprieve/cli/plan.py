@@ -115,6 +115,13 @@ _REFUSED: Final = 1
     help="How the operator's scheduling plane chooses victims.",
 )
 @click.option(
+    "--quota-profile",
+    type=click.Choice(["", "compatible", "best"]),
+    default="",
+    metavar="compatible|best",
+    help="How the operator's quota plane chooses victims.",
+)
+@click.option(
     "--without-server",
     is_flag=True,
     help="Take the manifests as they stand, without a dry run on the API server.",

@@ -121,6 +121,13 @@ __all__ = ["up"]
     help="How the scheduling plane chooses victims.",
 )
 @click.option(
+    "--quota-profile",
+    type=click.Choice(["", "compatible", "best"]),
+    default="",
+    metavar="compatible|best",
+    help="How the quota plane chooses victims.",
+)
+@click.option(
     "--strict-disruption-mode",
     is_flag=True,
     help="Refuse pod groups of disruption mode all that have no gang policy.",
@@ -152,6 +159,7 @@ def up(
     rbac: bool,
     feature_gates: str,
     scheduling_profile: str,
+    quota_profile: str,
     strict_disruption_mode: bool,
     hosts: tuple[str, ...],
     nodes: int | None,
@@ -188,6 +196,7 @@ def up(
         rbac,
         feature_gates,
         scheduling_profile,
+        quota_profile,
         strict_disruption_mode,
         hosts,
         nodes,

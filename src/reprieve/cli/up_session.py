@@ -89,6 +89,7 @@ class UpOptions:
     rbac: bool
     feature_gates: str
     scheduling_profile: str
+    quota_profile: str
     strict_disruption_mode: bool
     hosts: tuple[str, ...]
     nodes: int | None
@@ -161,6 +162,8 @@ class UpSession:
             self._options.feature_gates,
             "--scheduling-profile",
             self._options.scheduling_profile,
+            "--quota-profile",
+            self._options.quota_profile,
         )
 
     async def _play(self, stage: Stage) -> ScenarioResult:

@@ -4,6 +4,7 @@
       preemptionPolicy: FairSharing   # Classical, or what `configuration` says
       configuration: {apiVersion: config.kueue.x-k8s.io/v1beta2, kind: Configuration, ...}
       configurationMap: ""            # or a ConfigMap of the operator's namespace that has one
+      profile: compatible             # best: the least costly victims, with the next two on
       proveNodes: false               # preempt quota only if the preemptor then fits on nodes
       idleFirst: false                # among equal candidates the idle ones first
       harmOrder: false                # among equal candidates who saved last first; waits for saves
@@ -42,6 +43,7 @@ from typing import Any, Final
 
 from reprieve.api.reprieve import PREEMPT_MIN_RUNTIME
 from reprieve.engine.quota.model import LabelSelector, Strategy
+from reprieve.engine.victim_choice import VictimChoice
 from reprieve.settings.fields import (
     boolean,
     choice,
@@ -100,6 +102,7 @@ _KEYS: Final = (
     "preemptionPolicy",
     "configuration",
     "configurationMap",
+    "profile",
     "proveNodes",
     "idleFirst",
     "harmOrder",
@@ -200,10 +203,15 @@ def quota_settings(
         elif document is not None and policy != said:
             what = "configurationMap" if named else "configuration"
             refuse(f"{place}.preemptionPolicy", policy, f"{said}, as quota.{what} says")
-    idle_first = _switch(given, "idleFirst", place)
+    profile = VictimChoice(
+        choice(given.get("profile", "compatible"), f"{place}.profile", [*VictimChoice])
+    )
+    best = profile is VictimChoice.BEST
+    idle_first = _switch(given, "idleFirst", place, otherwise=best)
     decided = replace(
         decided,
-        harm_order=_switch(given, "harmOrder", place),
+        profile=profile,
+        harm_order=_switch(given, "harmOrder", place, otherwise=best),
         max_save_wait=duration(given.get("maxSaveWait", "30m"), f"{place}.maxSaveWait"),
     )
     hooks = mapping(given.get("webhooks"), f"{place}.webhooks", _WEBHOOKS)
@@ -278,9 +286,9 @@ def _runtime_s(name: str, given: str | None) -> tuple[int, str]:
     return -(-found // SECOND), ""
 
 
-def _switch(given: Mapping[str, Any], key: str, place: str) -> bool:
+def _switch(given: Mapping[str, Any], key: str, place: str, *, otherwise: bool = False) -> bool:
     value = given.get(key)
-    return False if value is None else boolean(value, f"{place}.{key}")
+    return otherwise if value is None else boolean(value, f"{place}.{key}")
 
 
 def _client_names(hooks: Mapping[str, Any], place: str) -> tuple[str, ...]:

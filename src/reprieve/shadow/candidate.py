@@ -46,11 +46,12 @@ _IDLE_FIELDS: Final = ("fit", "irreducible", "literal")
 _ALL_BUT_OPTIONS: Final = tuple(
     each.name
     for each in fields(Settings)
-    if each.name not in ("idle_first", "harm_order", "max_save_wait")
+    if each.name not in ("idle_first", "harm_order", "max_save_wait", "profile")
 )
 _QUOTA_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "configuration": _ALL_BUT_OPTIONS,
     "preemptionPolicy": ("fair_sharing",),
+    "profile": ("profile", "idle_first", "harm_order"),
     "idleFirst": ("idle_first",),
     "harmOrder": ("harm_order",),
     "maxSaveWait": ("max_save_wait",),

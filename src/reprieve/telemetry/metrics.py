@@ -63,7 +63,8 @@ class Metrics:
     in the last poll, `samples` and `samples_dropped` by reason, `last_poll`, `polling_interval`.
     Cluster: `api_requests` by HTTP method and code ("none": no answer), `watch_restarts`.
     Quota: `held_pairs`, how many are held; `loop_members`, how many lines of work are in
-    loops; `unproven`, preemptions that were left out for want of nodes; `kueue_leads` 0 or 1;
+    loops; `unproven`, preemptions that were left out for want of nodes; `quota_gap`, how far
+    victims of profile best are from the least costly ones; `kueue_leads` 0 or 1;
     `webhook_refused` by reason.
     Disruptions: `disruptions`, one for each displaced unit, by its rule; `disruption_failures`,
     calls by which one could not be written; `lineage_displacements`, how often the line of work of
@@ -191,6 +192,11 @@ class Metrics:
             "quota_unproven_preemptions",
             "Preemptions left out because the preemptor would still fit on no nodes.",
             "cluster_queue",
+        )
+        self.quota_gap = self._histogram(
+            "quota_preemption_gap_ratio",
+            "By which share victims of profile best exceed the least possible, at most.",
+            (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0),
         )
         self.kueue_leads = self._gauge(
             "quota_kueue_leads",

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from reprieve.engine.cluster.rows import NodeTerm, SpreadConstraint, Weighted
+from reprieve.engine.victim_choice import VictimChoice
 
 __all__ = [
     "DEFAULT_FILTERS",
@@ -156,17 +157,6 @@ class CompositePriority(StrEnum):
 
     ROOT = "Root"
     NEAREST = "Nearest"
-
-
-class VictimChoice(StrEnum):
-    """How victims are chosen among those that the rules allow.
-
-    `COMPATIBLE`: as kube-scheduler 1.37 does. `BEST`: nobody goes where a search finds room that is
-    free, and the least costly victims that a search finds.
-    """
-
-    COMPATIBLE = "compatible"
-    BEST = "best"
 
 
 @dataclass(frozen=True, slots=True)

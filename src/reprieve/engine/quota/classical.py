@@ -35,7 +35,17 @@ from reprieve.engine.quota.model import Policy, Reason
 from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.tree import Column, Tree, add, available, remove
 
-__all__ = ["Found", "classical_targets", "fill_back"]
+__all__ = [
+    "Found",
+    "attempts_of",
+    "candidates_of",
+    "classical_targets",
+    "fill_back",
+    "fits",
+    "give_back",
+    "in_turn",
+    "take",
+]
 
 Amounts = Sequence[tuple[int, int]]
 
@@ -100,24 +110,28 @@ def classical_targets(
 
     `need` are the flavor-resources that need preemption.
     """
-    tree, queue = snapshot.tree, who.queue
-    config = snapshot.configuration.cluster_queues[tree.names[queue]]
-    candidates = _collect(snapshot, who, requests, need)
-    forbidden = not config.preemption.borrows
-    foreign = any(candidates.hierarchy) or any(candidates.priority)
-    under = all(tree.subtree[column][queue] > snapshot.usage[column][queue] for column in need)
-    if not foreign or (forbidden and not under):
-        attempts: tuple[bool, ...] = (True,)
-    elif forbidden and not any(candidates.hierarchy):
-        attempts = (False, True)
-    else:
-        attempts = (True, False)
+    candidates = candidates_of(snapshot, who, requests, need)
     amounts = tuple(requests.items())
-    for borrow in attempts:
+    for borrow in attempts_of(snapshot, who, candidates, need):
         found = _attempt(snapshot, who, candidates, amounts, need, borrow)
         if found is not None:
             return found
     return None
+
+
+def attempts_of(
+    snapshot: Snapshot, who: Preemptor, candidates: Candidates, need: frozenset[int]
+) -> tuple[bool, ...]:
+    """Return the attempts that are made, in order: whether the preemptor may borrow in each."""
+    tree, queue = snapshot.tree, who.queue
+    forbidden = not snapshot.configuration.cluster_queues[tree.names[queue]].preemption.borrows
+    foreign = any(candidates.hierarchy) or any(candidates.priority)
+    under = all(tree.subtree[column][queue] > snapshot.usage[column][queue] for column in need)
+    if not foreign or (forbidden and not under):
+        return (True,)
+    if forbidden and not any(candidates.hierarchy):
+        return False, True
+    return True, False
 
 
 def fits(
@@ -195,9 +209,10 @@ def _chosen(
     return found
 
 
-def _collect(
+def candidates_of(
     snapshot: Snapshot, who: Preemptor, requests: Mapping[int, int], need: frozenset[int]
 ) -> Candidates:
+    """Return whom the policies allow the preemptor to take, by where they are."""
     tree, queue = snapshot.tree, who.queue
     rules = snapshot.configuration.cluster_queues[tree.names[queue]].preemption
     found = Candidates(([], []), ([], []), ([], []))
@@ -267,21 +282,30 @@ def _attempt(
     usage = {column: snapshot.usage[column][:] for column in {*need, *(c for c, _ in amounts)}}
     limits = [(usage[column], tree.subtree[column]) for column in need]
     targets: list[Target] = []
+    for row, source, ended in in_turn(snapshot, who, candidates, borrow):
+        holder = row[4]
+        if not _all_over(limits, tree.path[holder.queue], source.top):
+            # Usage only falls, so none of its later candidates can be taken either.
+            ended.append(True)
+            continue
+        take(tree, usage, holder)
+        targets.append(Target(holder, source.reason_for(row)))
+        if fits(tree, usage, path, amounts, borrow):
+            fill_back(tree, usage, path, amounts, borrow, targets)
+            return Found(tuple(targets), usage)
+    return None
+
+
+def in_turn(
+    snapshot: Snapshot, who: Preemptor, candidates: Candidates, borrow: bool
+) -> Iterator[tuple[Row, Source, list[bool]]]:
+    """Yield the candidates of an attempt in order, with their source.
+
+    One whose list is marked ends its rows early.
+    """
     across = by_local_queue(snapshot)
     for sources in candidates.in_sequence():
-        rows = _eager(snapshot, sources, borrow, who) if across else _merged(sources, borrow)
-        for row, source, ended in rows:
-            holder = row[4]
-            if not _all_over(limits, tree.path[holder.queue], source.top):
-                # Usage only falls, so none of its later candidates can be taken either.
-                ended.append(True)
-                continue
-            take(tree, usage, holder)
-            targets.append(Target(holder, source.reason_for(row)))
-            if fits(tree, usage, path, amounts, borrow):
-                fill_back(tree, usage, path, amounts, borrow, targets)
-                return Found(tuple(targets), usage)
-    return None
+        yield from (_eager(snapshot, sources, borrow, who) if across else _merged(sources, borrow))
 
 
 def _merged(sources: Iterable[Source], borrow: bool) -> Iterator[tuple[Row, Source, list[bool]]]:

@@ -272,7 +272,7 @@ class _Cycle:
         elif not self.room.fits(entry):
             message = "Workload no longer fits after processing another workload"
             self._skip(entry, message, mode is Mode.PREEMPT)
-        elif refused := self._refusal(entry):
+        elif refused := self._refusal_of_cheapest(entry, assignment):
             entry.reason = Unready.WAITING_FOR_QUOTA
             outcome, why = refused
             entry.message = f"{assignment.message}. {why}"
@@ -283,6 +283,22 @@ class _Cycle:
             if mode is Mode.PREEMPT:
                 self.evictions.prove(entry, assignment)
             self._accept(entry, entry.assignment or assignment)
+
+    def _refusal_of_cheapest(
+        self, entry: Entry, assignment: Assignment
+    ) -> tuple[Outcome, str] | None:
+        """Give the entry the least costly targets, where those do, and say why none do."""
+        if not self.settings.best or entry.mode is not Mode.PREEMPT:
+            return self._refusal(entry)
+        self.evictions.cheapen(entry, assignment)
+        if entry.targets == entry.found:
+            entry.found = ()
+        if entry.found:
+            if self.room.fits(entry) and self._refusal(entry) is None:
+                return None
+            entry.targets, entry.found = entry.found, ()
+            entry.gap, entry.as_found = None, True
+        return self._refusal(entry)
 
     def _refusal(self, entry: Entry) -> tuple[Outcome, str] | None:
         """Return why nobody is preempted for the entry: idle work may go, or no node takes it."""

@@ -71,7 +71,10 @@ class Entry:
     `saves_until` the save that it waits for now;
     `spared` is whom it left alone by an option, `proven` says that by another one nodes were found
     for all of its pods. `moved`: the flavor that it got in place of the first that fits, since
-    nodes have more room there. `failure` is what deciding about it raised.
+    nodes have more room there. `found`: the targets of the reference where others, that cost less,
+    stand in their place; `gap`: per cent by which these exceed the least possible at most, None:
+    not known. `as_found`: nodes would not have taken it with the others. `failure` is what deciding
+    about it raised.
     """
 
     workload: Workload
@@ -97,6 +100,10 @@ class Entry:
     spared: Spared | None = None
     proven: bool = False
     moved: str = ""
+    found: tuple[Target, ...] = ()
+    gap: int | None = None
+    best: bool = False
+    as_found: bool = False
     failure: Exception | None = None
 
     @property

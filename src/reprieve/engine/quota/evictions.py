@@ -1,9 +1,10 @@
 """How the victims of an entry are made to leave: proven, once their work is saved, each once.
 
-1. A preemption is held against its proof first (`proof`); one that fails is a fault of ours, and
-   nobody makes way for it.
-2. Where victims are about to save their work they are left alone until then (`harm`).
-3. Of the victims those that do not leave already count as evicted from now on, and the ledger is
+1. With profile `best` the victims that were found stand back where others cost less (`cheapest`).
+2. A preemption is held against its proof (`proof`); one that fails is a fault of ours, and nobody
+   makes way for it.
+3. Where victims are about to save their work they are left alone until then (`harm`).
+4. Of the victims those that do not leave already count as evicted from now on, and the ledger is
    told of each.
 
 Source: specification of the quota plane, section 8; the design's "Promises".
@@ -11,9 +12,13 @@ Source: specification of the quota plane, section 8; the design's "Promises".
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from reprieve.engine.lost_work import devices_of, lost_device_seconds
 from reprieve.engine.plan_faults import PlanRefused
 from reprieve.engine.quota.assignment import Assignment
+from reprieve.engine.quota.candidates import preemptor
+from reprieve.engine.quota.cheapest import cheapest_targets
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import Entry
 from reprieve.engine.quota.harm import worth_waiting_for
@@ -56,6 +61,28 @@ class Evictions:
         self._nominations = nominations
         self._room = room
 
+    def cheapen(self, entry: Entry, assignment: Assignment) -> None:
+        """Give an entry the least costly targets; `found` are those that it had."""
+        if all(target.holder.evicted for target in entry.targets):
+            return
+        who = preemptor(entry.workload, entry.queue, self._snapshot.settings)
+        leaving = {holder.key for holder in self._room.leaving(entry)}
+        chosen = cheapest_targets(
+            self._searched_for(entry),
+            who if entry.spared is None else replace(who, spares=entry.spared),
+            assignment.usage,
+            assignment.need,
+            entry.targets,
+            self._now,
+            leaving,
+        )
+        entry.found, entry.targets = entry.targets, chosen.targets
+        entry.best, entry.gap = True, chosen.gap
+
+    def _searched_for(self, entry: Entry) -> Snapshot:
+        """Return the snapshot in which the victims of an entry were looked for."""
+        return self._nominations.searched.get(entry.workload.key, self.searched)
+
     def prove(self, entry: Entry, assignment: Assignment) -> None:
         """Hold a preemption against its proof.
 
@@ -70,8 +97,9 @@ class Evictions:
             victims,
             self._now,
             tuple(each.admitted for each in assignment.pod_sets),
+            tuple(target.holder for target in entry.found),
         )
-        searched = self._nominations.searched.get(entry.workload.key, self.searched)
+        searched = self._searched_for(entry)
         leaving = [*self._room.leaving(entry)]
         if entry.replaced is not None:
             leaving.append(entry.replaced)

@@ -31,12 +31,19 @@ from reprieve.engine.quota.candidates import (
 )
 from reprieve.engine.quota.classical import Found, fill_back, sources_of, take
 from reprieve.engine.quota.holders import Row
-from reprieve.engine.quota.model import Policy, Reason, Strategy
+from reprieve.engine.quota.model import Policy, Reason, Settings, Strategy
 from reprieve.engine.quota.shares import ShareKey, Shares
 from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.tree import Column, Tree, add, remove
 
-__all__ = ["Pending", "TargetWalk", "fair_targets"]
+__all__ = [
+    "Pending",
+    "TargetWalk",
+    "fair_candidates",
+    "fair_targets",
+    "is_within_nominal",
+    "sides_of",
+]
 
 
 class Pending:
@@ -57,6 +64,11 @@ class Pending:
             raise IndexError("no candidate is left")
         self.first = next(self._rows, None)
         return row
+
+    def left(self) -> Iterator[Row]:
+        """Take and yield all that are left, in order."""
+        while self.first is not None:
+            yield self.pop()
 
 
 class TargetWalk:
@@ -147,7 +159,7 @@ def fair_targets(
 
     `need` are the flavor-resources that need preemption.
     """
-    pending = _candidates(snapshot, who, need)
+    pending = fair_candidates(snapshot, who, need)
     if not pending:
         return None
     return _Search(snapshot, who, requests, need).run(pending)
@@ -207,9 +219,8 @@ class _Search:
         return self._fits()
 
     def _first_round(self, pending: dict[int, Pending], retry: dict[int, Row]) -> bool:
-        within_nominal = self.settings.gates.fair_sharing_preempt_within_nominal and all(
-            self.usage[column][self.own] <= self.tree.subtree[column][self.own]
-            for column in self.need
+        within_nominal = is_within_nominal(
+            self.settings, self.tree, self.by_column, self.own, self.need
         )
         walk = TargetWalk(self.tree, self.shares, self.own, pending)
         while (queue := walk.next()) is not None:
@@ -260,12 +271,29 @@ class _Search:
         return False
 
     def _below_common_cohort(self, queue: int) -> tuple[int, int]:
-        mine, theirs = self.path, self.tree.path[queue]
-        common = next(node for node in theirs if node in mine)
-        return mine[mine.index(common) - 1], theirs[theirs.index(common) - 1]
+        return sides_of(self.path, self.tree.path[queue])
 
 
-def _candidates(snapshot: Snapshot, who: Preemptor, need: frozenset[int]) -> dict[int, Pending]:
+def sides_of(mine: Sequence[int], theirs: Sequence[int]) -> tuple[int, int]:
+    """Return the children, towards each of two ClusterQueues, of the lowest cohort above both."""
+    common = next(node for node in theirs if node in mine)
+    return mine[mine.index(common) - 1], theirs[theirs.index(common) - 1]
+
+
+def is_within_nominal(
+    settings: Settings,
+    tree: Tree,
+    usage: Mapping[int, Column],
+    own: int,
+    need: frozenset[int],
+) -> bool:
+    """Tell whether a preemptor that is counted in its queue is spared a comparison of shares."""
+    return settings.gates.fair_sharing_preempt_within_nominal and all(
+        usage[column][own] <= tree.subtree[column][own] for column in need
+    )
+
+
+def fair_candidates(snapshot: Snapshot, who: Preemptor, need: frozenset[int]) -> dict[int, Pending]:
     """Return the candidates by queue: the own ones, and those of every queue that borrows."""
     tree, own = snapshot.tree, who.queue
     rules = snapshot.configuration.cluster_queues[tree.names[own]].preemption

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from reprieve.engine.disruptions.lineage import Party
 from reprieve.engine.selectors import covers, requirement_holds
+from reprieve.engine.victim_choice import VictimChoice
 from reprieve.units.durations import MINUTE
 from reprieve.units.instants import Nanos
 
@@ -417,7 +418,8 @@ class Settings:
 
     `idle_first` prefers those that are idle among candidates that nothing but the uid tells apart.
     `harm_order` takes the reservation for the last save where that is later (`harm`), and lets a
-    preemptor wait for saves for `max_save_wait` nanoseconds in all.
+    preemptor wait for saves for `max_save_wait` nanoseconds in all. `profile` chooses among the
+    sets of victims that the rules permit (`cheapest`).
     """
 
     fair_sharing: tuple[Strategy, ...] | None = None
@@ -429,6 +431,12 @@ class Settings:
     idle_first: bool = False
     harm_order: bool = False
     max_save_wait: int = 30 * MINUTE
+    profile: VictimChoice = VictimChoice.COMPATIBLE
+
+    @property
+    def best(self) -> bool:
+        """Whether the least costly victims are searched for."""
+        return self.profile is VictimChoice.BEST
 
     @property
     def strategies(self) -> tuple[Strategy, ...]:

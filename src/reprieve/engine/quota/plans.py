@@ -19,6 +19,7 @@ from reprieve.engine.quota.entries import Entry
 from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.model import Workload
 from reprieve.engine.quota.tree import Tree
+from reprieve.engine.victim_choice import VictimChoice
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 
@@ -66,6 +67,8 @@ def plan_of(entry: Entry, tree: Tree, revision: int, policy: str) -> Plan | None
             need=_by_resource(tree, asked.items()),
             in_flight=_by_resource(tree, free.items()),
             freed=_by_resource(tree, freed),
+            profile=VictimChoice.BEST if entry.best else "",
+            gap=entry.gap,
         ),
         preemptor=preemptor,
         victims=victims,

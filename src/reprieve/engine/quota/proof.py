@@ -32,7 +32,10 @@ afterwards, with or without fair sharing. That holds on the snapshot of the sear
 attempt (borrowing or not) that found the victims; other plans of the cycle may free what spares
 one, which the reference does not look for, and neither does this.
 
-Not looked at: whether others should have been taken rather, whether pods tolerate a flavor, and
+With profile `best` other victims may stand in the place of those that the reference takes: they may
+not cost more (`proof_cost`).
+
+Not looked at: whether yet others should have been taken rather, whether pods tolerate a flavor, and
 pairs that are held back from each other, which are in nobody's snapshot.
 
 Source: promises "Feasible" and "Irreducible" of the design; specification of the quota plane,
@@ -47,6 +50,7 @@ from enum import StrEnum
 from reprieve.engine.plan_faults import PlanFault
 from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.model import Reason, Workload
+from reprieve.engine.quota.proof_cost import cost_of
 from reprieve.engine.quota.proof_demand import NotOffered, TooFewPods, demand_of
 from reprieve.engine.quota.proof_shares import Comparisons
 from reprieve.engine.quota.proof_state import (
@@ -85,6 +89,7 @@ class Fault(StrEnum):
     NOT_FEASIBLE = "the preemptor does not fit with the victims gone"
     NOT_NEEDED = "the preemptor fits without this victim"
     UNDERSTATED = "the cohort is said to use less than its members do"
+    DEARER = "the victims cost more than those of the reference"
 
 
 def faults_of(
@@ -108,6 +113,10 @@ def faults_of(
     if not faults:
         gone = _without(state, searched, ())
         faults = [*_together(state, gone)] or [*_by_now(state, current, leaving)]
+    if not faults and plan.instead:
+        victims = [victim.holder for victim in plan.victims]
+        if cost_of(state, victims) > cost_of(state, plan.instead):
+            faults = [PlanFault(Fault.DEARER, plan.workload.key)]
     return tuple(faults)
 
 

@@ -42,7 +42,8 @@ class Preempting:
     """One preemption: who asks for what, by flavor-resource, at which ClusterQueue, for whom.
 
     `pod_sets` are the flavors and the numbers of pods from which the requests come; without them it
-    is not asked whether they are what the workload needs.
+    is not asked whether they are what the workload needs. `instead`: whom the victims spare, the
+    targets of the reference; empty where the victims are those.
     """
 
     workload: Workload
@@ -51,6 +52,7 @@ class Preempting:
     victims: tuple[Victim, ...]
     now: Nanos
     pod_sets: tuple[AdmittedPodSet, ...] = ()
+    instead: tuple[Holder, ...] = ()
 
 
 class Side(NamedTuple):

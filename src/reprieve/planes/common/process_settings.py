@@ -65,6 +65,7 @@ class OperatorOptions:
     log_format: str = "text"
     feature_gates: str = ""
     scheduling_profile: str = ""
+    quota_profile: str = ""
     scheduler_config: Path | None = None
     quota_config: Path | None = None
     scheduler_names: tuple[str, ...] = ()
@@ -147,6 +148,8 @@ def _quota(options: OperatorOptions, text: str, where: str, namespace: str) -> M
         content = _text(options.quota_config, where)
         read_quota_configuration(content, where, namespace)
         section["configuration"] = read_yaml(content, where)
+    if options.quota_profile:
+        section["profile"] = options.quota_profile
     return section
 
 

@@ -153,6 +153,9 @@ class CarryOut:
         entry, preemptor = effect.entry, self._state.workload(effect.entry.workload.key)
         if preemptor is None:
             return
+        gap = effect.plan.proof.gap
+        if gap is not None:
+            self._context.metrics.quota_gap.observe(gap / 100)
         try:
             for marking in effect.markings:
                 self._held_pairs.issued(entry.workload, marking.victim)

@@ -65,6 +65,7 @@ class Head(msgspec.Struct, frozen=True):
     proven: bool = False
     moved: str = ""
     saves_since: Nanos | None = None
+    as_found: bool = False
 
 
 class QuotaInput(msgspec.Struct, frozen=True):
@@ -274,6 +275,7 @@ def _head(entry: Entry) -> Head:
         entry.proven,
         entry.moved,
         entry.saves_since,
+        entry.as_found,
     )
 
 

@@ -91,10 +91,13 @@ class _Told:
     refused: Mapping[str, str]
     proven: frozenset[str]
     moved: Mapping[str, str]
+    as_found: frozenset[str]
 
     def refusal(
         self, entry: Entry, holders: Iterable[Holder], flavors: Mapping[str, ResourceFlavor]
     ) -> str:
+        if entry.found and entry.workload.key in self.as_found:
+            return "with the least costly victims"
         entry.proven = entry.workload.key in self.proven
         return self.refused[entry.workload.key]
 
@@ -140,6 +143,7 @@ def decide_quota_input(decided_on: QuotaInput) -> QuotaReplay:
             {head.workload.key: head.refused for head in decided_on.heads},
             frozenset(head.workload.key for head in decided_on.heads if head.proven),
             {head.workload.key: head.moved for head in decided_on.heads},
+            frozenset(head.workload.key for head in decided_on.heads if head.as_found),
         )
         result = cycle(holdings, queues, decided_on.now, 1, ledger, told)
         (entry,) = [e for e in result.entries if e.workload.key == decided_on.preemptor]

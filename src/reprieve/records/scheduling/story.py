@@ -24,8 +24,9 @@ from reprieve.records.sums import MOST_NAMED, pool_of, sum_lines
 from reprieve.records.victim_states import victim_states
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, format_instant
+from reprieve.wording.gaps import gap_text
 
-__all__ = ["gap_text", "pod_answer_text", "pod_story", "pods_named"]
+__all__ = ["pod_answer_text", "pod_story", "pods_named"]
 
 
 def pod_story(
@@ -126,13 +127,6 @@ def _victims(
         else:
             yield f"  {victim.root.namespace}/{victim.root.name}: {victim.rule}"
         yield f"    {victim.action}: {outcome_text(states.get(victim.root.uid))}"
-
-
-def gap_text(gap: int | None) -> str:
-    """Return how much less victims could have cost at most."""
-    if gap is None:
-        return "gap to the least victims: not known"
-    return f"gap to the least victims: {f'at most {gap} %' if gap else '0'}"
 
 
 def _counted(
