@@ -122,14 +122,31 @@ def deployment(replicas: int) -> Object:
     return body
 
 
-@pytest.mark.parametrize("name", ["Deployment", "StatefulSet"])
+def by_expressions(body: Object) -> Object:
+    """Return a set that selects the same pods, without `matchLabels`."""
+    labels = body["spec"]["selector"]["matchLabels"]
+    expressions = [
+        {"key": key, "operator": "In", "values": [value, "else"]} for key, value in labels.items()
+    ]
+    more = [
+        {"key": next(iter(labels)), "operator": "Exists"},
+        {"key": "example.com/none", "operator": "DoesNotExist"},
+        {"key": next(iter(labels)), "operator": "NotIn", "values": ["third", "fourth"]},
+    ]
+    selector = {"matchExpressions": [*expressions, *more]}
+    return {**body, "spec": {**body["spec"], "selector": selector}}
+
+
+@pytest.mark.parametrize("name", ["Deployment", "StatefulSet", "by-expressions"])
 async def test_a_set_that_was_made_while_no_webhook_answered_is_told_reclaimed_and_queued(
     name: str, tmp_path: Path
 ) -> None:
     """Its template never said who gates its pods, and nobody changes it."""
-    kind = ROWS[name]
+    kind = ROWS["StatefulSet" if name == "StatefulSet" else "Deployment"]
     sets = resource(kind)
     body = stateful_set(2) if name == "StatefulSet" else deployment(2)
+    if name == "by-expressions":
+        body = by_expressions(body)
     objects = [flavor(), cluster_queue("cq", 1), local_queue("q", "cq"), priority_class("low", 1)]
 
     async def before(cluster: Site) -> None:
@@ -156,7 +173,7 @@ async def test_a_set_that_was_made_while_no_webhook_answered_is_told_reclaimed_a
         await cluster.until("it is told", told)
         assert await let_go(cluster) == 2
         await asyncio.sleep(150)
-        assert await let_go(cluster) == await admitted(cluster) == (name == "Deployment")
+        assert await let_go(cluster) == await admitted(cluster) == (name != "StatefulSet")
         pods = (await client.list(PODS, dict, namespace=NAMESPACE)).items
         assert len(pods) == 2
         await asyncio.sleep(300)

@@ -26,7 +26,7 @@ from reprieve.planes.quota.job_lookup import job_key
 from reprieve.units.durations import MINUTE
 from reprieve.units.ids import Uid
 
-__all__ = ["GRACE", "Graces", "MissedPods"]
+__all__ = ["GRACE", "Graces", "MissedPods", "selector_text"]
 
 GRACE: Final = MINUTE
 _MOST: Final = 10_000
@@ -77,12 +77,11 @@ class MissedPods:
     async def _listed(self, kind: JobKind, obj: Json) -> list[Json]:
         passes_on, metadata = kind.passes_on, obj["metadata"]
         assert passes_on is not None
-        labels = first(obj, "spec.selector.matchLabels") or {}
+        text = selector_text(first(obj, "spec.selector"))
         if passes_on.set_label:
-            labels = {passes_on.set_label: metadata["name"]}
-        if not labels:
+            text = f"{passes_on.set_label}={metadata['name']}"
+        if not text:
             return []
-        text = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
         page = await self._context.client.list(
             PODS, dict[str, Any], namespace=metadata["namespace"], label_selector=text
         )
@@ -90,6 +89,26 @@ class MissedPods:
         return [
             pod for pod in page.items if name_of_set(kind.group, kind.kind, passes_on, pod) == name
         ]
+
+
+def selector_text(selector: object) -> str:
+    """Return a label selector as a list takes it; empty where it asks for nothing."""
+    if not isinstance(selector, dict):
+        return ""
+    labels = selector.get("matchLabels") or {}
+    parts = [f"{name}={value}" for name, value in sorted(labels.items())]
+    for each in selector.get("matchExpressions") or ():
+        key, values = each.get("key", ""), ",".join(sorted(each.get("values") or ()))
+        match each.get("operator"):
+            case "In":
+                parts.append(f"{key} in ({values})")
+            case "NotIn":
+                parts.append(f"{key} notin ({values})")
+            case "Exists":
+                parts.append(str(key))
+            case "DoesNotExist":
+                parts.append(f"!{key}")
+    return ",".join(parts)
 
 
 def _is_missed(pod: Json, gate: str) -> bool:
