@@ -34,6 +34,7 @@ from tests.reliability.quota import QuotaChurn
 from tests.reliability.stand import OPERATOR, Stand, stand
 
 _PATIENCE_S: Final = 180.0
+_QUOTA: Final = 32
 _AFTERWARDS_S: Final = 20.0
 
 
@@ -135,7 +136,7 @@ def _load(plane: str, fault: Fault, found: Stand) -> Load:
         case "idle":
             return IdleChurn(found)
         case "quota":
-            return QuotaChurn(found)
+            return QuotaChurn(found, cpus=fault.nodes * fault.cpus if fault.alone else _QUOTA)
         case _:
             return Churn(found, **fault.churn)
 

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["Entry", "Findings", "audit_flags", "evicts", "judge", "read"]
+__all__ = ["Entry", "Findings", "audit_flags", "evicts", "judge", "read", "told_to_go"]
 
 Object = dict[str, Any]
 _DONE: Final = "ResponseComplete"
@@ -138,6 +138,21 @@ def evicts(entry: Entry) -> bool:
         shown = entry.response_object if isinstance(entry.response_object, dict) else _NONE
         return entry.done and _conditions(shown).get("Evicted") == ("True", "Preempted")
     return entry.done and verb == "delete" and not part and resource in _VICTIMS
+
+
+def told_to_go(entries: Iterable[Entry], operator: str) -> set[str]:
+    """Return the uids of all whom the operator has told to go, whoever else did."""
+    found = set[str]()
+    for entry in entries:
+        if entry.stage == _DONE and entry.user.username == operator and evicts(entry):
+            shown = entry.response_object if isinstance(entry.response_object, dict) else _NONE
+            own = (
+                (shown.get("metadata") or _NONE).get("uid")
+                if shown.get("kind") == "Workload"
+                else ""
+            )
+            found.add(own or _deleted_uid(entry))
+    return found
 
 
 def read(log: Path) -> Iterator[Entry]:

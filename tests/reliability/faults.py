@@ -390,7 +390,7 @@ async def soak(run: Run) -> None:
 
 _FEW: Final = ("--max-requests-inflight=5", "--max-mutating-requests-inflight=5")
 _MORE_CONTROLLERS: Final = "--controllers=namespace-controller,pod-garbage-collector-controller"
-_PLANS: Final[Mapping[str, Any]] = {"nodes": 50, "cpus": 8, "alone": True, "own": True}
+_PLANS: Final[Mapping[str, Any]] = {"nodes": 50, "cpus": 8, "alone": True}
 
 FAULTS: Final[Mapping[str, Fault]] = {
     "calm": Fault("nothing", calm, seconds=120.0),

@@ -21,6 +21,7 @@ from tests.scraper.servers import serving
 
 __all__ = ["IdleChurn"]
 
+_BUSY: Final = ("demand-", "high-")
 _PREFIX: Final = "kaiwo.silogen.ai/gpu-preemption."
 
 
@@ -74,6 +75,16 @@ class IdleChurn(JobChurn):
         async with serving(self._metrics) as self.endpoint:
             yield
 
+    rests_s = 15.0  # they are idle for longer than the grace period
+
+    def small(self, name: str, size: int) -> Object:
+        return _job(name, size, "OnPressure")
+
+    def large(self, name: str, pods: int, size: int) -> Object:
+        found = _job(name, size, "OnPressure")
+        found["spec"] |= {"parallelism": pods, "completions": pods}
+        return found
+
     async def fill(self) -> None:
         there = {
             job_of(pod)
@@ -108,7 +119,7 @@ class IdleChurn(JobChurn):
             if pod["status"].get("phase") != "Running":
                 continue
             metadata, spec = pod["metadata"], pod["spec"]
-            percent = 95 if metadata["name"].startswith("demand-") else 0
+            percent = 95 if metadata["name"].startswith(_BUSY) else 0
             gpus = int(spec["containers"][0]["resources"]["requests"].get("amd.com/gpu", "0"))
             lines += [
                 f'gpu_gfx_activity{{container="main",gpu_id="{number}",hostname="{spec["nodeName"]}"'

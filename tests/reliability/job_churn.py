@@ -54,6 +54,16 @@ class JobChurn:
 
     #: Of each demand; it runs when all of them do.
     pods: ClassVar[int] = 1
+    #: How long those that make way have to run before they do.
+    rests_s: ClassVar[float] = 0.0
+
+    def small(self, name: str, size: int) -> Object:
+        """Return a Job of one pod that makes way."""
+        raise NotImplementedError
+
+    def large(self, name: str, pods: int, size: int) -> Object:
+        """Return a Job for which others make way; `size`: of each of its pods."""
+        raise NotImplementedError
 
     async def fill(self) -> None:
         """Keep the cluster full of Jobs that make way."""

@@ -62,6 +62,12 @@ class QuotaChurn(JobChurn):
             await self.stand.create(_RESOURCES[obj["kind"]], obj)
         yield
 
+    def small(self, name: str, size: int) -> Object:
+        return self._job(name, "low", size, 1)
+
+    def large(self, name: str, pods: int, size: int) -> Object:
+        return self._job(name, "high", size, pods)
+
     async def fill(self) -> None:
         if self._low < _LOW:
             await self.stand.create(JOBS, self._job(f"low-{self._low}", "low", 2))
@@ -85,7 +91,7 @@ class QuotaChurn(JobChurn):
         await self.stand.create(JOBS, *jobs)
 
     @staticmethod
-    def _job(name: str, priority: str, cpus: int) -> Object:
-        found = job(name, priority=priority, pods=_PODS, cpu=str(cpus))
+    def _job(name: str, priority: str, cpus: int, pods: int = _PODS) -> Object:
+        found = job(name, priority=priority, pods=pods, cpu=str(cpus))
         found["spec"]["template"]["spec"]["schedulerName"] = "reprieve-scheduler"
         return found

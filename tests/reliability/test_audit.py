@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.reliability.audit import Findings, judge, read
+from tests.reliability.audit import Findings, judge, read, told_to_go
 
 Object = dict[str, Any]
 _IDS = itertools.count()
@@ -212,6 +212,25 @@ def test_a_workload_is_evicted_on_a_record_of_its_own_each_time(tmp_path: Path) 
     assert not found(tmp_path, *first).without_record
     assert found(tmp_path, *first, *again).without_record == ["uid-w"]
     assert not found(tmp_path, *first, recorded(5, "w"), *again).without_record
+
+
+def test_who_was_told_to_go_is_counted_once_and_only_by_the_operator(tmp_path: Path) -> None:
+    reason = {"type": "Evicted", "status": "True", "reason": "Preempted"}
+    metadata = {"name": "w", "uid": "uid-w"}
+    shown = {"kind": "Workload", "metadata": metadata, "status": {"conditions": [reason]}}
+    details = {"kind": "Status", "details": {"uid": "uid-job"}}
+    requests = [
+        *(entry(at, "patch", "workloads/status", "w", shown=shown) for at in (1, 2)),
+        entry(3, "delete", "jobs", "job", shown=details),
+        deleted(4, "victim"),
+        deleted(5, "unanswered", answered=False),
+        ended(6, "victim"),
+        entry(7, "delete", "pods", "by-hand", user="admin", shown=pod("by-hand")),
+    ]
+    lines = [msgspec.json.encode(line) for request in requests for line in request]
+    (tmp_path / "audit.log").write_bytes(b"\n".join(lines))
+    found = told_to_go(read(tmp_path / "audit.log"), "operator")
+    assert found == {"uid-w", "uid-job", "uid-victim"}
 
 
 def test_a_workload_that_is_being_deleted_holds_no_quota(tmp_path: Path) -> None:
