@@ -71,6 +71,25 @@ def test_nobody_goes_where_the_members_fit_free() -> None:
     assert needless >= 15, needless
 
 
+def test_of_victims_that_cost_alike_those_go_that_hold_fewer_devices() -> None:
+    """A pod of 8 GPUs that started last, and one of 2 beside others that stay."""
+    rows: list[Change] = [
+        NodeRow(Uid(name), name, 1, {"pods": 110, "cpu": 64_000, GPU: 8}, {}) for name in "ab"
+    ]
+    rows += [
+        replace(pod("large", 8, 1, "a"), start=NOW - 60),
+        replace(pod("small", 2, 1, "b"), start=NOW - 3_600),
+        replace(pod("other", 5, 5, "b"), start=NOW - 3_600),
+        pod("train", 3, 10),
+    ]
+    cluster = Cluster()
+    cluster.apply(rows)
+    for policy, goes in ((COMPATIBLE, "large"), (BEST, "small")):
+        plan = decided(cluster.snapshot(), Unit((Uid("train"),)), policy).plan
+        assert plan is not None
+        assert [victim.root.name for victim in plan.victims] == [goes]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_victims_cost_the_least_there_is(kind: str) -> None:
     better = 0

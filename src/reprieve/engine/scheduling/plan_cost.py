@@ -6,9 +6,10 @@ The first difference decides:
 3. with `harmOrder`, the device-seconds that are lost;
 4. the sum over the victims' pods of (priority + 2**31), as KEP-5710 counts;
 5. pods;
-6. the earliest start among the victims of the highest priority, later is less.
+6. devices that these pods hold;
+7. the earliest start among the victims of the highest priority, later is less.
 
-Priorities in 4 and 6 are the pods' own. Source: specification 8.6.
+Priorities in 4 and 7 are the pods' own. Source: specification 8.6.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ from typing import Final
 import numpy as np
 
 from reprieve.engine.cluster.snapshot import I64, Snapshot
+from reprieve.engine.lost_work import devices_of
 from reprieve.engine.scheduling.alternatives import set_harm
 from reprieve.engine.scheduling.budgets import BudgetMatches
-from reprieve.engine.scheduling.outcome import Preemption
+from reprieve.engine.scheduling.harm import claimed_by
+from reprieve.engine.scheduling.outcome import Preemption, pods_of
 from reprieve.engine.scheduling.reach import reach_of
 from reprieve.engine.scheduling.units import Units
+from reprieve.units.ids import Uid
 
 __all__ = ["MOST_COST", "UnitCosts", "gap_of", "plan_cost", "unit_costs"]
 
@@ -37,7 +41,17 @@ def plan_cost(
     """Return what these victims cost; `lost`: (slots,) device-seconds, None: they do not count."""
     reach = reach_of(snapshot, found, budgets)
     _, _, work, total, pods, start = set_harm(snapshot, found, lost)
-    return reach.priority, reach.own, sum(reach.overdrawn), work, total, pods, start
+    devices = _devices(snapshot, found)
+    return reach.priority, reach.own, sum(reach.overdrawn), work, total, pods, devices, start
+
+
+def _devices(snapshot: Snapshot, found: Preemption) -> int:
+    claimed, held = claimed_by(snapshot), 0
+    for slot in pods_of(found.victims).tolist():
+        entry = snapshot.classes[snapshot.pod_class[slot]]
+        assert entry is not None, "a pod's class is never free"
+        held += devices_of(entry.requests) + claimed.get(Uid(snapshot.pod_uids[slot]), 0)
+    return held
 
 
 def gap_of(cost: tuple[int, ...], priority: int, least: int, costs: UnitCosts) -> int | None:
