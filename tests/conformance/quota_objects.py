@@ -39,6 +39,14 @@ from reprieve.engine.quota.model import (
     Workload,
 )
 from reprieve.engine.quota.shares import fair_weight
+from reprieve.engine.topology.encoding import decoded
+from reprieve.engine.topology.model import (
+    Layer,
+    PreferredTerm,
+    Topology,
+    TopologyGates,
+    TopologyRequest,
+)
 from reprieve.units.instants import Nanos, parse_instant
 from reprieve.units.quantities import parse_milli, parse_quantity
 
@@ -62,6 +70,11 @@ GATES = {
     "PrioritizePreemptorWorkloads": "prioritize_preemptor_workloads",
     "ConcurrentAdmission": "concurrent_admission",
     "MultiKueueOrchestratedPreemption": "multi_kueue_orchestrated_preemption",
+    "TopologyAwareScheduling": "topology_aware_scheduling",
+    "TASRecomputeAssignmentWithinSchedulingCycle": (
+        "tas_recompute_assignment_within_scheduling_cycle"
+    ),
+    "TASFailedNodeReplacementFailFast": "tas_failed_node_replacement_fail_fast",
     "UnadmittedWorkloadsObservability": "unadmitted_workloads_observability",
 }
 
@@ -79,10 +92,11 @@ def settings(case: Json) -> Settings:
         strategies = tuple(Strategy(s) for s in fair.get("preemptionStrategies") or ())
     if case.get("fairSharingEnabled"):
         strategies = ()
-    gates = {GATES[k]: v for k, v in (case.get("featureGates") or {}).items() if k in GATES}
+    given = case.get("featureGates") or {}
+    gates = {GATES[k]: v for k, v in given.items() if k in GATES}
     return Settings(
         fair_sharing=strategies,
-        gates=Gates(**gates),
+        gates=Gates(**gates, topology=topology_gates(given)),
         eviction_timestamp=config.get("podsReadyRequeuingTimestamp", "Eviction") == "Eviction",
         admission_fair_sharing=bool(case.get("admissionFairSharing")),
     )
@@ -99,6 +113,9 @@ def configuration(case: Json) -> Configuration:
         namespaces={
             n["metadata"]["name"]: n["metadata"].get("labels") or {}
             for n in case.get("namespaces") or ()
+        },
+        topologies={
+            each["metadata"]["name"]: topology(each) for each in case.get("topologies") or ()
         },
         settings=settings(case),
     )
@@ -225,6 +242,46 @@ def flavor(each: Json) -> ResourceFlavor:
             Taint(t["key"], t.get("value") or "", t["effect"]) for t in spec.get("nodeTaints") or ()
         ),
         tuple(toleration(t) for t in spec.get("tolerations") or ()),
+        spec.get("topologyName") or "",
+    )
+
+
+def topology(each: Json) -> Topology:
+    levels = tuple(level["nodeLabel"] for level in each["spec"]["levels"])
+    return Topology(each["metadata"]["name"], levels)
+
+
+def topology_gates(given: Json) -> TopologyGates:
+    return TopologyGates(
+        given.get("TASProfileMixed", True),
+        given.get("TASBalancedPlacement", False),
+        given.get("TASRespectNodeAffinityPreferred", False),
+        given.get("ElasticJobsViaWorkloadSlicesWithTAS", False),
+        given.get("SkipReassignmentForPodOwnedWorkloads", True),
+    )
+
+
+def topology_request(given: Json | None) -> TopologyRequest | None:
+    if given is None:
+        return None
+    layers = tuple(
+        Layer(each["topology"], each["size"])
+        for each in given.get("podsetSliceRequiredTopologyConstraints") or ()
+    )
+    if given.get("podSetSliceRequiredTopology"):
+        layers = (Layer(given["podSetSliceRequiredTopology"], given.get("podSetSliceSize", 0)),)
+    return TopologyRequest(
+        given.get("required") or "",
+        given.get("preferred") or "",
+        given.get("unconstrained"),
+        layers,
+    )
+
+
+def preferred_terms(given: Iterable[Json]) -> tuple[PreferredTerm, ...]:
+    return tuple(
+        PreferredTerm(each["weight"], expressions(each["preference"].get("matchExpressions") or ()))
+        for each in given
     )
 
 
@@ -270,9 +327,8 @@ def pod_requests(spec: Json) -> dict[str, int]:
 
 def pod_set(each: Json) -> PodSet:
     spec = each["template"].get("spec") or {}
-    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    )
+    node_affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    affinity = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     terms = None
     if affinity is not None:
         terms = tuple(
@@ -288,6 +344,10 @@ def pod_set(each: Json) -> PodSet:
         affinity=terms,
         tolerations=tuple(toleration(t) for t in spec.get("tolerations") or ()),
         group=(each.get("topologyRequest") or {}).get("podSetGroupName") or "",
+        topology=topology_request(each.get("topologyRequest")),
+        preferred=preferred_terms(
+            node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+        ),
     )
 
 
@@ -396,6 +456,7 @@ def workload(each: Json, limit_ranges: Iterable[Json] = ()) -> Workload:
                     p.get("count", 0),
                     p.get("flavors") or {},
                     {n: amount(n, text) for n, text in (p.get("resourceUsage") or {}).items()},
+                    decoded(p["topologyAssignment"]) if p.get("topologyAssignment") else None,
                 )
                 for p in admission.get("podSetAssignments") or ()
             ),
@@ -416,4 +477,12 @@ def workload(each: Json, limit_ranges: Iterable[Json] = ()) -> Workload:
         invalid=validation(each, limit_ranges),
         job_uid=(metadata.get("labels") or {}).get("kueue.x-k8s.io/job-uid") or "",
         replaces=annotations.get("kueue.x-k8s.io/workload-slice-replacement-for") or "",
+        unhealthy_nodes=tuple(n["name"] for n in status.get("unhealthyNodes") or ()),
+        of_one_pod=_is_one_pod(metadata),
     )
+
+
+def _is_one_pod(metadata: Json) -> bool:
+    owners: list[Json] = metadata.get("ownerReferences") or []
+    grouped = (metadata.get("annotations") or {}).get("kueue.x-k8s.io/is-group-workload") == "true"
+    return len(owners) == 1 and owners[0].get("kind") == "Pod" and not grouped

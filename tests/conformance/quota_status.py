@@ -13,6 +13,7 @@ from reprieve.engine.quota.model import Admission, Configuration, Settings, Work
 from reprieve.engine.quota.requests import pod_set_requests
 from reprieve.engine.quota.timing import queue_timestamp
 from reprieve.engine.quota.tree import Tree
+from reprieve.engine.topology.encoding import encoded
 from reprieve.units.instants import parse_instant
 from reprieve.wording import kueue
 from reprieve.wording.events import EventText
@@ -87,6 +88,12 @@ class Statuses:
 
     def apply(self, entry: Entry, tree: Tree, configuration: Configuration) -> None:
         key, settings = entry.workload.key, configuration.settings
+        if entry.outcome is Outcome.NODE_FAILED:
+            return
+        if entry.outcome is Outcome.NODE_REPLACED:
+            assert entry.admission is not None
+            self.objects[key]["status"]["admission"] = admission_json(entry.admission)
+            return
         for target in entry.issued:
             self.preempt(tree, entry.workload, entry.queue, target, settings.gates.priority_boost)
         if entry.outcome is Outcome.ADMITTED:
@@ -153,5 +160,7 @@ def admission_json(admission: Admission) -> Json:
             pod_set["flavors"] = dict(each.flavors)
         if each.usage:
             pod_set["resourceUsage"] = {n: text(n, value) for n, value in each.usage.items()}
+        if each.topology is not None:
+            pod_set["topologyAssignment"] = encoded(each.topology)
         pod_sets.append(pod_set)
     return {"clusterQueue": admission.cluster_queue, "podSetAssignments": pod_sets}

@@ -7,22 +7,25 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from reprieve.engine.quota.model import NodeExpression, Taint, Toleration
+from reprieve.engine.quota.model import Taint
 from reprieve.engine.topology.assign import Placing, assign
 from reprieve.engine.topology.model import (
     Domain,
-    Layer,
     Outcome,
     PodsWanted,
-    PreferredTerm,
     TopologyAssignment,
-    TopologyGates,
     TopologyNode,
-    TopologyRequest,
 )
 from reprieve.engine.topology.replacing import replace_node
 from reprieve.engine.topology.tree import Tree, Usage
-from reprieve.units.quantities import parse_milli, parse_quantity
+from tests.conformance.quota_objects import (
+    amount,
+    expressions,
+    preferred_terms,
+    toleration,
+    topology_gates,
+    topology_request,
+)
 
 Json = dict[str, Any]
 
@@ -69,8 +72,8 @@ def decide(case: Json) -> dict[str, Json]:
     on = Placing(
         tree,
         () if case.get("simulateEmpty") else (used,),
-        tuple(map(_toleration, case.get("flavorTolerations") or ())),
-        _gates(case.get("featureGates") or {}),
+        tuple(map(toleration, case.get("flavorTolerations") or ())),
+        topology_gates(case.get("featureGates") or {}),
     )
     wanted = [_pod_set(each) for each in case["podSets"]]
     replacing = case.get("workload")
@@ -85,11 +88,20 @@ def decide(case: Json) -> dict[str, Json]:
 
 def tree_of(case: Json) -> Tree:
     """Return the tree of a case, without the usage of topologies."""
-    nodes = [
+    tree = Tree(case["topologyName"], case["levels"], nodes(case), case.get("flavorNodeLabels"))
+    for pod in case.get("pods") or ():
+        if pod.get("phase") not in ("Succeeded", "Failed"):
+            tree.use_nodes(pod["node"], pod["requests"])
+    return tree
+
+
+def nodes(case: Json) -> list[TopologyNode]:
+    """Return the nodes of a case."""
+    return [
         TopologyNode(
             each["name"],
             each.get("labels") or {},
-            {r: _amount(r, q) for r, q in (each.get("allocatable") or {}).items()},
+            {r: amount(r, q) for r, q in (each.get("allocatable") or {}).items()},
             tuple(
                 Taint(t["key"], t.get("value") or "", t["effect"]) for t in each.get("taints") or ()
             ),
@@ -98,15 +110,6 @@ def tree_of(case: Json) -> Tree:
         )
         for each in case["nodes"]
     ]
-    tree = Tree(case["topologyName"], case["levels"], nodes, case.get("flavorNodeLabels"))
-    for pod in case.get("pods") or ():
-        if pod.get("phase") not in ("Succeeded", "Failed"):
-            tree.use_nodes(pod["node"], pod["requests"])
-    return tree
-
-
-def _amount(resource: str, quantity: str) -> int:
-    return parse_milli(quantity) if resource == "cpu" else parse_quantity(quantity)
 
 
 def _answer(outcome: Outcome) -> Json:
@@ -114,16 +117,6 @@ def _answer(outcome: Outcome) -> Json:
     if outcome.reason:
         found["reason"] = outcome.reason
     return found
-
-
-def _gates(given: Json) -> TopologyGates:
-    return TopologyGates(
-        given.get("TASProfileMixed", True),
-        given.get("TASBalancedPlacement", False),
-        given.get("TASRespectNodeAffinityPreferred", False),
-        given.get("ElasticJobsViaWorkloadSlicesWithTAS", False),
-        given.get("SkipReassignmentForPodOwnedWorkloads", True),
-    )
 
 
 def _pod_set(each: Json) -> PodsWanted:
@@ -134,45 +127,17 @@ def _pod_set(each: Json) -> PodsWanted:
         each["name"],
         each["count"],
         each.get("requests") or {},
-        _request(each.get("topologyRequest")),
+        topology_request(each.get("topologyRequest")),
         bool(each.get("implied")),
         each.get("podSetGroupName") or "",
         each.get("nodeSelector") or {},
-        None if required is None else tuple(map(_expressions, required["nodeSelectorTerms"])),
-        tuple(PreferredTerm(t["weight"], _expressions(t["preference"])) for t in preferred),
-        tuple(map(_toleration, each.get("tolerations") or ())),
+        None
+        if required is None
+        else tuple(
+            expressions(term.get("matchExpressions") or ())
+            for term in required["nodeSelectorTerms"]
+        ),
+        preferred_terms(preferred),
+        tuple(map(toleration, each.get("tolerations") or ())),
         assignment(each.get("previousAssignment")),
-    )
-
-
-def _request(given: Json | None) -> TopologyRequest | None:
-    if given is None:
-        return None
-    layers = tuple(
-        Layer(each["topology"], each["size"])
-        for each in given.get("podsetSliceRequiredTopologyConstraints") or ()
-    )
-    if given.get("podSetSliceRequiredTopology"):
-        layers = (Layer(given["podSetSliceRequiredTopology"], given.get("podSetSliceSize", 0)),)
-    return TopologyRequest(
-        given.get("required") or "",
-        given.get("preferred") or "",
-        given.get("unconstrained"),
-        layers,
-    )
-
-
-def _expressions(term: Json) -> tuple[NodeExpression, ...]:
-    return tuple(
-        NodeExpression(each["key"], each["operator"], tuple(each.get("values") or ()))
-        for each in term.get("matchExpressions") or ()
-    )
-
-
-def _toleration(each: Json) -> Toleration:
-    return Toleration(
-        each.get("key", ""),
-        each.get("operator", "Equal"),
-        each.get("value", ""),
-        each.get("effect", ""),
     )

@@ -381,7 +381,8 @@ def test_a_plan_that_was_tampered_with_is_refused_with_its_fault(case: str) -> N
 
 
 def test_every_fault_has_been_seen() -> None:
-    assert {each.fault for _, faults in CASES.values() for each in faults} == set(Fault)
+    seen = {each.fault for _, faults in CASES.values() for each in faults}
+    assert seen == set(Fault) - {Fault.NOT_PLACED}, "that one is seen in test_topologies"
 
 
 def test_no_preemption_of_random_cycles_is_refused() -> None:

@@ -400,10 +400,10 @@ def test_every_gate_of_the_engine_can_be_switched() -> None:
 
 
 def test_gates_of_what_is_not_here_are_accepted_and_change_nothing() -> None:
-    found = new(featureGates={"TASProfileMixed": False, "LocalQueueMetrics": True})
+    found = new(featureGates={"TASCacheTopologyTree": False, "LocalQueueMetrics": True})
     assert found.settings == new().settings
-    told = refusal(new, featureGates={"TASProfileMixed": "no", "TASProfileMixt": True})
-    assert 'featureGates[TASProfileMixed]: Invalid value: "no": must be true or false' in told
+    told = refusal(new, featureGates={"TASCacheTopologyTree": "no", "TASProfileMixt": True})
+    assert 'featureGates[TASCacheTopologyTree]: Invalid value: "no": must be true or false' in told
     assert "unrecognized feature gate: TASProfileMixt; accepted: " in told
 
 

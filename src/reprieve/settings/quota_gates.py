@@ -10,12 +10,14 @@ Source: specification of the quota plane, its first table, and sections 1.6 and 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from reprieve.api import field_errors as wrong
 from reprieve.engine.quota.model import Gates
+from reprieve.engine.topology.model import TopologyGates
 
-__all__ = ["DECIDING", "DEFAULTS", "gates_of"]
+__all__ = ["DECIDING", "DEFAULTS", "PLACING", "gates_of"]
 
 # Name of the gate, and the field of `Gates`.
 DECIDING: Final[Mapping[str, str]] = {
@@ -36,16 +38,26 @@ DECIDING: Final[Mapping[str, str]] = {
     "ConcurrentAdmission": "concurrent_admission",
     "MultiKueueOrchestratedPreemption": "multi_kueue_orchestrated_preemption",
     "UnadmittedWorkloadsObservability": "unadmitted_workloads_observability",
+    "TopologyAwareScheduling": "topology_aware_scheduling",
+    "TASRecomputeAssignmentWithinSchedulingCycle": (
+        "tas_recompute_assignment_within_scheduling_cycle"
+    ),
+    "TASFailedNodeReplacementFailFast": "tas_failed_node_replacement_fail_fast",
+}
+#: The same for `TopologyGates`.
+PLACING: Final[Mapping[str, str]] = {
+    "TASProfileMixed": "profile_mixed",
+    "TASBalancedPlacement": "balanced_placement",
+    "TASRespectNodeAffinityPreferred": "respect_preferred_affinity",
+    "SkipReassignmentForPodOwnedWorkloads": "skip_pod_owned",
 }
 _ON: Final = (
     "QuotaCheckStrategy",
-    "TopologyAwareScheduling",
     "WorkloadIdentifierAnnotations",
     "ElasticJobsViaWorkloadSlices",
     "AssignQueueLabelsForPods",
     "AdmissionGatedBy",
     "WorkloadPriorityClassDefaulting",
-    "SkipReassignmentForPodOwnedWorkloads",
     "FinishOrphanedWorkloads",
     "PodIntegrationValidateGroupOwner",
     "ValidateRayAndSparkJobUpdates",
@@ -88,20 +100,15 @@ _ELSEWHERE: Final = frozenset(
         "SchedulerLibraryIntegration",
         "SkipAncestorCheckForDeletedWorkloads",
         "TASAssignmentsEncodingByHostnamePrefix",
-        "TASBalancedPlacement",
         "TASCacheNodeMatchResults",
         "TASCacheTopologyTree",
         "TASCachingRemainingResources",
         "TASFailedNodeReplacement",
-        "TASFailedNodeReplacementFailFast",
         "TASHandleOverlappingFlavors",
         "TASMultiLayerTopology",
-        "TASProfileMixed",
-        "TASRecomputeAssignmentWithinSchedulingCycle",
         "TASReplaceNodeDueToNotReadyOverFixedTime",
         "TASReplaceNodeOnNodeTaints",
         "TASReplaceNodeOnPodTermination",
-        "TASRespectNodeAffinityPreferred",
         "TASValidateWorkloadSliceSize",
         "TLSOptions",
         "UnadmittedWorkloadsExplicitStatus",
@@ -114,6 +121,7 @@ _ELSEWHERE: Final = frozenset(
 _DECIDED: Final = Gates()
 DEFAULTS: Final[Mapping[str, bool]] = {
     **{name: getattr(_DECIDED, field) for name, field in DECIDING.items()},
+    **{name: getattr(_DECIDED.topology, field) for name, field in PLACING.items()},
     **dict.fromkeys(_ON, True),
     **dict.fromkeys(_OFF, False),
 }
@@ -144,4 +152,7 @@ def gates_of(
             errors.append(wrong.invalid(f"featureGates[{name}]", on, "must be true or false"))
         else:
             found[name] = on
-    return found, Gates(**{field: found[name] for name, field in DECIDING.items()})
+    placing = TopologyGates(**{field: found[name] for name, field in PLACING.items()})
+    deciding = Gates(topology=placing)
+    on_or_off: dict[str, Any] = {field: found[name] for name, field in DECIDING.items()}
+    return found, replace(deciding, **on_or_off)

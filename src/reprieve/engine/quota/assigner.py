@@ -34,13 +34,16 @@ from reprieve.engine.quota.model import (
     FlavorFungibility,
     FlavorResource,
     Fungibility,
+    PodSet,
     Policy,
+    ResourceFlavor,
     ResourceGroup,
     Workload,
 )
 from reprieve.engine.quota.preemption import Oracle
 from reprieve.engine.quota.requests import PodSetRequest, pod_set_requests
 from reprieve.engine.quota.snapshot import Snapshot
+from reprieve.engine.quota.topologies import is_tas_only, topology_mismatch, with_places
 from reprieve.engine.quota.tree import available, borrowing_level
 
 __all__ = ["Assigner", "in_order"]
@@ -129,7 +132,11 @@ class Assigner:
                         need.add(column)
             if flavors is None:
                 return Assignment(tuple(done), usage, frozenset(need), scan.no_fit_reason())
-        return Assignment(tuple(done), usage, frozenset(need))
+        found = Assignment(tuple(done), usage, frozenset(need))
+        places, configuration = self.snapshot.places, self.snapshot.configuration
+        if places is None:
+            return found
+        return with_places(found, self.workload, self.config, configuration, places, self.tree)
 
 
 class _Scan:
@@ -268,7 +275,7 @@ class _Scan:
     ) -> tuple[Worth, dict[str, tuple[str, Worth]], list[str]]:
         """Return what one flavor takes, worst and by resource, and what speaks against it."""
         known = self.of.snapshot.configuration.flavors.get(flavor)
-        whys = (mismatch(known, each.pod_set) for each in pod_sets) if known else ()
+        whys = (self._mismatch(known, each.pod_set, covered) for each in pod_sets) if known else ()
         why = next(filter(None, whys), "") if known else f"flavor {flavor} not found"
         if why:
             never = NoFitReason.NO_MATCHING_FLAVOR
@@ -300,6 +307,21 @@ class _Scan:
             )
         )
         return worst, choices, reasons
+
+    def _mismatch(self, flavor: ResourceFlavor, pod_set: PodSet, covered: Iterable[str]) -> str:
+        of, configuration = self.of, self.of.snapshot.configuration
+        if configuration.topologies and of.snapshot.settings.gates.topology_aware_scheduling:
+            why = topology_mismatch(
+                flavor,
+                pod_set,
+                configuration.topologies,
+                of.snapshot.places,
+                is_tas_only(of.config, configuration),
+                covered,
+            )
+            if why:
+                return why
+        return mismatch(flavor, pod_set)
 
     def _quota(self, pair: FlavorResource, amount: int) -> tuple[Worth, str, NoFitReason]:
         """Return what `amount` more of one flavor-resource takes."""

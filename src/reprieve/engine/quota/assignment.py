@@ -17,6 +17,7 @@ from reprieve.engine.quota.model import (
     Preference,
 )
 from reprieve.engine.quota.preemption import Possibility
+from reprieve.engine.topology.model import TopologyAssignment
 
 __all__ = [
     "Assignment",
@@ -102,7 +103,10 @@ class Considered:
 
 @dataclass(frozen=True, slots=True)
 class PodSetAssignment:
-    """What one pod set gets; without flavors for what it asks it does not fit."""
+    """What one pod set gets; without flavors for what it asks it does not fit.
+
+    `topology` is where its pods go; where preemption is needed first, where they would go then.
+    """
 
     name: str
     count: int
@@ -111,6 +115,7 @@ class PodSetAssignment:
     reasons: tuple[str, ...] = ()
     considered: tuple[Considered, ...] = ()
     fits: bool = True
+    topology: TopologyAssignment | None = None
 
     @property
     def mode(self) -> Mode:
@@ -130,6 +135,7 @@ class PodSetAssignment:
             self.count,
             {resource: choice.flavor for resource, choice in self.flavors.items()},
             {name: amount for name, amount in self.requests.items() if name in self.flavors},
+            self.topology,
         )
 
 

@@ -34,6 +34,7 @@ from reprieve.engine.quota.holders import Holder, Row
 from reprieve.engine.quota.model import Policy, Reason
 from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.tree import Column, Tree, add, available, remove
+from reprieve.engine.topology.standing import PlaceSearch
 
 __all__ = [
     "Found",
@@ -104,16 +105,21 @@ class Candidates:
 
 
 def classical_targets(
-    snapshot: Snapshot, who: Preemptor, requests: Mapping[int, int], need: frozenset[int]
+    snapshot: Snapshot,
+    who: Preemptor,
+    requests: Mapping[int, int],
+    need: frozenset[int],
+    places: PlaceSearch | None = None,
 ) -> Found | None:
     """Return who makes way for `requests` by flavor-resource, or None.
 
-    `need` are the flavor-resources that need preemption.
+    `need` are the flavor-resources that need preemption; `places` tells whether the preemptor's
+    pods get places, None where they ask for none.
     """
     candidates = candidates_of(snapshot, who, requests, need)
     amounts = tuple(requests.items())
     for borrow in attempts_of(snapshot, who, candidates, need):
-        found = _attempt(snapshot, who, candidates, amounts, need, borrow)
+        found = _attempt(snapshot, who, candidates, amounts, need, borrow, places)
         if found is not None:
             return found
     return None
@@ -155,16 +161,21 @@ def fill_back(
     amounts: Amounts,
     borrow: bool,
     targets: list[Target],
+    places: PlaceSearch | None = None,
 ) -> None:
     """Put back every target but the last that is not needed; the last moves into its place."""
     for position in range(len(targets) - 2, -1, -1):
         holder = targets[position].holder
         give_back(tree, usage, holder)
-        if fits(tree, usage, path, amounts, borrow):
+        if places is not None:
+            places.give_back(holder.placed)
+        if fits(tree, usage, path, amounts, borrow) and (places is None or places.fits()):
             targets[position] = targets[-1]
             targets.pop()
-        else:
-            take(tree, usage, holder)
+            continue
+        take(tree, usage, holder)
+        if places is not None:
+            places.take(holder.placed)
 
 
 def take(tree: Tree, usage: Mapping[int, Column], holder: Holder) -> None:
@@ -277,7 +288,9 @@ def _attempt(
     amounts: Amounts,
     need: frozenset[int],
     borrow: bool,
+    places: PlaceSearch | None,
 ) -> Found | None:
+    standing = None if places is None else places.begin()
     tree, path = snapshot.tree, snapshot.tree.path[who.queue]
     usage = {column: snapshot.usage[column][:] for column in {*need, *(c for c, _ in amounts)}}
     limits = [(usage[column], tree.subtree[column]) for column in need]
@@ -290,8 +303,10 @@ def _attempt(
             continue
         take(tree, usage, holder)
         targets.append(Target(holder, source.reason_for(row)))
-        if fits(tree, usage, path, amounts, borrow):
-            fill_back(tree, usage, path, amounts, borrow, targets)
+        if standing is not None:
+            standing.take(holder.placed)
+        if fits(tree, usage, path, amounts, borrow) and (standing is None or standing.fits()):
+            fill_back(tree, usage, path, amounts, borrow, targets, standing)
             return Found(tuple(targets), usage)
     return None
 

@@ -28,6 +28,7 @@ from reprieve.engine.quota.entries import CycleResult, Entry, NodeCheck, Outcome
 from reprieve.engine.quota.evictions import Evictions
 from reprieve.engine.quota.heads import RequeueReason
 from reprieve.engine.quota.model import Admission, Policy, Workload
+from reprieve.engine.quota.node_failures import evict_for_nodes, replace_failed_nodes
 from reprieve.engine.quota.nominated import Nominated
 from reprieve.engine.quota.nominations import Nominations
 from reprieve.engine.quota.queues import Queues
@@ -77,12 +78,15 @@ def cycle(
                 return result
         heads = queues.heads(now)
         result.queue_faults = queues.failures
-        if not heads:
+        if not heads and not holdings.unhealthy:
             return result
         run = _Cycle(
             holdings, queues, now, number, ledger, proof, pace, refusals, nominated, result
         )
-        run.decide(run.nominate(heads))
+        entries = run.nominate(heads)
+        failed = run.replace_nodes()
+        run.decide(entries)
+        run.evict_for_nodes(failed)
     except Exception as fault:
         result.fault = fault
         queues.give_back()
@@ -155,6 +159,21 @@ class _Cycle:
         self.evictions = Evictions(
             self.snapshot, holdings, queues, now, ledger, self.nominations, self.room
         )
+
+    def replace_nodes(self) -> list[Entry]:
+        """Give other nodes to those of whose places one failed; return who gets none."""
+        replaced, failed = replace_failed_nodes(self.holdings, self.snapshot)
+        self.result.entries += replaced
+        self.result.progress = self.result.progress or bool(replaced)
+        return failed
+
+    def evict_for_nodes(self, failed: Sequence[Entry]) -> None:
+        """Evict those for whose pods there is no other node, unless they are preempted."""
+        if not self.settings.gates.tas_failed_node_replacement_fail_fast:
+            return
+        evicted = evict_for_nodes(self.holdings, failed, self.now)
+        self.result.entries += evicted
+        self.result.progress = self.result.progress or bool(evicted)
 
     def nominate(self, heads: Sequence[tuple[str, Workload]]) -> list[Entry]:
         """Give every head that may be considered its assignment and its targets."""
@@ -241,6 +260,8 @@ class _Cycle:
             without = self.snapshot.without(self.room.leaving(entry))
             key = (entry.cluster_queue, self.nominations.again(entry, without))
             self.result.recomputations[key] = self.result.recomputations.get(key, 0) + 1
+        elif self.settings.gates.tas_recompute_assignment_within_scheduling_cycle:
+            self._place_again(entry)
         assignment = entry.assignment
         assert assignment is not None
         mode = entry.mode
@@ -263,7 +284,7 @@ class _Cycle:
                 "but will fit after these preemptions complete"
             )
             entry.scan = None
-            self.snapshot.add_usage(entry.queue, assignment.usage.items())
+            self._count(entry, assignment)
             self._finish(entry, Outcome.DEFERRED)
         elif self.room.overlaps(entry):
             self._skip(
@@ -288,7 +309,7 @@ class _Cycle:
         self, entry: Entry, assignment: Assignment
     ) -> tuple[Outcome, str] | None:
         """Give the entry the least costly targets, where those do, and say why none do."""
-        if not self.settings.best or entry.mode is not Mode.PREEMPT:
+        if not self.settings.best or entry.mode is not Mode.PREEMPT or entry.placed:
             return self._refusal(entry)
         self.evictions.cheapen(entry, assignment)
         if entry.targets == entry.found:
@@ -299,6 +320,17 @@ class _Cycle:
             entry.targets, entry.found = entry.found, ()
             entry.gap, entry.as_found = None, True
         return self._refusal(entry)
+
+    def _place_again(self, entry: Entry) -> None:
+        """Look again at an entry whose nodes an earlier one has taken, though quota is left."""
+        if entry.placed and self.room.lacks_places_alone(entry):
+            without = self.snapshot.without(())
+            self.nominations.again(entry, without, deferred=False)
+
+    def _count(self, entry: Entry, assignment: Assignment) -> None:
+        """Count what an entry takes before the next one is looked at."""
+        self.snapshot.add_usage(entry.queue, assignment.usage.items())
+        self.snapshot.place(entry.placed, 1)
 
     def _refusal(self, entry: Entry) -> tuple[Outcome, str] | None:
         """Return why nobody is preempted for the entry: idle work may go, or no node takes it."""
@@ -330,7 +362,7 @@ class _Cycle:
         if assignment.mode is Mode.PREEMPT:
             entry.free = self.room.free_for(entry)
         self.room.designate(entry)
-        self.snapshot.add_usage(entry.queue, assignment.usage.items())
+        self._count(entry, assignment)
         if assignment.mode is Mode.PREEMPT:
             self._preempt(entry, assignment)
         elif self.settings.block_admission and not self.holdings.all_ready:
@@ -386,6 +418,7 @@ class _Cycle:
         if rules.reclaim_within_cohort is not Policy.ANY or first:
             kept = reserved_amounts(self.snapshot, entry.queue, assignment.usage, entry.level)
             self.snapshot.add_usage(entry.queue, kept.items())
+            self.snapshot.place(entry.placed, 1)
         entry.reason, entry.message = Unready.WAITING_FOR_QUOTA, assignment.message
         entry.requeue = RequeueReason.PREEMPTION_NO_CANDIDATES
         if entry.spared is not None and entry.spared.message:

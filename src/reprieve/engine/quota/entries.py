@@ -16,6 +16,8 @@ from reprieve.engine.quota.heads import LastScan, RequeueReason
 from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.model import Admission, ResourceFlavor, Workload
 from reprieve.engine.quota.protection import Spared
+from reprieve.engine.topology.model import PlacedPods
+from reprieve.engine.topology.places import Placed
 from reprieve.units.instants import Nanos
 
 __all__ = ["CycleResult", "Entry", "NodeCheck", "Outcome", "Recomputation", "Unready"]
@@ -35,6 +37,8 @@ class Outcome(StrEnum):
     GATED = "gated"
     BLOCKED = "blocked"
     INADMISSIBLE = "inadmissible"
+    NODE_REPLACED = "node replaced"  # of the places of a running one
+    NODE_FAILED = "node failed"  # and there is no other for its pods
     FAULT = "fault"  # deciding about it raised what nobody expected
 
 
@@ -116,6 +120,19 @@ class Entry:
     def level(self) -> int:
         """Return the borrowing level."""
         return self.assignment.level if self.assignment else 0
+
+    @property
+    def placed(self) -> list[Placed]:
+        """Return the places of the assignment, by flavor."""
+        if self.assignment is None:
+            return []
+        rows = {each.name: each for each in self.workload.pod_sets}
+        return [
+            (flavor, PlacedPods(rows[each.name].on_node, each.topology))
+            for each in self.assignment.pod_sets
+            if each.topology is not None
+            for flavor in sorted({choice.flavor for choice in each.flavors.values()})
+        ]
 
     @property
     def counted(self) -> Mapping[int, int]:

@@ -30,6 +30,7 @@ from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.room import Room
 from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.topologies import asked_places
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
 
@@ -89,6 +90,7 @@ class Evictions:
         Raises:
             PlanRefused: it is a fault of ours, and nobody makes way for it.
         """
+        searched = self._searched_for(entry)
         victims = tuple(Victim(target.holder, target.reason) for target in entry.targets)
         plan = Preempting(
             entry.workload,
@@ -98,8 +100,14 @@ class Evictions:
             self._now,
             tuple(each.admitted for each in assignment.pod_sets),
             tuple(target.holder for target in entry.found),
+            asked_places(
+                assignment,
+                entry.workload,
+                searched.configuration.cluster_queues[entry.cluster_queue],
+                searched.configuration,
+                searched.places,
+            ),
         )
-        searched = self._searched_for(entry)
         leaving = [*self._room.leaving(entry)]
         if entry.replaced is not None:
             leaving.append(entry.replaced)

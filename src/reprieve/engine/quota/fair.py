@@ -35,6 +35,7 @@ from reprieve.engine.quota.model import Policy, Reason, Settings, Strategy
 from reprieve.engine.quota.shares import ShareKey, Shares
 from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.tree import Column, Tree, add, remove
+from reprieve.engine.topology.standing import PlaceSearch
 
 __all__ = [
     "Pending",
@@ -153,16 +154,21 @@ class TargetWalk:
 
 
 def fair_targets(
-    snapshot: Snapshot, who: Preemptor, requests: Mapping[int, int], need: frozenset[int]
+    snapshot: Snapshot,
+    who: Preemptor,
+    requests: Mapping[int, int],
+    need: frozenset[int],
+    places: PlaceSearch | None = None,
 ) -> Found | None:
     """Return who makes way for `requests` by flavor-resource, or None.
 
-    `need` are the flavor-resources that need preemption.
+    `need` are the flavor-resources that need preemption; `places` tells whether the preemptor's
+    pods get places, None where they ask for none.
     """
     pending = fair_candidates(snapshot, who, need)
     if not pending:
         return None
-    return _Search(snapshot, who, requests, need).run(pending)
+    return _Search(snapshot, who, requests, need, places).run(pending)
 
 
 class _Search:
@@ -174,7 +180,9 @@ class _Search:
         who: Preemptor,
         requests: Mapping[int, int],
         need: frozenset[int],
+        places: PlaceSearch | None,
     ) -> None:
+        self.places = None if places is None else places.begin()
         self.tree, self.own, self.need = snapshot.tree, who.queue, need
         self.path = snapshot.tree.path[who.queue]
         self.settings = snapshot.settings
@@ -193,7 +201,9 @@ class _Search:
         self._incoming(remove)
         if not fitted:
             return None
-        fill_back(self.tree, self.by_column, self.path, self.amounts, True, self.targets)
+        fill_back(
+            self.tree, self.by_column, self.path, self.amounts, True, self.targets, self.places
+        )
         return Found(tuple(self.targets), self.by_column)
 
     def _incoming(self, change: Callable[[Column, Column, Sequence[int], int], None]) -> None:
@@ -208,12 +218,14 @@ class _Search:
             left = _available_without(tree, column, self.usage[column], path, amount)
             if amount > 0 and amount > left:
                 return False
-        return True
+        return self.places is None or self.places.fits()
 
     def _take(self, row: Row, reason: Reason) -> bool:
         """Designate a candidate; return whether the preemptor fits now."""
         holder = row[4]
         take(self.tree, self.by_column, holder)
+        if self.places is not None:
+            self.places.take(holder.placed)
         self.shares.changed(self.tree.path[holder.queue])
         self.targets.append(Target(holder, reason))
         return self._fits()

@@ -14,6 +14,7 @@ Source: specification of the quota plane, sections 4 and 9.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -110,9 +111,16 @@ def shape(workload: Workload, priority: int) -> Shape:
                     each.affinity,
                     each.tolerations,
                     each.group,
+                    each.topology,
+                    each.preferred,
+                    _items(each.pod_requests),
                 )
                 for each in workload.pod_sets
             ),
             tuple(sorted(workload.reclaimable.items())),
         )
     )
+
+
+def _items(amounts: Mapping[str, int] | None) -> tuple[tuple[str, int], ...] | None:
+    return None if amounts is None else tuple(sorted(amounts.items()))

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reprieve.engine.quota.model import Settings, Workload
+from reprieve.engine.topology.places import Placed
 from reprieve.units.instants import Nanos
 
 __all__ = ["Borrowers", "Gathered", "Holder", "Lists", "Row", "effective_priority", "row_of"]
@@ -28,7 +29,8 @@ class Holder:
 
     `evicted` says that it makes way already, `idle` that it is to be preferred as such, `since`
     from when on its work counts as not saved. `held` are amounts by flavor-resource; `columns` the
-    flavor-resources of its flavors, also those of which it holds nothing.
+    flavor-resources of its flavors, also those of which it holds nothing; `placed` the places of
+    its pods in flavors with a topology.
     """
 
     workload: Workload
@@ -41,6 +43,7 @@ class Holder:
     since: int
     held: tuple[tuple[int, int], ...]
     columns: frozenset[int]
+    placed: tuple[Placed, ...] = ()
 
 
 # (priority, minus twice `since`, one less if idle, uid, key, holder)

@@ -14,7 +14,15 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from reprieve.engine.disruptions.lineage import Party
-from reprieve.engine.selectors import covers, requirement_holds
+from reprieve.engine.quota.constraints import LabelSelector, NodeExpression, Taint, Toleration
+from reprieve.engine.topology.model import (
+    DEFAULT_GATES,
+    PreferredTerm,
+    Topology,
+    TopologyAssignment,
+    TopologyGates,
+    TopologyRequest,
+)
 from reprieve.engine.victim_choice import VictimChoice
 from reprieve.units.durations import MINUTE
 from reprieve.units.instants import Nanos
@@ -55,6 +63,9 @@ __all__ = [
 
 
 EPOCH: Final = Nanos(0)
+
+#: Selects all.
+EVERYTHING: Final = LabelSelector()
 
 
 class FlavorResource(NamedTuple):
@@ -188,30 +199,6 @@ class FlavorFungibility:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeExpression:
-    """One requirement on labels: `operator` is In, NotIn, Exists, DoesNotExist, Gt or Lt."""
-
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether `labels` satisfy it."""
-        return requirement_holds(self.operator, self.values, labels.get(self.key))
-
-
-@dataclass(frozen=True, slots=True)
-class LabelSelector:
-    """Requirements that must all hold; none at all select everything."""
-
-    expressions: tuple[NodeExpression, ...] = ()
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether `labels` satisfy all of it."""
-        return all(each.matches(labels) for each in self.expressions)
-
-
-@dataclass(frozen=True, slots=True)
 class ClusterQueue:
     """A queue with quota. `selector` None lets no namespace in."""
 
@@ -221,7 +208,7 @@ class ClusterQueue:
     preemption: Preemption = Preemption()
     fungibility: FlavorFungibility = FlavorFungibility()
     strategy: QueueingStrategy = QueueingStrategy.BEST_EFFORT_FIFO
-    selector: LabelSelector | None = LabelSelector()
+    selector: LabelSelector | None = EVERYTHING
     stop_policy: StopPolicy = StopPolicy.NONE
     weight: float = 1.0
     checks: tuple[str, ...] = ()
@@ -250,39 +237,14 @@ class Cohort:
 
 
 @dataclass(frozen=True, slots=True)
-class Taint:
-    """A taint of a flavor's nodes."""
-
-    key: str
-    value: str
-    effect: str
-
-    def __str__(self) -> str:
-        return f"{{{self.key} {self.value} {self.effect} <nil>}}"
-
-
-@dataclass(frozen=True, slots=True)
-class Toleration:
-    """A toleration of a pod or of a flavor; empty fields match everything."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-    def tolerates(self, taint: Taint) -> bool:
-        """Tell whether the taint does not keep the pod away."""
-        return covers(self, taint)
-
-
-@dataclass(frozen=True, slots=True)
 class ResourceFlavor:
-    """A kind of nodes."""
+    """A kind of nodes; `topology` names the tree of them in which pods are placed, if any."""
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
+    topology: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +262,9 @@ class PodSet:
     """Pods of one shape.
 
     `requests` are those of one pod. `affinity` are the required node selector terms, of which one
-    must hold; None is no affinity. Pod sets of one `group` get their flavors together.
+    must hold; None is no affinity. Pod sets of one `group` get their flavors together, and their
+    places if they have `topology`. `pod_requests` are what a pod asks of its node, where that is
+    not what quota counts; `preferred` are terms of its affinity that it would rather have met.
     """
 
     name: str
@@ -311,16 +275,25 @@ class PodSet:
     affinity: tuple[tuple[NodeExpression, ...], ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
     group: str = ""
+    topology: TopologyRequest | None = None
+    preferred: tuple[PreferredTerm, ...] = ()
+    pod_requests: Mapping[str, int] | None = None
+
+    @property
+    def on_node(self) -> Mapping[str, int]:
+        """Return what one pod asks of its node."""
+        return self.requests if self.pod_requests is None else self.pod_requests
 
 
 @dataclass(frozen=True, slots=True)
 class AdmittedPodSet:
-    """What a pod set holds: flavor by resource, and the total of the pod set by resource."""
+    """What a pod set holds: flavors and totals by resource, and its places."""
 
     name: str
     count: int
     flavors: Mapping[str, str] = field(default_factory=dict)
     usage: Mapping[str, int] = field(default_factory=dict)
+    topology: TopologyAssignment | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,6 +324,8 @@ class Workload:
     reservation, it is not preempted within its queue, or not reclaimed by others. `idle` says that
     the idle plane knows it to hold GPUs without using them. `party` is its line of work. It says
     itself up to when its work was saved last (`checkpoint`), and when the next save is to be good.
+    `unhealthy_nodes` are nodes of its places that failed; `of_one_pod` says that a plain pod is all
+    that it is, so that nothing makes it anew elsewhere.
     """
 
     namespace: str
@@ -384,6 +359,8 @@ class Workload:
     needs_topology: bool = False
     checkpoint: Nanos | None = None
     next_checkpoint: Nanos | None = None
+    unhealthy_nodes: tuple[str, ...] = ()
+    of_one_pod: bool = False
 
     @property
     def key(self) -> str:
@@ -410,6 +387,10 @@ class Gates:
     concurrent_admission: bool = False
     multi_kueue_orchestrated_preemption: bool = False
     unadmitted_workloads_observability: bool = True
+    topology_aware_scheduling: bool = True
+    tas_recompute_assignment_within_scheduling_cycle: bool = True
+    tas_failed_node_replacement_fail_fast: bool = True
+    topology: TopologyGates = DEFAULT_GATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,3 +438,4 @@ class Configuration:
     local_queues: Mapping[str, LocalQueue] = field(default_factory=dict)
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     settings: Settings = Settings()
+    topologies: Mapping[str, Topology] = field(default_factory=dict)

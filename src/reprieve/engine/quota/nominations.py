@@ -27,6 +27,7 @@ from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.refusals import Refusals
 from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.topologies import asks_for_places, planned, search_of
 from reprieve.units.instants import Nanos
 
 __all__ = ["Nominations"]
@@ -69,8 +70,11 @@ class Nominations:
         self._assign(entry)
         return True
 
-    def again(self, entry: Entry, without: Snapshot) -> Recomputation:
-        """Look again at the flavors of the nomination, as if everything designated were gone."""
+    def again(self, entry: Entry, without: Snapshot, deferred: bool = True) -> Recomputation:
+        """Look again at the flavors of the nomination, as if everything designated were gone.
+
+        `deferred`: what fits then fits only once these are gone.
+        """
         assert entry.assignment is not None
         who = self._preemptor(entry)
         # A group is asked about by its first pod set, also for what only another of it requests.
@@ -89,17 +93,14 @@ class Nominations:
             None,
             lambda name, resource: chosen.get((name, resource)),
         )
-        # Pod sets of one group stand together in an assignment, wherever they are in the workload.
-        chosen_counts = {each.name: each.count for each in entry.assignment.pod_sets}
-        counts = [chosen_counts[each.name] for each in entry.workload.pod_sets]
-        found, targets = _attempt(assigner, oracle, counts)
-        entry.assignment, entry.targets = found, targets
+        found, entry.targets, _ = self._whole_or_reduced(entry.workload, assigner, oracle)
+        entry.assignment = found
         self.searched[entry.workload.key] = without
-        entry.deferred = found.mode is Mode.FIT
+        entry.deferred = deferred and found.mode is Mode.FIT
         self._note_scan(entry)
         if entry.deferred:
             return Recomputation.DEFERRED_FIT
-        return Recomputation.NEW_TARGETS if targets else Recomputation.SKIPPED
+        return Recomputation.NEW_TARGETS if entry.targets else Recomputation.SKIPPED
 
     def elsewhere(self, entry: Entry) -> Iterator[tuple[str, Assignment]]:
         """Yield how an entry that fits would fit as a whole in each single flavor, in their order.
@@ -166,7 +167,8 @@ class Nominations:
         entry.resumed = last.bookmark if last else None
         if self._is_refused_again(entry, who):
             return
-        if self.nominated is not None and self.nominated.again(self.snapshot, entry):
+        known = self.nominated if not self._asks_for_places(entry) else None
+        if known is not None and known.again(self.snapshot, entry):
             self._note_scan(entry)
             return
         if self._fits_again(entry):
@@ -187,40 +189,53 @@ class Nominations:
             only,
             entry.replaced is not None,
         )
-        full, targets = _attempt(assigner, oracle, None)
-        entry.assignment, entry.targets = full, targets
+        found, entry.targets, full = self._whole_or_reduced(workload, assigner, oracle)
+        entry.assignment = found
         if full.mode is Mode.NO_FIT and entry.resumed:
             # It would be told of the last flavors alone, and of pod sets that fit others.
             whole = Assigner(snapshot, workload, entry.queue, nobody, None, only, bool(only))
             entry.whole = whole.assign()
-        good = full.mode is Mode.FIT or (full.mode is Mode.PREEMPT and targets)
-        if (
-            not good
-            and self.settings.gates.partial_admission
-            and reduction_steps(workload.pod_sets)
-        ):
-
-            def probe(counts: Sequence[int]) -> tuple[Assignment, tuple[Target, ...]] | None:
-                found, targets = _attempt(assigner, oracle, counts)
-                fits = found.mode is Mode.FIT or (found.mode is Mode.PREEMPT and targets)
-                return (found, targets) if fits else None
-
-            smaller = reduced(workload.pod_sets, probe)
-            if smaller is not None:
-                entry.assignment, entry.targets = smaller
-        if not good and self.refusals and entry.spared is None and not workload.replaces:
+        good = found is not full or full.mode is Mode.FIT or bool(entry.targets)
+        plain = entry.spared is None and not workload.replaces and not self._asks_for_places(entry)
+        if not good and self.refusals and plain:
             shape = self.queues.shape_of(workload)
             self.refusals.record(self.holdings, who, shape, full)
         if self.nominated is not None:
-            self.nominated.record(self.snapshot, entry)
-            if full.mode is Mode.FIT:
+            if not self._asks_for_places(entry):
+                self.nominated.record(self.snapshot, entry)
+            if full.mode is Mode.FIT and not self._asks_for_places(entry):
                 shape = self.queues.shape_of(workload)
                 self.nominated.fitting.record(self.snapshot, entry, shape, full)
         self._note_scan(entry)
 
+    def _whole_or_reduced(
+        self, workload: Workload, assigner: Assigner, oracle: SearchOracle
+    ) -> tuple[Assignment, tuple[Target, ...], Assignment]:
+        """Return the full assignment, or a reduced one where only that helps; and the full one."""
+        full, targets = _attempt(assigner, oracle, None)
+        if _is_good(full, targets) or not self.settings.gates.partial_admission:
+            return full, targets, full
+        if not reduction_steps(workload.pod_sets):
+            return full, targets, full
+
+        def probe(counts: Sequence[int]) -> tuple[Assignment, tuple[Target, ...]] | None:
+            found, targets = _attempt(assigner, oracle, counts)
+            return (found, targets) if _is_good(found, targets) else None
+
+        smaller = reduced(workload.pod_sets, probe)
+        return (full, targets, full) if smaller is None else (*smaller, full)
+
+    def _asks_for_places(self, entry: Entry) -> bool:
+        """Tell whether nodes decide, too, which others use: nothing of it is as it was before."""
+        if self.snapshot.places is None:
+            return False
+        configuration = self.snapshot.configuration
+        queue = configuration.cluster_queues[entry.cluster_queue]
+        return asks_for_places(entry.workload, queue, configuration)
+
     def _fits_again(self, entry: Entry) -> bool:
         """Give the entry what others of its shape got, if it fits as they did."""
-        if self.nominated is None:
+        if self.nominated is None or self._asks_for_places(entry):
             return False
         shape = self.queues.shape_of(entry.workload)
         known = self.nominated.fitting.again(self.snapshot, entry, shape)
@@ -233,6 +248,8 @@ class Nominations:
     def _is_refused_again(self, entry: Entry, who: Preemptor) -> bool:
         """Give the entry the assignment that it would come to, if that is known."""
         if self.refusals is None or entry.spared is not None or entry.workload.replaces:
+            return False
+        if self._asks_for_places(entry):
             return False
         shape = self.queues.shape_of(entry.workload)
         known = self.refusals.again(self.holdings, who, shape)
@@ -269,12 +286,29 @@ class Nominations:
 def _attempt(
     assigner: Assigner, oracle: SearchOracle, counts: Sequence[int] | None
 ) -> tuple[Assignment, tuple[Target, ...]]:
-    """Return the assignment, and who makes way for it."""
+    """Return the assignment, and who makes way for it.
+
+    One that needs preemption has the places that it gets with its targets gone; without targets
+    those that it would get if no topology had placed anything.
+    """
     found = assigner.assign(counts)
     if found.mode is not Mode.PREEMPT:
         return found, ()
-    search = oracle.targets(found.usage, found.need)
-    return found, search.targets if search else ()
+    snapshot = assigner.snapshot
+    rest = assigner.workload, assigner.config, snapshot.configuration
+    asked = search_of(found, *rest, snapshot.places)
+    search = oracle.targets(found.usage, found.need, asked)
+    targets = search.targets if search else ()
+    if asked is not None and snapshot.places is not None:
+        places = snapshot.places.copy()
+        for target in targets:
+            places.change(target.holder.placed, -1)
+        found = planned(found, *rest, places, empty=not targets)
+    return found, targets
+
+
+def _is_good(found: Assignment, targets: Sequence[Target]) -> bool:
+    return found.mode is Mode.FIT or (found.mode is Mode.PREEMPT and bool(targets))
 
 
 def _first_of_groups(pod_sets: Sequence[PodSet]) -> dict[str, str]:

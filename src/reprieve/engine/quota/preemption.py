@@ -19,6 +19,7 @@ from reprieve.engine.quota.classical import Found, classical_targets
 from reprieve.engine.quota.fair import fair_targets
 from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.tree import borrowing_level
+from reprieve.engine.topology.standing import PlaceSearch
 
 __all__ = ["Oracle", "Possibility", "SearchOracle", "find_targets", "nobody"]
 
@@ -43,16 +44,21 @@ def nobody(column: int, amount: int) -> tuple[Possibility, int]:
 
 
 def find_targets(
-    snapshot: Snapshot, who: Preemptor, requests: Mapping[int, int], need: frozenset[int]
+    snapshot: Snapshot,
+    who: Preemptor,
+    requests: Mapping[int, int],
+    need: frozenset[int],
+    places: PlaceSearch | None = None,
 ) -> Found | None:
     """Return who makes way for `requests`, None when nobody may or it would not help.
 
-    Amounts are by flavor-resource; `need` are those that do not fit without preemption.
+    Amounts are by flavor-resource; `need` are those that do not fit without preemption; `places`
+    tells whether pods get places, None where they ask for none.
     """
     wanted = {column: amount for column, amount in requests.items() if amount}
     if snapshot.settings.fair_sharing is not None:
-        return fair_targets(snapshot, who, wanted, need)
-    return classical_targets(snapshot, who, wanted, need)
+        return fair_targets(snapshot, who, wanted, need, places)
+    return classical_targets(snapshot, who, wanted, need, places)
 
 
 class SearchOracle:
@@ -77,8 +83,16 @@ class SearchOracle:
             return Possibility.PREEMPT, level
         return Possibility.RECLAIM, level
 
-    def targets(self, requests: Mapping[int, int], need: frozenset[int]) -> Found | None:
+    def targets(
+        self,
+        requests: Mapping[int, int],
+        need: frozenset[int],
+        places: PlaceSearch | None = None,
+    ) -> Found | None:
         """Return what `find_targets` returns."""
+        if places is not None:
+            self._pace.check()
+            return find_targets(self._snapshot, self._who, requests, need, places)
         asked = (*requests.items(), need)
         if asked not in self._searches:
             self._pace.check()

@@ -87,6 +87,7 @@ class Fault(StrEnum):
     NOT_WHILE_BORROWING = "the victim may not make way for a preemptor that borrows"
     SHARES = "no comparison of shares permits the victim"
     NOT_FEASIBLE = "the preemptor does not fit with the victims gone"
+    NOT_PLACED = "the preemptor's pods have no places with the victims gone"
     NOT_NEEDED = "the preemptor fits without this victim"
     UNDERSTATED = "the cohort is said to use less than its members do"
     DEARER = "the victims cost more than those of the reference"
@@ -124,7 +125,7 @@ def _preemptor(state: ProofState, holders: Mapping[str, Holder]) -> Iterator[Pla
     key = state.plan.workload.key
     if key in holders:
         yield PlanFault(Fault.HOLDS_QUOTA, key)
-    if not state.lacking:
+    if not state.lacks:
         yield PlanFault(Fault.NOTHING_LACKS, key)
     yield from _demand(state)
     for cohort in state.before.understated(state.path[1:], state.lacking):
@@ -251,6 +252,11 @@ def _attempted(
         word = Fault.NOT_WHILE_BORROWING if lost else Fault.NOT_FEASIBLE
         yield PlanFault(word, state.plan.workload.key)
         return
+    if state.places is not None:
+        fault = state.places.fault_without(victim.holder for victim in state.plan.victims)
+        if fault:
+            yield PlanFault(Fault.NOT_PLACED, state.plan.workload.key, fault)
+            return
     # By flavor-resource, what is added, and where it shares its way up with the preemptor.
     needed: dict[tuple[int, int, int], bool] = {}
     for (queue, held, _), victims in state.alike.items():
@@ -268,7 +274,19 @@ def _attempted(
             if needed[back]:
                 break
         else:
-            yield from (PlanFault(Fault.NOT_NEEDED, each.holder.key) for each in victims)
+            yield from (
+                PlanFault(Fault.NOT_NEEDED, each.holder.key)
+                for each in victims
+                if _could_stay(state, each)
+            )
+
+
+def _could_stay(state: ProofState, victim: Victim) -> bool:
+    """Tell whether pods get their places with this victim where it is, and the others gone."""
+    if state.places is None:
+        return True
+    others = (each.holder for each in state.plan.victims if each is not victim)
+    return state.places.fits_without(others)
 
 
 def _beyond_their_own(

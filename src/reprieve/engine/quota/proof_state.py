@@ -9,13 +9,21 @@ Source: specification of the quota plane, sections 4, 6.1, 6.2 and 6.5.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 from reprieve.engine.quota.holders import Holder
-from reprieve.engine.quota.model import AdmittedPodSet, Policy, Reason, Settings, Workload
+from reprieve.engine.quota.model import (
+    AdmittedPodSet,
+    FlavorResource,
+    Policy,
+    Reason,
+    Settings,
+    Workload,
+)
+from reprieve.engine.quota.proof_places import AskedPlaces, PlaceProof
 from reprieve.engine.quota.reckoning import Reckoning, Usage
 from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.units.durations import MILLISECOND
@@ -43,7 +51,8 @@ class Preempting:
 
     `pod_sets` are the flavors and the numbers of pods from which the requests come; without them it
     is not asked whether they are what the workload needs. `instead`: whom the victims spare, the
-    targets of the reference; empty where the victims are those.
+    targets of the reference; empty where the victims are those. `places`: what pods ask of
+    topologies, None where they ask for nothing of it.
     """
 
     workload: Workload
@@ -53,6 +62,7 @@ class Preempting:
     now: Nanos
     pod_sets: tuple[AdmittedPodSet, ...] = ()
     instead: tuple[Holder, ...] = ()
+    places: AskedPlaces | None = None
 
 
 class Side(NamedTuple):
@@ -87,11 +97,17 @@ class ProofState:
         self.priority = effective(plan.workload, self.settings)
         self.wanted = {column: n for column, n in plan.requests.items() if n}
         self.before = Usage(self.reckoning, searched.usage)
-        self.lacking = frozenset(
+        lacking = {
             column
             for column, amount in self.wanted.items()
             if amount > self.before.available(plan.queue, column)
-        )
+        }
+        self.places = _places(plan, searched)
+        #: Whether the preemptor would get all that it asks for with nobody gone.
+        self.lacks = bool(lacking) or (self.places is not None and self.places.lacks())
+        if plan.places is not None:
+            lacking |= {searched.tree.column(pair) for pair in _with_places(plan)}
+        self.lacking = frozenset(lacking)
         self._sides: dict[int, Side | None] = {plan.queue: Side(plan.queue)}
         self.alike: dict[Alike, list[Victim]] = {}
         for victim in plan.victims:
@@ -175,6 +191,22 @@ class ProofState:
         if not borrowing and not self._is_nominal(usage, column):
             return False
         return self.wanted[column] <= usage.available(self.plan.queue, column)
+
+
+def _places(plan: Preempting, snapshot: Snapshot) -> PlaceProof | None:
+    if plan.places is None or snapshot.places is None:
+        return None
+    return PlaceProof(plan.places, snapshot.places)
+
+
+def _with_places(plan: Preempting) -> Iterator[FlavorResource]:
+    """Yield what pod sets with places ask for: all of it counts as lacking."""
+    assert plan.places is not None
+    names = {each.name for wanted in plan.places.wanted.values() for each in wanted}
+    for each in plan.pod_sets:
+        if each.name in names:
+            for resource, flavor in each.flavors.items():
+                yield FlavorResource(flavor, resource)
 
 
 def effective(workload: Workload, settings: Settings) -> int:

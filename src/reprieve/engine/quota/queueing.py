@@ -125,6 +125,8 @@ QUIET: Final[Mapping[str, str]] = {
     "needs_topology": "read of those who wait",
     "idle": "orders victims alone",
     "party": "the governor wakes whom it held",
+    "unhealthy_nodes": "of the workload itself, which is then given other nodes",
+    "of_one_pod": "never changes",
     "checkpoint": "orders victims, and who waits for a save is looked at when it is due",
     "next_checkpoint": "the same",
 }

@@ -47,12 +47,39 @@ class Room:
 
     def fits(self, entry: Entry) -> bool:
         """Tell whether the entry fits once all who make way, its own targets too, are gone."""
+        gone = self._gone(entry)
+        return self._has_quota(entry, gone) and self._has_places(entry, gone)
+
+    def lacks_places_alone(self, entry: Entry) -> bool:
+        """Tell whether the entry has quota left with all who make way gone, but no places."""
+        gone = self._gone(entry)
+        return self._has_quota(entry, gone) and not self._has_places(entry, gone)
+
+    def _has_quota(self, entry: Entry, gone: Collection[Holder]) -> bool:
+        free = self._available(entry, gone)
+        return all(amount <= free[column] for column, amount in entry.counted.items())
+
+    def _has_places(self, entry: Entry, gone: Collection[Holder]) -> bool:
+        """Tell whether the entry's pods fit where it was assigned, without these holders."""
+        places = self._snapshot.places
+        if places is None or not entry.placed:
+            return True
+        if gone:
+            places = places.copy()
+            for holder in gone:
+                places.change(holder.placed, -1)
+        return all(
+            flavor in places.trees and places.has_room(flavor, pods)
+            for flavor, pods in entry.placed
+        )
+
+    def _gone(self, entry: Entry) -> list[Holder]:
+        """Return who is gone when the entry gets its quota."""
         gone = {holder.key: holder for holder in self.leaving(entry)}
         if entry.replaced is not None:
             gone[entry.replaced.key] = entry.replaced
         gone.update({target.holder.key: target.holder for target in entry.targets})
-        free = self._available(entry, gone.values())
-        return all(amount <= free[column] for column, amount in entry.counted.items())
+        return [*gone.values()]
 
     def free_for(self, entry: Entry) -> dict[int, int]:
         """Return what is free for an entry without those who make way for others before it."""

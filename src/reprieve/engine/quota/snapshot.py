@@ -12,6 +12,7 @@ from reprieve.engine.quota.holders import Borrowers, Holder, Lists
 from reprieve.engine.quota.model import Configuration
 from reprieve.engine.quota.reckoning import Reckoning
 from reprieve.engine.quota.tree import Column, Tree, add, remove
+from reprieve.engine.topology.places import Placed, Places
 
 __all__ = ["Snapshot"]
 
@@ -27,6 +28,7 @@ class Snapshot:
         reckoning: the quotas once more, for proofs.
         version: of the holdings that it is a copy of.
         borrowers: what `borrowers` found out about it, shared as long as it goes for others, too.
+        places: the nodes of flavors with topologies, None where no flavor has one.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class Snapshot:
         version: int = 0,
         borrowers: Borrowers | None = None,
         versions: Mapping[int, int] | None = None,
+        places: Places | None = None,
     ) -> None:
         self.configuration = configuration
         self.settings = configuration.settings
@@ -50,6 +53,7 @@ class Snapshot:
         self.reckoning = reckoning
         self.version = version
         self.borrowers = {} if borrowers is None else borrowers
+        self.places = places
         self._versions = {} if versions is None else versions
 
     def version_of(self, queue: int) -> int:
@@ -69,10 +73,12 @@ class Snapshot:
             self.version,
             self.borrowers.copy(),
             self._versions,
+            None if self.places is None else self.places.copy(),
         )
         gone: dict[int, set[str]] = {}
         for holder in holders:
             copy.remove_usage(holder.queue, holder.held)
+            copy.place(holder.placed, -1)
             for column in holder.columns:
                 copy.borrowers.pop(column, None)
             gone.setdefault(holder.queue, set()).add(holder.key)
@@ -82,6 +88,13 @@ class Snapshot:
                 for name, rows in self.lists[queue].items()
             }
             copy.lists[queue] = {name: rows for name, rows in left.items() if rows}
+        return copy
+
+    def without_places_of(self, holders: Iterable[Holder]) -> Snapshot:
+        """Return a copy in which these holders have no places, though their quota still."""
+        copy = self.without(())
+        for holder in holders:
+            copy.place(holder.placed, -1)
         return copy
 
     def add_usage(self, queue: int, amounts: Iterable[tuple[int, int]]) -> None:
@@ -97,6 +110,11 @@ class Snapshot:
         for column, amount in amounts:
             self.borrowers.pop(column, None)
             remove(self.tree.local[column], self.usage[column], self.tree.path[queue], amount)
+
+    def place(self, placed: Iterable[Placed], times: int) -> None:
+        """Count what holds places, `times` 1, or count it no more, -1."""
+        if self.places is not None:
+            self.places.change(placed, times)
 
     def _extend(self, column: int) -> None:
         while column >= len(self.usage):

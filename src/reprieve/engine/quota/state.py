@@ -26,11 +26,13 @@ from reprieve.engine.quota.holders import (
 )
 from reprieve.engine.quota.inactive import inactive_queues
 from reprieve.engine.quota.model import Configuration, Eviction, FlavorResource, Reason, Workload
+from reprieve.engine.quota.placed import placed_by, places_of
 from reprieve.engine.quota.reckoning import Reckoning
 from reprieve.engine.quota.requests import held_amounts
 from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.timing import queue_timestamp
 from reprieve.engine.quota.tree import Column, Tree, add, remove
+from reprieve.engine.topology.places import Grounds
 from reprieve.units.instants import Nanos
 
 __all__ = ["Holdings"]
@@ -47,6 +49,8 @@ class Holdings:
         self._protected: set[str] = set()
         self.generations: dict[str, int] = {}
         self.local_queue_usage: dict[str, float] = {}
+        self._grounds: Grounds | None = None
+        self._unhealthy: set[str] = set()
         self._version = 0
         self.configure(configuration)
 
@@ -71,19 +75,36 @@ class Holdings:
         self.usage: list[Column] = [[0] * size for _ in self.tree.flavor_resources]
         self._lists: list[Lists] = [{} for _ in self.tree.queues]
         self._own: set[int] = set(range(len(self._lists)))
+        self._places = places_of(configuration, self._grounds)
         self._borrowers: Borrowers = {}
         # Those of them that no snapshot shares.
         self._unshared: dict[int, dict[int, Gathered]] = {}
         self._versions: dict[int, int] = {}  # by root
         self._queue_versions = [self._version] * len(self._lists)
         self._holders = {}
-        self._unready, self._protected = set(), set()
+        self._unready, self._protected, self._unhealthy = set(), set(), set()
         for name in configuration.cluster_queues:
             self.generations[name] = self.generations.get(name, 0) + 1
         # Those whose ClusterQueue was gone count again when it comes back.
         homeless, self._homeless = self._homeless, {}
         for workload in (*workloads, *homeless.values()):
             self.hold(workload)
+
+    def stand_on(self, grounds: Grounds) -> None:
+        """Take the nodes, and the pods on them that no topology has placed, as they are now."""
+        self._grounds = grounds
+        self._places = places_of(self.configuration, grounds)
+        if self._places is None:
+            return
+        self._version += 1
+        for root in {path[-1] for path in self.tree.path if path}:
+            self._versions[root] = self._version
+        for key, holder in self._holders.items():
+            placed = placed_by(holder.workload, holder.workload.admission, self._places)
+            self._holders[key] = again = replace(holder, placed=tuple(placed))
+            self._places.change(placed, 1)
+            rows = self._rows(holder.queue)[holder.evicted, holder.columns]
+            rows[bisect_left(rows, row_of(holder))] = row_of(again)
 
     @property
     def holders(self) -> Mapping[str, Holder]:
@@ -128,6 +149,10 @@ class Holdings:
         path = self.tree.path[queue] or (queue,)
         for column, amount in holder.held:
             add(self.tree.local[column], self.usage[column], path, amount)
+        if self._places is not None:
+            self._places.change(holder.placed, 1)
+        if workload.unhealthy_nodes:
+            self._unhealthy.add(workload.key)
         self._changed(path, holder.columns)
         insort(self._rows(queue).setdefault((holder.evicted, holder.columns), []), row_of(holder))
 
@@ -170,6 +195,11 @@ class Holdings:
         return not self._unready
 
     @property
+    def unhealthy(self) -> list[str]:
+        """Return the keys of those of whose places a node failed, in order."""
+        return sorted(self._unhealthy)
+
+    @property
     def protects(self) -> bool:
         """Whether anything has a minimum runtime."""
         return bool(self._protected)
@@ -187,6 +217,7 @@ class Holdings:
     def _drop(self, key: str) -> None:
         self._homeless.pop(key, None)
         self._unready.discard(key)
+        self._unhealthy.discard(key)
         self._protected.discard(key)
         holder = self._holders.pop(key, None)
         if holder is None:
@@ -195,6 +226,8 @@ class Holdings:
         path = self.tree.path[holder.queue] or (holder.queue,)
         for column, amount in holder.held:
             remove(self.tree.local[column], self.usage[column], path, amount)
+        if self._places is not None:
+            self._places.change(holder.placed, -1)
         self._changed(path, holder.columns)
         lists = self._rows(holder.queue)
         name = (holder.evicted, holder.columns)
@@ -219,6 +252,7 @@ class Holdings:
             self._version,
             self._borrowers.copy(),
             self._versions.copy(),
+            None if self._places is None else self._places.copy(),
         )
 
     def holder(self, workload: Workload, queue: int) -> Holder:
@@ -243,6 +277,9 @@ class Holdings:
             unsaved_since(workload) if settings.harm_order else _reserved(workload),
             tuple((column, min(amount, UNLIMITED)) for column, amount in held.items() if amount),
             frozenset(columns),
+            ()
+            if self._places is None
+            else tuple(placed_by(workload, workload.admission, self._places)),
         )
 
     def _changed(self, path: Sequence[int], columns: Iterable[int]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from reprieve.engine.quota.model import NodeExpression, Taint, Toleration
+from reprieve.engine.quota.constraints import NodeExpression, Taint, Toleration
 
 __all__ = [
     "DEFAULT_GATES",
@@ -23,6 +23,7 @@ __all__ = [
     "PlacedPods",
     "PodsWanted",
     "PreferredTerm",
+    "Topology",
     "TopologyAssignment",
     "TopologyGates",
     "TopologyNode",
@@ -31,6 +32,14 @@ __all__ = [
 
 #: The label of a node's own level; a topology has it, if at all, as its lowest level.
 HOSTNAME: Final = "kubernetes.io/hostname"
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The levels of a tree of nodes: labels, from the widest to the narrowest."""
+
+    name: str
+    levels: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,63 @@
+"""What pods ask of nodes, and nodes of pods: requirements on labels, taints, tolerations.
+
+Their meaning is in `engine.selectors`. Source: specification of the quota plane, section 5.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reprieve.engine.selectors import covers, requirement_holds
+
+__all__ = ["LabelSelector", "NodeExpression", "Taint", "Toleration"]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeExpression:
+    """One requirement on labels: `operator` is In, NotIn, Exists, DoesNotExist, Gt or Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether `labels` satisfy it."""
+        return requirement_holds(self.operator, self.values, labels.get(self.key))
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSelector:
+    """Requirements that must all hold; none at all select everything."""
+
+    expressions: tuple[NodeExpression, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether `labels` satisfy all of it."""
+        return all(each.matches(labels) for each in self.expressions)
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint of a flavor's nodes."""
+
+    key: str
+    value: str
+    effect: str
+
+    def __str__(self) -> str:
+        return f"{{{self.key} {self.value} {self.effect} <nil>}}"
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A toleration of a pod or of a flavor; empty fields match everything."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Tell whether the taint does not keep the pod away."""
+        return covers(self, taint)

@@ -1,0 +1,115 @@
+"""Workloads of whose places a node failed: other nodes for its pods, or an eviction.
+
+They keep their flavors and their quota, and nobody is preempted for them. A replacement that is not
+found ends the workload, so that it is queued and placed as a whole again. A workload that is one
+plain pod keeps what it has, since nothing would make that pod anew.
+
+Source: specification of topology-aware scheduling, sections 6.6 and 7.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from reprieve.engine.quota.entries import Entry, Outcome
+from reprieve.engine.quota.model import Admission, Eviction
+from reprieve.engine.quota.snapshot import Snapshot
+from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.topologies import wanted_of
+from reprieve.engine.topology.model import Outcome as PlaceOutcome
+from reprieve.engine.topology.places import Placed
+from reprieve.engine.topology.replacing import replace_node
+from reprieve.units.instants import Nanos
+
+__all__ = ["NODE_FAILURES", "evict_for_nodes", "replace_failed_nodes"]
+
+#: The reason of an eviction for want of a replacement.
+NODE_FAILURES = "NodeFailures"
+
+
+def replace_failed_nodes(holdings: Holdings, snapshot: Snapshot) -> tuple[list[Entry], list[Entry]]:
+    """Return who gets other nodes, and who does not; holdings and snapshot are changed."""
+    replaced: list[Entry] = []
+    failed: list[Entry] = []
+    if snapshot.places is None:
+        return replaced, failed
+    for key in holdings.unhealthy:
+        holder = holdings.holders[key]
+        workload = holder.workload
+        if workload.admission is None or workload.finished or workload.evicted is not None:
+            continue
+        entry = Entry(workload, workload.admission.cluster_queue, holder.queue)
+        outcomes = _outcomes(snapshot, entry)
+        if any(each.assignment is None for each in outcomes.values()):
+            failed.append(entry)
+            continue
+        entry.outcome = Outcome.NODE_REPLACED
+        pod_sets = tuple(
+            replace(each, topology=outcomes[each.name].assignment)
+            if each.name in outcomes
+            else each
+            for each in workload.admission.pod_sets
+        )
+        entry.admission = Admission(workload.admission.cluster_queue, pod_sets)
+        holdings.hold(replace(workload, admission=entry.admission, unhealthy_nodes=()))
+        # What it leaves is nobody's in this cycle: its pods are there yet, and the node failed.
+        snapshot.place(_more(holder.placed, holdings.holders[key].placed), 1)
+        replaced.append(entry)
+    return replaced, failed
+
+
+def evict_for_nodes(holdings: Holdings, failed: Iterable[Entry], now: Nanos) -> list[Entry]:
+    """Count those as evicted for which there is no replacement, and who do not go anyway."""
+    found = []
+    for entry in failed:
+        holder = holdings.holders.get(entry.workload.key)
+        if holder is None or holder.evicted:
+            continue
+        entry.outcome, entry.reason = Outcome.NODE_FAILED, NODE_FAILURES
+        entry.message = (
+            "Workload was evicted as there was no replacement for unhealthy node(s): "
+            + ",".join(entry.workload.unhealthy_nodes)
+        )
+        gone = Eviction(NODE_FAILURES, now)
+        holdings.hold(replace(holder.workload, evicted=gone, unhealthy_nodes=()))
+        found.append(entry)
+    return found
+
+
+def _more(before: Sequence[Placed], after: Sequence[Placed]) -> list[Placed]:
+    """Return the pods that are where none were before."""
+    had: dict[tuple[str, int, tuple[str, ...]], int] = {}
+    for position, (flavor, pods) in enumerate(before):
+        for domain in pods.assignment.domains:
+            had[flavor, position, domain.values] = domain.count
+    found = []
+    for position, (flavor, pods) in enumerate(after):
+        more = tuple(
+            replace(each, count=each.count - had.get((flavor, position, each.values), 0))
+            for each in pods.assignment.domains
+            if each.count > had.get((flavor, position, each.values), 0)
+        )
+        found.append((flavor, replace(pods, assignment=replace(pods.assignment, domains=more))))
+    return found
+
+
+def _outcomes(snapshot: Snapshot, entry: Entry) -> dict[str, PlaceOutcome]:
+    """Return by pod set what its pods on the failed node get."""
+    workload, places = entry.workload, snapshot.places
+    assert workload.admission is not None and places is not None
+    admitted = {each.name: each for each in workload.admission.pod_sets}
+    configuration = snapshot.configuration
+    queue = configuration.cluster_queues[entry.cluster_queue]
+    by_flavor: dict[str, list[str]] = {}
+    for each in workload.admission.pod_sets:
+        for flavor in sorted({*each.flavors.values()} & places.trees.keys()):
+            by_flavor.setdefault(flavor, []).append(each.name)
+    found: dict[str, PlaceOutcome] = {}
+    for flavor, names in sorted(by_flavor.items()):
+        wanted = wanted_of(workload, queue, configuration, {n: admitted[n].count for n in names})
+        present = {name: admitted[name].topology for name in names}
+        node = workload.unhealthy_nodes[0]
+        placing = places.on(flavor)
+        found.update(replace_node(placing, wanted, present, node, workload.of_one_pod))
+    return found

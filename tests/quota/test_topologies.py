@@ -1,0 +1,237 @@
+"""Quota and places together: who is admitted fits on nodes, and nobody goes whom neither needs."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from reprieve.engine.quota.cycle import cycle
+from reprieve.engine.quota.entries import CycleResult, Outcome
+from reprieve.engine.quota.model import (
+    ClusterQueue,
+    Configuration,
+    FlavorQuotas,
+    LocalQueue,
+    PodSet,
+    Policy,
+    Preemption,
+    Quota,
+    ResourceFlavor,
+    ResourceGroup,
+    Workload,
+)
+from reprieve.engine.quota.proof import Fault, faults_of
+from reprieve.engine.quota.proof_state import Preempting, Victim
+from reprieve.engine.quota.queues import Queues
+from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.topologies import asked_places
+from reprieve.engine.topology.model import HOSTNAME, Topology, TopologyNode, TopologyRequest
+from reprieve.engine.topology.places import Grounds, NodeUse
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos
+from tests.engine.topology.build import BLOCK, GPU, LEVELS, RACK, node
+
+NOW = Nanos(1_800_000_000_000_000_000)
+
+
+class World:
+    """One ClusterQueue with GPUs of one flavor, whose nodes are a tree."""
+
+    def __init__(
+        self, gpus: Mapping[str, int], quota: int = 1_000, uses: tuple[NodeUse, ...] = ()
+    ) -> None:
+        group = ResourceGroup((GPU,), (FlavorQuotas("tree", {GPU: Quota(quota)}),))
+        rules = Preemption(Policy.LOWER_PRIORITY)
+        self.configuration = Configuration(
+            {"team": ClusterQueue("team", groups=(group,), preemption=rules)},
+            {},
+            {"tree": ResourceFlavor("tree", topology="default")},
+            {"ns/q": LocalQueue("ns/q", "team")},
+            {"ns": {}},
+            topologies={"default": Topology("default", LEVELS)},
+        )
+        self.gpus = dict(gpus)
+        self.uses = uses
+        self.holdings = Holdings(self.configuration)
+        self.stand()
+        self.queues = Queues(self.configuration)
+        self.turns = 0
+
+    def stand(self) -> None:
+        """Hand the nodes to the holdings."""
+        nodes: list[TopologyNode] = [node(path, each) for path, each in self.gpus.items()]
+        self.holdings.stand_on(Grounds(nodes, self.uses))
+
+    def submit(self, name: str, pods: int, gpus: int, priority: int = 0, **request: Any) -> None:
+        """Queue a workload."""
+        asked = TopologyRequest(**request)
+        pod_set = PodSet("main", pods, {GPU: gpus}, topology=asked if request else None)
+        created = Nanos(NOW + len(self.holdings.holders))
+        self.queues.push(
+            Workload("ns", name, name, "ns/q", priority, pod_sets=(pod_set,), created=created)
+        )
+
+    def decide(self) -> CycleResult:
+        """Run one cycle."""
+        self.turns += 1
+        return cycle(self.holdings, self.queues, Nanos(NOW + self.turns * SECOND), self.turns)
+
+    def places(self, name: str) -> dict[str, int]:
+        """Return the pods of a workload that holds quota, by host."""
+        admission = self.holdings.holders[f"ns/{name}"].workload.admission
+        assert admission is not None and admission.pod_sets[0].topology is not None
+        return {e.values[0]: e.count for e in admission.pod_sets[0].topology.domains}
+
+    def end(self, name: str) -> None:
+        """Let a workload be gone."""
+        self.holdings.release(f"ns/{name}")
+        self.queues.flush(["team"])
+
+
+def victims(result: CycleResult) -> set[str]:
+    return {target.holder.workload.name for each in result.entries for target in each.issued}
+
+
+def test_a_gang_gets_one_rack_though_quota_is_free_everywhere() -> None:
+    world = World({"b/r1/a": 4, "b/r1/b": 4, "b/r2/c": 8, "b/r2/d": 8})
+    world.submit("gang", 10, 1, required=RACK)
+    assert world.decide().of(Outcome.ADMITTED)
+    assert set(world.places("gang")) <= {"c", "d"}
+
+
+def test_who_fits_its_quota_and_no_rack_waits_and_says_which_nodes_are_short() -> None:
+    world = World({"b/r1/a": 4, "b/r2/c": 4})
+    world.submit("gang", 5, 1, required=RACK)
+    (entry,) = world.decide().entries
+    assert entry.outcome is Outcome.NO_FIT and entry.reason == "TopologyPlacementFailed"
+    assert 'topology "default" allows to fit only 4 out of 5 pod(s)' in entry.message
+
+
+def test_only_the_workload_that_is_in_the_way_is_preempted() -> None:
+    world = World({"b/r1/a": 8, "b/r2/c": 4})
+    for name, priority, pods in (("small", 1, 4), ("big", 0, 8)):
+        world.submit(name, pods, 1, priority, required=HOSTNAME)
+        assert world.decide().of(Outcome.ADMITTED)
+    world.submit("urgent", 6, 1, 5, required=RACK)
+    result = world.decide()
+    assert victims(result) == {"big"}
+    world.end("big")
+    assert world.decide().of(Outcome.ADMITTED)
+    assert world.places("urgent") == {"a": 6}
+
+
+def test_pods_outside_of_topologies_are_in_the_way_and_nobody_goes_for_them_in_vain() -> None:
+    world = World({"b/r1/a": 8}, uses=(NodeUse("a", {GPU: 4}),))
+    world.submit("low", 4, 1)
+    assert world.decide().of(Outcome.ADMITTED)
+    world.submit("urgent", 5, 1, 5, required=RACK)
+    result = world.decide()
+    assert victims(result) == set()
+    assert result.entries[0].outcome is Outcome.NO_FIT
+    world.uses = ()
+    world.stand()
+    world.queues.flush(["team"])
+    assert victims(world.decide()) == {"low"}
+
+
+def test_a_failed_node_is_replaced_in_its_rack_or_the_workload_is_evicted() -> None:
+    world = World({"b/r1/a": 2, "b/r1/b": 2, "b/r2/c": 8})
+    world.submit("gang", 2, 1, required=RACK, preferred="")
+    assert world.decide().of(Outcome.ADMITTED)
+    assert world.places("gang") == {"a": 2}
+    del world.gpus["b/r1/a"]
+    world.stand()
+    held = world.holdings.holders["ns/gang"].workload
+    world.holdings.hold(replace(held, unhealthy_nodes=("a",)))
+    assert world.decide().of(Outcome.NODE_REPLACED)
+    assert world.places("gang") != {"a": 2}
+    (left,) = world.places("gang")
+    del world.gpus["b/r1/b" if left == "b" else "b/r2/c"]
+    world.gpus.pop("b/r1/b", None)
+    world.gpus.pop("b/r2/c", None)
+    world.stand()
+    held = world.holdings.holders["ns/gang"].workload
+    world.holdings.hold(replace(held, unhealthy_nodes=(left,)))
+    (entry,) = world.decide().of(Outcome.NODE_FAILED)
+    assert entry.message == (
+        "Workload was evicted as there was no replacement for unhealthy node(s): " + left
+    )
+    assert world.holdings.holders["ns/gang"].evicted
+
+
+def test_a_plan_whose_places_are_taken_is_refused() -> None:
+    world = World({"b/r1/a": 8})
+    world.submit("low", 8, 1)
+    assert world.decide().of(Outcome.ADMITTED)
+    world.submit("urgent", 8, 1, 5, required=RACK)
+    (entry,) = world.decide().of(Outcome.PREEMPTING)
+    assert entry.assignment is not None
+    snapshot = world.holdings.snapshot()
+    queue = world.configuration.cluster_queues["team"]
+    rest = entry.workload, queue, world.configuration, snapshot.places
+    plan = Preempting(
+        entry.workload,
+        entry.queue,
+        entry.assignment.usage,
+        tuple(Victim(each.holder, each.reason) for each in entry.targets),
+        NOW,
+        tuple(each.admitted for each in entry.assignment.pod_sets),
+        places=asked_places(entry.assignment, *rest),
+    )
+    holders = {target.holder.key: target.holder for target in entry.targets}
+    assert faults_of(plan, snapshot, snapshot, holders) == ()
+    nowhere = replace(
+        entry.assignment,
+        pod_sets=tuple(replace(each, topology=None) for each in entry.assignment.pod_sets),
+    )
+    tampered = replace(plan, places=asked_places(nowhere, *rest))
+    (fault,) = faults_of(tampered, snapshot, snapshot, holders)
+    assert fault.fault is Fault.NOT_PLACED
+
+
+def test_over_random_lives_nodes_are_never_overbooked_and_no_plan_is_refused() -> None:
+    seen: Counter[str] = Counter()
+    for number in range(120):
+        draw = random.Random(number)
+        world = World(
+            {
+                f"b{b}/b{b}r{r}/b{b}r{r}h{h}": draw.choice((4, 8))
+                for b in range(draw.randint(1, 2))
+                for r in range(draw.randint(1, 2))
+                for h in range(draw.randint(1, 3))
+            }
+        )
+        for step in range(14):
+            mode = draw.choice(("required", "preferred", "unconstrained"))
+            level: Any = draw.choice((BLOCK, RACK, HOSTNAME))
+            world.submit(
+                f"w{step}",
+                draw.randint(1, 4),
+                draw.choice((1, 2, 4)),
+                draw.randint(0, 3),
+                **{mode: True if mode == "unconstrained" else level},
+            )
+            result = world.decide()
+            assert not result.of(Outcome.FAULT), [each.message for each in result.entries]
+            for entry in result.entries:
+                seen[entry.outcome.value] += 1
+            for name in victims(result):
+                world.end(name)
+            running = [e.workload.name for e in world.holdings.holders.values()]
+            if running and draw.random() < 0.3:
+                world.end(draw.choice(sorted(running)))
+            _check(world)
+    assert min(seen[each] for each in ("admitted", "preempting", "no fit")) >= 100, seen
+
+
+def _check(world: World) -> None:
+    used: Counter[str] = Counter()
+    for holder in world.holdings.holders.values():
+        pods = holder.workload.pod_sets[0]
+        for host, count in world.places(holder.workload.name).items():
+            used[host] += count * pods.requests[GPU]
+    free = {path.split("/")[-1]: each for path, each in world.gpus.items()}
+    assert all(taken <= free[host] for host, taken in used.items()), used
