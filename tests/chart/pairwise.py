@@ -57,6 +57,7 @@ FACTORS: Final[Mapping[str, Sequence[Values]]] = {
             "gpuPreemption": {
                 "fit": "Sum",
                 "irreducible": True,
+                "profile": "best",
                 "defaultThreshold": 0,
                 "vendors": ["nvidia", "intel"],
                 "literal": {"deleteWithoutUid": True},

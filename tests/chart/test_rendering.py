@@ -102,6 +102,7 @@ def test_values_beyond_the_guide_go_into_the_configuration_file(tmp_path: Path) 
     extra = {
         "fit": "Node",
         "irreducible": True,
+        "profile": "best",
         "vendors": ["amd", {"name": "acme", "resources": ["acme.example/gpu"], "metrics": ["use"]}],
         "literal": {"deleteWithoutUid": True},
     }

@@ -88,6 +88,7 @@ def test_options_and_switches_come_from_the_file() -> None:
         gpuPreemption:
           fit: Node
           irreducible: true
+          profile: best
           literal: {podlessIdleStays: true, alwaysNotCredited: false}
           vendors: [amd, nvidia]
         """,
@@ -95,6 +96,7 @@ def test_options_and_switches_come_from_the_file() -> None:
     )
     found = start_up({}, section, "values.yaml")
     assert (found.policy.fit, found.policy.irreducible) == (Fit.NODE, True)
+    assert found.policy.best and not start_up({}).policy.best
     assert found.policy.literal == LiteralSwitches(podless_idle_stays=True)
     assert [vendor.name for vendor in found.vendors] == ["amd", "nvidia"]
 
@@ -109,6 +111,7 @@ def test_options_and_switches_come_from_the_file() -> None:
         ("a: b: c", "not YAML"),
         ("gpuPreemption: {fit: Nodes}", "gpuPreemption.fit: 'Nodes'; accepted: Sum or Node"),
         ("gpuPreemption: {irreducible: 2}", "irreducible: 2; accepted: true or false"),
+        ("gpuPreemption: {profile: 2}", "profile: 2; accepted: compatible, best"),
         ("gpuPreemption: {literal: {H1: true}}", "unknown switch 'H1'; accepted: podlessIdleStays"),
         ("gpuPreemption: {literal: [H1]}", "accepted: a mapping with podlessIdleStays"),
     ],

@@ -66,6 +66,10 @@ def candidate(folder: Path, content: Any) -> Candidate:
             {"idle": {"fit": Fit.NODE, "irreducible": True}},
         ),
         (
+            {"gpuPreemption": {"enabled": True, "profile": "best"}},
+            {"idle": {"choice": VictimChoice.BEST}},
+        ),
+        (
             {"preemption": {"withinClusterQueue": "LowerPriority"}},
             {"preemption": Rules(Policy.LOWER_PRIORITY)},
         ),

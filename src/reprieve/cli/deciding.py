@@ -20,6 +20,7 @@ _PASSED_ON: Final = (
     "feature_gates",
     "scheduling_profile",
     "quota_profile",
+    "idle_profile",
 )
 
 

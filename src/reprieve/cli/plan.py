@@ -115,6 +115,13 @@ _REFUSED: Final = 1
     help="How the operator's scheduling plane chooses victims.",
 )
 @click.option(
+    "--idle-profile",
+    type=click.Choice(["", "compatible", "best"]),
+    default="",
+    metavar="compatible|best",
+    help="How the operator's idle plane chooses victims.",
+)
+@click.option(
     "--quota-profile",
     type=click.Choice(["", "compatible", "best"]),
     default="",

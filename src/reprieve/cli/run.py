@@ -117,6 +117,13 @@ _CONTROLLERS = ("idle", "scheduling", "quota")
     help="How the scheduling plane chooses victims; it wins over that of the --config file.",
 )
 @click.option(
+    "--idle-profile",
+    type=click.Choice(["", "compatible", "best"]),
+    default="",
+    metavar="compatible|best",
+    help="How the idle plane chooses victims; it wins over that of the --config file.",
+)
+@click.option(
     "--quota-profile",
     type=click.Choice(["", "compatible", "best"]),
     default="",

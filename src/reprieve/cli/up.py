@@ -121,6 +121,13 @@ __all__ = ["up"]
     help="How the scheduling plane chooses victims.",
 )
 @click.option(
+    "--idle-profile",
+    type=click.Choice(["", "compatible", "best"]),
+    default="",
+    metavar="compatible|best",
+    help="How the idle plane chooses victims.",
+)
+@click.option(
     "--quota-profile",
     type=click.Choice(["", "compatible", "best"]),
     default="",
@@ -160,6 +167,7 @@ def up(
     feature_gates: str,
     scheduling_profile: str,
     quota_profile: str,
+    idle_profile: str,
     strict_disruption_mode: bool,
     hosts: tuple[str, ...],
     nodes: int | None,
@@ -177,13 +185,8 @@ def up(
     at_terminal = sys.stdout.isatty()
     opened = at_terminal and not headless and not no_open
     headless = headless or not at_terminal
-    demo = None
-    if scenario is None and nodes is None and gpus is None:
-        demo = Demo(speed or 1.0, 1 if seed is None else seed)
-    elif speed is not None or seed is not None:
-        raise UsageError(
-            "--speed and --seed are of the demo; accepted: without --scenario, --nodes and --gpus"
-        )
+    played = scenario is None and nodes is None and gpus is None
+    demo = _demo(speed, seed, played=played)
     options = UpOptions(
         scenario,
         headless,
@@ -197,6 +200,7 @@ def up(
         feature_gates,
         scheduling_profile,
         quota_profile,
+        idle_profile,
         strict_disruption_mode,
         hosts,
         nodes,
@@ -207,6 +211,21 @@ def up(
         opened,
     )
     sys.exit(asyncio.run(_up(options)))
+
+
+def _demo(speed: float | None, seed: int | None, *, played: bool) -> Demo | None:
+    """Return how the demo goes where it is played.
+
+    Raises:
+        UsageError: it is not, and something is said of it.
+    """
+    if played:
+        return Demo(speed or 1.0, 1 if seed is None else seed)
+    if speed is not None or seed is not None:
+        raise UsageError(
+            "--speed and --seed are of the demo; accepted: without --scenario, --nodes and --gpus"
+        )
+    return None
 
 
 def _list(context: click.Context) -> None:

@@ -90,6 +90,7 @@ class UpOptions:
     feature_gates: str
     scheduling_profile: str
     quota_profile: str
+    idle_profile: str
     strict_disruption_mode: bool
     hosts: tuple[str, ...]
     nodes: int | None
@@ -164,6 +165,8 @@ class UpSession:
             self._options.scheduling_profile,
             "--quota-profile",
             self._options.quota_profile,
+            "--idle-profile",
+            self._options.idle_profile,
         )
 
     async def _play(self, stage: Stage) -> ScenarioResult:

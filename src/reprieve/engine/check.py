@@ -243,7 +243,7 @@ def _proof(
         if left is None:
             yield Violation(Fault.NOT_PLACED, key)
         spare = [] if left is None else _spare_on_nodes(left, victims)
-    if proof.compatible and (on_nodes or policy.irreducible or not spare):
+    if proof.compatible and (on_nodes or policy.trims or not spare):
         yield Violation(Fault.WRONGLY_COMPATIBLE, key)
     elif not proof.compatible:
         for victim in spare:

@@ -7,6 +7,7 @@
       defaultThreshold: "5"            # and the other four defaults: the last tier but one
       fit: Node                        # or Sum
       irreducible: false
+      profile: compatible              # best: the fewest devices, with irreducible
       vendors: [amd]
       literal: {podlessIdleStays: true}
 
@@ -25,7 +26,8 @@ from urllib.parse import parse_qs, urlsplit
 from reprieve.engine.idle.literal import SWITCHES, LiteralSwitches
 from reprieve.engine.idle.model import Fit, Policy
 from reprieve.engine.idle.vendors import Vendor
-from reprieve.settings.fields import read_yaml
+from reprieve.engine.victim_choice import VictimChoice
+from reprieve.settings.fields import choice, read_yaml
 from reprieve.settings.idle import Notice, Rejected, Tier, environment_tier, tier_of
 from reprieve.settings.queries import pins_exporters
 from reprieve.settings.vendors import parse_vendors
@@ -49,6 +51,7 @@ KEYS: Final = (
     "defaultTTL",
     "fit",
     "irreducible",
+    "profile",
     "vendors",
     "literal",
 )
@@ -165,6 +168,9 @@ def start_up(
         ),
         fit=_fit(section.get("fit"), f"{place}fit"),
         irreducible=_boolean(section.get("irreducible"), f"{place}irreducible"),
+        choice=VictimChoice(
+            choice(section.get("profile") or "compatible", f"{place}profile", [*VictimChoice])
+        ),
         literal=_literal(section.get("literal"), f"{place}literal"),
     )
     endpoints = _endpoints(endpoint, endpoint_place) if enabled else ()

@@ -42,7 +42,12 @@ __all__ = ["Candidate", "NotRecorded", "read_candidate"]
 
 _SECTIONS: Final = ("gpuPreemption", "scheduling", "quota", "governor")
 _STUDY: Final = ("preemption", "minRuntime", "strategy")
-_IDLE_FIELDS: Final = ("fit", "irreducible", "literal")
+_IDLE_FIELDS: Final = {
+    "fit": "fit",
+    "irreducible": "irreducible",
+    "profile": "choice",
+    "literal": "literal",
+}
 _ALL_BUT_OPTIONS: Final = tuple(
     each.name
     for each in fields(Settings)
@@ -178,7 +183,11 @@ def _idle(given: Part) -> dict[str, Any]:
             raise UsageError(f"{given.where(str(key))}: accepted: {', '.join(IDLE_KEYS)}")
     # Endpoints and the like are judged where the plane runs.
     policy = start_up({}, {**given.value, "enabled": False}, _place(given)).policy
-    return {key: getattr(policy, key) for key in _IDLE_FIELDS if given.get(key) is not None}
+    return {
+        name: getattr(policy, name)
+        for key, name in _IDLE_FIELDS.items()
+        if given.get(key) is not None
+    }
 
 
 def _scheduling(given: Part) -> dict[str, Any]:

@@ -57,14 +57,14 @@ class Metrics:
     were idle; `plans` by what became of them; `preemptions`, one for each victim;
     `lost_device_seconds` of victims, by their rule; `declined`, evaluations that took nobody for a
     demand, by reason; `evaluation_seconds`; `decisions_stopped`, those that took too long;
-    `unrecorded`, plans whose record could not be written. `status_faults`, statuses that a fault
+    `unrecorded`, plans whose record could not be written; `preemption_gap`, how far victims of
+    profile best are from the least costly ones. `status_faults`, statuses that a fault
     of ours put off.
     Metrics in: `scrape_seconds` per target, `scrape_failures` by class, `scrape_targets` by state
     in the last poll, `samples` and `samples_dropped` by reason, `last_poll`, `polling_interval`.
     Cluster: `api_requests` by HTTP method and code ("none": no answer), `watch_restarts`.
     Quota: `held_pairs`, how many are held; `loop_members`, how many lines of work are in
-    loops; `unproven`, preemptions that were left out for want of nodes; `quota_gap`, how far
-    victims of profile best are from the least costly ones; `kueue_leads` 0 or 1;
+    loops; `unproven`, preemptions that were left out for want of nodes; `kueue_leads` 0 or 1;
     `webhook_refused` by reason.
     Disruptions: `disruptions`, one for each displaced unit, by its rule; `disruption_failures`,
     calls by which one could not be written; `lineage_displacements`, how often the line of work of
@@ -193,10 +193,11 @@ class Metrics:
             "Preemptions left out because the preemptor would still fit on no nodes.",
             "cluster_queue",
         )
-        self.quota_gap = self._histogram(
-            "quota_preemption_gap_ratio",
+        self.preemption_gap = self._histogram(
+            "preemption_gap_ratio",
             "By which share victims of profile best exceed the least possible, at most.",
             (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0),
+            "plane",
         )
         self.kueue_leads = self._gauge(
             "quota_kueue_leads",

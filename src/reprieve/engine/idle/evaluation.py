@@ -27,13 +27,14 @@ Source: specification of the idle plane, sections 14 and 17 (H4, H8); texts are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reprieve.engine.idle.claims import demand_order
 from reprieve.engine.idle.fewest import fewest
 from reprieve.engine.idle.flights import idle_for, in_flight
 from reprieve.engine.idle.gangs import SHARED_CLAIM, units_of, whole_units
+from reprieve.engine.idle.least import Least, least
 from reprieve.engine.idle.model import (
     Debt,
     Fit,
@@ -60,6 +61,7 @@ from reprieve.engine.idle.samples import SampleState, freshness
 from reprieve.engine.idle.search import Search
 from reprieve.engine.pace import UNHURRIED, Pace
 from reprieve.engine.plan import Guard, Plan
+from reprieve.engine.victim_choice import VictimChoice
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
@@ -218,14 +220,14 @@ def _serve(run: _Run, demand: Workload) -> None:
     if not search.collect(idle):
         run.declined.append(search.declined(idle) if debt is None else _displaced(demand))
         return
-    trim = on_nodes or run.policy.irreducible
-    spare, rule = search.spare(), RULE_OLDEST_IDLE
+    trim = on_nodes or run.policy.trims
+    spare, rule, gap = search.spare(), RULE_OLDEST_IDLE, None
     if trim:
         search.reprieve(spare)
-        if run.policy.fewest:
-            smaller = fewest(search, idle, lambda: _search(run, demand, pods)[0])
-            if smaller is not None:
-                search, spare, rule = smaller.search, smaller.spare, RULE_FEWEST_IDLE
+        fewer = _fewer(run, search, idle, lambda: _search(run, demand, pods)[0])
+        smaller, gap = fewer.other, fewer.gap
+        if smaller is not None:
+            search, spare, rule = smaller.search, smaller.spare, RULE_FEWEST_IDLE
     if debt is not None and search.gpus > debt.devices:
         run.declined.append(_displaced(demand))
         return
@@ -240,12 +242,26 @@ def _serve(run: _Run, demand: Workload) -> None:
             preemptor=demand.ref,
             victims=victims,
             rule=rule,
-            proof=proof_of(search, compatible=bool(spare) and not trim),
+            proof=proof_of(
+                search,
+                compatible=bool(spare) and not trim,
+                profile=VictimChoice.BEST if run.policy.best else "",
+                gap=gap,
+            ),
             placement=search.placement,
             reprieved={RULE_NOT_NEEDED: len(spared)} if spared else {},
             guards=(Guard(demand.ref, (Phase.PENDING_GPU,)),),
         )
     )
+
+
+def _fewer(
+    run: _Run, search: Search, idle: Sequence[Workload], begin: Callable[[], Search]
+) -> Least:
+    """Return a set with fewer devices than a search has found, where the policy asks for one."""
+    if run.policy.best:
+        return least(search, idle, begin)
+    return Least(fewest(search, idle, begin) if run.policy.fewest else None, None)
 
 
 def _candidates(run: _Run, demand: Workload, debt: Debt | None) -> list[Workload]:

@@ -14,6 +14,7 @@ from enum import StrEnum
 from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.plan import Plane
+from reprieve.engine.victim_choice import VictimChoice
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
@@ -293,7 +294,8 @@ class Policy:
     """What holds for the whole plane: options, intervals (nanoseconds) and literal switches.
 
     `fewest`: of two sets, that of the oldest and that of the smallest, the one with fewer GPUs is
-    taken; where the scheduling plane decides beside this one. `settling`: how long after the end
+    taken; where the scheduling plane decides beside this one. `choice` BEST: irreducible, and the
+    fewest devices that a search finds (`least`). `settling`: how long after the end
     of a victim's last pod its GPUs still count as on their way to the demand, which the scheduler
     needs to place the pods (hazard H4). `slack`: how long after its graceful end a pod that is
     still there counts as leaving; then it is planned around.
@@ -303,9 +305,20 @@ class Policy:
     fit: Fit = Fit.SUM
     irreducible: bool = False
     fewest: bool = False
+    choice: VictimChoice = VictimChoice.COMPATIBLE
     settling: int = 15 * SECOND
     slack: int = 60 * SECOND
     literal: LiteralSwitches = field(default_factory=LiteralSwitches)
+
+    @property
+    def best(self) -> bool:
+        """Whether the fewest devices are searched for."""
+        return self.choice is VictimChoice.BEST
+
+    @property
+    def trims(self) -> bool:
+        """Whether victims are put back that a sum does not need."""
+        return self.irreducible or self.best
 
     @property
     def freshness(self) -> int:
@@ -321,4 +334,5 @@ class Policy:
         """Return a text that differs whenever a plan may differ because of the policy."""
         switches = ",".join(sorted(self.literal.switched_on()))
         fewest = ";fewest" if self.fewest else ""
+        fewest += ";best" if self.best else ""
         return f"fit={self.fit};irreducible={self.irreducible};literal={switches}{fewest}"

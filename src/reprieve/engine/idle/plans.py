@@ -32,8 +32,10 @@ class Decided(Protocol):
         ...
 
 
-def proof_of(search: Search, *, compatible: bool) -> Proof:
-    """Return the proof of what a search found."""
+def proof_of(
+    search: Search, *, compatible: bool, profile: str = "", gap: int | None = None
+) -> Proof:
+    """Return the proof of what a search found; `profile` and `gap` as in `Proof`."""
     need, incoming = search.need, search.incoming
     freed = {name: sum(v.gpus.get(name, 0) for v in search.victims) for name in need}
     free = {name: max(0, need[name] - incoming[name] - freed[name]) for name in need}
@@ -44,6 +46,8 @@ def proof_of(search: Search, *, compatible: bool) -> Proof:
         freed=freed,
         compatible=compatible,
         free={name: count for name, count in free.items() if count},
+        profile=profile,
+        gap=gap,
     )
 
 

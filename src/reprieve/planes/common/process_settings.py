@@ -66,6 +66,7 @@ class OperatorOptions:
     feature_gates: str = ""
     scheduling_profile: str = ""
     quota_profile: str = ""
+    idle_profile: str = ""
     scheduler_config: Path | None = None
     quota_config: Path | None = None
     scheduler_names: tuple[str, ...] = ()
@@ -106,6 +107,8 @@ def operator_settings(options: OperatorOptions) -> OperatorSettings:
     namespace = ""
     with contextlib.suppress(OSError):
         namespace = _SERVICE_ACCOUNT_NAMESPACE.read_text()
+    if options.idle_profile:
+        section = {**section, "profile": options.idle_profile}
     start = start_up(options.environment, section, where, namespace)
     notify = notification_settings(options.notify, options.notify_key)
     if IDLE in options.controllers and not start.enabled:

@@ -184,6 +184,9 @@ class Evaluator:
         for effect in effects:
             if isinstance(effect, Begin):
                 self._side().begun(effect.plan, snapshot)
+                gap = effect.plan.proof.gap
+                if gap is not None:
+                    context.metrics.preemption_gap.labels(Plane.IDLE.value).observe(gap / 100)
 
     async def _confirmed(
         self, effects: Sequence[Refuse | Begin], snapshot: IdleSnapshot

@@ -155,7 +155,7 @@ class CarryOut:
             return
         gap = effect.plan.proof.gap
         if gap is not None:
-            self._context.metrics.quota_gap.observe(gap / 100)
+            self._context.metrics.preemption_gap.labels(Plane.QUOTA.value).observe(gap / 100)
         try:
             for marking in effect.markings:
                 self._held_pairs.issued(entry.workload, marking.victim)

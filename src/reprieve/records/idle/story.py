@@ -19,6 +19,7 @@ from reprieve.records.victim_states import victim_states
 from reprieve.units.instants import Nanos, format_instant
 from reprieve.units.quantities import quantity_text
 from reprieve.wording.demands import demand_lines
+from reprieve.wording.gaps import gap_text
 from reprieve.wording.kaiwo import amounts_text, declined_text, idle_text
 
 __all__ = [
@@ -135,6 +136,8 @@ def amounts_lines(
     ]
     yield from table(rows)
     yield f"Proof {proof.level}: {level_text(proof.level)}"
+    if proof.profile:
+        yield f"Chosen by profile {proof.profile}; {gap_text(proof.gap)}"
     yield from demand_lines(spec)
     if proof.compatible and proof.need:
         yield "Taken in the compatible order, which may be more than necessary"

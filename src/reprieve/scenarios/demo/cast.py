@@ -68,7 +68,8 @@ def demo_scenario(pace: Pace) -> Scenario:
         steps=(),
         controllers=("idle", "scheduling", "quota"),
         operator_config={
-            "quota": {"webhooks": {"url": "https://127.0.0.1:0"}},
+            "gpuPreemption": {"profile": "best"},
+            "quota": {"profile": "best", "webhooks": {"url": "https://127.0.0.1:0"}},
             "governor": {"loopLimit": 2, "loopWindow": pace.text(240)},
         },
     )
