@@ -56,6 +56,7 @@ async def gated_site(
         async with webhooks(cluster.client, hooks=hooks):
             await cluster.until("the plane has seen all", _ready(cluster))
             plane.context.gates_pods = True
+            plane.context.gates = tenancy.gates
             yield cluster
         assert [each for each, times in refused.items() if times > _CROSSING] == []
 

@@ -13,12 +13,14 @@ from reprieve.kube.resource import EVENTS, PODS, Resource
 from tests.quota_plane.gated_site import CLASS, QUEUE, gated_site
 from tests.quota_plane.kind_stories import ROWS, STATEFUL_SETS, is_gated, manifest, resource
 from tests.quota_plane.site import (
+    JOBS,
     NAMESPACE,
     WORKLOADS,
     Object,
     Site,
     cluster_queue,
     flavor,
+    job,
     local_queue,
     node,
     priority_class,
@@ -120,6 +122,42 @@ def deployment(replicas: int) -> Object:
     requests = body["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
     requests["cpu"] = "1"
     return body
+
+
+@pytest.mark.thorough
+async def test_a_pod_that_names_a_queue_and_was_made_while_no_webhook_answered_is_ended(
+    tmp_path: Path,
+) -> None:
+    """One that names none is nobody's matter, nor is one below a job."""
+    objects = [flavor(), cluster_queue("cq", 1), local_queue("q", "cq")]
+    lone, other, below = (manifest("Pod", name) for name in ("lone", "other", "below"))
+    lone["metadata"]["labels"] = below["metadata"]["labels"] = {QUEUE: "q"}
+    kinds = (ROWS["Pod"], ROWS["Job"])
+
+    async def before(cluster: Site) -> None:
+        made = await cluster.client.create(JOBS, job("above", suspend=False, pods=0), dict)
+        above = {"apiVersion": "batch/v1", "kind": "Job", "name": "above", "controller": True}
+        below["metadata"]["ownerReferences"] = [{**above, "uid": made["metadata"]["uid"]}]
+        for each in (lone, other, below):
+            await cluster.client.create(PODS, each, dict)
+
+    async with gated_site(
+        tmp_path, *objects, kinds=kinds, nodes=[node("node-0")], prepare=before
+    ) as cluster:
+        client = cluster.client
+
+        async def told() -> bool:
+            events = (await client.list(EVENTS, dict, namespace=NAMESPACE)).items
+            about = {e["involvedObject"]["name"] for e in events if e["reason"] == "NotGated"}
+            return about == {"lone"}
+
+        await asyncio.sleep(30)
+        assert len((await client.list(PODS, dict, namespace=NAMESPACE)).items) == 3
+        await cluster.until("it is told", told)
+        await asyncio.sleep(180)
+        left = (await client.list(PODS, dict, namespace=NAMESPACE)).items
+        live = {each["metadata"]["name"] for each in left if each["status"]["phase"] != "Failed"}
+        assert live == {"other", "below"}
 
 
 def by_expressions(body: Object) -> Object:

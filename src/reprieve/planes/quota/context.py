@@ -17,6 +17,7 @@ from reprieve.engine.quota.usage_based import UsageBased
 from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Fence
 from reprieve.jobs.model import JobKind
+from reprieve.jobs.paths import Json
 from reprieve.jobs.table import BUILT_IN, queued_kinds
 from reprieve.kube.client import Client
 from reprieve.kube.events import EventRecorder
@@ -115,7 +116,8 @@ class QuotaContext:
     """One running quota plane. `read_only` says why nothing is written; empty when it is.
 
     `registered` is set as soon as the API server knows the webhooks that judge what is written, or
-    has refused to; at once where there are none. `gates_pods`: the webhook of pods is registered.
+    has refused to; at once where there are none. `gates_pods`: the webhook of pods is registered;
+    `gates`: whether it gates a pod that names a queue itself.
     `governor`: that of all planes; without it the
     plane has one of its own. `joint`: where it registers, and asks other planes.
     """
@@ -132,6 +134,7 @@ class QuotaContext:
     read_only: str = ""
     registered: asyncio.Event = field(default_factory=_already)
     gates_pods: bool = False
+    gates: Callable[[Json], bool] = lambda pod: False
     decision_limit: DecisionLimit = field(default_factory=DecisionLimit)
     disruptions: Disruptions | None = None
     governor: Governor | None = None

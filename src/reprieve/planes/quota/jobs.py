@@ -43,6 +43,7 @@ from reprieve.planes.quota.gated_sets import SetReconciler
 from reprieve.planes.quota.injections import injections
 from reprieve.planes.quota.job_lookup import JobLookup, job_key, workload_key
 from reprieve.planes.quota.job_workloads import JobWorkloads
+from reprieve.planes.quota.lone_pods import LonePods
 from reprieve.planes.quota.pod_groups import GroupReconciler
 from reprieve.planes.quota.pod_lookup import GROUP_PREFIX
 from reprieve.planes.quota.pod_steps import PodSteps
@@ -108,6 +109,7 @@ class JobReconciler:
         self._ancestry = Ancestry(context, watches, jobs, composer, namespace)
         self._writer = JobWriter(context.client, context.fence)
         steps = PodSteps(context, watches, jobs.pods, composer, pace, again)
+        self.lone_pods = LonePods(context, jobs.pods, steps)
         exposure = ExposureEvents(watches, state, composer)
         self._pods = PodReconciler(context, state, steps, self._workloads, workloads, exposure)
         self._groups = GroupReconciler(

@@ -47,6 +47,7 @@ class ProcessWebhooks:
         self._refused = ""
         # The plane writes once the API server knows where its writes are judged now.
         plane.context.registered.clear()
+        plane.context.gates = _tenancy(plane, settings).gates
 
     async def run(self) -> None:
         """Serve, and register when it is time, until cancelled.
@@ -98,6 +99,18 @@ class ProcessWebhooks:
         self._plane.context.gates_pods = standing is Standing.REGISTERED
 
 
+def _tenancy(plane: QuotaPlane, settings: QuotaSettings) -> PlaneTenancy:
+    said = settings.configuration
+    return PlaneTenancy(
+        plane.watches,
+        plane.state,
+        plane.lookup,
+        said.selector,
+        said.external_frameworks,
+        plane.settle,
+    )
+
+
 def plane_hooks(
     plane: QuotaPlane,
     settings: QuotaSettings,
@@ -111,14 +124,7 @@ def plane_hooks(
         loop: on which the plane runs, for judges in other threads.
     """
     said = settings.configuration
-    tenancy: Tenancy = PlaneTenancy(
-        plane.watches,
-        plane.state,
-        plane.lookup,
-        said.selector,
-        said.external_frameworks,
-        plane.settle,
-    )
+    tenancy: Tenancy = _tenancy(plane, settings)
     if loop is not None:
         tenancy = TenancyOnTheLoop(tenancy, loop)
     rules = JobRules(

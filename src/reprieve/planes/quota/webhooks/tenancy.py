@@ -68,6 +68,13 @@ class PlaneTenancy:
         labels = {} if held is None else held.object.metadata.labels or {}
         return self._selector.matches({_NAME: namespace, **labels})
 
+    def gates(self, pod: Json) -> bool:
+        """Tell whether a pod that names a queue itself is to be gated for it."""
+        namespace = pod["metadata"]["namespace"]
+        return self.manages(namespace) and not (
+            self.has_ancestor(namespace, pod) or self._lookup.set_above(namespace, pod)
+        )
+
     def has_local_queue(self, namespace: str, name: str) -> bool:
         """Tell whether there is such a LocalQueue."""
         return self._watches.local_queues.cache.named(namespace, name) is not None
