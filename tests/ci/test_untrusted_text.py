@@ -146,6 +146,7 @@ REVIEWED: Final = {
     "web/server/application.py": "bodies of the page's readers, bounded there",
     "web/history/moments.py": "the page's own files, by their schema and bounded in size",
     "web/history/tiers.py": "the page's own file, by its schema",
+    "web/server/objects.py": "answers of the API server to the person who asks, shown as text",
     "web/server/assets.py": "the package's own files",
     "wording/kube_scheduler.py": "counts that the engine made",
     "web/records/deciding.py": "a record of the operator, from the process that read it",

@@ -48,6 +48,7 @@ class StandIn:
             "namespaces": None,
             "version": "0.1.0",
             "insecure": False,
+            "home": "now",
         }
         self.changed = asyncio.Condition()
 
@@ -142,6 +143,10 @@ def application(stand_in: StandIn) -> web.Application:
     async def page(request: web.Request) -> web.Response:
         return web.json_response(stand_in.snapshot(request.match_info["page"]))
 
+    async def about(request: web.Request) -> web.Response:
+        asked = request.match_info
+        return web.json_response({"text": f"{asked['what']} of {asked['name']}\n" * 40})
+
     async def plan(request: web.Request) -> web.Response:
         body = await request.json()
         if "kind:" not in body["manifest"]:
@@ -153,6 +158,7 @@ def application(stand_in: StandIn) -> web.Application:
     app.router.add_post("/api/login", login)
     app.router.add_get("/api/live", live)
     app.router.add_get("/api/page/{page}", page)
+    app.router.add_get("/api/object/{what}/{kind}/{namespace}/{name}", about)
     app.router.add_post("/api/plan", plan)
     app.router.add_get("/assets/{name}", asset)
     app.router.add_get("/{path:.*}", index)

@@ -42,6 +42,7 @@ from reprieve.web.server.commands import Rights as PlanRights
 from reprieve.web.server.door import Door
 from reprieve.web.server.guarding import is_loopback_name
 from reprieve.web.server.local import LocalDoor
+from reprieve.web.server.objects import Objects, as_who_asks
 from reprieve.web.server.planning import Plans, as_viewer, with_kubeconfig
 from reprieve.web.server.process import Listening, serve_page
 
@@ -224,6 +225,7 @@ async def _serve(options: _Options, history: History) -> None:
                 namespaces=options.namespaces,
                 operator_namespace=options.operator_namespace,
                 history=history,
+                objects=None if options.open_to_all else Objects(as_who_asks(connection, clock)),
             )
             async with page as port:
                 _say_where(options, port, tls)

@@ -60,11 +60,18 @@ export const preemptionPath = (name: string): string =>
   to(`/preemption/${encodeURIComponent(name)}`);
 export const queuePath = (name: string): string => to(`/queue/${encodeURIComponent(name)}`);
 
-/** The option of a command that asks for the same namespace, or for all. */
+/** The namespaces that may be seen; null: all of them. */
+export const seen = signal<string[] | null>(null);
+
+/** The option of a command that asks for the same namespace, or for all where the viewer sees all. */
 export function inNamespace(): string {
   const [only, ...others] = place.value.query.getAll("ns");
-  return only && !others.length ? ` -n ${only}` : " -A";
+  if (only && !others.length) return ` -n ${only}`;
+  return seen.value ? ` -n ${only ?? seen.value[0] ?? "NAMESPACE"}` : " -A";
 }
+
+/** A command that only who sees the whole cluster may run; nothing for others. */
+export const ifAll = (command: string): string => (seen.value ? "" : command);
 
 export function go(href: string): void {
   history.pushState(null, "", href);

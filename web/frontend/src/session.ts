@@ -1,7 +1,7 @@
 // Who looks at which cluster, asked once; without an answer there is no page.
 
 import { signal } from "@preact/signals";
-import { beginAt } from "./address.ts";
+import { beginAt, seen } from "./address.ts";
 import { learn } from "./clock.ts";
 import { type Session, errorOf } from "./wire.ts";
 
@@ -28,6 +28,8 @@ export async function ask(): Promise<void> {
     } else {
       const found = (await answer.json()) as Session;
       if (session.value.kind !== "here" && found.home === "mine") beginAt("/mine");
+      // A page of one's own machine that sees a part of the cluster does not know of which namespaces.
+      seen.value = found.namespaces ?? (found.home === "mine" ? [] : null);
       session.value = { kind: "here", session: found };
     }
   } catch (fault) {

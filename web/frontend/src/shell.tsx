@@ -8,13 +8,14 @@ import { KeysDialog, keysShown } from "./keys.tsx";
 import type { Status } from "./live.ts";
 import { logout } from "./session.ts";
 import { PAGES } from "./site.ts";
+import { Tour } from "./tour.tsx";
 import { theme, toggleTheme } from "./theme.ts";
 import { second } from "./clock.ts";
 import type { PageState } from "./topic_state.ts";
 import { type Json, type Session, textOf } from "./wire.ts";
 
 /** Pages about one thing belong to the page that lists them. */
-const WITHIN: Record<string, string> = { workload: "now", preemption: "preemptions", queue: "queues" };
+const WITHIN: Record<string, string> = { preemption: "preemptions", queue: "queues" };
 const FILTERED = new Set(["now", "mine", "waiting", "preemptions", "queues", "queue"]);
 
 interface ShellProps {
@@ -66,6 +67,7 @@ export function Shell({ session, status, state, children }: ShellProps): JSX.Ele
             see it, once it is named above.
           </p>
         )}
+        {session.home !== undefined && state && <Tour page={page} />}
         {children}
       </main>
       <KeysDialog />

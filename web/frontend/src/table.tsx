@@ -5,7 +5,7 @@
 // of one tab stop: arrows or j and k move the current row, which is remembered by its slot and stays
 // the same while rows come, go and change around it; Enter opens it.
 
-import { useSignal } from "@preact/signals";
+import { signal, useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { useId, useRef } from "preact/hooks";
 import { address, go, preemptionPath, queuePath, setQuery, workloadPath } from "./address.ts";
@@ -45,7 +45,15 @@ export interface TableProps {
   local?: boolean;
   /** What else stands in the head: links, other ways to show the same. */
   actions?: ComponentChildren;
+  /** Which columns stay in a narrow window where rows are too many for cards. */
+  narrow?: string[];
 }
+
+const narrowWindow = matchMedia("(max-width: 30rem)");
+const narrow = signal(narrowWindow.matches);
+narrowWindow.addEventListener("change", () => (narrow.value = narrowWindow.matches));
+const IN_NARROW = ["unit", "reason", "amount"];
+const NARROW_WIDTH = 38;
 
 interface Shown {
   name: string;
@@ -134,7 +142,8 @@ function Grid(props: TableProps & { table: TableState }): JSX.Element {
     event.stopPropagation();
   };
 
-  const width = columns.reduce((sum, column) => sum + widthOf(column), 0);
+  const wide = columns.reduce((sum, column) => sum + widthOf(column), 0);
+  const width = narrow.value && columns.length <= IN_NARROW.length ? Math.min(wide, NARROW_WIDTH) : wide;
   return (
     <>
       <header class="panel-head">
@@ -193,10 +202,11 @@ function Grid(props: TableProps & { table: TableState }): JSX.Element {
 
 function cellsOf(table: TableState, columns: Shown[], slot: number): JSX.Element[] {
   const row = table.rowOf.get(slot)!;
-  return columns.map(({ name, index, kind, view }) => {
+  return columns.map((column) => {
+    const { name, index, kind, view } = column;
     const cell = table.data[index]?.[row] ?? null;
     return (
-      <td key={name} class={`${kind} c-${name}`}>
+      <td key={name} class={`${kind} c-${name}`} data-title={titleOf(column)}>
         {view.show ? view.show(cell, rowOf(table, slot)) : <CellView cell={cell} kind={kind} name={name} />}
       </td>
     );
@@ -306,7 +316,8 @@ function save(file: string, content: string): void {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-function shownColumns({ table, columns = {}, first = [] }: TableProps): Shown[] {
+function shownColumns(props: TableProps): Shown[] {
+  const { table, columns = {}, first = [] } = props;
   const all = (table?.columns ?? []).map(([name, kind], index) => ({
     name, index, kind, view: columns[name] ?? {},
   }));
@@ -318,7 +329,11 @@ function shownColumns({ table, columns = {}, first = [] }: TableProps): Shown[] 
   const few = (table?.slots.length ?? 0) <= WHOLE;
   const says = ({ name, index, view }: Shown): boolean =>
     !view.hidden && (!few || first.includes(name) || (table?.data[index]?.some(isSomething) ?? false));
-  return all.filter(says).sort((a, b) => place(a) - place(b) || a.index - b.index);
+  const found = all.filter(says).sort((a, b) => place(a) - place(b) || a.index - b.index);
+  if (few || !narrow.value) return found;
+  const wanted = props.narrow ?? IN_NARROW;
+  const kept = found.filter(({ name }) => wanted.includes(name));
+  return kept.length > 1 ? kept.sort((a, b) => wanted.indexOf(a.name) - wanted.indexOf(b.name)) : found;
 }
 
 const isSomething = (cell: Cell): boolean =>

@@ -439,8 +439,14 @@ class IdlePlane:
         return any(pod.row.terminating or not revived for pod in pods)
 
     def _lost_with(self, root: Reference) -> int:
-        """Return the device-seconds of work that are lost with a root's pods."""
+        """Return the device-seconds of work that are lost with a root's pods.
+
+        Time that the root was idle is no work.
+        """
         now = self.context.clock.wall() // SECOND
+        for held in self.workloads.of_root(root.uid):
+            if held.status.idle_since is not None:
+                now = min(now, held.status.idle_since // SECOND)
         return sum(
             lost_device_seconds(
                 None if pod.row.started is None else pod.row.started // SECOND,

@@ -33,6 +33,7 @@ from reprieve.web.server.door import (
 from reprieve.web.server.downloads import csv_of, json_of
 from reprieve.web.server.explaining import Explanations
 from reprieve.web.server.guarding import Misdirected, add_headers, guard
+from reprieve.web.server.objects import Objects
 from reprieve.web.server.packing import json_answer
 from reprieve.web.server.planning import Plans, Question
 from reprieve.web.server.streams import CHECKED, send_stream
@@ -65,6 +66,7 @@ class Site:
         cluster: what the page calls the cluster.
         names: as which this server is known; None answers to all, an empty one to loopback names.
         part: those who read with the server's own rights see a part of the cluster.
+        objects: reads single objects with the rights of who asks; None: they are not shown.
         explanations: asks `reprieve explain`; None: with the rights of plans.
         checked: how often it is asked whether the reader of a stream may still read, nanoseconds.
     """
@@ -79,6 +81,7 @@ class Site:
     checked: int = CHECKED
     explanations: Explanations | None = None
     part: bool = False
+    objects: Objects | None = None
 
 
 def application(site: Site, connections: Connections) -> web.Application:
@@ -94,6 +97,7 @@ def application(site: Site, connections: Connections) -> web.Application:
     add("GET", r"/api/download/{page}/{table}.{form:csv|json}", routes.download)
     add("POST", "/api/plan", routes.plan)
     add("GET", "/api/explain/{kind}/{namespace}/{name}", routes.explain)
+    add("GET", "/api/object/{what}/{kind}/{namespace}/{name}", routes.object)
     add("POST", "/api/login", routes.login)
     add("POST", "/api/logout", routes.logout)
     add("*", "/api/{rest:.*}", routes.nothing)
@@ -164,6 +168,16 @@ class _Routes:
         asked = request.match_info
         answer = await self._explanations.ask(
             asked["kind"], asked["namespace"], asked["name"], visit
+        )
+        return json_answer(request, answer)
+
+    async def object(self, request: web.Request) -> web.Response:
+        visit = await self._site.door.visit(request)
+        if self._site.objects is None:
+            raise NotFound(_NO_PAGE)
+        asked = request.match_info
+        answer = await self._site.objects.ask(
+            asked["what"], asked["kind"], asked["namespace"], asked["name"], visit
         )
         return json_answer(request, answer)
 

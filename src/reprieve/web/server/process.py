@@ -30,13 +30,14 @@ from reprieve.web.history.history import History
 from reprieve.web.history.sampling import keep_sampling
 from reprieve.web.live.watching import Watching
 from reprieve.web.mirror.mirror import Mirror
-from reprieve.web.mirror.watches import feeds, run_feeds, settled
+from reprieve.web.mirror.watches import Feed, feeds, run_feeds, settled
 from reprieve.web.records.numbers_key import numbers_key
 from reprieve.web.records.opening import Opening
 from reprieve.web.server.application import Site, application
 from reprieve.web.server.assets import load_assets
 from reprieve.web.server.door import Door
 from reprieve.web.server.mirrored import MirroredCluster
+from reprieve.web.server.objects import Objects, with_own_rights
 from reprieve.web.server.planning import Plans
 
 __all__ = ["Listening", "page_runner", "serve_page"]
@@ -77,12 +78,13 @@ async def serve_page(
     namespaces: Sequence[str] = (),
     operator_namespace: str = DEFAULT_NAMESPACE,
     history: History | None = None,
+    objects: Objects | None = None,
 ) -> AsyncIterator[int]:
     """Serve until the end of the block; gives the port.
 
     `cluster`: what it is called; `namespaces`: read alone where everything may not be;
     `operator_namespace`: where the operator keeps what it needs; `history`: where samples go,
-    else they are kept in memory.
+    else they are kept in memory; `objects`: reads single ones, else with the rights of `reader`.
 
     Raises:
         UsageError: the port cannot be listened on.
@@ -95,16 +97,23 @@ async def serve_page(
     opening = mirror.opened = Opening(reader, mirror.touch)
     found = await feeds(mirror, reader, clock, namespaces)
     watching = Watching(MirroredCluster(mirror), clock, lambda: secrets.token_hex(6))
-    part = any(each.partition(" ")[0] == PODS.qualified for each in mirror.unseen)
-    site = Site(watching, door, load_assets(), plans, clock, cluster, where.names, part=part)
+    site = Site(
+        watching,
+        door,
+        load_assets(),
+        plans,
+        clock,
+        cluster,
+        where.names,
+        part=_sees_a_part(mirror),
+        objects=objects or Objects(with_own_rights(reader.transport)),
+    )
     connections = Connections(limits=LIMITS)
     runner = page_runner(site, connections)
     work = (run_feeds(found), watching.run(), opening.run())
     tasks = [asyncio.create_task(each) for each in work]
     try:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_FIRST_LISTS_S):
-                await settled(found, clock)
+        await _filled(found, clock)
         await runner.setup()
         assert runner.server is not None
         tasks.append(asyncio.create_task(keep_sampling(mirror, clock)))
@@ -117,6 +126,17 @@ async def serve_page(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await runner.cleanup()
+
+
+async def _filled(found: list[Feed], clock: Clock) -> None:
+    """Return once everything was listed, or after a while."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_FIRST_LISTS_S):
+            await settled(found, clock)
+
+
+def _sees_a_part(mirror: Mirror) -> bool:
+    return any(each.partition(" ")[0] == PODS.qualified for each in mirror.unseen)
 
 
 def page_runner(site: Site, connections: Connections | None = None) -> web.AppRunner:

@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect } from "preact/hooks";
-import { to } from "../address.ts";
+import { ifAll, to } from "../address.ts";
 import { Age, Word } from "../cells.tsx";
 import { number } from "../format.ts";
 import { Rest } from "../generic.tsx";
@@ -18,7 +18,7 @@ export function Health({ state }: { state: PageState }): JSX.Element {
   const { values, tables } = state;
   return (
     <>
-      <Title command="kubectl get leases -A">Health</Title>
+      <Title command={ifAll("kubectl get leases -A")}>Health</Title>
       <section class="panel" aria-label="Operator"><Figures figures={figures(values)} /></section>
       <DataTable
         name="open"

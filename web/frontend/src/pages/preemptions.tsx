@@ -1,7 +1,7 @@
 // Preemptions: every decision by which somebody made way, the newest first.
 
 import type { JSX } from "preact";
-import { address, preemptionPath, setQuery } from "../address.ts";
+import { address, ifAll, inNamespace, preemptionPath, setQuery } from "../address.ts";
 import { Moment } from "../cells.tsx";
 import { shortRecord } from "../format.ts";
 import { Rest } from "../generic.tsx";
@@ -17,7 +17,7 @@ export function Preemptions({ state }: { state: PageState }): JSX.Element {
   const { query } = address.value;
   return (
     <>
-      <Title command="kubectl get preemptions -A">Preemptions</Title>
+      <Title command={ifAll("kubectl get preemptions -A") || `kubectl get disruptions${inNamespace()}`}>Preemptions</Title>
       <form class="filters" aria-label="Which preemptions" onSubmit={(event) => event.preventDefault()}>
         <Choice name="plane" words={texts(values["planes"])} all="all planes" />
         <Choice name="state" words={texts(values["states"])} all="in any state" />

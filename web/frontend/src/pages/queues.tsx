@@ -1,7 +1,7 @@
 // Queues: the tree of cohorts and queues, what each has, borrows and lends, and who could be reclaimed.
 
 import type { JSX } from "preact";
-import { address, queuePath, to } from "../address.ts";
+import { address, ifAll, inNamespace, queuePath, to } from "../address.ts";
 import { number } from "../format.ts";
 import { Rest } from "../generic.tsx";
 import { History } from "../history.tsx";
@@ -18,7 +18,7 @@ export function Queues({ state }: { state: PageState }): JSX.Element {
   const scale = largest(tables["queues"], ofResource);
   return (
     <>
-      <Title command={name ? `kubectl get clusterqueue ${name} -o yaml` : "kubectl get clusterqueues,cohorts"}>
+      <Title command={ifAll(name ? `kubectl get clusterqueue ${name} -o yaml` : "kubectl get clusterqueues,cohorts") || `kubectl get localqueues${inNamespace()}`}>
         {name ? `Queue ${name}` : "Queues"} <span class="soft resource">{resource}</span>
       </Title>
       {name && <p><a href={to("/queues")}>All queues</a></p>}
@@ -40,7 +40,7 @@ export function Queues({ state }: { state: PageState }): JSX.Element {
           borrowingLimit: { width: 14 },
           lendingLimit: { width: 13 },
         }}
-        empty="There are no queues: work is scheduled without quota. docs/quota.md says how to make some."
+        empty="There are no queues: work is scheduled without quota. a ClusterQueue with quota, and a LocalQueue that leads to it, make one."
       />
       <ul class="legend" aria-label="What the bars show">
         <li><svg width="14" height="10" aria-hidden="true"><rect class="part working" width="14" height="10" /></svg> used of the nominal quota</li>

@@ -8,6 +8,7 @@ import { Age, Moment, UnitLink, Word } from "../cells.tsx";
 import { duration, number } from "../format.ts";
 import { Facts, Rest } from "../generic.tsx";
 import { Life } from "../life.tsx";
+import { Objects } from "../objects.tsx";
 import { Title, gpuHours, plural } from "../parts.tsx";
 import { DataTable, type Row, rowOf } from "../table.tsx";
 import type { PageState, TableState } from "../topic_state.ts";
@@ -50,9 +51,16 @@ export function Workload({ state }: { state: PageState }): JSX.Element {
         />
       )}
       <DataTable name="pods" caption="Pods" table={tables["pods"]} columns={{ names: { width: 40 } }} empty="It has no pods now." />
+      <Objects kind={kind} namespace={namespace} name={name} pods={podsOf(tables["pods"])} />
       <Rest state={state} shown={SHOWN} />
     </>
   );
+}
+
+/** The names of its pods, as far as they are named. */
+function podsOf(table: TableState | undefined): string[] {
+  const found = (table?.slots ?? []).flatMap((slot) => rowOf(table!, slot)("names") ?? []);
+  return [...new Set(found.map(String))].sort();
 }
 
 function Waits({ waits }: { waits: JsonObject }): JSX.Element {
