@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -36,7 +36,7 @@ from tests.integration.control_plane import (
 )
 from tests.integration.group_plane import group_flags, on_plane
 from tests.integration.site import ENVIRONMENT
-from tests.together.site import KINDS, deployment, job, node, queue
+from tests.together.site import KINDS, deployment, gang, job, node, queue
 
 _PATIENCE_S: Final = 120.0
 _LOOK_S: Final = 0.2
@@ -44,6 +44,7 @@ _FLAGS: Final = (
     *("--controllers", "idle,scheduling,quota"),
     *("--scheduler-name", "default-scheduler"),
 )
+_QUOTAS: Final = {"a": 4, "b": 0, "c": 0}
 _ROOTS: Final = ("pods", "jobs", "deployments")
 
 
@@ -74,7 +75,10 @@ def audited(
 
 @asynccontextmanager
 async def _decided(
-    audited: ControlPlane, folder: Path, nodes: tuple[NodeSpec, ...]
+    audited: ControlPlane,
+    folder: Path,
+    nodes: tuple[NodeSpec, ...],
+    quotas: Mapping[str, int] = _QUOTAS,
 ) -> AsyncIterator[tuple[Stage, Client, OperatorProcesses]]:
     """Start an operator of three planes; what is asserted fails with the end of its log."""
     given = (audited, folder, nodes, *_FLAGS)
@@ -89,7 +93,7 @@ async def _decided(
         operator = stage.launch(environment, 1)
         await operator.start()
         try:
-            await _prepared(client)
+            await _prepared(client, quotas)
             yield stage, client, operator
         except AssertionError as failure:
             raise AssertionError("\n".join([str(failure), *operator.tail(60)])) from None
@@ -132,6 +136,86 @@ async def test_two_planes_evict_for_a_demand_where_neither_alone_makes_the_room(
         await _until("it runs", lambda: _runs(client, "wanted"))
         evicted = sorted((kind, name.partition("-")[0]) for _, kind, name in _evicted(tmp_path))
         assert evicted == [("deployments", "ann"), ("pods", "bob")]
+
+
+_CASES: Final = {
+    # Nodes, quotas, work that runs, how much of it is idle (from the first one on), the demand, and
+    # who goes.
+    "idle work before its victim": (
+        ((8,), {"a": 8, "b": 0}),
+        ([deployment("ann", "b", priority="high"), deployment("bob", "b")], 1),
+        (job("wanted", "a", priority="high"), {"ann"}),
+    ),
+    "quota and room of one victim": (
+        ((8,), {"a": 8, "b": 0}),
+        ([job("sweep", "b", queued=True), job("tune", "a", queued=True)], 0),
+        (job("wanted", "a", priority="high", queued=True), {"sweep"}),
+    ),
+    "quota and room on two nodes": (
+        ((4, 4), {"a": 8, "b": 0}),
+        ([job("sweep", "b", queued=True), job("tune", "a", queued=True)], 0),
+        (job("wanted", "a", priority="high", queued=True), {"sweep"}),
+    ),
+    "idle work that holds no quota": (
+        ((8, 8), {"a": 8, "b": 0}),
+        (
+            [
+                job("notebook", "b", priority="high"),
+                job("sweep", "b", queued=True),
+                job("own", "a", priority="high", queued=True),
+            ],
+            1,
+        ),
+        (job("wanted", "a", priority="high", queued=True), {"sweep"}),
+    ),
+    "a gang as a whole": (
+        ((8,), {"a": 8, "b": 0}),
+        ([gang("ring", "b", priority="high")], 1),
+        (job("wanted", "a", priority="high"), {"ring-0", "ring-1"}),
+    ),
+    "idle room for who has quota": (
+        ((4, 4), {"a": 4, "b": 4}),
+        ([job("plain", "b", priority="high"), job("queued", "b", pods=2, gpus=2, queued=True)], 1),
+        (job("wanted", "a", priority="high", queued=True), {"plain"}),
+    ),
+    "idle work that holds the quota": (
+        ((8,), {"a": 8, "b": 0}),
+        ([job("notebook", "a", queued=True), job("tune", "a", queued=True)], 1),
+        (job("wanted", "a", queued=True), {"notebook"}),
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", _CASES)
+async def test_nobody_goes_but_who_has_to(audited: ControlPlane, tmp_path: Path, case: str) -> None:
+    (sizes, quotas), (units, idle), (wanted, goes) = _CASES[case]
+    nodes = tuple(node(f"n{number}", gpus) for number, gpus in enumerate(sizes))
+    async with _decided(audited, tmp_path, nodes, quotas) as (stage, client, operator):
+        for unit in units:
+            await _create(client, stage, unit)
+            name = unit[0]["metadata"]["name"]
+            await _until("it runs", lambda name=name: _runs(client, name))
+        for unit in units[:idle]:
+            _use(stage, unit, 0.0)
+        if idle:
+            await operator.until_said("Active -> Idle", _PATIENCE_S)
+            await _until("the grace is over", lambda: _idle_for(client, 6))
+        await _create(client, stage, wanted)
+        await _until("it runs", lambda: _runs(client, "wanted"))
+        await _until("all records are closed", lambda: _closed(client))
+        evicted = {
+            root for _, kind, name in _evicted(tmp_path) for root in [_unit_of(kind, name, units)]
+        }
+        assert evicted == goes
+
+
+def _unit_of(kind: str, name: str, units: list[list[dict[str, Any]]]) -> str:
+    """Return the name of a root; of a pod that a controller made, that of its controller."""
+    roots = [each["metadata"]["name"] for unit in units for each in unit]
+    if kind != "pods" or name in roots:
+        return name
+    return next((root for root in roots if name.startswith(f"{root}-")), name)
 
 
 async def test_a_new_leader_goes_on_with_a_demand_between_its_stages(
@@ -188,13 +272,13 @@ async def _leader(client: Client, pids: list[int]) -> int:
     raise AssertionError(f"none of {pids} leads")
 
 
-async def _prepared(client: Client) -> None:
+async def _prepared(client: Client, quotas: Mapping[str, int] = _QUOTAS) -> None:
     for name, value in (("low", 100), ("high", 1000)):
         made = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
         await _store(client, {**made, "metadata": {"name": name}, "value": value})
     flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor"}
     await _store(client, {**flavor, "metadata": {"name": "gpus"}, "spec": {}})
-    for team, quota in (("a", 4), ("b", 0), ("c", 0)):
+    for team, quota in quotas.items():
         await _store(client, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": team}})
         for each in queue(team, quota):
             await _store(client, each)

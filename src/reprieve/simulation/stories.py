@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reprieve.engine.plan import Proof
-from reprieve.simulation.lives import Admitted, Replay, Reserved, Unready, Victim
+from reprieve.simulation.lives import Admitted, Preempted, Replay, Reserved, Unready, Victim
 from reprieve.simulation.quota_cluster import key_of
 from reprieve.units.durations import HOUR, SECOND
 
@@ -21,10 +21,16 @@ __all__ = ["decision_lines", "packed_stories"]
 
 
 def decision_lines(replay: Replay, run: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line of JSON for every decision; `run` says which replay it is of."""
+    """Yield a line of JSON for every decision; `run` says which replay it is of.
+
+    Where several planes decide, preemptions for one demand, which is a job from when it waits to
+    when it starts, are told as one: the planes so far in order, and its place in a chain.
+    """
+    demands = _Demands()
     for decision in replay.decisions:
         said: dict[str, Any] = {**run, "at_s": decision.at / SECOND}
         if isinstance(decision, Admitted):
+            demands.served(decision.job)
             said |= {"decision": "admitted", "job": decision.job, "again": decision.again}
             said["borrows"] = decision.borrows
             if decision.nodes:
@@ -38,11 +44,38 @@ def decision_lines(replay: Replay, run: Mapping[str, Any]) -> Iterator[str]:
             said |= {"decision": "preempted", "preemptor": decision.preemptor or None}
             if decision.plane:
                 said["plane"] = decision.plane
+                said |= demands.told(decision)
             said["victims"] = [_victim(victim) for victim in decision.victims]
             said["why"] = decision.why
             if decision.proof is not None:
                 said["proof"] = _proof(decision.proof)
         yield json.dumps(said, separators=(",", ":"))
+
+
+class _Demands:
+    """Which planes preempted for each job that waits, and who was displaced by whom."""
+
+    def __init__(self) -> None:
+        self._planes: dict[str, list[str]] = {}
+        self._displaced: dict[str, tuple[int, str, int]] = {}  # when, by whom, how deep
+
+    def served(self, job: str) -> None:
+        """Take note that a job starts."""
+        self._planes.pop(job, None)
+
+    def told(self, decision: Preempted) -> dict[str, Any]:
+        """Return what is said of the demand of a preemption, as records say it."""
+        whom, at = decision.preemptor, decision.at
+        planes = self._planes.setdefault(whom, []) if whom else []
+        if not planes or planes[-1] != decision.plane:
+            planes.append(decision.plane)
+        before, by, depth = self._displaced.get(whom, (0, "", 0))
+        if not by or at - before > HOUR:
+            by, depth = "", 0
+        if whom:
+            for victim in decision.victims:
+                self._displaced[victim.job] = (at, whom, depth + 1)
+        return {"stages": list(planes), "depth": depth + 1, **({"debt_of": by} if by else {})}
 
 
 def _victim(victim: Victim) -> dict[str, Any]:
