@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final, Generic, TypeVar, overload
 
-__all__ = ["CHUNK", "TextColumn", "Texts", "texts_at"]
+__all__ = ["CHUNK", "TextColumn", "Texts", "places_of", "texts_at"]
 
 _SHIFT: Final = 7
 CHUNK: Final = 1 << _SHIFT
@@ -57,6 +57,19 @@ def texts_at(texts: Sequence[T], places: Iterable[int]) -> list[T]:
         return [texts[place] for place in places]
     chunks, within = texts.chunks, CHUNK - 1
     return [chunks[place >> _SHIFT][place & within] for place in places]
+
+
+def places_of(texts: Sequence[T], wanted: frozenset[T]) -> dict[T, int]:
+    """Return the places of those of the texts that are wanted; of equal texts the first one."""
+    if not isinstance(texts, Texts):
+        texts = Texts((tuple(texts),))
+    found: dict[T, int] = {}
+    first = 0
+    for chunk in texts.chunks:
+        for text in wanted.intersection(chunk):
+            found.setdefault(text, first + chunk.index(text))
+        first += len(chunk)
+    return found
 
 
 class TextColumn(Generic[T]):

@@ -24,6 +24,7 @@ from typing import Final
 import numpy as np
 
 from reprieve.engine.cluster.snapshot import Snapshot
+from reprieve.engine.cluster.texts import places_of
 from reprieve.engine.mixed import IdlePods, Mixture
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.scheduling.leaving import PutOff, are_named
@@ -52,8 +53,8 @@ def mixture(
         idle: what may go, oldest first.
         begin: makes a session in which no unit has been tried.
     """
-    asked = {uid for each in idle for uid in each.pods}
-    slots = {uid: slot for slot, uid in enumerate(snapshot.pod_uids) if uid in asked}
+    asked = frozenset(uid for each in idle for uid in each.pods)
+    slots = places_of(snapshot.pod_uids, asked)
     highest = max((priority_of(snapshot, unit) for unit in units), default=0)
     lower = (snapshot.pod_node >= 0) & (snapshot.pod_priority < highest)
     if not units or not slots or not (lower & ~are_named(snapshot, asked, slots)).any():

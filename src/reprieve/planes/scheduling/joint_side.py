@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
+from reprieve.engine.cluster.texts import places_of
 from reprieve.engine.demands import Rejection
 from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.gangs.job import JobOptions
@@ -333,8 +334,7 @@ def refusal(
     the pods of idle work are returned: they alone may be their victims.
     """
     # Whoever is among the victims of the last of these sessions is one of these.
-    asked = gone | idle
-    slots = {uid: slot for slot, uid in enumerate(snapshot.pod_uids) if uid in asked}
+    slots = places_of(snapshot.pod_uids, gone | idle)
 
     def session(**waits: Any) -> Session:
         return Session(
