@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import gzip
+import hashlib
 import json
 import os
 import re
@@ -25,7 +26,7 @@ from reprieve.simulation import runs
 from reprieve.simulation.lives import Replay
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.replay import replay
-from reprieve.simulation.report import report_html
+from reprieve.simulation.report import Provenance, report_html
 from reprieve.simulation.summary import Results
 from reprieve.simulation.trace import Job
 from reprieve.simulation.validation_figures import Validation
@@ -144,7 +145,17 @@ def test_the_report_loads_nothing_and_has_the_story_of_every_job(tmp_path: Path)
     assert text.count('<svg class="chart"') == 4
     assert "prefers-color-scheme:dark" in text
     body = re.sub(r"<[^>]*>", " ", text.split("<body>")[1])
-    assert body.split()[:4] == ["own", "load", "of", "the"]
+    assert body.split()[:4] == ["Study", "study.yaml", "Made", "on"]
+    assert "Table 1. Means over 3 runs" in " ".join(body.replace(" . ", ". ").split())
+    titles = [
+        " ".join(each.split()) for each in re.findall(r"<figcaption>(.*?)</figcaption>", text)
+    ]
+    assert [each[: each.index("</b>")] for each in titles] == [
+        f"<b>Figure {number}." for number in range(1, 5)
+    ]
+    assert text.count('class="axis"') == 7
+    trace = hashlib.sha256((tmp_path / "trace.csv").read_bytes()).hexdigest()
+    assert f"trace.csv: sha256 <code>{trace}</code>" in text
     told = [json.loads(gzip.decompress(base64.b64decode(each))) for each in page.packed]
     jobs = int(rows(tmp_path)[0]["jobs"])
     assert [len(each["jobs"]) for each in told] == [jobs, jobs]
@@ -324,10 +335,10 @@ def test_interrupted_while_the_study_is_read_nothing_is_written(
 def test_interrupted_while_results_are_written_they_are_written_to_their_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def report(results: Results, validation: Validation | None) -> str:
+    def report(results: Results, validation: Validation | None, made: Provenance) -> str:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGINT):
             os.kill(os.getpid(), number)
-        return report_html(results, validation)
+        return report_html(results, validation, made)
 
     monkeypatch.setattr("reprieve.cli.simulate.report_html", report)
     former = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]

@@ -12,6 +12,7 @@ written, these are written to their end, and nothing was missed.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -30,7 +31,7 @@ from reprieve.cli.simulate_cluster import study_of
 from reprieve.cli.whole_files import write_whole
 from reprieve.simulation import figures
 from reprieve.simulation.failures import failure_lines
-from reprieve.simulation.report import report_html
+from reprieve.simulation.report import Provenance, report_html
 from reprieve.simulation.runs import (
     Failed,
     Outcome,
@@ -41,11 +42,14 @@ from reprieve.simulation.runs import (
     planned,
 )
 from reprieve.simulation.shards import Shard, read_shard, read_shards, write_shard
+from reprieve.simulation.sources import sum_of
 from reprieve.simulation.study import Study
 from reprieve.simulation.summary import Results, summarised
 from reprieve.simulation.tables import own_load_lines, results_csv, terminal_tables
 from reprieve.simulation.validation_figures import Validation, read_validation
+from reprieve.units.clock import SystemClock
 from reprieve.units.errors import UsageError
+from reprieve.units.instants import format_instant
 
 __all__ = ["simulate"]
 
@@ -158,7 +162,7 @@ def _simulate(
             (ended, missing), interrupted = read_shards(merge, given, runs), False
         _end_no_more()
         results = summarised(given, runs, ended)
-        _write(results, report, validation, decisions=decisions)
+        _write(results, report, validation, _provenance(results), decisions=decisions)
     if plots is not None:
         _write_plots(results, plots)
     _print_tables(results, report, interrupted, missing)
@@ -270,11 +274,27 @@ class _Line:
             click.echo("\r\x1b[K", nl=False, err=True)
 
 
+def _provenance(results: Results) -> Provenance:
+    """Return when and how this report is made; names of files without their folders."""
+    words = [Path(word).name if os.sep in word else word for word in sys.argv[1:]]
+    files = dict.fromkeys(outcome.run.file for outcome in results.outcomes)
+    return Provenance(
+        format_instant(SystemClock().wall())[:10],
+        shlex.join(["reprieve", *words]),
+        {path.name: sum_of(path) for path in files if path.is_file()},
+    )
+
+
 def _write(
-    results: Results, output: Path, validation: Validation | None, *, decisions: bool
+    results: Results,
+    output: Path,
+    validation: Validation | None,
+    provenance: Provenance,
+    *,
+    decisions: bool,
 ) -> None:
     try:
-        _write_files(results, output, validation, decisions=decisions)
+        _write_files(results, output, validation, provenance, decisions=decisions)
     except OSError as error:
         raise UsageError(
             f"--output {output}: {error.strerror}; accepted: a file in a folder to write to, with "
@@ -283,7 +303,12 @@ def _write(
 
 
 def _write_files(
-    results: Results, output: Path, validation: Validation | None, *, decisions: bool
+    results: Results,
+    output: Path,
+    validation: Validation | None,
+    provenance: Provenance,
+    *,
+    decisions: bool,
 ) -> None:
     def copy_decisions(whole: BinaryIO) -> None:
         for outcome in results.outcomes:
@@ -291,7 +316,10 @@ def _write_files(
                 with outcome.decisions.open("rb") as part:
                     shutil.copyfileobj(part, whole)
 
-    report, table = report_html(results, validation).encode(), results_csv(results).encode()
+    report, table = (
+        report_html(results, validation, provenance).encode(),
+        results_csv(results).encode(),
+    )
     files: dict[Path, Callable[[BinaryIO], object]] = {
         output: lambda file: file.write(report),
         output.with_name("results.csv"): lambda file: file.write(table),

@@ -20,7 +20,7 @@ __all__ = ["DASHES", "Bar", "Line", "bars", "legend", "log_time_lines", "stacked
 
 _WIDTH: Final = 560
 _HEIGHT: Final = 250
-_LEFT, _RIGHT, _TOP, _BOTTOM = 48, 12, 10, 34
+_LEFT, _RIGHT, _TOP, _BOTTOM = 48, 12, 24, 40
 #: Patterns of lines, in the order of the policies; they begin again where there are more.
 DASHES: Final = ("", "7 3", "2 2.5", "9 3 2 3", "4 4", "12 4")
 _TIMES: Final = (
@@ -76,7 +76,7 @@ def log_time_lines(lines: Sequence[Line], places_s: Sequence[float], title: str)
     ]
     across = [log10(at / places_s[0]) / span for at in places_s[: end + 1]]
     upward = [(share / 4, f"{share * 25} %") for share in range(5)]
-    return _chart(lines, across, 1.0, ticks, upward, title)
+    return _chart(lines, across, 1.0, ticks, upward, (title, "time waited", "share of jobs"))
 
 
 def time_lines(lines: Sequence[Line], end_s: float, top: float, title: str) -> str:
@@ -87,19 +87,30 @@ def time_lines(lines: Sequence[Line], end_s: float, top: float, title: str) -> s
     unit, size = ("d", 1.0) if days > 2 else ("h", 24.0)
     ticks = [(at / (days * size), f"{at:g} {unit}") for at in _round_ticks(days * size, 7)]
     upward = [(at / top, f"{at:,g}") for at in _round_ticks(top, 5)]
-    return _chart(lines, across, top, ticks, upward, title)
+    axes = (title, "time since the first arrival", "devices in use")
+    return _chart(lines, across, top, ticks, upward, axes)
 
 
-def bars(given: Sequence[Bar], title: str) -> str:
+def _axes(across: str, upward: str) -> list[str]:
+    """Return the titles of both axes: below the middle, and above the axis that goes upwards."""
+    middle = _LEFT + (_WIDTH - _LEFT - _RIGHT) / 2
+    return [
+        _label(middle, _HEIGHT - 5, across, "middle", "axis"),
+        _label(4, 12, upward, "start", "axis"),
+    ]
+
+
+def bars(given: Sequence[Bar], title: str, unit: str = "GPU hours") -> str:
     """Return horizontal bars with their intervals."""
     top = max([*(bar.value.high or bar.value.mean for bar in given), 1e-9])
     row, left, width = 24, 110, _WIDTH - 110 - 90
-    height = row * len(given) + 26
+    height = row * len(given) + 42
     parts = [_open(height, title)]
     for at in _round_ticks(top, 5):
         x = left + width * at / top
-        parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{height - 20}"/>')
-        parts.append(_label(x, height - 6, f"{at:,g}", "middle"))
+        parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{height - 36}"/>')
+        parts.append(_label(x, height - 22, f"{at:,g}", "middle"))
+    parts.append(_label(left + width / 2, height - 5, unit, "middle", "axis"))
     for place, bar in enumerate(given):
         y, long = row * place + 5, width * bar.value.mean / top
         parts.append(_label(left - 8, y + 11, bar.name, "end", "name"))
@@ -130,7 +141,7 @@ def stacked(
     """Return bars of counts side by side: for each name one small bar of each policy."""
     top = max([*(value for _, _, values in rows for value in values), 1e-9])
     width, height = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
-    parts = [_open(_HEIGHT, title)]
+    parts = [_open(_HEIGHT, title), *_axes("how often a job made way", "jobs")]
     for at in _round_ticks(top, 5):
         y = _TOP + height * (1 - at / top)
         parts.append(
@@ -141,7 +152,7 @@ def stacked(
     wide = min(22.0, group * 0.76 / len(rows))
     for place, name in enumerate(names):
         middle = _LEFT + group * (place + 0.5)
-        parts.append(_label(middle, _HEIGHT - 18, name, "middle"))
+        parts.append(_label(middle, _HEIGHT - 24, name, "middle"))
         for number, (policy, of, values) in enumerate(rows):
             x = middle + (number - len(rows) / 2) * wide
             tall = height * values[place] / top
@@ -159,10 +170,11 @@ def _chart(
     top: float,
     ticks: Sequence[tuple[float, str]],
     upward: Sequence[tuple[float, str]],
-    title: str,
+    titles: tuple[str, str, str],
 ) -> str:
+    """Draw lines; `titles`: of the chart, of the axis across and of the one upwards."""
     width, height = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
-    parts = [_open(_HEIGHT, title)]
+    parts = [_open(_HEIGHT, titles[0]), *_axes(titles[1], titles[2])]
     for share, text in upward:
         y = _TOP + height * (1 - share)
         parts.append(

@@ -13,10 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Estimate", "difference", "estimate"]
+__all__ = ["FEWEST_FOR_A_STAR", "Estimate", "difference", "estimate"]
 
 _DRAWS: Final = 2_000
 _FEWEST: Final = 3
+#: Runs from which on an interval without 0 is marked: of fewer the bootstrap is too narrow.
+FEWEST_FOR_A_STAR: Final = 6
 
 
 @dataclass(frozen=True, slots=True)

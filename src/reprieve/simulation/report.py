@@ -3,22 +3,24 @@
 It begins with the traces' own load, since a trace in which nothing contends shows nothing about
 policies. For each load a table (means over runs, their intervals, and the difference to the first
 policy) and charts; then the story of any job, the configuration, and the versions. The same study
-gives the same bytes: there are no times of day and no CPU times in it.
+gives the same bytes on the same day: there are no times of day and no CPU times in it. A star marks
+a difference of six runs or more; of fewer the number of runs and the interval stand there.
 """
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from html import escape
 from typing import Final
 
 import reprieve
 from reprieve.simulation import charts
 from reprieve.simulation.failures import failure_lines
-from reprieve.simulation.figures import figures
-from reprieve.simulation.intervals import Estimate
+from reprieve.simulation.figures import Figure, figures
+from reprieve.simulation.intervals import FEWEST_FOR_A_STAR, Estimate
 from reprieve.simulation.policy import IDLE, QUOTA, SCHEDULING, PolicySpec
 from reprieve.simulation.report_page import SCRIPT, STYLE
 from reprieve.simulation.summary import (
@@ -32,24 +34,42 @@ from reprieve.simulation.summary import (
 )
 from reprieve.simulation.tables import load_title, own_load_lines, without_line
 from reprieve.simulation.validation_figures import Validation, validation_section
+from reprieve.simulation.verdicts import is_clear, verdict_lines
 
-__all__ = ["report_html"]
+__all__ = ["Provenance", "report_html"]
 
 _MOST_LINES: Final = 6
 _MOST_STORIES: Final = 12 * 1024 * 1024  # characters of packed stories in a report
 
 
-def report_html(results: Results, validation: Validation | None = None) -> str:
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """How a report came about: the day, the command, and the sha256 of each trace by its name."""
+
+    day: str
+    command: str
+    sums: Mapping[str, str]
+
+
+def report_html(
+    results: Results,
+    validation: Validation | None = None,
+    provenance: Provenance | None = None,
+) -> str:
     """Return the report; `validation` are figures that it prints as they are."""
-    return "".join(_parts(results, validation))
+    return "".join(_parts(results, validation, provenance))
 
 
-def _parts(results: Results, validation: Validation | None) -> Iterator[str]:
+def _parts(
+    results: Results, validation: Validation | None, provenance: Provenance | None
+) -> Iterator[str]:
     study = results.study
     title = f"Study {study.name}"
     yield "<!doctype html>\n<html lang=en><head><meta charset=utf-8>"
     yield '<meta name=viewport content="width=device-width,initial-scale=1">'
     yield f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>\n"
+    yield f"<h1>{escape(title)}</h1>\n"
+    yield from _made(provenance)
     yield '<ul class="own">'
     said = [f"<li>{escape(line)}</li>" for line in own_load_lines(results)]
     if len(said) > _MOST_LINES:
@@ -57,7 +77,7 @@ def _parts(results: Results, validation: Validation | None) -> Iterator[str]:
             f"<li><details><summary>each of them</summary>{''.join(said[1:])}</details></li>"
         ]
     yield "".join(said)
-    yield f"</ul><h1>{escape(title)}</h1>\n"
+    yield "</ul>\n"
     cluster, tenants = study.cluster, study.tenants
     yield (
         f'<p class="soft">{cluster.nodes:,} nodes of {cluster.devices} devices; '
@@ -65,13 +85,38 @@ def _parts(results: Results, validation: Validation | None) -> Iterator[str]:
         f"{escape('; '.join(_decided_by(study.policies)))}.</p>"
     )
     yield from _notices(results)
+    numbers = Captions()
     for summary in results.loads:
-        yield from _load(results, summary)
+        yield from _load(results, summary, numbers)
     yield from _stories(results)
     yield from validation_section(validation, reprieve.__version__)
     yield from _configuration(results)
     accent = 1 if len(study.policies) > 1 else 0
     yield f"<script>{SCRIPT}choose({accent});</script></body></html>\n"
+
+
+class Captions:
+    """Numbers of figures and tables, in the order in which they stand."""
+
+    def __init__(self) -> None:
+        self._given: Counter[str] = Counter()
+
+    def next(self, kind: str, text: str) -> str:
+        """Return a caption with the next number of its kind."""
+        self._given[kind] += 1
+        return f"<b>{kind} {self._given[kind]}.</b> {escape(text)}"
+
+
+def _made(provenance: Provenance | None) -> Iterator[str]:
+    if provenance is None:
+        return
+    yield (
+        f'<p class="soft">Made on {escape(provenance.day)} with reprieve '
+        f"{escape(reprieve.__version__)}: <code>{escape(provenance.command)}</code></p>"
+    )
+    for name, said in provenance.sums.items():
+        yield f'<p class="soft">{escape(name)}: sha256 <code>{escape(said)}</code></p>'
+    yield "\n"
 
 
 def _decided_by(policies: Sequence[PolicySpec]) -> Iterator[str]:
@@ -114,30 +159,47 @@ def _notices(results: Results) -> Iterator[str]:
         yield f'<p class="notice">Failed: {escape(line)}</p>'
 
 
-def _load(results: Results, summary: LoadSummary) -> Iterator[str]:
+def _load(results: Results, summary: LoadSummary, numbers: Captions) -> Iterator[str]:
     names = [policy.policy for policy in summary.policies]
     yield f"\n<h2>{escape(_capitalised(load_title(summary)))}</h2>"
     if summary.without:
         yield f'<p class="notice">{escape(without_line(summary))}</p>'
-    yield from _table(summary)
+    for line in verdict_lines(summary):
+        yield f"<p>{escape(line)}</p>"
     runs = len(summary.submitted)
-    yield (
-        '<p class="soft">Means over the runs; below, where there are at least three, the 95 % '
-        f"bootstrap interval, and the mean difference to {escape(names[0])} run by run.</p>"
-        if runs > 1
-        else f'<p class="soft">One run, so there are no intervals. Below: the difference to '
-        f"{escape(names[0])}.</p>"
-    )
+    yield from _table(summary, numbers.next("Table", _table_text(names[0], runs)))
     yield charts.legend(names)
     yield '<div class="charts">'
     for figure in figures(results, summary):
-        yield f"<div><h3>{escape(figure.title)}</h3>{figure.svg}</div>"
+        caption = numbers.next("Figure", f"{figure.title}. {_over(figure, runs)}")
+        yield f"<figure>{figure.svg}<figcaption>{caption}</figcaption></figure>"
     yield "</div>"
     yield from _sizes(summary)
 
 
-def _table(summary: LoadSummary) -> Iterator[str]:
-    yield '<div class="wide"><table><thead><tr><th>policy</th>'
+def _over(figure: Figure, runs: int) -> str:
+    if figure.name == "use":
+        return "1 run."
+    return f"{runs} run{'s' * (runs > 1)}."
+
+
+def _table_text(first: str, runs: int) -> str:
+    """Return what a table shows, and how far it can be trusted."""
+    if runs == 1:
+        return f"One run, so there are no intervals. Below each mean: the difference to {first}."
+    star = (
+        "A star: the interval of the difference has no 0 in it."
+        if runs >= FEWEST_FOR_A_STAR
+        else f"{runs} runs are too few for a star: the interval of the difference stands there."
+    )
+    return (
+        f"Means over {runs} runs; below, where there are at least three, the 95 % bootstrap "
+        f"interval, and the mean difference to {first} run by run. {star}"
+    )
+
+
+def _table(summary: LoadSummary, caption: str) -> Iterator[str]:
+    yield f'<div class="wide"><table><caption>{caption}</caption><thead><tr><th>policy</th>'
     for column in summary.columns:
         yield f'<th title="{escape(column.meaning)}">{escape(column.title)}</th>'
     yield "</tr></thead><tbody>"
@@ -158,8 +220,9 @@ def _cell(column: Column, found: Found) -> str:
         size = column.text(abs(found.change.mean))
         sign = "±" if size == column.text(0) else "+" if found.change.mean > 0 else "−"
         change = sign + size
-        clear = found.change.low is not None and (found.change.low > 0 or found.change.high < 0)  # type: ignore[operator]
-        said += f"<small>{escape(change)}{' *' if clear else ''}</small>"
+        said += f"<small>{escape(change)}{' *' if is_clear(found.change) else ''}</small>"
+        if found.change.runs < FEWEST_FOR_A_STAR and (within := _interval(column, found.change)):
+            said += f"<small>({escape(within)})</small>"
     return said
 
 
@@ -221,7 +284,7 @@ def _configuration(results: Results) -> Iterator[str]:
     idle = any(summary.idle for summary in results.loads)
     for column in (*COLUMNS, *IDLE_COLUMNS) if idle else COLUMNS:
         yield f"<tr><td>{escape(column.title)}</td><td>{escape(column.meaning)}</td></tr>"
-    yield "</tbody></table><p class='soft'>* the interval of the difference has no 0 in it.</p>"
+    yield "</tbody></table>"
     yield "<details><summary>Policies as they were understood</summary><pre>"
     for policy in study.policies:
         yield escape(_policy_text(policy))

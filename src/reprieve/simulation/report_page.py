@@ -34,7 +34,10 @@ tbody tr+tr td{border-top:1px solid var(--faint)}
 td small{display:block;font-size:11.5px;line-height:1.3}
 tr.chosen td:first-child{color:var(--accent);font-weight:600}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(460px,1fr));gap:6px 32px}
-.charts>div{min-width:0}.chart{width:100%;height:auto;display:block}
+.charts>figure{min-width:0;margin:8px 0}
+figcaption,caption{font-size:13px;color:var(--soft);text-align:left}
+caption{padding:0 0 6px;white-space:normal}figcaption b,caption b{color:var(--ink)}
+.chart{width:100%;height:auto;display:block}
 .chart text{font-size:11px;fill:var(--soft);font-variant-numeric:tabular-nums}
 .chart .name,.chart .value{fill:var(--ink)}
 .grid{stroke:var(--faint)}.tick{stroke:var(--quiet)}

@@ -12,6 +12,7 @@ from io import StringIO
 
 from reprieve.simulation.runs import Outcome
 from reprieve.simulation.summary import LoadSummary, Results
+from reprieve.simulation.verdicts import verdict_lines
 
 __all__ = ["load_title", "own_load_lines", "results_csv", "terminal_tables", "without_line"]
 
@@ -100,6 +101,7 @@ def terminal_tables(results: Results) -> Iterator[str]:
             texts = [column.text(mean) for column, mean in zip(columns, means, strict=True)]
             rows.append([policy.policy, *texts])
         yield from aligned(rows)
+        yield from verdict_lines(summary)
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
