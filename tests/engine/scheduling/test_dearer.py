@@ -96,7 +96,7 @@ def test_more_lost_work_than_the_plan_says_is_refused() -> None:
     )
     assert faults(snapshot, LEAST_LOST, claimed(snapshot, LEAST_LOST, 0, "young")) == []
     worse = claimed(snapshot, LEAST_LOST, 0, "elder")
-    assert faults(snapshot, LEAST_LOST, worse) == [Fault.ABOVE_BOUND]
+    assert faults(snapshot, LEAST_LOST, worse) == [Fault.ABOVE_BOUND, Fault.DEARER]
     assert faults(snapshot, LEAST_LOST, claimed(snapshot, LEAST_LOST, 60, "elder")) == []
 
 
@@ -109,7 +109,7 @@ def test_more_pods_than_the_plan_says_are_refused() -> None:
     )
     assert faults(snapshot, BEST, claimed(snapshot, BEST, 0, "large")) == []
     worse = claimed(snapshot, BEST, 0, "small-0", "small-1")
-    assert faults(snapshot, BEST, worse) == [Fault.ABOVE_BOUND]
+    assert faults(snapshot, BEST, worse) == [Fault.ABOVE_BOUND, Fault.DEARER]
 
 
 def test_a_group_that_goes_whole_makes_no_room_with_a_part() -> None:

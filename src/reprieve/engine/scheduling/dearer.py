@@ -4,10 +4,12 @@ Nothing of the search is used. What it finds is always a better choice, never a 
 
 1. the members fit with only pods of lower priorities gone than the highest among the victims;
 2. the plan says that nothing costs less (gap 0), and one pod would do in place of all victims that
-   go alone on a node: with `harmOrder` one that loses less, else one in place of several.
+   go alone on a node: with `harmOrder` one that loses less, else one in place of several;
+3. the plan says so, and a plan that is made the plain way costs less (`naive_plan`).
 
-1 is not asked where the search does not promise it: for members whose filters depend on other pods,
-topology constraints, trees, groups that go by floors, members of several sizes on many nodes.
+1 and 3 are not asked where the search does not promise it: for members whose filters depend on
+other pods, topology constraints, trees, groups that go by floors, members of several sizes on many
+nodes; 3 not on many nodes.
 Source: promise "Irreducible" of the design.
 """
 
@@ -27,10 +29,12 @@ from reprieve.engine.placement.profile import FilterName, Policy
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.harm import lost_work
 from reprieve.engine.scheduling.hierarchy import whole_groups
+from reprieve.engine.scheduling.naive_plan import naive_cost
 
-__all__ = ["beats_bound", "fits_below", "promised"]
+__all__ = ["beats_bound", "costs_more_than_plain", "fits_below", "promised"]
 
 _NODES: Final = 64  # on which members of several sizes are placed exactly
+_MEMBERS: Final = 64
 _STATES: Final = 512  # of such members
 _STATIC: Final = frozenset(
     {
@@ -118,3 +122,29 @@ def beats_bound(
         if enough.any():
             return int(here[0])
     return None
+
+
+def costs_more_than_plain(
+    simulation: Simulation,
+    members: Sequence[Pending],
+    slots: I64,
+    evictable: Mask,
+    priority: I64,
+    now: int,
+) -> bool:
+    """Return whether a plan that says that nothing costs less costs more than a plain one.
+
+    Nobody of a higher priority than the victims goes in it. `simulation`, `slots`, `evictable` and
+    `priority` as in `fits_below`. Not asked on many nodes.
+    """
+    snapshot, policy = simulation.snapshot, simulation.policy
+    if len(snapshot.nodes) > _NODES or len(members) > _MEMBERS:
+        return False
+    allowed = evictable & simulation.present & (priority <= priority[slots].max())
+    groups = whole_groups(snapshot, policy)[snapshot.pod_group.astype(np.intp)]
+    allowed &= ~np.isin(groups, np.unique(groups[simulation.present & ~allowed & (groups >= 0)]))
+    weight = np.ones(len(priority), np.int64)
+    if policy.harm_order:
+        weight = np.clip(lost_work(snapshot, now, policy.max_lost_work), 0, None)
+    plain = naive_cost(simulation, members, allowed, weight)
+    return plain is not None and plain < int(weight[slots].sum())

@@ -33,7 +33,12 @@ from reprieve.engine.gangs.possible import protected_labels
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.plan_faults import PlanFault
-from reprieve.engine.scheduling.dearer import beats_bound, fits_below, promised
+from reprieve.engine.scheduling.dearer import (
+    beats_bound,
+    costs_more_than_plain,
+    fits_below,
+    promised,
+)
 from reprieve.engine.scheduling.floors import torn_groups
 from reprieve.engine.scheduling.held import held_until
 from reprieve.engine.scheduling.hierarchy import (
@@ -72,6 +77,7 @@ class Fault(StrEnum):
     REDUCIBLE = "the victim could stay"
     TOO_HIGH = "the pod fits with only victims of lower priorities gone"
     ABOVE_BOUND = "the victim could stay with fewer pods, or less work, lost than the plan says"
+    DEARER = "a plain choice of victims costs less than the plan says is possible"
     BELOW_FLOOR = "a group loses too many pods, or one that goes with all, and is not named whole"
 
 
@@ -221,9 +227,12 @@ def _dearer(
     if nominations is None:
         nominations = nominations_of(snapshot, policy)
     simulation.respect(_kept(snapshot, attempt, group, nominations))
-    if promised(simulation, group, members) and fits_below(
-        simulation, members, slots, evictable, priority
-    ):
+    if not promised(simulation, group, members):
+        return tuple(faults)
+    ours = simulation, members, slots, evictable, priority
+    if attempt.plan.proof.gap == 0 and costs_more_than_plain(*ours, now):
+        faults.append(PlanFault(Fault.DEARER, str(members[0].row.uid), f"{len(slots)}"))
+    if fits_below(*ours):
         faults.append(PlanFault(Fault.TOO_HIGH, str(members[0].row.uid), f"{len(members)}"))
     return tuple(faults)
 

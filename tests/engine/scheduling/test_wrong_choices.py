@@ -1,0 +1,162 @@
+"""A permitted but wrong choice that claims to cost the least is refused at run time.
+
+Rules of the choice are broken one at a time, in the search alone; the plan says gap 0 as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bench.optimum import Instance, instance
+from bench.optimum_milp import fits_free, least, lowest_priority
+from reprieve.engine.cluster.cluster import Cluster
+from reprieve.engine.cluster.rows import Change, NodeRow, PodClass, PodRow
+from reprieve.engine.cluster.snapshot import Snapshot
+from reprieve.engine.placement.profile import Policy, VictimChoice
+from reprieve.engine.scheduling import cheapest_node, group_preemption, pod_preemption
+from reprieve.engine.scheduling.outcome import Attempt, Preemption, Unit
+from reprieve.engine.scheduling.plan_cost import plan_cost
+from reprieve.engine.scheduling.proof import faults_of
+from reprieve.engine.scheduling.session import Session
+from reprieve.engine.scheduling.units import Units
+from reprieve.units.ids import Uid
+
+NOW = 1_800_000_000
+HOUR = 3_600
+GPU = "nvidia.com/gpu"
+BEST = Policy(choice=VictimChoice.BEST)
+PODS = 1 << 20
+
+
+def decided(snapshot: Snapshot, unit: Unit, policy: Policy) -> Attempt:
+    attempt = Session(snapshot, policy, now=NOW).attempt(unit)
+    assert attempt is not None
+    return attempt
+
+
+def claims_least(search: Any, found: Preemption) -> Preemption:
+    return replace(found, gap=0)
+
+
+def refused(kind: str, seeds: range, policy: Policy = BEST) -> tuple[int, int]:
+    """How many decisions cost more than the optimum, and how many of these are refused."""
+    wrong = caught = 0
+    for seed in seeds:
+        given = instance(seed, kind)
+        level = lowest_priority(given.gpus, given.units, given.members)
+        if level is None or fits_free(given.gpus, given.units, given.members):
+            continue
+        snapshot = given.snapshot()
+        attempt = decided(snapshot, given.unit, policy)
+        if attempt.plan is None:
+            continue
+        faults = faults_of(snapshot, policy, attempt, NOW)
+        if exact(given, attempt, level, by_work=policy.harm_order):
+            assert faults == (), seed
+        else:
+            wrong += 1
+            caught += bool(faults)
+    return wrong, caught
+
+
+def exact(given: Instance, attempt: Attempt, level: int, *, by_work: bool) -> bool:
+    assert attempt.plan is not None
+    names = {given.of_pod[victim.root.name] for victim in attempt.plan.victims}
+    units = [given.units[name] for name in names]
+    if max(unit.priority for unit in units) > level:
+        return False
+    if by_work:
+        best = least(given.gpus, given.units, given.members, level, lambda u: u.lost)
+        return sum(unit.lost for unit in units) == best
+    best = least(given.gpus, given.units, given.members, level, lambda u: u.pods)
+    return sum(unit.pods for unit in units) == best
+
+
+def without_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the victims of kube-scheduler's rules as the least costly ones."""
+    monkeypatch.setattr(group_preemption, "least_costly", claims_least)
+
+
+def reversed_reprieve(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put the least important units back first."""
+    ordered = Units.ordered
+    monkeypatch.setattr(Units, "ordered", lambda self, units: ordered(self, units)[::-1])
+    without_search(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("kind", "broken"),
+    [
+        ("mixed", without_search),
+        pytest.param("equal", without_search, marks=pytest.mark.thorough),
+        pytest.param("mixed", reversed_reprieve, marks=pytest.mark.thorough),
+        pytest.param("equal", reversed_reprieve, marks=pytest.mark.thorough),
+    ],
+)
+def test_victims_that_are_not_the_least_are_refused(
+    kind: str, broken: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken(monkeypatch)
+    wrong, caught = refused(kind, range(2_000, 2_020))
+    assert wrong >= 6 and caught >= wrong * 0.7, (wrong, caught)
+
+
+def test_the_worst_node_for_a_pod_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def worst(
+        simulation: Any, pending: Any, candidates: Any, found: Preemption, on_node: Any
+    ) -> Preemption:
+        budgets = cheapest_node.budget_matches(simulation)
+        others = [on_node(node) for node in candidates.nodes.tolist()]
+        dearest = max(others, key=lambda each: plan_cost(simulation.snapshot, each, budgets, None))
+        return replace(dearest, gap=0)
+
+    monkeypatch.setattr(pod_preemption, "least_costly_node", worst)
+    wrong, caught = refused("single", range(2_000, 2_024))
+    assert wrong >= 6 and caught == wrong, (wrong, caught)
+
+
+def test_lost_work_that_counts_more_than_the_bound_says_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`long` runs for days and says nothing: it loses an hour at most, `saved` lost more."""
+    policy = replace(BEST, harm_order=True, max_lost_work=HOUR)
+
+    def row(name: str, node: str, start: int, checkpoint: int = 0, priority: int = 1) -> PodRow:
+        entry = PodClass((("cpu", 1_000), (GPU, 8)), 1_000, 200 * 2**20)
+        return PodRow(
+            Uid(name),
+            "default",
+            name,
+            1,
+            entry,
+            node=node,
+            priority=priority,
+            start=start,
+            checkpoint=checkpoint,
+        )
+
+    rows: list[Change] = [
+        NodeRow(Uid(n), n, 1, {"pods": 110, "cpu": 64_000, GPU: 8}, {}) for n in ("a", "b")
+    ]
+    rows += [
+        row("long", "a", NOW - 90 * HOUR),
+        row("saved", "b", NOW - 90 * HOUR, checkpoint=NOW - 3 * HOUR),
+        row("train", "", NOW, priority=10),
+    ]
+    cluster = Cluster()
+    cluster.apply(rows)
+    snapshot, unit = cluster.snapshot(), Unit((Uid("train"),))
+    attempt = decided(snapshot, unit, policy)
+    assert attempt.plan is not None
+    assert [victim.root.name for victim in attempt.plan.victims] == ["long"]
+    assert faults_of(snapshot, policy, attempt, NOW) == ()
+    ignored = replace(policy, max_lost_work=1_000 * HOUR)
+    attempt = decided(snapshot, unit, ignored)
+    assert attempt.plan is not None
+    assert [victim.root.name for victim in attempt.plan.victims] == ["saved"]
+    (fault,) = faults_of(snapshot, policy, attempt, NOW)
+    assert "a plain choice of victims costs less" in str(fault)
