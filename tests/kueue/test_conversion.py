@@ -125,11 +125,11 @@ def test_domains_are_compressed_by_what_they_have_in_common() -> None:
     assert piece == {
         "domainCount": 2,
         "valuesPerLevel": [
-            {"universalValue": "b1"},
-            {"prefix": "rack-", "suffix": "-x", "roots": ["1", "2"]},
-            {"prefix": "h", "roots": ["9", "10"]},
+            {"universal": "b1"},
+            {"individual": {"prefix": "rack-", "suffix": "-x", "roots": ["1", "2"]}},
+            {"individual": {"prefix": "h", "roots": ["9", "10"]}},
         ],
-        "podCounts": [4, 2],
+        "podCounts": {"individual": [4, 2]},
     }
     assert convert(newer, OLD) == given
 

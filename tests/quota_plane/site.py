@@ -58,6 +58,7 @@ _RESOURCES = {
         LOCAL_QUEUES,
         _kueue("cohorts", "Cohort"),
         _kueue("resourceflavors", "ResourceFlavor"),
+        _kueue("topologies", "Topology"),
         _kueue("workloadpriorityclasses", "WorkloadPriorityClass"),
         ADMISSION_CHECKS,
     )

@@ -387,9 +387,9 @@ def slices(count: int, **level: Any) -> Json:
 @pytest.mark.parametrize(
     "bomb",
     [
-        slices(10**9, universalValue="a"),
-        slices(50_000, prefix="x" * 100_000, roots=["a"]),
-        slices(10**12, roots=[]),
+        slices(10**9, universal="a"),
+        slices(50_000, individual={"prefix": "x" * 100_000, "roots": ["a"]}),
+        slices(10**12, individual={"roots": []}),
     ],
     ids=["domains", "prefix", "roots"],
 )
@@ -401,7 +401,7 @@ async def test_what_is_short_here_and_endless_there_is_not_written_out(
     assert (code, response["convertedObjects"]) == (200, [])
     assert response["result"]["status"] == "Failure"
     assert "topology assignment" in response["result"]["message"]
-    fine = slices(3, universalValue="a")
+    fine = slices(3, universal="a")
     _, answer = await door.ask(CONVERT, conversion(fine))
     (converted,) = answer["response"]["convertedObjects"]
     assert (

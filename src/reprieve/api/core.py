@@ -143,10 +143,18 @@ class NodeSelector(_Struct, frozen=True):
     node_selector_terms: list[NodeSelectorTerm] | None = None
 
 
+class PreferredNodes(_Struct, frozen=True):
+    """Nodes that a pod would rather run on."""
+
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
 class NodeAffinity(_Struct, frozen=True):
-    """The required part of node affinity."""
+    """Required and preferred node affinity."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: list[PreferredNodes] | None = None
 
 
 class Affinity(_Struct, frozen=True):

@@ -62,6 +62,10 @@ __all__ = [
     "ResourceQuota",
     "ResourceUsage",
     "SchedulingStats",
+    "SliceConstraint",
+    "Topology",
+    "TopologyLevel",
+    "TopologySpec",
     "Workload",
     "WorkloadPriorityClass",
     "WorkloadSpec",
@@ -300,6 +304,7 @@ class ResourceFlavorSpec(_Struct, frozen=True):
     node_labels: dict[str, str] | None = None
     node_taints: list[Taint] | None = None
     tolerations: list[Toleration] | None = None
+    topology_name: str | None = None
 
 
 class ResourceFlavor(_Struct, frozen=True):
@@ -366,13 +371,45 @@ class PodTemplate(_Struct, frozen=True):
     spec: PodSpec = PodSpec()
 
 
+class SliceConstraint(_Struct, frozen=True):
+    """Groups of `size` pods, each in one domain of a level."""
+
+    topology: str
+    size: int
+
+
 class TopologyRequest(_Struct, frozen=True):
     """Levels of a topology; pod sets with one group name get their flavors together."""
 
     pod_set_group_name: str | None = None
     required: str | None = None
     preferred: str | None = None
+    unconstrained: bool | None = None
     pod_set_slice_required_topology: str | None = None
+    pod_set_slice_size: int | None = None
+    podset_slice_required_topology_constraints: list[SliceConstraint] | None = None
+    pod_index_label: str | None = None
+    sub_group_index_label: str | None = None
+    sub_group_count: int | None = None
+
+
+class TopologyLevel(_Struct, frozen=True):
+    """A level: nodes with the same value of a label are one domain."""
+
+    node_label: str
+
+
+class TopologySpec(_Struct, frozen=True):
+    """Levels, from the widest to the narrowest."""
+
+    levels: list[TopologyLevel] = []
+
+
+class Topology(_Struct, frozen=True):
+    """The levels of a tree of nodes."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: TopologySpec = TopologySpec()
 
 
 class PodSet(_Struct, frozen=True):

@@ -299,16 +299,14 @@ def _slices(levels: Any, domains: list[Json]) -> list[Json]:
         "domainCount": len(domains),
         "valuesPerLevel": [_level_values(each) for each in values],
     }
-    if len(set(counts)) == 1:
-        made["universalPodCount"] = counts[0]
-    else:
-        made["podCounts"] = counts
+    same = len(set(counts)) == 1
+    made["podCounts"] = {"universal": counts[0]} if same else {"individual": counts}
     return [made]
 
 
 def _level_values(values: list[str]) -> Json:
     if len(set(values)) == 1:
-        return {"universalValue": values[0]}
+        return {"universal": values[0]}
     prefix = _common(values)
     rest = [value[len(prefix) :] for value in values]
     suffix = _common([value[::-1] for value in rest])[::-1]
@@ -317,7 +315,7 @@ def _level_values(values: list[str]) -> Json:
         made["prefix"] = prefix
     if suffix:
         made["suffix"] = suffix
-    return made
+    return {"individual": made}
 
 
 def _common(values: list[str]) -> str:
@@ -336,9 +334,13 @@ def _written_out(slices: list[Json]) -> int:
             raise TooManyDomains("a slice of a topology assignment that cannot be written out")
         # Quotes, names of fields and the number of pods; then what all values begin and end with.
         shared = sum(
-            len(str(level.get(name, "")))
+            len(str(part.get(name, "")))
             for level in levels
-            for name in ("universalValue", "prefix", "suffix")
+            for part, name in (
+                (level, "universal"),
+                (_part(level, "individual"), "prefix"),
+                (_part(level, "individual"), "suffix"),
+            )
         )
         characters += max(count, 0) * (24 + shared)
     return characters
@@ -348,13 +350,15 @@ def _domains(piece: Json) -> list[Json]:
     count = piece.get("domainCount", 0)
     columns = []
     for level in _list(piece, "valuesPerLevel"):
-        if "universalValue" in level:
-            columns.append([level["universalValue"]] * count)
+        if "universal" in level:
+            columns.append([level["universal"]] * count)
             continue
-        roots = [*(level.get("roots") or ()), *[""] * count][:count]
-        prefix, suffix = level.get("prefix", ""), level.get("suffix", "")
+        each = _part(level, "individual")
+        roots = [*(each.get("roots") or ()), *[""] * count][:count]
+        prefix, suffix = each.get("prefix", ""), each.get("suffix", "")
         columns.append([f"{prefix}{root}{suffix}" for root in roots])
-    pods = piece.get("podCounts") or [piece.get("universalPodCount", 0)] * count
+    told = _part(piece, "podCounts")
+    pods = told.get("individual") or [told.get("universal", 0)] * count
     pods = [*pods, *[0] * count][:count]
     return [
         {"values": [column[index] for column in columns], "count": pods[index]}

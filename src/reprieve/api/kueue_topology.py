@@ -1,51 +1,75 @@
-"""What is asked of topologies and of MultiKueue: which of it makes a job wait, not served here.
+"""What pods ask of topologies in their annotations, and whose AdmissionChecks are MultiKueue's.
 
-Nothing here knows racks and blocks. Pods that *require* a level of a topology wait, since running
-them elsewhere breaks what they were promised; where one is *preferred* or any will do they run
-wherever there is quota, and whose job it is is told. Nobody here sends work to other clusters: an
-AdmissionCheck of MultiKueue's controller is never active. Source: the annotations and the
-`topologyRequest` of Kueue's topology-aware scheduling.
+The annotations of a pod template become the `topologyRequest` of its pod set. Nobody here sends
+work to other clusters: an AdmissionCheck of MultiKueue's controller is never active. Source:
+specification of topology-aware scheduling, section 1.3.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
+
+from reprieve.units.untrusted import integer_or_none, read_json
 
 __all__ = [
     "MULTI_KUEUE",
     "PREFERRED",
     "REQUIRED",
-    "required_level",
+    "UNCONSTRAINED",
     "topology_request",
-    "unsupported_text",
 ]
 
 #: Controller name of AdmissionChecks that are MultiKueue's.
 MULTI_KUEUE: Final = "kueue.x-k8s.io/multikueue"
 _PREFIX: Final = "kueue.x-k8s.io/podset-"
-#: Fields of a `topologyRequest` that pods cannot do without, with the annotations they come from.
-REQUIRED: Final = {
-    "required": f"{_PREFIX}required-topology",
-    "podSetSliceRequiredTopology": f"{_PREFIX}slice-required-topology",
-}
-PREFERRED: Final = {"preferred": f"{_PREFIX}preferred-topology"}
+REQUIRED: Final = f"{_PREFIX}required-topology"
+PREFERRED: Final = f"{_PREFIX}preferred-topology"
+UNCONSTRAINED: Final = f"{_PREFIX}unconstrained-topology"
+SLICE_LEVEL: Final = f"{_PREFIX}slice-required-topology"
+SLICE_SIZE: Final = f"{_PREFIX}slice-size"
+CONSTRAINTS: Final = f"{_PREFIX}slice-required-topology-constraints"
+GROUP: Final = f"{_PREFIX}group-name"
+_MOST_LAYERS: Final = 3
 
 
-def topology_request(annotations: Mapping[str, str]) -> dict[str, str]:
-    """Return what a pod template's annotations ask for, empty for nothing."""
-    named = {**REQUIRED, **PREFERRED}
-    return {field: annotations[name] for field, name in named.items() if annotations.get(name)}
+def topology_request(annotations: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a pod template's annotations ask for, empty for nothing.
+
+    What cannot be read is left out; webhooks refuse it.
+    """
+    found: dict[str, Any] = {}
+    for field, name in (("required", REQUIRED), ("preferred", PREFERRED)):
+        if annotations.get(name):
+            found[field] = annotations[name]
+    if annotations.get(UNCONSTRAINED) in ("true", "false"):
+        found["unconstrained"] = annotations[UNCONSTRAINED] == "true"
+    size = integer_or_none(annotations.get(SLICE_SIZE, ""))
+    if annotations.get(SLICE_LEVEL) and size is not None and size > 0:
+        found["podSetSliceRequiredTopology"] = annotations[SLICE_LEVEL]
+        found["podSetSliceSize"] = size
+    elif annotations.get(CONSTRAINTS):
+        layers = _layers(annotations[CONSTRAINTS])
+        if layers:
+            found["podsetSliceRequiredTopologyConstraints"] = layers
+    if annotations.get(GROUP) and ("required" in found or "preferred" in found):
+        found["podSetGroupName"] = annotations[GROUP]
+    return found
 
 
-def required_level(request: Mapping[str, object]) -> str:
-    """Return the level that a `topologyRequest` requires, empty for none."""
-    return next((str(request[field]) for field in REQUIRED if request.get(field)), "")
-
-
-def unsupported_text(pod_set: str, level: str) -> str:
-    """Return why a workload waits that requires a level of a topology."""
-    return (
-        f"pod set {pod_set} requires the topology level {level}, and topology-aware scheduling is "
-        f"not supported: remove {REQUIRED['required']} (or prefer the level) to have it queued"
-    )
+def _layers(text: str) -> list[dict[str, Any]]:
+    """Return slice layers that are written as a JSON list; none where it is no such list."""
+    try:
+        given = read_json(text)
+    except ValueError:
+        return []
+    if not isinstance(given, list) or not 1 <= len(given) <= _MOST_LAYERS:
+        return []
+    layers = []
+    for each in given:
+        level = each.get("topology") if isinstance(each, dict) else None
+        size = each.get("size") if isinstance(each, dict) else None
+        if not isinstance(level, str) or isinstance(size, bool) or not isinstance(size, int):
+            return []
+        layers.append({"topology": level, "size": size})
+    return layers

@@ -55,6 +55,21 @@ class PodWriter:
             lambda current: ungated(current, gate, injection) if is_gated(current, gate) else None,
         )
 
+    async def place(self, pod: Json, gate: str, selector: Mapping[str, str]) -> bool:
+        """Take a gate off, and bind the pod to nodes with these labels, in one write."""
+
+        def change(current: Json) -> Json | None:
+            gates = current["spec"].get("schedulingGates") or ()
+            if all(each.get("name") != gate for each in gates):
+                return None
+            changed = copy.deepcopy(current)
+            spec = changed["spec"]
+            spec["schedulingGates"] = [each for each in gates if each.get("name") != gate]
+            spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **selector}
+            return changed
+
+        return await self._modify(pod, change)
+
     async def stamp(
         self, pod: Json, labels: Mapping[str, str], annotations: Mapping[str, str]
     ) -> bool:

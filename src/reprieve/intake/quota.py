@@ -36,6 +36,7 @@ from reprieve.engine.quota.model import (
     Toleration,
 )
 from reprieve.engine.quota.shares import fair_weight
+from reprieve.engine.topology.model import Topology
 from reprieve.intake.quota_requests import amount_of
 from reprieve.units.quantities import InvalidQuantity, parse_exact
 
@@ -47,6 +48,7 @@ __all__ = [
     "local_queue_row",
     "resource_flavor_row",
     "toleration_row",
+    "topology_row",
 ]
 
 
@@ -141,7 +143,13 @@ def resource_flavor_row(flavor: kueue.ResourceFlavor) -> ResourceFlavor:
         dict(spec.node_labels or {}),
         tuple(Taint(each.key, each.value, each.effect) for each in spec.node_taints or ()),
         tuple(toleration_row(each) for each in spec.tolerations or ()),
+        spec.topology_name or "",
     )
+
+
+def topology_row(topology: kueue.Topology) -> Topology:
+    """Return the row of a Topology."""
+    return Topology(topology.metadata.name, tuple(each.node_label for each in topology.spec.levels))
 
 
 def toleration_row(toleration: core.Toleration) -> Toleration:

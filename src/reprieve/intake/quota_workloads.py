@@ -19,7 +19,6 @@ import msgspec
 
 from reprieve.api import core, kueue
 from reprieve.api.devices import ResourceClaimTemplate
-from reprieve.api.kueue_topology import required_level, unsupported_text
 from reprieve.engine.disruptions.lineage import Party
 from reprieve.engine.quota.amounts import clamp
 from reprieve.engine.quota.model import (
@@ -32,6 +31,8 @@ from reprieve.engine.quota.model import (
     Workload,
 )
 from reprieve.engine.quota.request_rules import NO_RULES, RequestRules
+from reprieve.engine.topology.encoding import TopologyEncodingError, decoded
+from reprieve.engine.topology.model import Layer, PreferredTerm, TopologyRequest
 from reprieve.intake.cluster.metadata import LAST_CHECKPOINT
 from reprieve.intake.pod_defaults import completed
 from reprieve.intake.quota import toleration_row
@@ -133,6 +134,9 @@ class PodSetRows:
             affinity=_required_nodes(spec.affinity),
             tolerations=tuple(toleration_row(each) for each in spec.tolerations or ()),
             group=(topology.pod_set_group_name or "") if topology is not None else "",
+            topology=None if topology is None else _topology(topology),
+            preferred=_preferred_nodes(spec.affinity),
+            pod_requests=None if asked == requests else asked,
         )
         return row, faults_of(spec, self.limits, asked)
 
@@ -161,10 +165,6 @@ def workload_row(
     conditions = {each.type: each for each in status.conditions or ()}
     reserved, requeued = conditions.get("QuotaReserved"), conditions.get("Requeued")
     rows, invalid = _pod_sets(spec.pod_sets, pod_sets)
-    needs_topology = False
-    if status.admission is None and not invalid:
-        invalid = _required_topology(spec.pod_sets)
-        needs_topology = bool(invalid)
     admission = None
     if status.admission is not None:
         admission, unreadable = _admission(status.admission, rows)
@@ -206,7 +206,6 @@ def workload_row(
         reclaim_min_runtime_s=min_runtimes_s[1],
         idle=idle,
         party=party,
-        needs_topology=needs_topology,
         checkpoint=checkpoint,
         next_checkpoint=_next_checkpoint(annotations, since, checkpoint),
     )
@@ -228,14 +227,14 @@ def _next_checkpoint(
     return Nanos(max(reserved, checkpoint or reserved) + interval)
 
 
-def _required_topology(pod_sets: Sequence[kueue.PodSet]) -> str:
-    """Return why a Workload waits whose pods require a level of a topology, empty for none."""
-    for each in pod_sets:
-        asked = each.topology_request
-        level = required_level(msgspec.to_builtins(asked)) if asked is not None else ""
-        if level:
-            return unsupported_text(each.name, level)
-    return ""
+def _topology(given: kueue.TopologyRequest) -> TopologyRequest:
+    layers = tuple(
+        Layer(each.topology, each.size)
+        for each in given.podset_slice_required_topology_constraints or ()
+    )
+    if given.pod_set_slice_required_topology:
+        layers = (Layer(given.pod_set_slice_required_topology, given.pod_set_slice_size or 0),)
+    return TopologyRequest(given.required or "", given.preferred or "", given.unconstrained, layers)
 
 
 def queue_key(workload: kueue.Workload) -> str:
@@ -286,7 +285,14 @@ def _admission(given: kueue.Admission, pod_sets: Sequence[PodSet]) -> tuple[Admi
             usage = {}
             invalid = f"status.admission.podSetAssignments[{index}].resourceUsage: {error}"
         count = counts.get(each.name, 0) if each.count is None else each.count
-        found.append(AdmittedPodSet(each.name, count, dict(each.flavors or {}), usage))
+        places = None
+        if each.topology_assignment is not None:
+            try:
+                places = decoded(each.topology_assignment)
+            except TopologyEncodingError as error:
+                at = f"status.admission.podSetAssignments[{index}].topologyAssignment"
+                invalid = f"{at}: {error}"
+        found.append(AdmittedPodSet(each.name, count, dict(each.flavors or {}), usage, places))
     return Admission(given.cluster_queue, tuple(found)), invalid
 
 
@@ -323,10 +329,21 @@ def _required_nodes(
     if nodes is None or nodes.required_during_scheduling_ignored_during_execution is None:
         return None
     required = nodes.required_during_scheduling_ignored_during_execution
+    return tuple(map(_expressions, required.node_selector_terms or ()))
+
+
+def _preferred_nodes(affinity: core.Affinity | None) -> tuple[PreferredTerm, ...]:
+    nodes = affinity.node_affinity if affinity is not None else None
+    if nodes is None:
+        return ()
     return tuple(
-        tuple(
-            NodeExpression(each.key, each.operator, tuple(each.values or ()))
-            for each in term.match_expressions or ()
-        )
-        for term in required.node_selector_terms or ()
+        PreferredTerm(each.weight, _expressions(each.preference))
+        for each in nodes.preferred_during_scheduling_ignored_during_execution or ()
+    )
+
+
+def _expressions(term: core.NodeSelectorTerm) -> tuple[NodeExpression, ...]:
+    return tuple(
+        NodeExpression(each.key, each.operator, tuple(each.values or ()))
+        for each in term.match_expressions or ()
     )

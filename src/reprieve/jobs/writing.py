@@ -45,13 +45,17 @@ class Conflicting(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """What the pods of one pod set are told; `count` None leaves the number as it is."""
+    """What the pods of one pod set are told; `count` None leaves the number as it is.
+
+    `gates` are scheduling gates that hold a pod back until it has a place.
+    """
 
     count: int | None = None
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: Sequence[Json] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    gates: Sequence[str] = ()
 
     def as_json(self) -> Json:
         """Return all of it in one object, without what is empty."""
@@ -59,6 +63,7 @@ class Injection:
             "annotations": dict(self.annotations),
             "labels": dict(self.labels),
             "nodeSelector": dict(self.node_selector),
+            "schedulingGates": [{"name": name} for name in self.gates],
             "tolerations": list(self.tolerations),
         }
         return {name: value for name, value in said.items() if value}
@@ -122,7 +127,8 @@ def ungated(pod: Json, gate: str, injection: Injection) -> Json:
     gates = [
         each
         for each in spec.get("schedulingGates") or ()
-        if each.get("name") not in (gate, TOPOLOGY_GATE)
+        if each.get("name") != gate
+        and (each.get("name") != TOPOLOGY_GATE or TOPOLOGY_GATE in injection.gates)
     ]
     spec.pop("schedulingGates", None)
     if gates:
@@ -219,6 +225,11 @@ def _inject(spec: Json, metadata: Json, injection: Injection) -> None:
     _merge(spec, "nodeSelector", injection.node_selector)
     _merge(metadata, "labels", injection.labels)
     _merge(metadata, "annotations", injection.annotations)
+    gates = [*(spec.get("schedulingGates") or ())]
+    names = {each.get("name") for each in gates}
+    gates += [{"name": name} for name in injection.gates if name not in names]
+    if gates:
+        spec["schedulingGates"] = gates
     have = spec.get("tolerations") or []
     more = [each for each in injection.tolerations if each not in have]
     if more:

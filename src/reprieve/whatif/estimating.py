@@ -63,7 +63,6 @@ _STAYS: Final = frozenset(
         Reason.INACTIVE,
         Reason.NAMESPACE_NOT_ALLOWED,
         Reason.INVALID,
-        Reason.TOPOLOGY_UNSUPPORTED,
         Reason.NO_FLAVOR_MATCHES,
         Reason.NEVER_FITS,
         Reason.GROUP_MISSING,

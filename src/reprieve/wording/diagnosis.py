@@ -96,16 +96,17 @@ _QUOTA: Final[Mapping[Reason, Words]] = {
         "Correct the requests and limits of its pods.",
         ("{why}",),
     ),
-    Reason.TOPOLOGY_UNSUPPORTED: Words(
-        "Its pods require a level of a topology, which is not supported in the quota plane",
-        "Prefer the level instead of requiring it, or leave the topology request out.",
-        ("{why}",),
-    ),
     Reason.NO_FLAVOR_MATCHES: Words(
         "No flavor of its queue suits its pods: their nodes, or the resources they ask for",
         "Compare the pods' node selector, affinity and tolerations with the flavors' labels and "
         "taints, and their resources with those that the queue covers.",
         ("{why}", "{differs}"),
+    ),
+    Reason.NO_PLACES: Words(
+        "No part of its topology has room for all of its pods, even if all that topologies placed "
+        "were gone",
+        "Require a wider level, ask for smaller slices, or have nodes added there.",
+        ("{why}",),
     ),
     Reason.NEVER_FITS: Words(
         "It asks for more than its queue can ever have",

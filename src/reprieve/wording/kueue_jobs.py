@@ -22,7 +22,6 @@ __all__ = [
     "conflicting_workload",
     "exposed",
     "orphaned",
-    "preferred_topology",
     "set_not_gated",
     "surplus_replica",
     "surplus_replicas",
@@ -51,14 +50,6 @@ NOT_LISTED: Final = (
 )
 #: What a pod says that is no longer one too many.
 NO_SURPLUS: Final = "this pod is one of those that its group may have"
-
-
-def preferred_topology(pod_set: str, level: str) -> str:
-    """Return what the owner of a job is told that prefers a level of a topology."""
-    return (
-        f"pod set {pod_set} prefers the topology level {level}, and topology-aware scheduling is "
-        "not supported: its pods run wherever there is quota"
-    )
 
 
 def surplus_text(group: str, count: int) -> str:

@@ -42,6 +42,7 @@ def cluster_queue_active(
     *,
     in_cycle: bool = False,
     unsupported: Collection[str] = (),
+    lost_topology: str = "",
 ) -> Active:
     """Return the condition Active of a ClusterQueue.
 
@@ -51,6 +52,7 @@ def cluster_queue_active(
         checks: whether each AdmissionCheck that exists is active, by name.
         in_cycle: its cohort is above itself.
         unsupported: names of AdmissionChecks that nobody here can answer.
+        lost_topology: which Topology of a flavor is missing, empty for none.
     """
     if queue.terminating:
         return "False", "Terminating", f"{_CANNOT}; clusterQueue is terminating"
@@ -66,6 +68,8 @@ def cluster_queue_active(
     if missing:
         names = ",".join(missing)
         reasons.append(("FlavorNotFound", f"references missing ResourceFlavor(s): {names}"))
+    if lost_topology and not missing:
+        reasons.append(("TopologyNotFound", lost_topology))
     unknown = ",".join(sorted(name for name in queue.checks if name not in checks))
     if unknown:
         text = f"references missing AdmissionCheck(s): {unknown}"

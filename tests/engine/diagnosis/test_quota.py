@@ -110,12 +110,6 @@ def told(found: Diagnosis | None) -> tuple[Reason, dict[str, str]]:
         (
             queue("q", 8),
             LocalQueue("team/q", "q"),
-            work("w", "q", 1, invalid="requires rack", needs_topology=True),
-            (Reason.TOPOLOGY_UNSUPPORTED, {"why": "requires rack"}),
-        ),
-        (
-            queue("q", 8),
-            LocalQueue("team/q", "q"),
             work("w", "q", 1, admission_gated=True),
             (Reason.CHECKS_OPEN, {"checks": "its admission gate"}),
         ),

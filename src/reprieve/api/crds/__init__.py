@@ -52,6 +52,7 @@ KUEUE_NAMES: Final = (
     "cohorts.kueue.x-k8s.io",
     "localqueues.kueue.x-k8s.io",
     "resourceflavors.kueue.x-k8s.io",
+    "topologies.kueue.x-k8s.io",
     "workloadpriorityclasses.kueue.x-k8s.io",
     "workloads.kueue.x-k8s.io",
 )

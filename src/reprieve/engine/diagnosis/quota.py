@@ -46,6 +46,7 @@ __all__ = ["Standing", "diagnose", "reason_of", "standing"]
 _NEVER = {
     NoFitReason.NO_MATCHING_FLAVOR: Reason.NO_FLAVOR_MATCHES,
     NoFitReason.EXCEEDS_MAX_QUOTA: Reason.NEVER_FITS,
+    NoFitReason.TOPOLOGY_PLACEMENT_FAILED: Reason.NO_PLACES,
 }
 _OUTCOMES = {
     Outcome.PREEMPTING: Reason.VICTIMS_LEAVING,
@@ -124,7 +125,7 @@ def reason_of(entry: Entry, holdings: Holdings) -> Reason | None:
         if any(state in (Check.RETRY, Check.REJECTED) for state in workload.checks.values()):
             return Reason.CHECKS_OPEN
         if workload.invalid:
-            return Reason.TOPOLOGY_UNSUPPORTED if workload.needs_topology else Reason.INVALID
+            return Reason.INVALID
         other = entry.requeue is RequeueReason.NAMESPACE_MISMATCH
         return Reason.NAMESPACE_NOT_ALLOWED if other else Reason.INACTIVE
     if entry.outcome is Outcome.NO_FIT:
@@ -147,8 +148,7 @@ def standing(facts: QuotaFacts, workload: Workload) -> Standing:
     if not workload.active:
         found[Reason.STOPPED] = _deactivated(workload)
     if workload.invalid:
-        reason = Reason.TOPOLOGY_UNSUPPORTED if workload.needs_topology else Reason.INVALID
-        found[reason] = {"why": workload.invalid}
+        found[Reason.INVALID] = {"why": workload.invalid}
     failed = [n for n, s in workload.checks.items() if s in (Check.RETRY, Check.REJECTED)]
     gates = list(workload.closed_gates)
     if workload.admission_gated:
@@ -291,6 +291,8 @@ def _judge(facts: QuotaFacts, workload: Workload, trial: Trial) -> Diagnosis | N
         return _said(never, no_flavor(trial, workload))
     if never is Reason.NEVER_FITS:
         return _said(never, too_much(trial, workload))
+    if never is Reason.NO_PLACES:
+        return _said(never, {"why": assignment.message})
     return _held(workload, trial)
 
 

@@ -100,7 +100,13 @@ def severity(holdings: Holdings, workload: Workload, cluster_queue: str) -> NoFi
     workload = with_fewest_pods(workload, holdings.configuration.settings)
     # Usage is the holdings' own: it is read, and nothing is added to it.
     snapshot = Snapshot(
-        holdings.configuration, holdings.tree, holdings.usage, [], {}, holdings.reckoning
+        holdings.configuration,
+        holdings.tree,
+        holdings.usage,
+        [],
+        {},
+        holdings.reckoning,
+        places=holdings.places,
     )
     return Assigner(_telling(snapshot), workload, queue, nobody).assign().no_fit_reason
 

@@ -25,9 +25,9 @@ class Reason(StrEnum):
     INACTIVE = "Inactive"
     NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed"
     INVALID = "Invalid"
-    TOPOLOGY_UNSUPPORTED = "TopologyUnsupported"
     NO_FLAVOR_MATCHES = "NoFlavorMatches"
     NEVER_FITS = "NeverFits"
+    NO_PLACES = "NoPlaces"
     HELD_BY_OTHERS = "HeldByOthers"
     BEHIND_HEAD = "BehindHead"
     CHECKS_OPEN = "ChecksOpen"
@@ -65,9 +65,9 @@ REASONS: Final[Mapping[Plane, tuple[Reason, ...]]] = MappingProxyType(
             Reason.INACTIVE,
             Reason.NAMESPACE_NOT_ALLOWED,
             Reason.INVALID,
-            Reason.TOPOLOGY_UNSUPPORTED,
             Reason.NO_FLAVOR_MATCHES,
             Reason.NEVER_FITS,
+            Reason.NO_PLACES,
             Reason.SET_ASIDE,
             Reason.CHECKS_OPEN,
             Reason.PODS_NOT_READY,

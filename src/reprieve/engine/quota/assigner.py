@@ -310,7 +310,7 @@ class _Scan:
 
     def _mismatch(self, flavor: ResourceFlavor, pod_set: PodSet, covered: Iterable[str]) -> str:
         of, configuration = self.of, self.of.snapshot.configuration
-        if configuration.topologies and of.snapshot.settings.gates.topology_aware_scheduling:
+        if of.snapshot.settings.gates.topology_aware_scheduling:
             why = topology_mismatch(
                 flavor,
                 pod_set,

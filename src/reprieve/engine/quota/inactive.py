@@ -5,9 +5,9 @@ Source: specification of the quota plane, section 2.
 
 from __future__ import annotations
 
-from reprieve.engine.quota.model import Configuration, StopPolicy
+from reprieve.engine.quota.model import ClusterQueue, Configuration, StopPolicy
 
-__all__ = ["inactive_queues"]
+__all__ = ["inactive_queues", "lost_topology"]
 
 
 def inactive_queues(configuration: Configuration) -> dict[str, str]:
@@ -27,11 +27,26 @@ def inactive_queues(configuration: Configuration) -> dict[str, str]:
             found[name] = "it is stopped"
         elif missing:
             found[name] = f"it refers to missing ResourceFlavor(s): {', '.join(missing)}"
+        elif lost := lost_topology(queue, configuration):
+            found[name] = lost
         elif not queue.checks_ready:
             found[name] = "it refers to missing or inactive AdmissionCheck(s)"
         elif queue.cohort in endless:
             found[name] = "its cohort is in a cycle"
     return found
+
+
+def lost_topology(queue: ClusterQueue, configuration: Configuration) -> str:
+    """Return which topology of a flavor is missing, empty for none."""
+    if not configuration.settings.gates.topology_aware_scheduling:
+        return ""
+    for group in queue.groups:
+        for each in group.flavors:
+            flavor = configuration.flavors.get(each.flavor)
+            topology = flavor.topology if flavor is not None else ""
+            if topology and topology not in configuration.topologies:
+                return f'there is no Topology "{topology}" for TAS flavor "{each.flavor}"'
+    return ""
 
 
 def _endless_cohorts(configuration: Configuration) -> set[str]:

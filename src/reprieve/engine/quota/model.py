@@ -317,8 +317,7 @@ class Workload:
     """One workload, pending or holding quota; `queue` is the key of its LocalQueue.
 
     `reserved_at` is the transition of `QuotaReserved=True`, None while it is not true. `invalid` is
-    why it cannot be considered at all (limit ranges, malformed requests), else empty;
-    `needs_topology` says that it is because its pods require a level of a topology. `job_uid` is
+    why it cannot be considered at all (limit ranges, malformed requests), else empty. `job_uid` is
     the uid of the job behind it, for messages. `replaces` is the key of the workload whose place it
     takes, being a larger slice of the same job. For its minimum runtimes, in seconds since the
     reservation, it is not preempted within its queue, or not reclaimed by others. `idle` says that
@@ -356,7 +355,6 @@ class Workload:
     reclaim_min_runtime_s: int = 0
     idle: bool = False
     party: Party | None = None
-    needs_topology: bool = False
     checkpoint: Nanos | None = None
     next_checkpoint: Nanos | None = None
     unhealthy_nodes: tuple[str, ...] = ()

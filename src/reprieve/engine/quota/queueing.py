@@ -122,7 +122,6 @@ QUIET: Final[Mapping[str, str]] = {
     "admission_gated": "read of those who wait",
     "closed_gates": "read of those who wait",
     "invalid": "read of those who wait",
-    "needs_topology": "read of those who wait",
     "idle": "orders victims alone",
     "party": "the governor wakes whom it held",
     "unhealthy_nodes": "of the workload itself, which is then given other nodes",

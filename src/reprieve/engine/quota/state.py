@@ -32,7 +32,7 @@ from reprieve.engine.quota.requests import held_amounts
 from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.timing import queue_timestamp
 from reprieve.engine.quota.tree import Column, Tree, add, remove
-from reprieve.engine.topology.places import Grounds
+from reprieve.engine.topology.places import Grounds, Places
 from reprieve.units.instants import Nanos
 
 __all__ = ["Holdings"]
@@ -105,6 +105,11 @@ class Holdings:
             self._places.change(placed, 1)
             rows = self._rows(holder.queue)[holder.evicted, holder.columns]
             rows[bisect_left(rows, row_of(holder))] = row_of(again)
+
+    @property
+    def places(self) -> Places | None:
+        """Return the nodes of flavors with topologies; whoever keeps them takes a snapshot."""
+        return self._places
 
     @property
     def holders(self) -> Mapping[str, Holder]:

@@ -54,8 +54,15 @@ def decoded(form: Mapping[str, Any]) -> TopologyAssignment:
     """Return the assignment that a form says, in the order of its parts.
 
     Raises:
-        TopologyEncodingError: its lists have other lengths than it says.
+        TopologyEncodingError: it is not of that form, or its lists have other lengths than it says.
     """
+    try:
+        return _decoded(form)
+    except (AttributeError, KeyError, TypeError) as fault:
+        raise TopologyEncodingError(f"not a topology assignment: {fault}") from None
+
+
+def _decoded(form: Mapping[str, Any]) -> TopologyAssignment:
     levels = tuple(form.get("levels") or ())
     domains: list[Domain] = []
     for part in form.get("slices") or ():

@@ -20,6 +20,7 @@ from reprieve.intake.quota import (
     cohort_row,
     local_queue_row,
     resource_flavor_row,
+    topology_row,
 )
 from reprieve.intake.quota_workloads import (
     condition_of,
@@ -85,6 +86,7 @@ class ConfigurationReader:
                 held.name: held.object.metadata.labels or {} for held in watches.namespaces.cache
             },
             settings=options.settings,
+            topologies={row.name: row for row in usable(watches.topologies.cache, topology_row)},
         )
 
     def _tell_unusable(self, held: Held[Any], problem: str) -> None:

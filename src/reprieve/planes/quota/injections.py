@@ -10,8 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
-from reprieve.api.kueue import Workload
+from reprieve.api.kueue import TopologyRequest, Workload
+from reprieve.api.kueue_topology import UNCONSTRAINED
 from reprieve.jobs.paths import Json
+from reprieve.jobs.pods import TOPOLOGY_GATE
 from reprieve.jobs.writing import WORKLOAD, Conflicting, Injection
 from reprieve.planes.quota.watches import Watches
 from reprieve.units.names import DNS_LABEL, LONGEST_LABEL
@@ -46,6 +48,7 @@ def injections(watches: Watches, workload: Workload) -> Mapping[str, Injection]:
     ):
         if form.fullmatch(name):
             queues[label] = name
+    asking = {each.name for each in workload.spec.pod_sets if _asks(each.topology_request)}
     told = {}
     for assigned in admission.pod_set_assignments:
         selector: dict[str, str] = {}
@@ -65,8 +68,22 @@ def injections(watches: Watches, workload: Workload) -> Mapping[str, Injection]:
             ):
                 _merge(name, into, asked.get(name) or {})
             tolerations += list(asked.get("tolerations") or ())
-        told[assigned.name] = Injection(assigned.count, selector, tolerations, labels, annotations)
+        gates: tuple[str, ...] = ()
+        if assigned.topology_assignment is not None:
+            gates = (TOPOLOGY_GATE,)
+            if assigned.name not in asking:
+                annotations.setdefault(UNCONSTRAINED, "true")
+        told[assigned.name] = Injection(
+            assigned.count, selector, tolerations, labels, annotations, gates
+        )
     return told
+
+
+def _asks(request: TopologyRequest | None) -> bool:
+    """Tell whether the pods' own annotations say already that a topology places them."""
+    return request is not None and (
+        bool(request.required or request.preferred) or request.unconstrained is not None
+    )
 
 
 def _merge(name: str, into: dict[str, str], asked: Mapping[str, str]) -> None:

@@ -12,7 +12,6 @@ import msgspec
 from msgspec.structs import replace
 
 from reprieve.api.kueue import Workload
-from reprieve.api.kueue_topology import required_level
 from reprieve.intake.quota_workloads import (
     ADMISSION_GATED_BY,
     ON_HOLD,
@@ -51,7 +50,6 @@ from reprieve.planes.quota.writing import WorkloadStatuses
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, parse_instant
 from reprieve.wording.events import EventText
-from reprieve.wording.kueue_jobs import preferred_topology
 
 __all__ = ["JobWorkloads"]
 
@@ -115,11 +113,6 @@ class JobWorkloads:
         self._composer.announce(
             kind, job, EventText(_NORMAL, "CreatedWorkload", f"Created Workload: {at}")
         )
-        for each in obj["spec"]["podSets"]:
-            level = (each.get("topologyRequest") or {}).get("preferred")
-            if level:
-                text = preferred_topology(each["name"], level)
-                self._composer.announce(kind, job, EventText("Warning", "TopologyIgnored", text))
 
     def _measure(self, kind: JobKind, job: Json, stored: Json) -> None:
         """Count how long a job had no Workload; one that was changed since says nothing."""
@@ -148,7 +141,7 @@ class JobWorkloads:
                     pod_set["count"], pod_set["minCount"] = known.count, known.min_count
         if workload.spec.maximum_execution_time_seconds != most_seconds(job):
             return False
-        if workload.status.admission is None and _levels(wanted) != _levels(
+        if workload.status.admission is None and _asked(wanted) != _asked(
             msgspec.to_builtins(workload.spec.pod_sets)
         ):
             return False
@@ -366,6 +359,6 @@ class JobWorkloads:
         self._state.wrote(typed(stored))
 
 
-def _levels(pod_sets: Sequence[Json]) -> list[str]:
-    """Return the level of a topology that each pod set requires."""
-    return [required_level(each.get("topologyRequest") or {}) for each in pod_sets]
+def _asked(pod_sets: Sequence[Json]) -> list[Json]:
+    """Return what each pod set asks of topologies."""
+    return [each.get("topologyRequest") or {} for each in pod_sets]

@@ -16,6 +16,7 @@ from reprieve.api.core import Namespace
 from reprieve.api.scheduling import NodeObject, PodObject
 from reprieve.engine.cluster.cluster import Cluster, NotSynced
 from reprieve.engine.cluster.rows import Change, Gone, Kind, PodRow
+from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.quota.model import Workload
 from reprieve.engine.quota.node_proof import NodeProof, Template
 from reprieve.intake.cluster.nodes import node_row
@@ -88,12 +89,17 @@ class NodeView:
         self._rows: dict[Uid, PodRow] = {}  # pods that run for a workload
         self._pods: dict[str, frozenset[Uid]] = {}  # of them those that have not finished
         self._freed = 0
+        # Told of each Workload one of whose pods was seen.
+        self.seen: Callable[[str], None] = lambda workload: None
+        self._placing = False
+        self._group: asyncio.TaskGroup | None = None
+        self._observing = False
         # ClusterQueues in which somebody was refused, and what had come free by then.
         self._refused: dict[str, int] = {}
 
     @property
     def wanted(self) -> bool:
-        """Whether nodes are looked at: by option, and where this process places the pods."""
+        """Whether proofs look at nodes: by option, and where this process places the pods."""
         return self._context.options.prove_nodes or self._joins
 
     @property
@@ -101,9 +107,34 @@ class NodeView:
         return self._shared is not None and self._context.joint.scheduling is not None
 
     def start(self, group: asyncio.TaskGroup) -> None:
-        """Follow the cluster until the group ends."""
-        if not self.wanted:
-            return
+        """Follow the cluster until the group ends, once anybody wants it."""
+        self._group, self._observing = group, False
+        if self.wanted or self._placing:
+            self._observe(group)
+
+    def place(self) -> None:
+        """Follow the cluster from now on: flavors have topologies, whose pods are placed."""
+        self._placing = True
+        if self._group is not None and not self._observing:
+            self._observe(self._group)
+
+    def cluster(self) -> Snapshot | None:
+        """Return nodes and pods as they are now, None before they are listed."""
+        try:
+            return self._cluster.snapshot()
+        except NotSynced:
+            return None
+
+    def pods_of(self, workload: str) -> frozenset[Uid]:
+        """Return the pods of a workload that have not finished."""
+        return self._pods.get(workload, frozenset())
+
+    def row(self, uid: Uid) -> PodRow | None:
+        """Return a pod of a workload."""
+        return self._rows.get(uid)
+
+    def _observe(self, group: asyncio.TaskGroup) -> None:
+        self._observing = True
         if self._shared is not None:
             self._shared.observers.append(self._pod_changed)
             for row in self._shared.pods():
@@ -237,5 +268,6 @@ class NodeView:
                 self._pods.pop(row.workload, None)
             if there:
                 self._rows[row.uid] = row
+                self.seen(row.workload)
             else:
                 self._rows.pop(row.uid, None)

@@ -24,6 +24,7 @@ from reprieve.planes.quota.consumption import ConsumptionSampler
 from reprieve.planes.quota.context import QuotaContext, QuotaOptions, log, reference_of
 from reprieve.planes.quota.decisions import Decisions
 from reprieve.planes.quota.explanations import Explanations
+from reprieve.planes.quota.grounds import GroundView
 from reprieve.planes.quota.held_pairs import HeldPairs
 from reprieve.planes.quota.in_use import InUse
 from reprieve.planes.quota.job_lookup import JobLookup
@@ -37,6 +38,7 @@ from reprieve.planes.quota.preemptions import Preemptions
 from reprieve.planes.quota.refused_evictions import RefusedEvictions
 from reprieve.planes.quota.state import QuotaState, key_of
 from reprieve.planes.quota.statuses import Statuses
+from reprieve.planes.quota.ungating import TopologyUngater
 from reprieve.planes.quota.waiting import Waiting
 from reprieve.planes.quota.watches import Held, Watches
 from reprieve.planes.quota.workloads import WorkloadReconciler
@@ -72,6 +74,7 @@ class QuotaPlane:
         self._looked = False
         self._jobs_due: DirtyKeys[str] = DirtyKeys(context.clock)
         self._workloads_due: DirtyKeys[str] = DirtyKeys(context.clock)
+        self._places_due: DirtyKeys[str] = DirtyKeys(context.clock)
         self.watches = Watches(
             context.mirror,
             context.clock,
@@ -129,6 +132,9 @@ class QuotaPlane:
         self._in_use = InUse(context, self.state, self.watches)
         self.statuses = Statuses(context, self.state, self.watches)
         self._nodes = NodeView(context, self._templates(), nodes)
+        self._nodes.seen = self._pod_seen
+        self._grounds = GroundView(self.state, self._nodes)
+        self._ungater = TopologyUngater(context, self.state, self._nodes)
         self.waiting = Waiting(context, self.state, self.watches, lambda: self.held_pairs.ledger)
         self.state.took = self.waiting.took
         self.explanations = Explanations(
@@ -228,6 +234,7 @@ class QuotaPlane:
             if self.context.writes:
                 tasks.create_task(look_at_each(self._jobs_due, self._look_at_job, clock))
                 tasks.create_task(look_at_each(self._workloads_due, self._look_at_workload, clock))
+                tasks.create_task(look_at_each(self._places_due, self._place_pods, clock))
                 tasks.create_task(self._admissions.run())
                 tasks.create_task(self.decisions.loop.run())
                 tasks.create_task(self.explanations.run())
@@ -330,8 +337,18 @@ class QuotaPlane:
             for key in self.lookup.keys(kind, held):
                 self._jobs_due.add(key)
 
+    async def _place_pods(self, workload: str) -> None:
+        if self.context.writes:
+            await self._ungater.reconcile(workload)
+
+    def _pod_seen(self, workload: str) -> None:
+        if self._grounds.places:
+            self._places_due.add(workload)
+
     def _workload_changed(self, key: str) -> None:
         self._workloads_due.add(key)
+        if self._grounds.places:
+            self._places_due.add(key)
         workload = self.state.workload(key)
         owners = self.lookup.keys_of_owners(key, workload)
         if workload is None:

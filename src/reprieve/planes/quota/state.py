@@ -124,6 +124,7 @@ class QuotaState:
             watches.local_queues,
             watches.cohorts,
             watches.flavors,
+            watches.topologies,
             watches.checks,
             watches.namespaces,
         )

@@ -27,7 +27,7 @@ from reprieve.engine.plan import Plane
 from reprieve.engine.quota import model
 from reprieve.engine.quota.amounts import text
 from reprieve.engine.quota.figures import cluster_queue_share, cohort_share
-from reprieve.engine.quota.inactive import inactive_queues
+from reprieve.engine.quota.inactive import inactive_queues, lost_topology
 from reprieve.execution.statuses import StatusChange
 from reprieve.intake.quota_workloads import condition_of, is_true
 from reprieve.kube.objects import PartialObject
@@ -228,6 +228,7 @@ class Statuses:
             self._checks,
             in_cycle=in_cycle,
             unsupported=self._foreign_checks,
+            lost_topology=lost_topology(row, state.configuration),
         )
         sharing = None
         if state.configuration.settings.fair_sharing is not None:

@@ -25,6 +25,7 @@ from reprieve.api.kueue import (
 )
 from reprieve.engine.quota import model
 from reprieve.engine.quota.amounts import text
+from reprieve.engine.topology.encoding import encoded
 from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_true
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, format_instant, parse_instant
@@ -120,6 +121,7 @@ def reserved(
                 flavors=dict(each.flavors) or None,
                 resource_usage={name: text(name, n) for name, n in each.usage.items()} or None,
                 count=each.count,
+                topology_assignment=None if each.topology is None else encoded(each.topology),
             )
             for each in admission.pod_sets
         ],

@@ -104,13 +104,15 @@ def inputs_of(
 
     `sampled` is asked of each head that got no quota whether its input is wanted, too. To be asked
     before the next cycle. One that cannot be made is left out, as what cannot be explained later is
-    carried out all the same.
+    carried out all the same; so are decisions about places, since nodes are in no input.
     """
     inputs = {}
     # Who preempts in one tree has the holders of that tree in common.
     known: dict[frozenset[str], tuple[Workload, ...]] = {}
     wanted = [
-        entry for entry in result.entries if entry.issued or (_is_refused(entry) and sampled())
+        entry
+        for entry in result.entries
+        if not entry.placed and (entry.issued or (_is_refused(entry) and sampled()))
     ]
     refusals = {} if ledger is None else dict(ledger.refusals)
     for entry in wanted:

@@ -1,0 +1,71 @@
+"""Which domain each gated pod of a placed pod set gets.
+
+Where every pod has a rank the domains are handed out in the order of the ranks, so that neighbours
+are close to each other; where a pod has none, two have the same, or one that runs is not where its
+rank says, each domain takes the next pods until it is full.
+
+Source: specification of topology-aware scheduling, section 8.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from reprieve.engine.topology.model import TopologyAssignment
+
+__all__ = ["PlacedPod", "places_for"]
+
+Values = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPod:
+    """A pod of a pod set. `at` is where it was put, None while it is gated; `rank` None without."""
+
+    key: str
+    at: Values | None = None
+    rank: int | None = None
+
+
+def places_for(assignment: TopologyAssignment, pods: Sequence[PlacedPod]) -> dict[str, Values]:
+    """Return the domain of each gated pod, by its key; those for which there is none are left out.
+
+    Args:
+        assignment: of the pod set.
+        pods: those of it that have not finished, in the order in which they are served.
+    """
+    return _by_rank(assignment, pods) or _greedily(assignment, pods)
+
+
+def _by_rank(assignment: TopologyAssignment, pods: Sequence[PlacedPod]) -> dict[str, Values]:
+    places = [*_one_by_one(assignment)]
+    ranks = [each.rank for each in pods]
+    if any(rank is None or not 0 <= rank < len(places) for rank in ranks):
+        return {}
+    if len(set(ranks)) != len(ranks):
+        return {}
+    found = {}
+    for each in pods:
+        assert each.rank is not None
+        if each.at is None:
+            found[each.key] = places[each.rank]
+        elif each.at != places[each.rank]:
+            return {}
+    return found
+
+
+def _greedily(assignment: TopologyAssignment, pods: Sequence[PlacedPod]) -> dict[str, Values]:
+    taken = Counter(each.at for each in pods if each.at is not None)
+    free: list[Values] = []
+    for domain in assignment.domains:
+        free += [domain.values] * max(0, domain.count - taken[domain.values])
+    gated = (each.key for each in pods if each.at is None)
+    return dict(zip(gated, free, strict=False))
+
+
+def _one_by_one(assignment: TopologyAssignment) -> Iterator[Values]:
+    for domain in assignment.domains:
+        for _ in range(domain.count):
+            yield domain.values

@@ -1,0 +1,174 @@
+"""Jobs that ask for a rack get one, as the API server shows it: admitted, placed and bound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from reprieve.kube.resource import NODES, PODS
+from tests.quota_plane.site import (
+    CLUSTER_QUEUES,
+    NAMESPACE,
+    Object,
+    Site,
+    cluster_queue,
+    flavor,
+    job,
+    local_queue,
+    node,
+    priority_class,
+    site,
+)
+
+RACK, HOST = "cloud.example/rack", "kubernetes.io/hostname"
+REQUIRED = "kueue.x-k8s.io/podset-required-topology"
+LOST = 'Can\'t admit new workloads: there is no Topology "racks" for TAS flavor "default-flavor".'
+GATE = "kueue.x-k8s.io/topology"
+
+
+def racks(**hosts: str) -> list[Any]:
+    """Return nodes of 4 cpus, each in a rack."""
+    return [
+        node(name, 4, **{"pool": "gpu", RACK: rack, HOST: name}) for name, rack in hosts.items()
+    ]
+
+
+def topology() -> Object:
+    levels = [{"nodeLabel": RACK}, {"nodeLabel": HOST}]
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Topology",
+        "metadata": {"name": "racks"},
+        "spec": {"levels": levels},
+    }
+
+
+def queues(cpu: int = 100, **spec: Any) -> tuple[Object, ...]:
+    return (
+        topology(),
+        flavor(topologyName="racks", nodeLabels={"pool": "gpu"}),
+        cluster_queue("team", cpu, **spec),
+        local_queue("q", "team"),
+    )
+
+
+def asking(name: str, pods: int, cpu: str = "1", level: str = RACK, **more: Any) -> Object:
+    found = job(name, pods=pods, cpu=cpu, **more)
+    found["spec"]["template"]["metadata"] = {"annotations": {REQUIRED: level}}
+    return found
+
+
+async def hosts(cluster: Site, name: str) -> list[str]:
+    """Return the nodes of a job's pods, empty for those without."""
+    return sorted(each["spec"].get("nodeName", "") for each in await cluster.pods_of(name))
+
+
+async def test_a_job_runs_in_one_rack_and_its_pods_are_let_go_with_their_places(
+    tmp_path: Path,
+) -> None:
+    nodes = racks(a="r1", b="r2", c="r2", d="r3")
+    async with site(tmp_path, *queues(), nodes=nodes) as cluster:
+        await cluster.create(asking("gang", 6))
+
+        async def bound() -> bool:
+            return await hosts(cluster, "gang") == ["b"] * 4 + ["c"] * 2
+
+        await cluster.until("the gang runs in the rack that holds it", bound)
+        for pod in await cluster.pods_of("gang"):
+            assert pod["spec"]["nodeSelector"][HOST] == pod["spec"]["nodeName"]
+            assert not pod["spec"].get("schedulingGates")
+        (workload,) = (await cluster.workloads()).values()
+        (assigned,) = workload["status"]["admission"]["podSetAssignments"]
+        assert assigned["topologyAssignment"] == {
+            "levels": [HOST],
+            "slices": [
+                {
+                    "domainCount": 2,
+                    "podCounts": {"individual": [4, 2]},
+                    "valuesPerLevel": [{"individual": {"roots": ["b", "c"]}}],
+                }
+            ],
+        }
+
+
+async def test_who_fits_no_rack_waits_says_so_and_starts_when_one_has_room(tmp_path: Path) -> None:
+    nodes = racks(a="r1", b="r2")
+    async with site(tmp_path, *queues(), nodes=nodes) as cluster:
+        await cluster.create(asking("large", 6))
+        text = (
+            'couldn\'t assign flavors to pod set main: topology "racks" allows to fit only 4 out '
+            "of 6 pod(s)"
+        )
+
+        async def told() -> bool:
+            said = (await cluster.conditions("large")).get("QuotaReserved")
+            return said == ("False", "TopologyPlacementFailed", text)
+
+        await cluster.until("it says that no rack holds it", told)
+        moved = {"metadata": {"labels": {RACK: "r1"}}}
+        await cluster.client.patch(NODES, "", "b", moved, dict)
+
+        async def bound() -> bool:
+            return await hosts(cluster, "large") == ["a"] * 4 + ["b"] * 2
+
+        await cluster.until("it runs once both hosts are in one rack", bound)
+
+
+async def test_the_job_that_is_in_the_way_is_preempted_and_no_other(tmp_path: Path) -> None:
+    nodes = racks(a="r1", b="r2", c="r3")
+    rules = {"preemption": {"withinClusterQueue": "LowerPriority"}}
+    objects = (*queues(**rules), priority_class("high", 10))
+    async with site(tmp_path, *objects, nodes=nodes) as cluster:
+        for name, pods in (("one", 4), ("two", 2), ("three", 3)):
+            await cluster.create(asking(name, pods, level=HOST))
+
+            async def runs(name: str = name, pods: int = pods) -> bool:
+                return len([each for each in await hosts(cluster, name) if each]) == pods
+
+            await cluster.until(f"{name} runs", runs)
+        where = {name: (await hosts(cluster, name))[0] for name in ("one", "two", "three")}
+        await cluster.create(asking("urgent", 3, priority="high"))
+
+        async def bound() -> bool:
+            return all(await hosts(cluster, "urgent")) and len(await hosts(cluster, "urgent")) == 3
+
+        await cluster.until("the urgent one runs", bound)
+        gone = await cluster.intents()
+        assert len(gone) == 1 and len(gone[0]["spec"]["victims"]) == 1
+        (place,) = set(await hosts(cluster, "urgent"))
+        (victim,) = (name for name, host in where.items() if host == place)
+        assert await hosts(cluster, victim) == []
+        others = {name for name in where if name != victim}
+        assert others <= await cluster.running()
+
+
+async def test_a_queue_whose_topology_is_missing_admits_nobody_and_says_which(
+    tmp_path: Path,
+) -> None:
+    _, *rest = queues()
+    async with site(tmp_path, *rest, nodes=racks(a="r1")) as cluster:
+        await cluster.create(asking("gang", 1))
+
+        async def told() -> bool:
+            team = await cluster.client.get(CLUSTER_QUEUES, "", "team", dict)
+            said = (team.get("status") or {}).get("conditions") or ()
+            return [(e["status"], e["reason"], e["message"]) for e in said] == [
+                (
+                    "False",
+                    "TopologyNotFound",
+                    LOST,
+                )
+            ]
+
+        await cluster.until("the queue says what is missing", told)
+        await cluster.create(topology())
+
+        async def bound() -> bool:
+            return await hosts(cluster, "gang") == ["a"]
+
+        await cluster.until("it runs once the topology is there", bound)
+        page = await cluster.client.list(PODS, dict, namespace=NAMESPACE)
+        assert all(
+            GATE not in [gate["name"] for gate in each["spec"].get("schedulingGates") or ()]
+            for each in page.items
+        )
