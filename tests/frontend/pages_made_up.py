@@ -42,7 +42,8 @@ def now(size: str, tick: int) -> Made:
     waiting: Rows = {
         f"w{i}": [
             f"job/{drawn.choice(_TEAMS)}/next-{i}", f"{drawn.choice(_TEAMS)}-queue",
-            drawn.choice((1, 8, 64)), at - drawn.uniform(5, 9_000), drawn.choice(_REASONS),
+            drawn.choice((1, 8, 64)), "nvidia.com/gpu", at - drawn.uniform(5, 9_000),
+            drawn.choice(_REASONS),
             "64 GPUs are wanted in one zone, of which 24 are free",
         ]
         for i in range(waiters)
@@ -80,7 +81,7 @@ def now(size: str, tick: int) -> Made:
             held,
         ),
         "waiters": (
-            columns("unit:unit queue amount:number since:instant reason:word message"),
+            columns("unit:unit queue amount:number resource since:instant reason:word message"),
             waiting,
         ),
         "nodes": (

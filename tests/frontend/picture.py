@@ -1,85 +1,77 @@
-"""Takes the picture of the README: `python -m tests.frontend.picture` writes docs/images/now.png.
+"""Takes the picture of the README from the demo: `python -m tests.frontend.picture`.
 
-A real operator on twelve nodes: services and a large gang, sweeps of low priority of which some
-made way and one just does, and a gang that waits.
+It writes docs/images/now.png and, beside it, what stands on the page in the picture: its pages,
+sections and columns. `browser/test_picture.py` compares that with the page as it is, so that a
+picture of a page that has changed since is found.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
-import tempfile
+import json
+import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from playwright.async_api import expect
+from playwright.async_api import Page
 
 from tests.browser import running
-from tests.frontend.browser.test_reprieve_up import gang, playground
 
 IMAGE: Final = Path(__file__).parents[2] / "docs" / "images" / "now.png"
-_CLASSES: Final = "".join(
-    f"""---
-apiVersion: scheduling.k8s.io/v1
-kind: PriorityClass
-metadata: {{name: {name}}}
-value: {value}
-"""
-    for name, value in (("low", 100), ("normal", 500), ("high", 1000))
-)
-_NAMESPACES: Final = "".join(
-    f"---\napiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}}}\n"
-    for name in ("vision", "speech", "language", "research")
-)
+STRUCTURE: Final = IMAGE.with_suffix(".json")
+_OPEN: Final = "Open this page: "
+_DEMO: Final = ("reprieve", "up", "--speed", "3", "--seed", "1", "--no-open", "--headless")
+#: Something leaves, and somebody waits for it.
+_WORTH_IT: Final = """() => /leaving\\s*[1-9]/.test(document.querySelector("main").textContent)
+  && [...document.querySelectorAll("section[aria-label='Who waits'] tbody tr")].length > 2"""
+_READ: Final = """() => {
+  const words = (element) => element.textContent.trim().replace(/\\s+/g, " ");
+  const own = (element) => [...element.childNodes].filter((each) => each.nodeType === 3)
+    .map((each) => each.textContent.trim()).join(" ").trim() || words(element);
+  const sections = [...document.querySelectorAll("main section[aria-label]")];
+  return {
+    pages: [...document.querySelectorAll("nav a")].map(words),
+    sections: sections.map((each) => each.getAttribute("aria-label")),
+    columns: Object.fromEntries(sections.map((each) => [
+      each.getAttribute("aria-label"),
+      [...each.querySelectorAll("thead th")]
+        .map((head) => own(head.querySelector("button") ?? head)),
+    ])),
+  };
+}"""
 
 
-def deployment(name: str, namespace: str, priority: str, replicas: int, gpus: int) -> str:
-    """Return a Deployment."""
-    return f"""---
-apiVersion: apps/v1
-kind: Deployment
-metadata: {{name: {name}, namespace: {namespace}}}
-spec:
-  replicas: {replicas}
-  selector: {{matchLabels: {{app: {name}}}}}
-  template:
-    metadata: {{labels: {{app: {name}}}}}
-    spec:
-      priorityClassName: {priority}
-      terminationGracePeriodSeconds: 20
-      containers:
-      - name: main
-        image: registry.example/main:1
-        resources: {{limits: {{amd.com/gpu: {gpus}}}}}
-"""
+async def structure_of(page: Page) -> dict[str, Any]:
+    """Return the pages, sections and columns that stand on a page."""
+    await page.wait_for_selector("section[aria-label='Over time'] thead th")
+    found: dict[str, Any] = await page.evaluate(_READ)
+    return found
 
 
 async def _take() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        async with playground(Path(folder), nodes=12, gpus=8) as cluster, running() as browser:
-            await cluster.apply(_NAMESPACES + _CLASSES)
-            await cluster.apply(gang("llm-70b", "language", "high", 4, 8))
-            await cluster.apply(
-                deployment("recognizer", "speech", "normal", 6, 2)
-                + deployment("detector", "vision", "normal", 3, 4)
-                + deployment("sweep-17", "vision", "low", 3, 8)
-            )
-            await asyncio.sleep(12)
-            await cluster.apply(gang("evaluate", "speech", "low", 2, 8))
-            await cluster.apply(gang("batch", "vision", "low", 1, 4))
-            await cluster.apply(gang("pretrain", "research", "high", 3, 8))
-            page = await browser.new_page(viewport={"width": 1280, "height": 850})
-            expect.set_options(timeout=60_000)
-            await page.goto(cluster.address)
-            main = page.get_by_role("main")
-            await expect(main).to_contain_text(re.compile(r"evaluate.*Full", re.DOTALL))
-            await main.get_by_text("by namespace").click()
-            await asyncio.sleep(6)
-            # A sweep more makes way while the picture is taken.
-            await cluster.apply(gang("tune", "language", "high", 1, 8))
-            await expect(main).to_contain_text(re.compile(r"leaving\s*[1-9]"))
+    demo = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", *_DEMO), stdout=asyncio.subprocess.PIPE
+    )
+    assert demo.stdout is not None
+    try:
+        address = ""
+        async for line in demo.stdout:
+            if _OPEN in (said := line.decode()):
+                address = said.partition(_OPEN)[2].strip()
+                break
+        async with running() as browser:
+            page = await browser.new_page(viewport={"width": 1280, "height": 1250})
+            await page.goto(address)
+            await page.get_by_role("button", name="Not now").click()
+            await asyncio.sleep(60)  # the lines over time are to show something
+            await page.wait_for_function(_WORTH_IT, timeout=180_000)
             IMAGE.parent.mkdir(exist_ok=True)
             await page.screenshot(path=IMAGE)
+            found = json.dumps(await structure_of(page), indent=2)
+            STRUCTURE.write_text(found + "\n", encoding="utf-8")
+    finally:
+        demo.terminate()
+        await demo.communicate()
 
 
 if __name__ == "__main__":

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any, ClassVar, cast
 
 from reprieve.cli.narrator import Narrator
 from reprieve.scenarios.demo.cast import GPU, Pace, demo_scenario, furniture, gang, queued_job
 from reprieve.scenarios.demo.director import Director
+from reprieve.scenarios.demo.expiry import remove_old
 from reprieve.scenarios.demo.stories import STORIES
+from reprieve.scenarios.observer import Observer
 from reprieve.units.durations import SECOND
+from reprieve.units.instants import parse_instant
 from tests.virtual_time import LoopClock
 
 
@@ -47,6 +51,34 @@ def test_a_faster_pace_has_work_that_is_over_sooner() -> None:
     assert job["metadata"]["labels"]["reprieve.dev/lineage"] == "a"
     group, *pods = gang("eval", 2, 8, "5s")
     assert group["spec"]["schedulingPolicy"] == {"gang": {"minCount": len(pods)}}
+
+
+async def test_events_that_were_not_seen_for_long_are_deleted() -> None:
+    began = parse_instant("2026-11-23T12:00:00Z")
+
+    def event(name: str, **when: Any) -> dict[str, Any]:
+        metadata = {"namespace": "a", "name": name, "creationTimestamp": "2026-11-23T11:00:00Z"}
+        return {"metadata": metadata, **when}
+
+    class Objects:
+        deleted: ClassVar[list[tuple[str, str, str]]] = []
+
+        async def delete(self, resource: str, namespace: str, name: str) -> None:
+            self.deleted.append((resource, namespace, name))
+
+    observer = Observer(LoopClock())
+    for each in (
+        event("old", lastTimestamp="2026-11-23T11:59:59Z"),
+        event("seen again", lastTimestamp="2026-11-23T12:00:01Z"),
+        event("series", eventTime="2026-11-23T11:00:00.000000Z",
+              series={"lastObservedTime": "2026-11-23T12:00:01.000000Z"}),
+        event("undated"),
+    ):  # fmt: skip
+        observer.put("events", each)
+    stage = SimpleNamespace(observer=observer, objects=Objects())
+
+    assert await remove_old(cast("Any", stage), began) == 2
+    assert sorted(Objects.deleted) == [("events", "a", "old"), ("events", "a", "undated")]
 
 
 async def test_a_silence_of_five_seconds_is_broken() -> None:

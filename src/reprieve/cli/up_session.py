@@ -28,6 +28,7 @@ from reprieve.cli.page_process import PageProcess
 from reprieve.cli.published_settings import PublishedSettings
 from reprieve.scenarios.demo.cast import Pace
 from reprieve.scenarios.demo.director import Director
+from reprieve.scenarios.demo.expiry import expire_events
 from reprieve.scenarios.demo.stories import play_demo
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, EmbeddedStage, embedded_stage
 from reprieve.scenarios.model import Scenario
@@ -194,6 +195,7 @@ class UpSession:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(narrator.keep_company(director.status))
             tasks.create_task(play_demo(director))
+            tasks.create_task(expire_events(stage))
         raise AssertionError("the demo goes on until it is cancelled")
 
     async def _start_page(
