@@ -64,7 +64,11 @@ def least_costly_node(
             cost = plan_cost(snapshot, other, budgets, lost)
             if cost < least:
                 found, least = other, cost
-    known = bool(proposals) and len(candidates) <= _NODES and not costs.budgets
+    if costs.budgets:
+        # A bound holds whatever budgets say, and those that do not count them are fewer pods.
+        costs = unit_costs(units, parts, lost)
+        proposals = _proposals(simulation, pending, candidates, costs)
+    known = bool(proposals) and len(candidates) <= _NODES
     bound = proposals[0][:2] if known else (0, -1)
     return replace(found, gap=gap_of(least, *bound, costs))
 

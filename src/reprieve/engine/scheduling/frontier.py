@@ -163,8 +163,10 @@ def _level(room: Slots) -> int | None:
 
 def _by_node(room: Slots, there: Mask) -> I64:
     """Return what these parts free on each node: (nodes, resources)."""
+    parts = np.flatnonzero(there)
+    node = room.node[parts]
     columns = [
-        np.bincount(room.node, weights=np.where(there, column, 0), minlength=len(room.free))
+        np.bincount(node, weights=column[parts], minlength=len(room.free))
         for column in room.frees.T
     ]
     return np.stack(columns, axis=1).astype(np.int64)

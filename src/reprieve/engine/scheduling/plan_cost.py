@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 
 from reprieve.engine.cluster.snapshot import I64, Snapshot
-from reprieve.engine.lost_work import devices_of
+from reprieve.engine.lost_work import is_device
 from reprieve.engine.scheduling.alternatives import set_harm
 from reprieve.engine.scheduling.budgets import BudgetMatches
 from reprieve.engine.scheduling.harm import claimed_by
@@ -46,11 +46,11 @@ def plan_cost(
 
 
 def _devices(snapshot: Snapshot, found: Preemption) -> int:
-    claimed, held = claimed_by(snapshot), 0
-    for slot in pods_of(found.victims).tolist():
-        entry = snapshot.classes[snapshot.pod_class[slot]]
-        assert entry is not None, "a pod's class is never free"
-        held += devices_of(entry.requests) + claimed.get(Uid(snapshot.pod_uids[slot]), 0)
+    slots = pods_of(found.victims)
+    columns = [number for number, name in enumerate(snapshot.resources) if is_device(name)]
+    held = int(snapshot.pod_requests[slots][:, columns].sum())
+    if claimed := claimed_by(snapshot):
+        held += sum(claimed.get(Uid(snapshot.pod_uids[slot]), 0) for slot in slots.tolist())
     return held
 
 
