@@ -12,7 +12,7 @@ import pytest
 from reprieve.api import kueue
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import CycleResult, Outcome
-from reprieve.engine.quota.harm import worth_waiting_for
+from reprieve.engine.quota.harm import longest_wait, worth_waiting_for
 from reprieve.engine.quota.model import (
     Admission,
     AdmittedPodSet,
@@ -180,7 +180,7 @@ def test_who_says_again_and_again_that_it_saves_soon_goes_when_the_bound_ends() 
     queues.push(waiting(8))
     silent = running("a", 8, -600)
     told = []
-    for minute in range(0, 40, 2):
+    for minute in range(0, 70, 2):
         now = minutes(minute)
         holdings.hold(put_off(silent, now, 4))
         queues.flush(["team"])
@@ -188,8 +188,26 @@ def test_who_says_again_and_again_that_it_saves_soon_goes_when_the_bound_ends() 
         told.append((minute, [target.holder.workload.name for target in entry.issued]))
         if entry.issued:
             break
-    # At 26 min a save is expected at 30, by then it has waited for long enough.
-    assert told == [*((minute, []) for minute in range(0, 28, 2)), (28, ["a"])]
+    # At 56 min a save is expected at 60, by then it has waited for long enough.
+    assert told == [*((minute, []) for minute in range(0, 58, 2)), (58, ["a"])]
+
+
+@pytest.mark.parametrize(
+    ("since", "again", "bound", "expected"),
+    [
+        pytest.param(-25, 5, 60, 40, id="a third more than half an hour"),
+        pytest.param(-40, 5, 60, 60, id="a third more than 45 minutes"),
+        pytest.param(-170, 10, 60, 60, id="three hours: the bound"),
+        pytest.param(-8, 2, 60, 13 + 1 / 3, id="ten minutes"),
+        pytest.param(-25, 5, 15, 15, id="a bound of less"),
+    ],
+)
+def test_how_long_a_preemptor_waits_follows_the_interval_within_the_bound(
+    since: int, again: int, bound: int, expected: float
+) -> None:
+    victims = [running("a", 4, since, again=again), running("b", 4, -1)]
+    assert longest_wait(victims, bound * MINUTE) == int(expected * MINUTE)
+    assert longest_wait(victims[1:], bound * MINUTE) == 0
 
 
 def test_without_any_time_for_it_no_save_is_waited_for() -> None:
@@ -255,12 +273,12 @@ def test_what_was_waited_is_recorded_and_decided_with_again() -> None:
     holdings, queues = Holdings(configuration), Queues(configuration)
     holdings.hold(running("a", 8, -25, again=20))
     queues.push(waiting(8))
-    queues.note_save_wait("ns/train", minutes(-15))
+    queues.note_save_wait("ns/train", minutes(-45))
     result = cycle(holdings, queues, NOW)
     assert victims(result) == ["a"]
     ((_, written),) = inputs_of(result, holdings, queues, NOW).items()
     again, waiting_again, _ = restored(unpacked(written, QuotaInput))
-    assert waiting_again.waits_for_saves_since("ns/train") == minutes(-15)
+    assert waiting_again.waits_for_saves_since("ns/train") == minutes(-45)
     assert victims(cycle(again, waiting_again, NOW)) == ["a"]
 
 

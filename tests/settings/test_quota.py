@@ -478,7 +478,7 @@ def test_own_options_are_off_and_loops_are_held() -> None:
     found = quota_settings()
     assert (found.prove_nodes, found.configuration.settings.idle_first) == (False, False)
     assert not found.configuration.settings.harm_order
-    assert found.configuration.settings.max_save_wait == 30 * MINUTE
+    assert found.configuration.settings.max_save_wait == HOUR
     assert (found.loop_window, found.loop_limit, found.job_failure_policy) == (HOUR, 2, "Ignore")
     section = {
         "proveNodes": True,

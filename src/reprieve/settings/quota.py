@@ -8,7 +8,7 @@
       proveNodes: false               # preempt quota only if the preemptor then fits on nodes
       idleFirst: false                # among equal candidates the idle ones first
       harmOrder: false                # among equal candidates who saved last first; waits for saves
-      maxSaveWait: 30m                # and how long a preemptor does so in all; 0s: not at all
+      maxSaveWait: 1h                 # and how long a preemptor does so at most; 0s: not at all
       loopWindow: 1h                  # what goes in a circle `loopLimit` times in this
       loopLimit: 2                    # time is held for a while; 0 holds none
       webhooks:
@@ -212,7 +212,7 @@ def quota_settings(
         decided,
         profile=profile,
         harm_order=_switch(given, "harmOrder", place, otherwise=best),
-        max_save_wait=duration(given.get("maxSaveWait", "30m"), f"{place}.maxSaveWait"),
+        max_save_wait=duration(given.get("maxSaveWait", "1h"), f"{place}.maxSaveWait"),
     )
     hooks = mapping(given.get("webhooks"), f"{place}.webhooks", _WEBHOOKS)
     failure = hooks.get("jobFailurePolicy", "Ignore")

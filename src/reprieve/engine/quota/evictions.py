@@ -21,7 +21,7 @@ from reprieve.engine.quota.candidates import preemptor
 from reprieve.engine.quota.cheapest import cheapest_targets
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import Entry
-from reprieve.engine.quota.harm import worth_waiting_for
+from reprieve.engine.quota.harm import longest_wait, worth_waiting_for
 from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.nominations import Nominations
 from reprieve.engine.quota.proof import faults_of
@@ -124,7 +124,8 @@ class Evictions:
         asked = ((columns[column].resource, each) for column, each in assignment.usage.items())
         victims = [(each.holder.workload, self._devices(each.holder)) for each in entry.targets]
         since = self._now if entry.saves_since is None else entry.saves_since
-        latest = Nanos(since + settings.max_save_wait)
+        wait = longest_wait([workload for workload, _ in victims], settings.max_save_wait)
+        latest = Nanos(since + wait)
         until = worth_waiting_for(victims, devices_of(asked), self._now, latest)
         if until is not None:
             self._queues.note_save_wait(entry.workload.key, self._now)

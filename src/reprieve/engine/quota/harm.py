@@ -12,9 +12,13 @@ less then is more than a fifth of the device time that is waited for. That is th
 devices that come free or are asked for, whichever are more: who else waits for those of a wide
 victim waits, too, however narrow the preemptor. It waits like one whose victims are on their way.
 
+How long that may take in all follows from what the victims say: a third more than the longest time
+between two saves of theirs, within the bound `maxSaveWait`. Who saves every half hour is at its
+next save within that time, and a preemptor does not wait for the hour of another one.
+
 Nobody is safe for that: a save that is overdue is not waited for, and who has saved goes first; who
 saves seldom is not waited for long, as the wait costs more than it gains. And a preemptor waits no
-longer than `maxSaveWait` for all saves together, from the first that it waited for until it has its
+longer than that for all saves together, from the first that it waited for until it has its
 quota: one save after the other may seem worth it, by others' choice or because another victim is
 found each time. Source: KEP-5710, "Future extensions"; the quota plane's own options.
 """
@@ -27,7 +31,7 @@ from typing import Final
 from reprieve.engine.quota.model import Workload
 from reprieve.units.instants import Nanos
 
-__all__ = ["UNRESERVED", "unsaved_since", "worth_waiting_for"]
+__all__ = ["UNRESERVED", "longest_wait", "unsaved_since", "worth_waiting_for"]
 
 #: A reservation whose condition is not True counts as made now, later than any other.
 UNRESERVED: Final = 2**62
@@ -44,6 +48,16 @@ def unsaved_since(workload: Workload) -> int:
         return UNRESERVED
     saved = workload.checkpoint
     return reserved if saved is None else max(reserved, saved)
+
+
+def longest_wait(victims: Sequence[Workload], bound: int) -> int:
+    """Return for how many nanoseconds a preemptor of these waits for saves in all."""
+    intervals = (
+        each.next_checkpoint - unsaved_since(each)
+        for each in victims
+        if each.next_checkpoint is not None and each.reserved_at is not None
+    )
+    return min(bound, max(intervals, default=0) * 4 // 3)
 
 
 def worth_waiting_for(

@@ -24,7 +24,7 @@ from reprieve.engine.topology.model import (
     TopologyRequest,
 )
 from reprieve.engine.victim_choice import VictimChoice
-from reprieve.units.durations import MINUTE
+from reprieve.units.durations import HOUR
 from reprieve.units.instants import Nanos
 
 __all__ = [
@@ -397,8 +397,8 @@ class Settings:
 
     `idle_first` prefers those that are idle among candidates that nothing but the uid tells apart.
     `harm_order` takes the reservation for the last save where that is later (`harm`), and lets a
-    preemptor wait for saves for `max_save_wait` nanoseconds in all. `profile` chooses among the
-    sets of victims that the rules permit (`cheapest`).
+    preemptor wait for saves for `max_save_wait` nanoseconds in all at most. `profile` chooses among
+    the sets of victims that the rules permit (`cheapest`).
     """
 
     fair_sharing: tuple[Strategy, ...] | None = None
@@ -409,7 +409,7 @@ class Settings:
     block_admission: bool = False
     idle_first: bool = False
     harm_order: bool = False
-    max_save_wait: int = 30 * MINUTE
+    max_save_wait: int = HOUR
     profile: VictimChoice = VictimChoice.COMPATIBLE
 
     @property
