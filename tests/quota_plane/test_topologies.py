@@ -116,8 +116,8 @@ async def test_who_fits_no_rack_waits_says_so_and_starts_when_one_has_room(tmp_p
 
 async def test_the_job_that_is_in_the_way_is_preempted_and_no_other(tmp_path: Path) -> None:
     nodes = racks(a="r1", b="r2", c="r3")
-    rules = {"preemption": {"withinClusterQueue": "LowerPriority"}}
-    objects = (*queues(**rules), priority_class("high", 10))
+    rules = {"withinClusterQueue": "LowerPriority"}
+    objects = (*queues(preemption=rules), priority_class("high", 10))
     async with site(tmp_path, *objects, nodes=nodes) as cluster:
         for name, pods in (("one", 4), ("two", 2), ("three", 3)):
             await cluster.create(asking(name, pods, level=HOST))

@@ -315,6 +315,7 @@ _MAPS: Final = frozenset(
 _DECODED: Final[Mapping[tuple[str, str], type]] = {
     (kueue.GROUP, "Workload"): kueue.Workload,
     (kueue.GROUP, "ClusterQueue"): kueue.ClusterQueue,
+    (kueue.GROUP, "Topology"): kueue.Topology,
     (kueue.GROUP, "LocalQueue"): kueue.LocalQueue,
     (kueue.GROUP, "Cohort"): kueue.Cohort,
     (kueue.GROUP, "ResourceFlavor"): kueue.ResourceFlavor,

@@ -9,6 +9,7 @@ Source: specification of topology-aware scheduling, section 8.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Final
 
@@ -28,6 +29,8 @@ from reprieve.units.untrusted import integer_or_none
 __all__ = ["TopologyUngater"]
 
 _POD_SET: Final = "kueue.x-k8s.io/podset"
+#: So many pods are placed at a time.
+_AT_ONCE: Final = 16
 #: Labels that number the pods of a pod set, those of Jobs, StatefulSets and training jobs.
 _INDEXES: Final = (
     "batch.kubernetes.io/job-completion-index",
@@ -73,13 +76,17 @@ class TopologyUngater:
         rows.sort(key=lambda row: (row.created, row.name))
         by_uid = {str(row.uid): row for row in rows}
         pods = [_pod(row, assignment) for row in rows]
-        for uid, values in places_for(assignment, pods).items():
-            row = by_uid[uid]
+        due = [(by_uid[uid], values) for uid, values in places_for(assignment, pods).items()]
+
+        async def each(row: PodRow, values: tuple[str, ...]) -> None:
             selector = dict(zip(assignment.levels, values, strict=True))
             metadata = {"namespace": row.namespace, "name": row.name, "uid": row.uid}
             if await self._writer.place({"metadata": metadata}, TOPOLOGY_GATE, selector):
                 where = ", ".join(f"{level}={value}" for level, value in selector.items())
                 log.info("%s: pod %s placed: %s", key, row.name, where)
+
+        for begin in range(0, len(due), _AT_ONCE):
+            await asyncio.gather(*(each(*one) for one in due[begin : begin + _AT_ONCE]))
 
 
 def _pod(row: PodRow, assignment: TopologyAssignment) -> PlacedPod:

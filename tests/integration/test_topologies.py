@@ -1,0 +1,94 @@
+"""A gang that needs a rack, on a real API server with the real Job controller; kubelets are played.
+
+The definitions' rules, the gate, and the write that places a pod are judged by the API server, and
+pods are made by kube-controller-manager as it likes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from reprieve.kube.resource import NODES, PODS, Resource
+from tests.integration.control_plane import Binaries
+from tests.integration.test_surplus import FLAVORS, LOCAL_QUEUES, until
+from tests.quota_plane.site import (
+    CLUSTER_QUEUES,
+    JOBS,
+    NAMESPACE,
+    cluster_queue,
+    flavor,
+    local_queue,
+    priority_class,
+)
+from tests.quota_plane.test_topologies import HOST, RACK, asking, topology
+from tests.reliability.stand import Stand, stand
+
+TOPOLOGIES = Resource("kueue.x-k8s.io", "v1beta2", "topologies", "Topology", False)
+CLASSES = Resource(
+    "kueue.x-k8s.io", "v1beta2", "workloadpriorityclasses", "WorkloadPriorityClass", False
+)
+
+
+@pytest.mark.slow
+async def test_gangs_get_racks_and_only_who_is_in_the_way_of_one_is_preempted(
+    controllers: Binaries, tmp_path: Path
+) -> None:
+    async with stand(controllers, tmp_path, nodes=4, cpus=8) as cluster:
+        page = await cluster.client.list(NODES, dict)
+        names = sorted(each["metadata"]["name"] for each in page.items)
+        for name, rack in zip(names, ("r1", "r1", "r2", "r3"), strict=True):
+            labels = {"pool": "gpu", RACK: rack, HOST: name}
+            await cluster.client.patch(NODES, "", name, {"metadata": {"labels": labels}}, dict)
+        operators = cluster.operators(
+            *("--controllers", "quota,scheduling", "--scheduler-name", "default-scheduler"),
+        )
+        await operators.start()
+        try:
+            await cluster.create(TOPOLOGIES, topology())
+            await cluster.create(FLAVORS, flavor(topologyName="racks", nodeLabels={"pool": "gpu"}))
+            rules = {"withinClusterQueue": "LowerPriority"}
+            await cluster.create(CLUSTER_QUEUES, cluster_queue("team", 100, preemption=rules))
+            await cluster.create(LOCAL_QUEUES, local_queue("q", "team"))
+            await cluster.create(CLASSES, priority_class("high", 10))
+            await cluster.client.create(JOBS, asking("gang", 12), dict)
+            await until("the gang is in the rack of two nodes", is_on(cluster, "gang", names[:2]))
+            for name, where in (("two", names[2]), ("three", names[3])):
+                await cluster.client.create(JOBS, asking(name, 6, level=HOST), dict)
+                await until(f"{name} has a node of its own", is_on(cluster, name, [where]))
+            await cluster.client.create(JOBS, asking("urgent", 5, priority="high"), dict)
+            await until(
+                "the urgent one has the node of one of them",
+                lambda: has_one_of(cluster, "urgent", names[2:]),
+            )
+            left = [name for name in ("two", "three") if await on(cluster, name)]
+            assert len(left) == 1
+            assert await on(cluster, "gang") == set(names[:2])
+        finally:
+            await operators.stop()
+
+
+async def on(cluster: Stand, job: str) -> set[str]:
+    """Return the nodes of a job's pods that are not ending."""
+    page = await cluster.client.list(
+        PODS, dict, namespace=NAMESPACE, label_selector=f"batch.kubernetes.io/job-name={job}"
+    )
+    return {
+        pod["spec"].get("nodeName", "")
+        for pod in page.items
+        if not pod["metadata"].get("deletionTimestamp")
+    }
+
+
+def is_on(cluster: Stand, job: str, nodes: list[str]) -> Callable[[], Awaitable[bool]]:
+    async def there() -> bool:
+        return await on(cluster, job) == set(nodes)
+
+    return there
+
+
+async def has_one_of(cluster: Stand, job: str, nodes: list[str]) -> bool:
+    where = await on(cluster, job)
+    return len(where) == 1 and where <= set(nodes)
