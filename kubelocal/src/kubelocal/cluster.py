@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import secrets
 import ssl
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -34,6 +34,7 @@ from kubelocal.server.selectors import SELECTABLE, field_values
 from kubelocal.server.start import start_cluster
 from kubelocal.store import Store
 from kubelocal.units.clock import SystemClock
+from kubelocal.units.durations import MINUTE
 
 __all__ = ["EmbeddedCluster", "Faults", "Stage", "Write"]
 
@@ -213,6 +214,21 @@ class EmbeddedCluster:
     def compact(self) -> None:
         """Forget history: watches from earlier versions get 410."""
         self.store.compact()
+
+    async def keep_history(self, nanoseconds: int) -> None:
+        """Forget, once a minute, the history that is older than that, until cancelled.
+
+        An API server has etcd do so with what is older than five minutes.
+        """
+        seen: deque[tuple[int, int]] = deque()
+        while True:
+            now = self.clock.monotonic()
+            seen.append((now, self.store.published))
+            while len(seen) > 1 and now - seen[1][0] >= nanoseconds:
+                seen.popleft()
+            if now - seen[0][0] >= nanoseconds:
+                self.store.compact_to(seen[0][1])
+            await self.clock.sleep(min(nanoseconds, MINUTE))
 
     def _secure(self) -> ssl.SSLContext:
         from kubelocal.server import tls

@@ -260,6 +260,14 @@ class Store:
         for shelf in self._shelves.values():
             shelf.history.clear()
 
+    def compact_to(self, revision: int) -> None:
+        """Forget the history up to a revision that watchers have been told of."""
+        revision = min(revision, self.published)
+        self._compacted = max(self._compacted, revision)
+        for shelf in self._shelves.values():
+            while shelf.history and shelf.history[0].revision <= revision:
+                shelf.history.popleft()
+
     def end_watches(self) -> None:
         for watcher in self.subscriptions():
             watcher.close()

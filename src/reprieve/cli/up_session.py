@@ -39,7 +39,7 @@ from reprieve.scenarios.result import Outcome, ScenarioResult, StepResult
 from reprieve.scenarios.runner import play_scenario
 from reprieve.scenarios.stage import Stage
 from reprieve.settings.gates import gates_of_text, resolve_gates
-from reprieve.units.durations import SECOND
+from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.errors import ReprieveError, UsageError
 from reprieve.units.instants import format_instant
 
@@ -47,6 +47,8 @@ __all__ = ["Demo", "UpOptions", "UpSession"]
 
 _METRICS: Final = "GPU_PREEMPTION_METRICS_ENDPOINT"
 _REFRESH: Final = SECOND // 4
+#: How much of the past watches of the demo can go on from.
+_HISTORY: Final = 5 * MINUTE
 #: A line of the operator's log that says what a GpuWorkload has become.
 _TRANSITION: Final = re.compile(r" INFO [\w.]+: \S+/\S+: \w+ -> \w+ \(")
 _TROUBLE: Final = re.compile(r" (ERROR|CRITICAL) |^Error: ")
@@ -137,6 +139,9 @@ class UpSession:
             if self._options.headless and self._options.demo is None:
                 stage.observer.listen(lambda resource, item: self._print(stage, resource, item))
             stack.push_async_callback(self._stop_operator)
+            if self._options.demo is not None:
+                keeping = asyncio.create_task(embedded.cluster.keep_history(_HISTORY))
+                stack.push_async_callback(_cancel, keeping)
             playing = asyncio.create_task(self._play(stage))
             stack.push_async_callback(_cancel, playing)
             await self._until_over(stage, playing)

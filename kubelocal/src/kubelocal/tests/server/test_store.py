@@ -39,6 +39,25 @@ async def test_the_past_can_be_read_until_it_is_compacted() -> None:
         list(store.range_at("things", "n", then))
 
 
+async def test_the_older_part_of_the_past_can_be_forgotten() -> None:
+    store = Store(no_fields)
+    store.put("things", thing("a", value=1))
+    early = store.revision
+    store.put("things", thing("a", value=2))
+    then = store.revision
+    store.put("things", thing("a", value=3))
+    await store.durable()
+    store.compact_to(then)
+
+    assert [one.decode()["value"] for one in store.range_at("things", "n", then)] == [2]
+    with pytest.raises(Compacted):
+        list(store.range_at("things", "n", early))
+    with pytest.raises(Compacted):
+        store.subscribe("things", early)
+    watching = store.subscribe("things", then)
+    assert [each.object.decode()["value"] for each in await watching.batch()] == [3]
+
+
 async def test_namespaces_do_not_run_into_each_other() -> None:
     store = Store(no_fields)
     for namespace in ("a", "ab", "a-b", "b"):
