@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +62,7 @@ async def serving(
     clock: Clock | None = None,
     headers: dict[str, str] | None = None,
     limits: Limits = LIMITS,
+    part: Sequence[str] | None = None,
 ) -> AsyncIterator[Served]:
     clock = clock or QuickClock()
     watching = Watching(cluster, clock, lambda: secrets.token_hex(6))
@@ -75,6 +76,7 @@ async def serving(
         names,
         checked,
         explanations,
+        part,
     )
     connections = Connections(limits=limits)
     runner = page_runner(site, connections)

@@ -257,7 +257,14 @@ async def test_the_token_may_be_given_to_the_login_page_too() -> None:
             "version": "0.1.0",
             "insecure": False,
             "home": "now",
+            "own": [],
         }
+
+
+async def test_who_reads_a_part_of_the_cluster_begins_with_his_own_work() -> None:
+    async with serving(StandIn({"a/x": 1}), part=("team-b", "team-a")) as served:
+        session = await served.json("/api/session")
+    assert (session["home"], session["own"]) == ("mine", ["team-a", "team-b"])
 
 
 # Whose requests are answered

@@ -28,8 +28,7 @@ export async function ask(): Promise<void> {
     } else {
       const found = (await answer.json()) as Session;
       if (session.value.kind !== "here" && found.home === "mine") beginAt("/mine");
-      // A page of one's own machine that sees a part of the cluster does not know of which namespaces.
-      seen.value = found.namespaces ?? (found.home === "mine" ? [] : null);
+      seen.value = found.home === "mine" ? (found.own ?? found.namespaces ?? []) : null;
       session.value = { kind: "here", session: found };
     }
   } catch (fault) {

@@ -59,6 +59,8 @@ export interface Session {
   insecure: boolean;
   /** Which page comes first. */
   home?: string;
+  /** The namespaces that are read where not all may be. */
+  own?: string[];
 }
 
 export const isObject = (value: Json | undefined): value is JsonObject =>

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -65,7 +65,7 @@ class Site:
         clock: for pauses.
         cluster: what the page calls the cluster.
         names: as which this server is known; None answers to all, an empty one to loopback names.
-        part: those who read with the server's own rights see a part of the cluster.
+        part: the namespaces that are read, where this server may not read all; None: it may.
         objects: reads single objects with the rights of who asks; None: they are not shown.
         explanations: asks `reprieve explain`; None: with the rights of plans.
         checked: how often it is asked whether the reader of a stream may still read, nanoseconds.
@@ -80,7 +80,7 @@ class Site:
     names: Collection[str] | None = ()
     checked: int = CHECKED
     explanations: Explanations | None = None
-    part: bool = False
+    part: Sequence[str] | None = None
     objects: Objects | None = None
 
 
@@ -119,6 +119,7 @@ class _Routes:
     async def session(self, request: web.Request) -> web.Response:
         site = self._site
         visit = await site.door.visit(request)
+        part = site.part if visit.viewer.sees_all else visit.viewer.namespaces
         document = {
             "mode": site.door.mode,
             "cluster": site.cluster,
@@ -127,7 +128,8 @@ class _Routes:
             "version": reprieve.__version__,
             "insecure": site.door.insecure,
             # What somebody with a part of the cluster wants to see first is his own work.
-            "home": "mine" if site.part or not visit.viewer.sees_all else "now",
+            "home": "mine" if part is not None else "now",
+            "own": sorted(part or ()),
         }
         return json_answer(request, msgspec.json.encode(document))
 

@@ -105,7 +105,7 @@ async def serve_page(
         clock,
         cluster,
         where.names,
-        part=_sees_a_part(mirror),
+        part=namespaces if _sees_a_part(mirror) else None,
         objects=objects or Objects(with_own_rights(reader.transport)),
     )
     connections = Connections(limits=LIMITS)

@@ -1,7 +1,7 @@
 // My work: what a tenant asks first: my queues, what of mine runs, waits, and was preempted.
 
 import type { JSX } from "preact";
-import { inNamespace, preemptionPath, queuePath, to } from "../address.ts";
+import { inNamespace, preemptionPath, queuePath, seen, to } from "../address.ts";
 import { Age, Moment, Word } from "../cells.tsx";
 import { number, shortRecord } from "../format.ts";
 import { Rest } from "../generic.tsx";
@@ -13,7 +13,8 @@ import { type Cell, isObject, numberOf } from "../wire.ts";
 export function Mine({ state }: { state: PageState }): JSX.Element {
   const { values, tables } = state;
   const counts = isObject(values["counts"]) ? values["counts"] : {};
-  const namespaces = Array.isArray(values["namespaces"]) ? values["namespaces"].map(String) : [];
+  const named = Array.isArray(values["namespaces"]) ? values["namespaces"].map(String) : [];
+  const namespaces = named.length ? named : (seen.value ?? []);
   const figure = (name: string): number => numberOf(counts[name]) ?? 0;
   return (
     <>
