@@ -172,3 +172,57 @@ async def test_a_queue_whose_topology_is_missing_admits_nobody_and_says_which(
             GATE not in [gate["name"] for gate in each["spec"].get("schedulingGates") or ()]
             for each in page.items
         )
+
+
+async def lose(cluster: Site, host: str) -> None:
+    """Let a node be gone, with the pods on it, as the node's controllers do."""
+    await cluster.client.delete(NODES, "", host)
+    page = await cluster.client.list(PODS, dict, namespace=NAMESPACE)
+    for pod in page.items:
+        if pod["spec"].get("nodeName") == host:
+            await cluster.client.delete(PODS, NAMESPACE, pod["metadata"]["name"], grace_seconds=0)
+
+
+async def test_pods_of_a_failed_node_get_another_one_of_their_rack_and_the_others_stay(
+    tmp_path: Path,
+) -> None:
+    nodes = racks(a="r1", b="r1", c="r1", d="r2")
+    async with site(tmp_path, *queues(), nodes=nodes) as cluster:
+        await cluster.create(asking("gang", 4, cpu="2"))
+
+        async def bound() -> bool:
+            return await hosts(cluster, "gang") == ["a", "a", "b", "b"]
+
+        await cluster.until("it runs on two hosts of a rack", bound)
+        before = await cluster.pods_of("gang")
+        stay = {p["metadata"]["uid"] for p in before if p["spec"]["nodeName"] == "a"}
+        await lose(cluster, "b")
+
+        async def moved() -> bool:
+            return await hosts(cluster, "gang") == ["a", "a", "c", "c"]
+
+        await cluster.until("the pods of the failed node run on the third", moved)
+        assert stay < {p["metadata"]["uid"] for p in await cluster.pods_of("gang")}
+        assert "gang" in await cluster.admitted()
+
+
+async def test_a_gang_whose_rack_has_no_other_node_is_evicted_and_placed_as_a_whole(
+    tmp_path: Path,
+) -> None:
+    nodes = racks(a="r1", b="r1", c="r2", d="r2")
+    async with site(tmp_path, *queues(), nodes=nodes) as cluster:
+        await cluster.create(asking("gang", 4, cpu="2"))
+
+        async def bound() -> bool:
+            return await hosts(cluster, "gang") == ["a", "a", "b", "b"]
+
+        await cluster.until("it runs in the first rack", bound)
+        await lose(cluster, "b")
+
+        async def moved() -> bool:
+            return await hosts(cluster, "gang") == ["c", "c", "d", "d"]
+
+        await cluster.until("it runs in the other rack", moved)
+        why = "Workload was evicted as there was no replacement for unhealthy node(s): b"
+        (said,) = {each[4] for each in await cluster.events() if each[3].endswith("NodeFailures")}
+        assert said == why

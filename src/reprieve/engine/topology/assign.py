@@ -51,10 +51,13 @@ def assign(on: Placing, wanted: Sequence[PodsWanted]) -> dict[str, Outcome]:
     """Return what each pod set gets, up to the first that gets nothing."""
     assumed = Usage(on.tree)
     found: dict[str, Outcome] = {}
-    for group in _groups(wanted):
+    groups = _groups(wanted)
+    for position, group in enumerate(groups):
         outcomes = _of_group(on, group, assumed)
         found.update(outcomes)
         if any(each.assignment is None for each in outcomes.values()):
+            break
+        if position == len(groups) - 1:
             break
         for each in group:
             placed = outcomes[each.name].assignment

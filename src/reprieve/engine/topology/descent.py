@@ -14,7 +14,14 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from reprieve.engine.topology.counts import Counts, Slicing
-from reprieve.engine.topology.orders import Columns, Rules, best_of, leader_first, plain_order
+from reprieve.engine.topology.orders import (
+    Columns,
+    Rules,
+    best_of,
+    leader_first,
+    plain_order,
+    taken_in_turn,
+)
 from reprieve.engine.topology.search import by_slices
 from reprieve.engine.topology.tree import Ints, Tree
 
@@ -39,6 +46,7 @@ def take(
     rest, left = count // size, leaders
     entries = leader_first(columns, entries, rest, leaders)
     found: list[Share] = []
+    position = 0
     for position, entry in enumerate(entries.tolist()):
         chosen = entry
         if left:
@@ -53,16 +61,18 @@ def take(
             found.append(Share(chosen, units * size, leader))
             rest, left = rest - units, left - leader
             continue
-        units = int(columns.units[chosen])
-        if not rules.least_free and units >= rest:
-            chosen = best_of(columns, entries[position:], rest, 0, rules)
-            units = int(columns.units[chosen])
-        if units >= rest:
-            found.append(Share(chosen, rest * size, 0))
-            return found
-        if units:
-            found.append(Share(chosen, units * size, 0))
-        rest -= units
+        break
+    else:
+        return found
+    taken, last = taken_in_turn(columns, entries[position:], rest, rules)
+    units_of = columns.units[taken].tolist()
+    if last >= 0:
+        units_of[-1] = last
+    found += [
+        Share(domain, units * size, 0)
+        for domain, units in zip(taken.tolist(), units_of, strict=True)
+        if units
+    ]
     return found
 
 

@@ -15,7 +15,15 @@ import numpy as np
 
 from reprieve.engine.topology.tree import Ints
 
-__all__ = ["Columns", "Rules", "best_of", "leader_first", "plain_order", "with_leader_order"]
+__all__ = [
+    "Columns",
+    "Rules",
+    "best_of",
+    "leader_first",
+    "plain_order",
+    "taken_in_turn",
+    "with_leader_order",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,26 @@ def best_of(columns: Columns, entries: Ints, need: int, leaders: int, rules: Rul
     if not suffices.any():
         return int(entries[0])
     return int(entries[np.where(suffices, units, np.iinfo(np.int64).max).argmin()])
+
+
+def taken_in_turn(columns: Columns, entries: Ints, need: int, rules: Rules) -> tuple[Ints, int]:
+    """Return which entries are taken for `need` units, in order, and how many the last one gives.
+
+    Without a leader: each gives all that it has until one has what is left; for that the best fit
+    among it and those after it is taken. Where all together have too little, all are returned, and
+    what they lack is the negative of the number.
+    """
+    units = columns.units[entries]
+    left = need - (np.cumsum(units) - units)
+    enough = np.flatnonzero(units >= left)
+    if not len(enough):
+        return entries, -(need - int(units.sum()))
+    last = int(enough[0])
+    rest = int(left[last])
+    chosen = int(entries[last])
+    if not rules.least_free:
+        chosen = best_of(columns, entries[last:], rest, 0, rules)
+    return np.append(entries[:last], chosen), rest
 
 
 def leader_first(columns: Columns, entries: Ints, need: int, leaders: int) -> Ints:

@@ -20,6 +20,7 @@ from reprieve.engine.topology.orders import (
     best_of,
     leader_first,
     plain_order,
+    taken_in_turn,
     with_leader_order,
 )
 from reprieve.engine.topology.tree import Ints
@@ -133,18 +134,10 @@ def _several(
         position += 1
     if left:
         return NoRoom(level, leaders - left)
-    others = np.sort(entries[position:]) if position else entries
-    others = plain_order(columns, np.sort(others), rules)
-    others = others[columns.units[others] > 0]
-    for position, entry in enumerate(others.tolist()):
-        if rest <= 0:
-            break
-        units, chosen = int(columns.units[entry]), entry
-        if not rules.least_free and units >= rest:
-            chosen = best_of(columns, others[position:], rest, 0, rules)
-            units = int(columns.units[chosen])
-        taken.append(chosen)
-        rest -= units
-    if rest > 0:
-        return NoRoom(level, need - rest)
-    return Found(level, np.array(taken, dtype=np.int64))
+    if rest <= 0:
+        return Found(level, np.array(taken, dtype=np.int64))
+    others = plain_order(columns, np.sort(entries[position:]), rules)
+    others, last = taken_in_turn(columns, others[columns.units[others] > 0], rest, rules)
+    if last < 0:
+        return NoRoom(level, need + last)
+    return Found(level, np.append(np.array(taken, dtype=np.int64), others))

@@ -196,6 +196,16 @@ class Usage:
         self, assignment: TopologyAssignment, requests: Mapping[str, int], times: int = 1
     ) -> None:
         """Add the pods of an assignment, `times` -1 takes them off."""
-        for domain in assignment.domains:
-            self.add_leaf(domain.values, requests, domain.count * times)
-            self.add_leaf(domain.values, {"pods": 1}, domain.count * times)
+        index = self.tree.index
+        found = [(index[e.values], e.count) for e in assignment.domains if e.values in index]
+        if not found:
+            return
+        leaves, counts = (np.array(each, dtype=np.int64) for each in zip(*found, strict=True))
+        for resource, amount in (*requests.items(), ("pods", 1)):
+            column = self.of.get(resource)
+            if column is None:
+                column = self.of[resource] = np.zeros(len(self.tree.paths), dtype=np.int64)
+            most = _MOST // max(1, int(counts.max()))
+            added = counts * max(-most, min(most, amount * times))
+            np.add.at(column, leaves, added)
+            np.clip(column, -_MOST, _MOST, out=column)

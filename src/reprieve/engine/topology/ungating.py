@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from reprieve.engine.topology.model import TopologyAssignment
 
-__all__ = ["PlacedPod", "places_for"]
+__all__ = ["PlacedPod", "Values", "places_for"]
 
 Values = tuple[str, ...]
 

@@ -23,6 +23,7 @@ from reprieve.planes.quota.effects import (
     Admit,
     DecideAgain,
     Effect,
+    EvictForNode,
     Explain,
     ExplainAlike,
     LeaveOut,
@@ -30,12 +31,14 @@ from reprieve.planes.quota.effects import (
     Measure,
     NodesRefused,
     Preempt,
+    ReplaceNode,
     RetryAt,
     Sample,
     TakeBack,
     TellFault,
 )
 from reprieve.planes.quota.explanations import Explanations
+from reprieve.planes.quota.failed_nodes import FailedNodes
 from reprieve.planes.quota.held_pairs import HeldPairs
 from reprieve.planes.quota.meters import place_of, ready_for
 from reprieve.planes.quota.node_view import NodeView
@@ -69,6 +72,7 @@ class CarryOut:
         explanations: Explanations,
         nodes: NodeView,
         waiting: Waiting,
+        failed_nodes: FailedNodes,
         *,
         retry_at: Callable[[str, Nanos], None],
         ask: Callable[[], None],
@@ -82,6 +86,7 @@ class CarryOut:
         self._explanations = explanations
         self._nodes = nodes
         self._waiting = waiting
+        self._failed_nodes = failed_nodes
         self._retry_at = retry_at
         self._ask = ask
         self._last_skips: set[str] = set()
@@ -104,6 +109,10 @@ class CarryOut:
             case Admit(entry):
                 self._admissions.admit(entry)
                 self._waiting.admitted(entry.workload.key)
+            case ReplaceNode(entry):
+                self._failed_nodes.replaced(entry)
+            case EvictForNode(entry):
+                self._failed_nodes.evict(entry)
             case DecideAgain():
                 self._ask()
             case LeaveOut(queue, fault):

@@ -23,6 +23,7 @@ from reprieve.planes.quota.context import QuotaContext, log
 from reprieve.planes.quota.cycles import recorded_cycles
 from reprieve.planes.quota.effects import Facts, effects_of
 from reprieve.planes.quota.explanations import Explanations
+from reprieve.planes.quota.failed_nodes import FailedNodes
 from reprieve.planes.quota.held_pairs import HeldPairs
 from reprieve.planes.quota.joint_side import IdleFirst
 from reprieve.planes.quota.node_view import NodeView
@@ -56,6 +57,7 @@ class Decisions:
         explanations: Explanations,
         nodes: NodeView,
         waiting: Waiting,
+        failed_nodes: FailedNodes,
     ) -> None:
         self._context = context
         self._state = state
@@ -88,6 +90,7 @@ class Decisions:
             explanations,
             nodes,
             waiting,
+            failed_nodes,
             retry_at=self.retries.add_at,
             ask=self.loop.ask,
         )

@@ -5,6 +5,7 @@
 | preempts | each victim is marked, with its texts and events, under a plan that is recorded first |
 | was refused for want of nodes | its ClusterQueue is tried again when something comes free |
 | got quota | its reservation is written |
+| lost a node | it gets another one, or is evicted |
 | got none | it is told why, once for the whole run, as it stood last |
 | failed, by a fault of ours | that is logged, and told to it |
 | has candidates that are spared for a time | its ClusterQueue is tried again then |
@@ -34,6 +35,7 @@ __all__ = [
     "Admit",
     "DecideAgain",
     "Effect",
+    "EvictForNode",
     "Explain",
     "ExplainAlike",
     "Facts",
@@ -42,6 +44,7 @@ __all__ = [
     "Measure",
     "NodesRefused",
     "Preempt",
+    "ReplaceNode",
     "RetryAt",
     "Sample",
     "TakeBack",
@@ -113,6 +116,20 @@ class Admit:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplaceNode:
+    """Write other places for pods of a node that failed."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class EvictForNode:
+    """Evict a workload that lost a node, and for whose pods there is no other."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
 class DecideAgain:
     """Run cycles again at once: the run ended before there was nothing left to do."""
 
@@ -164,6 +181,8 @@ Effect: TypeAlias = (
     | Sample
     | TakeBack
     | Admit
+    | ReplaceNode
+    | EvictForNode
     | DecideAgain
     | LeaveOut
     | TellFault
@@ -205,7 +224,13 @@ def effects_of(recorded: Sequence[Recorded], facts: Facts) -> Iterator[Effect]:
         yield DecideAgain()
     results = [result for result, _ in recorded]
     yield from _faults(results)
-    yield from (Explain(each) for each in last.values() if each.outcome is not Outcome.ADMITTED)
+    for entry in last.values():
+        if entry.outcome is Outcome.NODE_REPLACED:
+            yield ReplaceNode(entry)
+        elif entry.outcome is Outcome.NODE_FAILED:
+            yield EvictForNode(entry)
+        elif entry.outcome is not Outcome.ADMITTED:
+            yield Explain(entry)
     yield ExplainAlike(last)
     told = [result for result in results if result.entries]
     for result in told:

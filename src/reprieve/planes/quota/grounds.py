@@ -11,14 +11,16 @@ which belong to a workload with places count through that workload alone.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Final
 
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.quota.constraints import Taint
 from reprieve.engine.quota.model import Configuration
-from reprieve.engine.topology.model import TopologyNode
+from reprieve.engine.topology.model import HOSTNAME, TopologyNode
 from reprieve.engine.topology.places import Grounds
+from reprieve.planes.quota.context import log
 from reprieve.planes.quota.node_view import NodeView
 from reprieve.planes.quota.state import QuotaState
 from reprieve.units.ids import Uid
@@ -30,10 +32,14 @@ _NOT_READY: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreach
 
 
 class GroundView:
-    """Hands the nodes to the engine where flavors have topologies."""
+    """Hands the nodes to the engine where flavors have topologies.
 
-    def __init__(self, state: QuotaState, nodes: NodeView) -> None:
+    `changed` is told of each Workload with places whenever nodes have changed.
+    """
+
+    def __init__(self, state: QuotaState, nodes: NodeView, changed: Callable[[str], None]) -> None:
         self._state = state
+        self._changed = changed
         self._nodes = nodes
         self._known: list[TopologyNode] | None = None
         self._configuration: Configuration | None = None
@@ -55,11 +61,48 @@ class GroundView:
         if snapshot is None:
             return
         nodes = nodes_of(snapshot, self._placed_pods())
-        if nodes == self._known and state.configuration is self._configuration:
+        if nodes != self._known or state.configuration is not self._configuration:
+            self._known, self._configuration = nodes, state.configuration
+            state.holdings.stand_on(Grounds(nodes))
+            state.queues.flush(queues)
+            for key, holder in state.holdings.holders.items():
+                if holder.placed:
+                    self._changed(key)
+        self._mark_failed(snapshot)
+
+    def _mark_failed(self, snapshot: Snapshot) -> None:
+        """Note of whose places a node is gone, or not ready with none of its pods running there.
+
+        What holds places is held against the trees, which have the nodes that are places.
+        """
+        holdings = self._state.holdings
+        places = holdings.places
+        if places is None:
             return
-        self._known, self._configuration = nodes, state.configuration
-        state.holdings.stand_on(Grounds(nodes))
-        state.queues.flush(queues)
+        hosts = {row.labels.get(HOSTNAME, row.name): row.name for row in snapshot.nodes}
+        for key, holder in list(holdings.holders.items()):
+            workload = holder.workload
+            if holder.evicted or workload.unhealthy_nodes or key in self._state.deciding:
+                continue
+            for flavor, pods in holder.placed:
+                tree = places.trees[flavor]
+                lost = [
+                    each.values[0]
+                    for each in pods.assignment.domains
+                    if tree.by_host and each.values not in tree.index
+                ]
+                failed = [host for host in lost if not self._runs_on(key, hosts.get(host))]
+                if failed:
+                    log.warning("%s: its node %s failed", key, failed[0])
+                    holdings.hold(replace(workload, unhealthy_nodes=(failed[0],)))
+                    break
+
+    def _runs_on(self, workload: str, node: str | None) -> bool:
+        """Tell whether a pod of a workload still runs on a node; None is one that is gone."""
+        rows = (self._nodes.row(uid) for uid in self._nodes.pods_of(workload))
+        return node is not None and any(
+            row is not None and row.node == node and not row.deleting for row in rows
+        )
 
     def _placed_pods(self) -> set[Uid]:
         """Return the pods of those that hold places."""

@@ -24,6 +24,7 @@ from reprieve.planes.quota.consumption import ConsumptionSampler
 from reprieve.planes.quota.context import QuotaContext, QuotaOptions, log, reference_of
 from reprieve.planes.quota.decisions import Decisions
 from reprieve.planes.quota.explanations import Explanations
+from reprieve.planes.quota.failed_nodes import FailedNodes
 from reprieve.planes.quota.grounds import GroundView
 from reprieve.planes.quota.held_pairs import HeldPairs
 from reprieve.planes.quota.in_use import InUse
@@ -133,7 +134,7 @@ class QuotaPlane:
         self.statuses = Statuses(context, self.state, self.watches)
         self._nodes = NodeView(context, self._templates(), nodes)
         self._nodes.seen = self._pod_seen
-        self._grounds = GroundView(self.state, self._nodes)
+        self._grounds = GroundView(self.state, self._nodes, self._places_due.add)
         self._ungater = TopologyUngater(context, self.state, self._nodes)
         self.waiting = Waiting(context, self.state, self.watches, lambda: self.held_pairs.ledger)
         self.state.took = self.waiting.took
@@ -152,6 +153,7 @@ class QuotaPlane:
             self.explanations,
             self._nodes,
             self.waiting,
+            FailedNodes(context, self.state, self.writer, self._spawn),
         )
         self.side = QuotaJoint(
             context,

@@ -2,7 +2,8 @@
 
 A pod of a pod set with places is created with the gate `kueue.x-k8s.io/topology`. Once its Workload
 is admitted it is given a domain by node selector, and loses the gate in the same write. Pods that
-were given a domain are known by the selector that they have.
+were given a domain are known by the selector that they have. A domain whose node failed gets no
+pods; one that waits for a node that is none of its places any more is ended, and made anew.
 
 Source: specification of topology-aware scheduling, section 8.
 """
@@ -10,14 +11,14 @@ Source: specification of topology-aware scheduling, section 8.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from reprieve.api.kueue import Workload
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.topology.encoding import TopologyEncodingError, decoded
 from reprieve.engine.topology.model import TopologyAssignment
-from reprieve.engine.topology.ungating import PlacedPod, places_for
+from reprieve.engine.topology.ungating import PlacedPod, Values, places_for
 from reprieve.execution.pods import PodWriter
 from reprieve.intake.quota_workloads import is_condition_true
 from reprieve.jobs.pods import TOPOLOGY_GATE
@@ -29,6 +30,9 @@ from reprieve.units.untrusted import integer_or_none
 __all__ = ["TopologyUngater"]
 
 _POD_SET: Final = "kueue.x-k8s.io/podset"
+#: Why a pod is ended that waits for a node which it may not have any more, as Kueue words it.
+_UNSCHEDULABLE: Final = "UnschedulableOnAssignedNode"
+_ENDED: Final = "Pod terminated by Kueue NodeController due to node taint"
 #: So many pods are placed at a time.
 _AT_ONCE: Final = 16
 #: Labels that number the pods of a pod set, those of Jobs, StatefulSets and training jobs.
@@ -63,6 +67,11 @@ class TopologyUngater:
         placed = _placed(workload)
         if not placed:
             return
+        admission = workload.status.admission
+        flavors = {
+            each.name: set((each.flavors or {}).values())
+            for each in (admission.pod_set_assignments if admission is not None else ())
+        }
         rows: dict[str, list[PodRow]] = {}
         for uid in self._nodes.pods_of(key):
             row = self._nodes.row(uid)
@@ -70,13 +79,41 @@ class TopologyUngater:
             if row is not None and name in placed and not row.deleting:
                 rows.setdefault(name, []).append(row)
         for name, members in rows.items():
-            await self._place(key, placed[name], members)
+            await self._place(key, placed[name], members, flavors.get(name, ()))
 
-    async def _place(self, key: str, assignment: TopologyAssignment, rows: list[PodRow]) -> None:
+    def _lost(self, assignment: TopologyAssignment, flavors: Collection[str]) -> set[Values]:
+        """Return the domains of an assignment that are no places now."""
+        places = self._state.holdings.places
+        trees = [] if places is None else [places.trees[f] for f in flavors if f in places.trees]
+        return {
+            each.values
+            for each in assignment.domains
+            if trees and all(each.values not in tree.index for tree in trees)
+        }
+
+    async def _end(self, key: str, row: PodRow) -> None:
+        metadata = {"namespace": row.namespace, "name": row.name, "uid": row.uid}
+        if await self._writer.terminate({"metadata": metadata}, _UNSCHEDULABLE, _ENDED):
+            log.info("%s: pod %s ended: its node is none of its places any more", key, row.name)
+
+    async def _place(
+        self,
+        key: str,
+        assignment: TopologyAssignment,
+        rows: list[PodRow],
+        flavors: Collection[str],
+    ) -> None:
         rows.sort(key=lambda row: (row.created, row.name))
         by_uid = {str(row.uid): row for row in rows}
         pods = [_pod(row, assignment) for row in rows]
-        due = [(by_uid[uid], values) for uid, values in places_for(assignment, pods).items()]
+        lost = self._lost(assignment, flavors)
+        known = {each.values for each in assignment.domains}
+        for pod in pods:
+            row = by_uid[pod.key]
+            if pod.at is not None and pod.at not in known and not row.node:
+                await self._end(key, row)
+        found = places_for(assignment, pods)
+        due = [(by_uid[uid], values) for uid, values in found.items() if values not in lost]
 
         async def each(row: PodRow, values: tuple[str, ...]) -> None:
             selector = dict(zip(assignment.levels, values, strict=True))
