@@ -27,7 +27,7 @@ from reprieve.engine.idle.model import Aggregation, Phase, PreemptionPolicy
 from reprieve.engine.plan import Plane, ProofLevel
 from reprieve.execution.parts import Sizes, split
 
-GPU_WORKLOADS, KAIWO_CONFIGS, PREEMPTIONS, PARTS, DISRUPTIONS = NAMES
+GPU_WORKLOADS, KAIWO_CONFIGS, PREEMPTIONS, PARTS, DISRUPTIONS, HARM_BUDGETS = NAMES
 
 
 def version(name: str) -> dict[str, Any]:
@@ -454,3 +454,20 @@ def test_kubectl_shows_how_far_pod_groups_have_come() -> None:
             columns = [column["name"] for column in only["additionalPrinterColumns"]]
             assert columns[:2] == ["Phase", "MinMember"]
             assert {"Running", "Age"} <= set(columns)
+
+
+def test_a_harm_budget_as_documented_is_accepted_and_others_are_not() -> None:
+    spec = {
+        "scope": "Suffered",
+        "selector": {"namespaces": {"matchLabels": {"tier": "batch"}}, "priorityBelow": 1000},
+        "per": "Tenant",
+        "window": "24h",
+        "limits": {"displacements": 20, "lostGpuHours": 50},
+        "planes": ["quota", "scheduling"],
+        "whenExhausted": "Hold",
+        "exempt": {"priorityFrom": 100000, "nominalReclaimAfter": "1h"},
+    }
+    assert errors(HARM_BUDGETS, {"spec": spec}) == []
+    assert unknown(schema(HARM_BUDGETS), {"spec": spec}) == []
+    assert errors(HARM_BUDGETS, {"spec": {**spec, "limits": {}}}) == ["spec.limits"]
+    assert errors(HARM_BUDGETS, {"spec": {**spec, "scope": "Mine"}}) == ["spec.scope"]

@@ -64,6 +64,7 @@ def cluster(rendered: Rendered) -> Rights:
     """Return what the planes may do everywhere, but for what every plane does alike."""
     granted = rights(cluster_role(rendered)["rules"])
     assert granted.pop(("reprieve.dev", "disruptions")) == {"list", "create", "patch", "delete"}
+    assert granted.pop(("reprieve.dev", "harmbudgets")) == {"list", "watch"}
     return granted
 
 

@@ -139,6 +139,7 @@ REVIEWED: Final = {
     "telemetry/decision_history.py": "the operator's own log",
     "records/beside.py": "records of the operator",
     "records/displacements.py": "records of the operator",
+    "records/harm.py": "records of the operator",
     "records/quota/record.py": "records of the operator",
     "records/idle/replay.py": "records of the operator",
     "records/victim_states.py": "records of the operator",

@@ -24,6 +24,7 @@ from reprieve.execution.fence import Deposed, Fence, Tenure
 from reprieve.kube.client import Client
 from reprieve.kube.events import EventRecorder
 from reprieve.kube.transport import Request, Transport
+from reprieve.planes.common.harm_budgets import HarmBudgets
 from reprieve.planes.scheduling.context import SchedulingContext
 from reprieve.planes.scheduling.plane import SchedulingPlane
 from reprieve.settings.scheduling import scheduling_settings
@@ -340,9 +341,13 @@ class Memory:
         solver: Any = None,
         lag: Callable[[], int] = lambda: 0,
         tells: bool = False,
+        budgets: bool = False,
         **context: Any,
     ) -> SchedulingPlane:
-        """Start a plane for these scheduler names; `tells`: it writes Disruptions."""
+        """Start a plane for these scheduler names.
+
+        `tells`: it writes Disruptions; `budgets`: it reads HarmBudgets.
+        """
         wanted = {
             "configuration": {
                 "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -377,6 +382,9 @@ class Memory:
         tasks = [asyncio.create_task(plane.run()), asyncio.create_task(events.run())]
         if tells:
             tasks.append(asyncio.create_task(told.run()))
+        if budgets:
+            followed = HarmBudgets(plane.context.governor, plane.context.mirror, self.clock)
+            tasks.append(asyncio.create_task(followed.run()))
         self._running.append((wire, tasks))
         return plane
 

@@ -16,6 +16,7 @@ __all__ = [
     "ENDPOINT_SLICES",
     "EVENTS",
     "GPU_WORKLOADS",
+    "HARM_BUDGETS",
     "KAIWO_CONFIGS",
     "LEASES",
     "NAMESPACES",
@@ -100,4 +101,7 @@ KAIWO_CONFIGS: Final = Resource(
 )
 PREEMPTIONS: Final = Resource("reprieve.dev", "v1alpha1", "preemptions", "Preemption")
 PREEMPTION_PARTS: Final = Resource("reprieve.dev", "v1alpha1", "preemptionparts", "PreemptionPart")
+HARM_BUDGETS: Final = Resource(
+    "reprieve.dev", "v1alpha1", "harmbudgets", "HarmBudget", namespaced=False
+)
 DISRUPTIONS: Final = Resource("reprieve.dev", "v1alpha1", "disruptions", "Disruption")

@@ -49,6 +49,7 @@ from reprieve.planes.common.assembly import (
     report_of_events,
     warn,
 )
+from reprieve.planes.common.harm_budgets import HarmBudgets
 from reprieve.planes.common.joint import Joint
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.common.mirror import Mirror
@@ -237,7 +238,8 @@ async def _served(
             runners.insert(0, given.disruptions)
         if given.notifier is not None:
             runners.append(given.notifier)
-        beside: list[Runner] = [events, lag, *runners]
+        harm = HarmBudgets(given.governor, given.mirror, clock)
+        beside: list[Runner] = [events, lag, harm, *runners]
         background = [asyncio.create_task(each.run()) for each in beside]
         answering = None if serving is None else asyncio.create_task(serving.run())
         background += [] if answering is None else [answering]
@@ -247,7 +249,9 @@ async def _served(
             )
             planes = [each.plane for each in made]
             suspects = given.decision_limit.suspects
-            return await lead(planes, keeper, lease, suspects, given.stop, answering, broken)
+            return await lead(
+                planes, keeper, lease, suspects, given.stop, answering, broken, harm.synced
+            )
         finally:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(events.flush(), _FLUSH)

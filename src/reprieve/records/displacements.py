@@ -20,12 +20,14 @@ from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.records.victim_states import victim_states
 from reprieve.units.instants import Nanos, parse_instant
 
-__all__ = ["displacements_of", "kept_of", "stored", "was_evicted"]
+__all__ = ["HARM_KEY", "displacements_of", "kept_of", "stored", "was_evicted"]
 
 #: Most victims of one record: some 200 characters each.
 _MOST: Final = 300
 _STRICTLY: Final = 1  # who makes way in the scheduling plane has a strictly lower priority
 _KEY: Final = "displacements"
+#: Where `harm` stores what harm budgets know of both sides.
+HARM_KEY: Final = "harm"
 
 
 class _Row(msgspec.Struct, frozen=True):
@@ -60,8 +62,9 @@ def stored(rows: Sequence[Displacement]) -> dict[str, Any]:
 
 
 def kept_of(recorded: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return of a record's input the displacements alone, None where there are none."""
-    return {_KEY: recorded[_KEY]} if recorded is not None and _KEY in recorded else None
+    """Return of a record's input what restarts need of it, None where there is nothing."""
+    found = {name: (recorded or {})[name] for name in (_KEY, HARM_KEY) if name in (recorded or {})}
+    return found or None
 
 
 def kept(recorded: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -17,6 +17,7 @@ _WHY: Final[Mapping[Rule, str]] = MappingProxyType(
         Rule.REPEATED: "they were displaced again and again",
         Rule.CRASH_LOOP: "it failed again and again soon after others had made way for it",
         Rule.REFUSED: "their eviction was refused",
+        Rule.HARM_BUDGET: "a harm budget of theirs is used up",
     }
 )
 
@@ -27,11 +28,10 @@ LOOP: Final = "PreemptionLoop"
 PAIR_HELD: Final = "PreemptionPairHeld"
 
 
-def held_text(number: int, rule: Rule, until: Nanos) -> str:
+def held_text(number: int, rule: Rule, until: Nanos, budget: str = "") -> str:
     """Return that so many do not make way, why, and until when the first of them does not."""
-    return (
-        f"{number} of lower priority do not make way before {format_instant(until)}: {_WHY[rule]}"
-    )
+    why = f"harm budget {budget} is used up" if budget else _WHY[rule]
+    return f"{number} of lower priority do not make way before {format_instant(until)}: {why}"
 
 
 def pair_text(preemptor: str, victim: str, hold: Hold, times: tuple[int, int], window: int) -> str:

@@ -6,7 +6,8 @@
   resolve a policy through its tiers nor print a map as text. KaiwoConfig keeps unknown fields of
   `spec`, since other operators have sections there, and prunes them inside `spec.gpuPreemption`.
 - `preemptions.reprieve.dev` is the intent log and the record, `preemptionparts.reprieve.dev` what
-  of it is too large for one object; `disruptions.reprieve.dev` tells tenants of their own work.
+  of it is too large for one object; `disruptions.reprieve.dev` tells tenants of their own work,
+  `harmbudgets.reprieve.dev` bounds what work may lose to others; administrators write it.
 - Those of `kueue.x-k8s.io` are compatible with Kueue (specification of the quota plane, section 1):
   v1beta2 is stored, v1beta1 served. They come with the quota plane only (`KUEUE_NAMES`), since a
   cluster may have Kueue's own. Who installs them names the conversion webhook (`with_webhook`).
@@ -45,6 +46,7 @@ NAMES: Final = (
     "preemptions.reprieve.dev",
     "preemptionparts.reprieve.dev",
     "disruptions.reprieve.dev",
+    "harmbudgets.reprieve.dev",
 )
 KUEUE_NAMES: Final = (
     "admissionchecks.kueue.x-k8s.io",

@@ -177,7 +177,7 @@ def _told(
             values.setdefault("until", format_instant(earliest))
     held = attempt.held
     if held is not None:
-        refused[str(held.rule)] = held.pods
+        refused[f"{held.rule} {held.budget}".rstrip()] = held.pods
         if Reason.VICTIMS_PROTECTED in found and (earliest is None or held.until < earliest):
             earliest = held.until
             values["until"] = format_instant(held.until)

@@ -51,6 +51,7 @@ from reprieve.engine.disruptions.questions import (
     Question,
     Rule,
 )
+from reprieve.engine.harm_budgets.accounts import HarmAccounts
 from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.instants import Nanos
 
@@ -97,6 +98,8 @@ class Governor:
     ) -> None:
         """`guard`: held during each call, which may be made in another one; `most`: rows."""
         self.guard = guard or nullcontext()
+        #: What harm budgets allow; planes ask and tell it beside the rules here, under the guard.
+        self.harm = HarmAccounts(lambda: self.policy.emergency_priority)
         self._history = History(max(KEPT, policy.loop_window, policy.repeated_window), most)
         self._go_by(policy)
         self._admitted: dict[Lineage, Nanos] = {}

@@ -35,6 +35,7 @@ class Rule(StrEnum):
     REPEATED = "repeated displacement"
     CRASH_LOOP = "crash loop"
     REFUSED = "eviction refused"
+    HARM_BUDGET = "harm budget"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +76,11 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The victim stays until then, by this rule."""
+    """The victim stays until then, by this rule; `budget`: the harm budget that spares it."""
 
     until: Nanos
     rule: Rule
+    budget: str = ""
 
 
 @dataclass(frozen=True, slots=True)

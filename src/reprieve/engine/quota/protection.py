@@ -41,6 +41,7 @@ _WHY: Final[Mapping[Rule, str]] = MappingProxyType(
         Rule.CRASH_LOOP: "from which it is held, since it fails again and again after others made "
         "way for it",
         Rule.REFUSED: "whose eviction was refused",
+        Rule.HARM_BUDGET: "whose harm budget is used up",
     }
 )
 

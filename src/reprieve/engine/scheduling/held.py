@@ -72,5 +72,6 @@ def held_back(
     if not len(slots):
         return None
     first = Nanos(int(until[slots].min()))
-    rule = min((h.rule for h in holds.values() if h.until == first), default=None)
-    return Held(len(slots), first, rule or next(iter(holds.values())).rule)
+    until_then = [hold for hold in holds.values() if hold.until == first]
+    by = min(until_then or holds.values(), key=lambda hold: (hold.rule, hold.budget))
+    return Held(len(slots), first, by.rule, by.budget)

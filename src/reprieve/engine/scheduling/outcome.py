@@ -247,11 +247,15 @@ class Spared:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Pods of lower priority that the governor holds, until when the first, and by which rule."""
+    """Pods of lower priority that the governor holds, until when the first, and by which rule.
+
+    `budget`: the harm budget that spares the first.
+    """
 
     pods: int
     until: Nanos
     rule: Rule
+    budget: str = ""
 
 
 @dataclass(frozen=True, slots=True)

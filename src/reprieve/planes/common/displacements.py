@@ -17,13 +17,15 @@ from reprieve.api.reprieve import IntentPhase, ObjectRef, Preemption
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement, Exemption
 from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.engine.harm_budgets.budget import Harm, HarmSide
 from reprieve.engine.plan import Plan
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.records.displacements import displacements_of
+from reprieve.records.harm import harms_in
 from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 
-__all__ = ["Issued", "PlaneDisplacements", "Side"]
+__all__ = ["Issued", "PlaneDisplacements", "Side", "harms_of"]
 
 
 _MOST_KNOWN: Final = 100_000
@@ -31,18 +33,26 @@ _MOST_KNOWN: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A victim: its line of work, what it loses, how much higher the preemptor's priority is."""
+    """A victim: its line of work, what it loses, how much higher the preemptor's priority is.
+
+    `harm`: how harm budgets know it, None for what is known of its line of work.
+    """
 
     party: Party
     lost_device_seconds: int = 0
     above: int = 0
+    harm: HarmSide | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """The displacements of one plan, each with the roots of its unit by uid."""
+    """The displacements of one plan, each with the roots of its unit by uid.
+
+    `harms`: the same, as harm budgets count them.
+    """
 
     rows: tuple[tuple[Displacement, frozenset[str]], ...] = ()
+    harms: tuple[Harm, ...] = ()
 
     @property
     def displacements(self) -> list[Displacement]:
@@ -82,19 +92,23 @@ class PlaneDisplacements:
         victims: Sequence[Side],
         *,
         priority: int = 0,
+        asks: HarmSide | None = None,
     ) -> Issued:
         """Take note of a plan that was decided.
 
-        `victims` are those of the plan, in its order; `priority` is the preemptor's.
+        `victims` are those of the plan, in its order; `priority` is the preemptor's. `asks`: how
+        harm budgets know the preemptor, None for what is known of its line of work.
         """
         emergency = self.governor.policy.emergency_priority
         exempt = Exemption.NONE
         if preemptor is not None and emergency is not None and priority >= emergency:
             exempt = Exemption.EMERGENCY
         self._remember(str(victim.root.uid) for victim in plan.victims)
-        units: dict[str, list[int]] = {}
-        for place, victim in enumerate(plan.victims):
-            units.setdefault(victim.unit or victim.root.uid, []).append(place)
+        units = _units(plan)
+        harms = harms_of(plan, self._plane, at, preemptor, victims, asks)
+        with self.governor.guard:
+            for harm in harms:
+                self.governor.harm.record(harm)
         rows = []
         for number, places in enumerate(units.values()):
             first = places[0]
@@ -112,7 +126,7 @@ class PlaneDisplacements:
             self.governor.record(row)
             self._name(row, plan.preemptor, plan.victims[first].root)
             rows.append((row, frozenset(plan.victims[place].root.uid for place in places)))
-        return Issued(tuple(rows))
+        return Issued(tuple(rows), harms)
 
     def _name(self, row: Displacement, preemptor: Reference | None, victim: Reference) -> None:
         if self._loops is None:
@@ -156,7 +170,12 @@ class PlaneDisplacements:
         issued = self._open.pop(record, Issued())
         if interrupted:
             self._excuse(issued.displacements)
-        self._undo(Issued(tuple(each for each in issued.rows if each[1].isdisjoint(evicted))))
+        self._undo(
+            Issued(
+                tuple(each for each in issued.rows if each[1].isdisjoint(evicted)),
+                tuple(each for each in issued.harms if each.uids.isdisjoint(evicted)),
+            )
+        )
 
     def _excuse(self, rows: Iterable[Displacement]) -> None:
         for row in rows:
@@ -172,6 +191,9 @@ class PlaneDisplacements:
         for row, _ in issued.rows:
             by = None if row.preemptor is None else row.preemptor.lineage
             self.governor.undo(by, row.uid)
+        with self.governor.guard:
+            for harm in issued.harms:
+                self.governor.harm.undo(harm)
 
     def restore(self, intents: Iterable[Preemption], interrupted: Collection[str] = ()) -> None:
         """Take over what former processes did; of plans that are open `ended` says the rest.
@@ -185,9 +207,13 @@ class PlaneDisplacements:
         for intent in intents:
             found = list(displacements_of(intent, lambda ref: None))
             rows += found
+            harms = harms_in(intent, found)
+            with self.governor.guard:
+                for harm in harms:
+                    self.governor.harm.record(harm)
             if intent.status.phase.open:
                 self._open[intent.metadata.name] = Issued(
-                    tuple((row, _roots_with(intent, row.uid)) for row in found)
+                    tuple((row, _roots_with(intent, row.uid)) for row in found), harms
                 )
             self._name_restored(intent, found)
             self._remember(victim.root.uid for victim in intent.spec.victims)
@@ -212,6 +238,42 @@ class PlaneDisplacements:
             self._loops.remember(row.victim.lineage, subjects[row.uid].reference)
             if row.preemptor is not None and preemptor is not None:
                 self._loops.remember(row.preemptor.lineage, preemptor.reference)
+
+
+def harms_of(
+    plan: Plan,
+    plane: Actor,
+    at: Nanos,
+    preemptor: Party | None,
+    victims: Sequence[Side],
+    asks: HarmSide | None = None,
+) -> tuple[Harm, ...]:
+    """Return what harm budgets count of a plan, once for each unit; arguments as of `issue`."""
+    if asks is None and preemptor is not None:
+        asks = HarmSide(preemptor.tenant, lineage=preemptor.lineage)
+    found = []
+    for places in _units(plan).values():
+        first, sides = plan.victims[places[0]], [victims[place] for place in places]
+        found.append(
+            Harm(
+                at,
+                str(plane),
+                sides[0].harm or HarmSide(sides[0].party.tenant, lineage=sides[0].party.lineage),
+                asks,
+                sum(side.lost_device_seconds for side in sides),
+                first.rule,
+                frozenset(plan.victims[place].root.uid for place in places),
+            )
+        )
+    return tuple(found)
+
+
+def _units(plan: Plan) -> dict[str, list[int]]:
+    """Return the places of the victims of each unit."""
+    units: dict[str, list[int]] = {}
+    for place, victim in enumerate(plan.victims):
+        units.setdefault(victim.unit or victim.root.uid, []).append(place)
+    return units
 
 
 def _roots_with(intent: Preemption, subject: str) -> frozenset[str]:

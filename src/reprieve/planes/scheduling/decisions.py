@@ -14,7 +14,7 @@ from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.placement.reasons import Code
-from reprieve.engine.plan import Plane
+from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.scheduling.commit import still_holds
 from reprieve.engine.scheduling.leaving import PutOff, left_out
 from reprieve.engine.scheduling.outcome import Attempt, Unit
@@ -51,7 +51,8 @@ class Decisions:
     """Decides for all that the queue has ready.
 
     `held_back` says why nothing may be decided now, `holds` who is held from whom,
-    `loop_of` in which loop of displacements a unit is, in words.
+    `loop_of` in which loop of displacements a unit is, in words, `refuses` whether harm budgets do
+    not allow a plan.
     """
 
     def __init__(
@@ -69,11 +70,13 @@ class Decisions:
         gang_carry_out: GangCarryOut,
         holds: Callable[[Iterable[Unit]], Mapping[Unit, Mapping[Uid, Hold]]] = lambda units: {},
         loop_of: Callable[[Unit], str] = lambda unit: "",
+        refuses: Callable[[Unit, Plan | None], bool] = lambda unit, plan: False,
         deferrals: Deferrals | None = None,
     ) -> None:
         self._deferrals = deferrals or Deferrals(Joint(), context.clock)
         self._holds = holds
         self._loop_of = loop_of
+        self._refuses = refuses
         self._gangs = gangs
         self._gang_carry_out = gang_carry_out
         self._context = context
@@ -335,6 +338,9 @@ class Decisions:
                 self._context.scheduler_metrics.stale_plans.inc()
                 self._state.queue.done(unit, Outcome.AGAIN, now)
                 return False
+        if self._refuses(unit, attempt.plan):
+            self._state.queue.done(unit, Outcome.AGAIN, now)
+            return False
         self._waiting.decided(attempt)
         if decided.sample is not None:
             self._waiting.sampled(unit, decided.sample)

@@ -31,6 +31,7 @@ from reprieve.intake.lineage import pod_line, pod_lineage, pod_party
 from reprieve.planes.common.displacements import Issued, PlaneDisplacements, Side
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.scheduling.context import log
+from reprieve.planes.scheduling.harm import SchedulingHarm
 from reprieve.planes.scheduling.references import pod_reference
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.units.clock import Clock
@@ -77,6 +78,7 @@ class SchedulingDisplacements:
             governor, Actor.SCHEDULING, self._waits, loops, self._is_there
         )
         self.not_evictable = NotEvictable()
+        self.harm = SchedulingHarm(governor, state, clock)
         self._governor = governor
         self._state = state
         self._clock = clock
@@ -98,24 +100,34 @@ class SchedulingDisplacements:
             found.update(dict.fromkeys(units, refused))
         for unit in units:
             rows = [row for uid in unit.pods if (row := self._state.pod(uid)) is not None]
+            held: dict[Uid, Hold] = {}
             if rows and self._governor.may_hold(party := pod_party(rows[0])):
                 held = self._held_from(party, self._priority(unit, rows))
-                if held:
-                    found[unit] = {**held, **refused}
+            if rows and self.harm:
+                held = self.harm.held(unit, rows, self._lineages) | held
+            if held:
+                found[unit] = {**held, **refused}
         return found
 
     def issue(self, plan: Plan, pods: Sequence[Uid], lost: Sequence[int]) -> Issued:
         """Take note of a plan for these pods; `lost`: with each of its victims."""
         rows = [row for uid in pods if (row := self._state.pod(uid)) is not None]
+        sides = self.harm.sides(plan)
         return self.told.issue(
             plan,
             self._clock.wall(),
             pod_party(rows[0]) if rows else None,
             [
-                Side(self._party(Uid(victim.root.uid)), seconds, _STRICTLY)
+                Side(
+                    self._party(Uid(victim.root.uid)),
+                    seconds,
+                    _STRICTLY,
+                    sides.get(str(victim.root.uid)),
+                )
                 for victim, seconds in zip(plan.victims, lost, strict=True)
             ],
             priority=max((row.priority for row in rows), default=0),
+            asks=self.harm.asks(rows) if rows else None,
         )
 
     def loop_of(self, unit: Unit) -> str:

@@ -232,7 +232,7 @@ def reminders(attempt: Attempt) -> Iterator[Effect]:
         )
     if held is not None:
         ends.append(held.until)
-        text = held_text(held.pods, held.rule, held.until)
+        text = held_text(held.pods, held.rule, held.until, held.budget)
         yield Log(logging.INFO, f"{attempt.unit.name}: {text}")
     if ends:
         yield Remind(attempt.unit, min(ends))
@@ -322,7 +322,7 @@ def _told(attempt: Attempt, facts: Facts, members: Sequence[Member]) -> Iterator
             continue
         held, said = attempt.held, [condition.message]
         if held is not None:
-            said.append(f"{held_text(held.pods, held.rule, held.until)}.")
+            said.append(f"{held_text(held.pods, held.rule, held.until, held.budget)}.")
         if facts.loop:
             said.append(f"{facts.loop}.")
         condition = replace(condition, message=" ".join(said))

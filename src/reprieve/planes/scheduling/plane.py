@@ -160,6 +160,7 @@ class SchedulingPlane:
             gang_carry_out=self.gang_carry_out,
             holds=self.displacements.holds,
             loop_of=self.displacements.loop_of,
+            refuses=self.displacements.harm.refuses,
             deferrals=deferrals,
         )
         solver = self.decisions.loop.solver

@@ -38,6 +38,7 @@ from reprieve.planes.scheduling.state import ClusterState
 from reprieve.planes.scheduling.statuses import Statuses
 from reprieve.planes.scheduling.victims import HELD, SchedulingVictims
 from reprieve.records.displacements import stored
+from reprieve.records.harm import stored_harm
 from reprieve.units.durations import MILLISECOND, MINUTE, SECOND
 from reprieve.units.ids import Uid
 
@@ -89,6 +90,7 @@ class Preemptions:
             demands=context.joint.demands,
         )
         self._victims = SchedulingVictims(context, state, displacements.not_evictable)
+        displacements.harm.lost_with = self._victims.lost_with_pod
         self._executor = Executor[Json](
             self.book,
             self._victims,
@@ -258,6 +260,9 @@ class Preemptions:
         decided_on = await _input(plan, record)
         if decided_on is not None:
             decided_on |= stored(issued.displacements)
+            if self._context.governor.harm:
+                firsts = [row.uid for row in issued.displacements]
+                decided_on |= stored_harm(issued.harms, firsts)
         intent = await self.book.write(
             plan,
             decision_input=decided_on,

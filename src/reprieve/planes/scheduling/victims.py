@@ -112,6 +112,12 @@ class SchedulingVictims:
         """Return the device-seconds that are lost with each victim of a plan."""
         return [self._stake(Uid(victim.root.uid)).lost_device_seconds for victim in plan.victims]
 
+    def lost_with_pod(self, row: PodRow) -> int:
+        """Return the device seconds that are lost with a pod."""
+        group = self._state.group(f"{row.namespace}/{row.group}") if row.group else None
+        claimed = self._state.objects.devices_of(row)
+        return lost_by(row, group, self._context.clock.wall() // SECOND, claimed)
+
     def deadline(self, preemptor: str) -> int | None:
         """Return by when all victims of a preemptor, by its key, are to have ended: monotonic.
 
@@ -254,7 +260,7 @@ class SchedulingVictims:
         if row is not None:
             self._context.metrics.lost_device_seconds.labels(
                 Plane.SCHEDULING.value, victim.rule
-            ).inc(self._lost_with(row))
+            ).inc(self.lost_with_pod(row))
         preemptor = self._preemptors.get(intent.metadata.name)
         if preemptor is None:
             return
@@ -270,12 +276,7 @@ class SchedulingVictims:
         row = self._state.pod(uid)
         if row is None:
             return Stake(f"object/{uid}")
-        return Stake(lineage_of(pod_party(row)), self._lost_with(row))
-
-    def _lost_with(self, row: PodRow) -> int:
-        group = self._state.group(f"{row.namespace}/{row.group}") if row.group else None
-        claimed = self._state.objects.devices_of(row)
-        return lost_by(row, group, self._context.clock.wall() // SECOND, claimed)
+        return Stake(lineage_of(pod_party(row)), self.lost_with_pod(row))
 
     def _seen_metadata(self, victim: Victim) -> dict[str, Any] | None:
         """Return what marks of a victim refer to, None where it leaves or is not known."""

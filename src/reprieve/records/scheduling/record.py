@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import msgspec
 import numpy as np
@@ -44,11 +44,12 @@ from reprieve.engine.cluster.storage import (
     StorageClassRow,
     VolumeRow,
 )
-from reprieve.engine.disruptions.questions import Hold
+from reprieve.engine.disruptions.questions import Hold, Rule
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.records.idle.record import packed
 from reprieve.units.ids import Uid
+from reprieve.units.instants import Nanos
 
 __all__ = ["MOST_PODS", "SchedulingInput", "encode_scheduling", "holds_of", "restored"]
 
@@ -94,6 +95,19 @@ class Tables(msgspec.Struct, frozen=True, omit_defaults=True):
     among: tuple[Uid, ...] = ()
 
 
+class _Held(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A hold; `budget` stands there where a harm budget is the reason."""
+
+    until: int
+    rule: Rule
+    budget: str = ""
+
+    @classmethod
+    def of(cls, hold: Hold) -> Self:
+        """Return the stored form of a hold."""
+        return cls(hold.until, hold.rule, hold.budget)
+
+
 class PlacedPods(msgspec.Struct, frozen=True):
     """Placed pods, by slot; numbers are indices into the lists of `SchedulingInput`."""
 
@@ -109,7 +123,7 @@ class PlacedPods(msgspec.Struct, frozen=True):
     checkpoints: list[int] = []  # empty where nobody said when
     protections: list[tuple[int, str]] = []  # with the place in these lists
     min_runtimes: list[tuple[int, int]] = []  # likewise
-    holds: list[tuple[int, Hold]] = []  # likewise
+    holds: list[tuple[int, _Held]] = []  # likewise
 
 
 class SchedulingInput(msgspec.Struct, frozen=True):
@@ -208,7 +222,7 @@ def encode_scheduling(
                 if slot in snapshot.min_runtimes
             ],
             holds=[
-                (place, holds[Uid(snapshot.pod_uids[slot])])
+                (place, _Held.of(holds[Uid(snapshot.pod_uids[slot])]))
                 for place, slot in enumerate(slots.tolist() if holds else ())
                 if snapshot.pod_uids[slot] in holds
             ],
@@ -253,7 +267,11 @@ def holds_of(decided_on: SchedulingInput) -> Mapping[Uid, Hold]:
     Raises:
         IndexError: as `restored`.
     """
-    return {Uid(decided_on.pods.uids[place]): hold for place, hold in decided_on.pods.holds}
+    uids = decided_on.pods.uids
+    return {
+        Uid(uids[place]): Hold(Nanos(held.until), held.rule, held.budget)
+        for place, held in decided_on.pods.holds
+    }
 
 
 def _nominations(

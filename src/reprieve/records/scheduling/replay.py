@@ -201,7 +201,8 @@ def pod_answers(replay: SchedulingReplay) -> Iterator[PodAnswer]:
         elif held is not None and held[slot]:
             answer = _placed(replay, slot, Part.HELD, priorities[slot])
             hold = holds.get(Uid(snapshot.pod_uids[slot])) or next(iter(holds.values()))
-            yield replace(answer, until=-(-int(held[slot]) // SECOND), rule=str(hold.rule))
+            rule = f"{hold.rule} {hold.budget}".rstrip()
+            yield replace(answer, until=-(-int(held[slot]) // SECOND), rule=rule)
             continue
         elif node >= 0 and snapshot.pod_node[slot] != node:
             part = Part.ELSEWHERE

@@ -1,0 +1,1 @@
+"""Budgets of harm: how much displacement a tenant suffers or causes within a window."""

@@ -1,0 +1,241 @@
+"""The accounts of all harm budgets: what is used of each, and when it is free again.
+
+A candidate is held where an account that it falls into would exceed a limit with it. A plan takes
+from all budgets that match, or from none: `refusal` adds its units up, and names the first account
+that they exceed together, with the units of the plan that still fit. Exempt are preemptors of an
+emergency priority, and those from a budget's `priority_from` on; what they displace counts.
+
+Who is held is told the instant at which enough has left the window. A unit that exceeds a limit by
+itself is asked about again after a window's length.
+
+Pure: a fold over `Harm`, in any order. Callers hold the governor's guard (`Governor.harm`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from reprieve.engine.harm_budgets.budget import Harm, HarmBudget, HarmSide
+from reprieve.engine.harm_budgets.sums import Amount, HourlySums, Key
+from reprieve.units.instants import Nanos
+
+__all__ = ["Account", "HarmAccounts", "Refusal", "Use"]
+
+Account = tuple[str, str]  # the names of a budget and of an account in it
+
+_MOST_KNOWN: Final = 50_000
+_NO_LABELS: Final[Mapping[str, str]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A plan exceeds an account; `fit`: objects of those units of it that fit, by uid."""
+
+    account: Account
+    until: Nanos
+    fit: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What is used of an account.
+
+    `free_at`: when one more displacement fits, None while it does.
+    """
+
+    account: str
+    displacements: int
+    lost_device_seconds: int
+    free_at: Nanos | None
+
+
+class HarmAccounts:
+    """What is used of each budget.
+
+    `labels` returns those of a namespace. `emergency`: the priority from which nobody is held.
+    """
+
+    def __init__(self, emergency: Callable[[], int | None] = lambda: None) -> None:
+        self.labels: Callable[[str], Mapping[str, str]] = lambda namespace: _NO_LABELS
+        self.sums = HourlySums()
+        #: Told when budgets, or what they select, are other ones.
+        self.observers: list[Callable[[], None]] = []
+        self._emergency = emergency
+        self._budgets: dict[str, HarmBudget] = {}
+        self._rows: dict[Account, dict[Key, Amount]] = {}
+        self._matching: dict[tuple[object, object, str], list[HarmBudget]] = {}
+        self._stale = False
+
+    def __bool__(self) -> bool:
+        """Whether there is any budget."""
+        return bool(self._budgets)
+
+    @property
+    def budgets(self) -> Mapping[str, HarmBudget]:
+        """All budgets by name."""
+        return self._budgets
+
+    # What happens
+
+    def adopt(self, budgets: Mapping[str, HarmBudget]) -> None:
+        """Go by these budgets from now on; what has happened counts for them, too."""
+        if budgets != self._budgets:
+            self._budgets = dict(budgets)
+            self.relabelled()
+
+    def relabelled(self) -> None:
+        """Read anew which namespaces are selected."""
+        self._stale = True
+        for told in self.observers:
+            told()
+
+    def record(self, harm: Harm) -> None:
+        """Count a displacement."""
+        key, amount = self.sums.add(harm)
+        if self._budgets and not self._stale:
+            self._charge(key, amount)
+
+    def undo(self, harm: Harm) -> None:
+        """Take a displacement back, which did not happen."""
+        self.sums.remove(harm)
+
+    # What follows
+
+    def held(self, harm: Harm) -> tuple[Nanos, str] | None:
+        """Return until when a candidate is held and by which budget, None while by none.
+
+        Of several budgets it is the one that is free last.
+        """
+        found: tuple[Nanos, str] | None = None
+        for budget, account in self._applying(harm):
+            free = self._free_at(budget, account, harm.at, 1, harm.lost_device_seconds)
+            if free is not None and (found is None or free > found[0]):
+                found = free, budget.name
+        return found
+
+    def accounts_of(self, harm: Harm) -> Iterator[Account]:
+        """Yield the accounts that a displacement would be held by, were they exhausted."""
+        for budget, account in self._applying(harm):
+            yield budget.name, account
+
+    def refusal(self, plan: Sequence[Harm]) -> Refusal | None:
+        """Return which account the units of a plan exceed together; None where all fit in all."""
+        asked: dict[Account, list[Harm]] = {}
+        for harm in plan:
+            for account in self.accounts_of(harm):
+                asked.setdefault(account, []).append(harm)
+        for (name, of), harms in asked.items():
+            budget, fit = self._budgets[name], set[str]()
+            number = lost = 0
+            until: Nanos | None = None
+            for harm in harms:
+                more = lost + harm.lost_device_seconds
+                free = self._free_at(budget, of, harm.at, number + 1, more)
+                if free is None:
+                    number, lost = number + 1, more
+                    fit |= harm.uids
+                else:
+                    until = free if until is None else min(until, free)
+            if until is not None:
+                return Refusal((name, of), until, frozenset(fit))
+        return None
+
+    def used(self, name: str, now: Nanos) -> list[Use]:
+        """Return what is used of the accounts of a budget that were charged, by their names."""
+        self._settle()
+        budget = self._budgets[name]
+        found = []
+        for (of, account), rows in sorted(self._rows.items()):
+            if of == name:
+                since = now - budget.window
+                current = [r for r in rows.values() if r.displacements and r.last > since]
+                if current:
+                    found.append(
+                        Use(
+                            account,
+                            sum(row.displacements for row in current),
+                            sum(row.lost_device_seconds for row in current),
+                            self._free_at(budget, account, now, 1, 0),
+                        )
+                    )
+        return found
+
+    def _applying(self, harm: Harm) -> Iterator[tuple[HarmBudget, str]]:
+        """Yield the budgets that hold such a displacement, each with the account."""
+        priority = None if harm.preemptor is None else harm.preemptor.priority
+        emergency = self._emergency()
+        if priority is not None and emergency is not None and priority >= emergency:
+            return
+        for budget in self._matched(harm):
+            exempt = budget.priority_from
+            if not budget.holds or (
+                exempt is not None and priority is not None and priority >= exempt
+            ):
+                continue
+            side = budget.side_of(harm)
+            if side is not None:
+                yield budget, budget.account(side)
+
+    def _matched(self, harm: Harm) -> list[HarmBudget]:
+        self._settle()
+        asked = _class_of(harm.victim), _class_of(harm.preemptor), harm.plane
+        found = self._matching.get(asked)
+        if found is None:
+            if len(self._matching) >= _MOST_KNOWN:
+                self._matching.clear()
+            found = self._matching[asked] = [
+                budget for budget in self._budgets.values() if self._counts(budget, harm)
+            ]
+        return found
+
+    def _counts(self, budget: HarmBudget, harm: Harm) -> bool:
+        side = budget.side_of(harm)
+        return (
+            side is not None
+            and harm.plane in budget.planes
+            and budget.selector.matches(side, self.labels(side.tenant))
+        )
+
+    def _free_at(
+        self, budget: HarmBudget, account: str, now: Nanos, more: int, lost: int
+    ) -> Nanos | None:
+        """Return when so much more fits, None where it fits now."""
+        self._settle()
+        rows = self._rows.get((budget.name, account), {})
+        current = [row for row in rows.values() if row.last > now - budget.window]
+        more += sum(row.displacements for row in current)
+        lost += sum(row.lost_device_seconds for row in current)
+        if budget.allows(more, lost):
+            return None
+        for row in sorted(current, key=lambda row: row.last):
+            more -= row.displacements
+            lost -= row.lost_device_seconds
+            if budget.allows(more, lost):
+                return Nanos(row.last + budget.window)
+        return Nanos(now + budget.window)
+
+    def _settle(self) -> None:
+        """Charge all sums anew, if they or the budgets are other ones."""
+        if not self._stale:
+            return
+        self._stale = False
+        self._rows.clear()
+        self._matching.clear()
+        for key, amount in self.sums:
+            self._charge(key, amount)
+
+    def _charge(self, key: Key, amount: Amount) -> None:
+        """Charge a row to its account in each budget that counts it."""
+        harm = Harm(amount.last, key.plane, key.victim, key.preemptor)
+        for budget in self._matched(harm):
+            side = budget.side_of(harm)
+            if side is not None:
+                account = budget.name, budget.account(side)
+                self._rows.setdefault(account, {})[key] = amount
+
+
+def _class_of(side: HarmSide | None) -> object:
+    """Return what selectors know of a side."""
+    return None if side is None else (side.tenant, side.queue, side.priority)

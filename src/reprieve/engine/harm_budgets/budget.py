@@ -1,0 +1,139 @@
+"""A HarmBudget as decisions read it, and one displacement as budgets count it.
+
+A budget counts one side of a displacement: the victim (`Suffered`, `Work`, `Cluster`) or the
+preemptor (`Caused`). Its selector chooses which sides it applies to. `per` divides it into accounts
+of equal limits: one for each tenant, ClusterQueue or lineage, or one for all. Scope `Work` has an
+account for each lineage, scope `Cluster` one for all.
+
+The limits compare whole device seconds; a GPU-hour is 3,600 of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from reprieve.engine.selectors import selects
+from reprieve.units.durations import HOUR
+from reprieve.units.instants import Nanos
+
+__all__ = ["ALL_PLANES", "Expression", "Harm", "HarmBudget", "HarmSide", "Per", "Scope", "Selector"]
+
+ALL_PLANES: Final = frozenset({"idle", "quota", "scheduling"})
+
+
+class Scope(StrEnum):
+    """Which side of a displacement a budget counts."""
+
+    SUFFERED = "Suffered"
+    CAUSED = "Caused"
+    WORK = "Work"
+    CLUSTER = "Cluster"
+
+
+class Per(StrEnum):
+    """What has an account of its own in a budget."""
+
+    TENANT = "Tenant"
+    QUEUE = "ClusterQueue"
+    WORK = "Work"
+    ALL = "All"
+
+
+@dataclass(frozen=True, slots=True)
+class HarmSide:
+    """The victim or the preemptor; `queue` is its ClusterQueue, empty where none is known.
+
+    `priority`: None where none is known.
+    """
+
+    tenant: str
+    queue: str = ""
+    priority: int | None = None
+    lineage: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Harm:
+    """One unit that is displaced, or would be.
+
+    `uids`: the objects of the unit. `reason`: why it was chosen.
+    """
+
+    at: Nanos
+    plane: str
+    victim: HarmSide
+    preemptor: HarmSide | None = None
+    lost_device_seconds: int = 0
+    reason: str = ""
+    uids: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """One requirement on labels of a namespace."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """To which sides a budget applies; what is None selects all."""
+
+    namespaces: tuple[Expression, ...] | None = None
+    queues: frozenset[str] | None = None
+    priority_below: int | None = None
+
+    def matches(self, side: HarmSide, labels: Mapping[str, str]) -> bool:
+        """Return whether the side is selected; `labels` are those of its namespace."""
+        if self.priority_below is not None and (
+            side.priority is None or side.priority >= self.priority_below
+        ):
+            return False
+        if self.queues is not None and side.queue not in self.queues:
+            return False
+        return self.namespaces is None or selects(self.namespaces, labels)
+
+
+@dataclass(frozen=True, slots=True)
+class HarmBudget:
+    """One budget; durations in nanoseconds, limits None where there is none.
+
+    `holds`: whether an exhausted budget spares candidates; otherwise it is reported only.
+    `priority_from`: preemptors from this priority on are exempt.
+    """
+
+    name: str
+    scope: Scope = Scope.SUFFERED
+    selector: Selector = Selector()
+    per: Per = Per.TENANT
+    window: int = 24 * HOUR
+    displacements: int | None = None
+    lost_device_seconds: int | None = None
+    planes: frozenset[str] = ALL_PLANES
+    holds: bool = True
+    priority_from: int | None = None
+    nominal_reclaim_after: int = HOUR
+
+    def side_of(self, harm: Harm) -> HarmSide | None:
+        """Return the side that is counted."""
+        return harm.preemptor if self.scope is Scope.CAUSED else harm.victim
+
+    def account(self, side: HarmSide) -> str:
+        """Return the name of the account of a side."""
+        if self.scope is Scope.CLUSTER or self.per is Per.ALL:
+            return ""
+        if self.scope is Scope.WORK or self.per is Per.WORK:
+            return side.lineage
+        return side.queue if self.per is Per.QUEUE else side.tenant
+
+    def allows(self, displacements: int, lost_device_seconds: int) -> bool:
+        """Return whether an account may reach these sums."""
+        most, lost = self.displacements, self.lost_device_seconds
+        return (most is None or displacements <= most) and (
+            lost is None or lost_device_seconds <= lost
+        )

@@ -1,0 +1,154 @@
+"""Reads HarmBudgets, and the labels of namespaces that they select by.
+
+A budget that cannot be read holds nobody and is logged. Where the kind is not served, or may not be
+read, there are none; namespaces are read only once there is a budget that selects
+by their labels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from reprieve.api import harm_budget as api
+from reprieve.api.core import Namespace
+from reprieve.engine.disruptions.governor import Governor
+from reprieve.engine.harm_budgets.budget import HarmBudget
+from reprieve.intake.harm_budgets import InvalidBudget, budget_of
+from reprieve.kube.errors import NotFound
+from reprieve.kube.reflector import Health
+from reprieve.kube.resource import HARM_BUDGETS, NAMESPACES
+from reprieve.planes.common.mirror import Mirror
+from reprieve.units.clock import Clock
+from reprieve.units.durations import SECOND
+
+__all__ = ["HarmBudgets"]
+
+log: Final = logging.getLogger("reprieve.harm")
+
+_NO_LABELS: Final[Mapping[str, str]] = {}
+_LOOK: Final = SECOND // 10
+
+
+class HarmBudgets:
+    """Follows budgets for the governor of all planes. `run` works beside the planes."""
+
+    def __init__(self, governor: Governor, mirror: Mirror, clock: Clock) -> None:
+        self._governor = governor
+        self._clock = clock
+        self._budgets: dict[str, HarmBudget] = {}
+        self._labels: dict[str, Mapping[str, str]] = {}
+        self._listed = False
+        self._wanted = asyncio.Event()
+
+        def report(trouble: Exception) -> None:
+            if not isinstance(trouble, NotFound):
+                log.warning("harm budgets: %s", trouble)
+
+        self._followed = mirror.follow(HARM_BUDGETS, api.HarmBudget, _Budgets(self), report=report)
+        self._namespaces = mirror.follow(NAMESPACES, Namespace, _Namespaces(self), report=report)
+        governor.harm.labels = lambda namespace: self._labels.get(namespace, _NO_LABELS)
+
+    @property
+    def known(self) -> bool:
+        """Whether all budgets are known, and the labels that they need."""
+        if self._followed.health in (Health.NOT_SERVED, Health.FORBIDDEN):
+            return True
+        return self._listed and (not self._selects or self._namespaces.synced.is_set())
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._followed.run(), name="watch harm budgets")
+            await self._wanted.wait()
+            group.create_task(self._namespaces.run(), name="watch namespaces of harm budgets")
+
+    async def synced(self) -> None:
+        """Wait until `known`."""
+        while not self.known:
+            await self._clock.sleep(_LOOK)
+
+    @property
+    def _selects(self) -> bool:
+        return any(each.selector.namespaces is not None for each in self._budgets.values())
+
+    def replace(self, found: list[api.HarmBudget]) -> None:
+        """Hold exactly these budgets."""
+        self._budgets = {}
+        for each in found:
+            self._take(each)
+        self._listed = True
+        self._adopt()
+
+    def apply(self, found: api.HarmBudget) -> None:
+        """Hold a budget in place of an older version."""
+        self._budgets.pop(found.metadata.name, None)
+        self._take(found)
+        self._adopt()
+
+    def remove(self, name: str) -> None:
+        """Let go of a budget."""
+        self._budgets.pop(name, None)
+        self._adopt()
+
+    def _take(self, found: api.HarmBudget) -> None:
+        try:
+            self._budgets[found.metadata.name] = budget_of(found)
+        except InvalidBudget as fault:
+            log.warning("HarmBudget %s holds nobody: %s", found.metadata.name, fault)
+
+    def _adopt(self) -> None:
+        if self._selects:
+            self._wanted.set()
+        with self._governor.guard:
+            self._governor.harm.adopt(self._budgets)
+
+    def label(self, name: str, labels: Mapping[str, str] | None) -> None:
+        """Take the labels of a namespace; None where it is gone."""
+        before = self._labels.get(name)
+        if labels is None:
+            self._labels.pop(name, None)
+        elif labels != before:
+            self._labels[name] = labels
+        if labels != before and self._selects:
+            with self._governor.guard:
+                self._governor.harm.relabelled()
+
+
+class _Budgets:
+    def __init__(self, told: HarmBudgets) -> None:
+        self._told = told
+
+    def received(self, objects: list[api.HarmBudget]) -> list[api.HarmBudget]:
+        return objects
+
+    def replaced(self, objects: list[api.HarmBudget], resource_version: str) -> None:
+        del resource_version
+        self._told.replace(objects)
+
+    def applied(self, obj: api.HarmBudget) -> None:
+        self._told.apply(obj)
+
+    def deleted(self, obj: api.HarmBudget) -> None:
+        self._told.remove(obj.metadata.name)
+
+
+class _Namespaces:
+    def __init__(self, told: HarmBudgets) -> None:
+        self._told = told
+
+    def received(self, objects: list[Namespace]) -> list[Namespace]:
+        for each in objects:
+            self.applied(each)
+        return []
+
+    def replaced(self, objects: list[Namespace], resource_version: str) -> None:
+        """A list is complete; who is gone since is in nobody's way."""
+
+    def applied(self, obj: Namespace) -> None:
+        self._told.label(obj.metadata.name, obj.metadata.labels or {})
+
+    def deleted(self, obj: Namespace) -> None:
+        self._told.label(obj.metadata.name, None)
