@@ -180,7 +180,7 @@ def preemptions(size: str, tick: int) -> Made:
     }  # fmt: skip
     values = {
         "planes": ["idle", "quota", "scheduling"],
-        "states": ["Planned", "Evicting", "Completed", "Abandoned"],
+        "states": ["Planned", "Noticed", "Evicting", "Completed", "Abandoned"],
         "found": len(rows),
         "shown": len(rows),
     }

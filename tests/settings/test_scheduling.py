@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from reprieve.engine.notice.granting import NoticePolicy
 from reprieve.engine.placement.profile import (
     CompositePriority,
     Gates,
@@ -117,7 +118,7 @@ def test_both_sections_live_in_one_file() -> None:
                 "kepMessages, simulateClaims, binarySearchPriority, topologyPreemption, "
                 "cascadeAware, harmOrder, nonUniformGroups, maxPlacements, maxMinRuntime, "
                 "maxLostWork, preemptionPriority, compositePriority, victimDeadline, maxGrace, "
-                "featureGates, configuration, gangs"
+                "notice, featureGates, configuration, gangs"
             ),
         ),
         (
@@ -128,7 +129,7 @@ def test_both_sections_live_in_one_file() -> None:
                 "kepMessages, simulateClaims, binarySearchPriority, topologyPreemption, "
                 "cascadeAware, harmOrder, nonUniformGroups, maxPlacements, maxMinRuntime, "
                 "maxLostWork, preemptionPriority, compositePriority, victimDeadline, maxGrace, "
-                "featureGates, configuration, gangs"
+                "notice, featureGates, configuration, gangs"
             ),
         ),
         (
@@ -207,3 +208,37 @@ def test_what_cannot_be_used_is_refused_by_name(text: str, message: str) -> None
     with pytest.raises(UsageError) as caught:
         read(text)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("{}", NoticePolicy()),
+        ("{max: 10m}", NoticePolicy(10 * MINUTE)),
+        ("{max: 0s, patience: }", NoticePolicy(0)),
+        (
+            "{max: 1h, patience: {default: 5m, emergency: 30s}}",
+            NoticePolicy(60 * MINUTE, 5 * MINUTE, 30 * SECOND),
+        ),
+    ],
+)
+def test_what_is_allowed_of_notices_is_read(text: str, found: NoticePolicy) -> None:
+    assert read(f"scheduling: {{notice: {text}}}").notice == found
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{max: 2h}", "notice.max: '2h'; accepted: 0s, or a duration from 10s to 1h"),
+        ("{max: 1s}", "notice.max: '1s'; accepted: 0s, or a duration from 10s to 1h"),
+        ("{least: 1s}", "notice: unknown key 'least'; accepted: max, patience"),
+        (
+            "{patience: {high: 1m}}",
+            "notice.patience: unknown key 'high'; accepted: default, emergency",
+        ),
+    ],
+)
+def test_what_is_not_allowed_of_notices_is_refused(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(f"scheduling: {{notice: {text}}}")
+    assert message in str(caught.value)

@@ -17,7 +17,7 @@ from reprieve.units.durations import SECOND
 
 #: Values come from the code, the build or the API's own closed sets.
 CLOSED: Final = {
-    *("phase", "plane", "outcome", "rule", "reason", "state", "method", "code", "logger"),
+    *("phase", "plane", "outcome", "rule", "reason", "state", "method", "code", "logger", "end"),
     *("table", "result", "queue", "type", "event", "preemptor", "status", "extension_point"),
     *("job_size", "generation", "version", "implementation", "major", "minor", "patchlevel"),
     *("git_version", "git_commit", "build_date", "go_version", "compiler", "platform"),

@@ -127,7 +127,11 @@ def test_dry_runs_are_told_where_they_are_asked_for() -> None:
     ("name", "text", "accepted"),
     [
         ("plane", "gpu", "plane 'gpu': accepted: idle, quota, scheduling"),
-        ("state", "Done", "state 'Done': accepted: Planned, Evicting, Completed, Abandoned"),
+        (
+            "state",
+            "Done",
+            "state 'Done': accepted: Planned, Noticed, Evicting, Completed, Abandoned",
+        ),
         ("since", "yesterday", "since 'yesterday': accepted: a duration such as 30m, 24h"),
         ("dry", "yes", "dry 'yes': accepted: 0, 1"),
     ],

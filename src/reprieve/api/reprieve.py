@@ -19,6 +19,8 @@ from reprieve.units.references import Reference
 __all__ = [
     "API_VERSION",
     "DRY_RUN_LABEL",
+    "NOTICE",
+    "NOTICE_SPEAKER",
     "ON_PREEMPTION",
     "PLAN_ANNOTATION",
     "PREEMPTION_LABEL",
@@ -43,6 +45,7 @@ __all__ = [
     "Victim",
     "VictimClass",
     "VictimGuard",
+    "VictimNotice",
     "VictimState",
     "VictimStatus",
 ]
@@ -55,6 +58,10 @@ PREEMPTION_LABEL: Final = "reprieve.dev/preemption"
 #: For how long after its start, or its admission, work is no victim; a duration.
 PREEMPT_MIN_RUNTIME: Final = "reprieve.dev/preempt-min-runtime"
 ON_PREEMPTION: Final = "reprieve.dev/on-preemption"
+#: On a pod: how long before its eviction it wants to be told; a duration.
+NOTICE: Final = "reprieve.dev/notice"
+#: On a pod: it answers for its unit.
+NOTICE_SPEAKER: Final = "reprieve.dev/notice-speaker"
 
 
 class Action(StrEnum):
@@ -66,9 +73,13 @@ class Action(StrEnum):
 
 
 class IntentPhase(StrEnum):
-    """How far an intent is: PLANNED and EVICTING are open, the others are final."""
+    """How far an intent is: the first three are open, the others are final.
+
+    NOTICED: nobody is marked or evicted yet, since victims were told before.
+    """
 
     PLANNED = "Planned"
+    NOTICED = "Noticed"
     EVICTING = "Evicting"
     COMPLETED = "Completed"
     ABANDONED = "Abandoned"
@@ -76,7 +87,7 @@ class IntentPhase(StrEnum):
     @property
     def open(self) -> bool:
         """Whether the operator still has to do something about it."""
-        return self in (IntentPhase.PLANNED, IntentPhase.EVICTING)
+        return self in (IntentPhase.PLANNED, IntentPhase.NOTICED, IntentPhase.EVICTING)
 
 
 class VictimState(StrEnum):
@@ -138,12 +149,23 @@ class Frees(_Struct, frozen=True):
     room: bool = False
 
 
+class VictimNotice(_Struct, frozen=True):
+    """Until when a victim that was told before may save: instants, which never change.
+
+    `extend_until`: to when the deadline moves at most.
+    """
+
+    deadline: str
+    extend_until: str
+
+
 class Victim(_Struct, frozen=True):
     """One victim as planned: the object that is marked and the root that is evicted.
 
     `unit`: victims that bear the same one go together or not at all; empty for one that goes alone.
     `lineage` and `lost_device_seconds` are the unit's, and stand with its first victim. `plane`,
-    whose rule permits it, and `frees` stand there where several planes decide.
+    whose rule permits it, and `frees` stand there where several planes decide. `notice`: of all of
+    a unit that is told before it is evicted.
     """
 
     subject: ObjectRef
@@ -157,6 +179,7 @@ class Victim(_Struct, frozen=True):
     lost_device_seconds: int = 0
     plane: str = ""
     frees: Frees | None = None
+    notice: VictimNotice | None = None
 
 
 class Guard(_Struct, frozen=True):
@@ -324,6 +347,7 @@ class VictimClass(_Struct, frozen=True):
     reason: str = ""
     plane: str = ""
     frees: Frees | None = None
+    notice: VictimNotice | None = None
 
 
 class PartVictim(_Struct, frozen=True, array_like=True):

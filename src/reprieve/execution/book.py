@@ -47,7 +47,7 @@ from reprieve.kube.errors import (
     Conflict,
     NotFound,
 )
-from reprieve.kube.retry import retried
+from reprieve.kube.retry import UNSETTLED, retried
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.clock import Clock
 from reprieve.units.durations import HOUR, MINUTE
@@ -148,10 +148,12 @@ class Book:
         decision_input: dict[str, Any] | None = None,
         at_stake: AtStake | None = None,
         beside: Beside | None = None,
+        notices: Sequence[int] = (),
     ) -> Preemption:
         """Write a plan, as planned and then as begun; it is open from before the first await.
 
         `beside`: what was known of other planes; a former record of its demand is added to it.
+        `notices`: as in `intent_spec`.
 
         Raises:
             Deposed: the fence is closed.
@@ -171,6 +173,7 @@ class Book:
                 decision_input=decision_input,
                 at_stake=at_stake,
                 beside=beside and self._demands.gone_on_from(beside, plan, at_stake, now),
+                notices=notices,
             )
             name = intent_name(plan, number)
             self._stand(name, spec)
@@ -200,6 +203,25 @@ class Book:
         """A plan was not written."""
         del self.open[name]
         self._demands.closed(name, evicted=False, at=self._clock.wall())
+
+    async def go_on(self, intent: Preemption) -> Preemption:
+        """Write that the victims of a plan are evicted from now on, who were told before.
+
+        Raises:
+            Deposed: the fence is closed.
+            ApiError: to be tried again.
+        """
+        known: Preemption | None = intent
+
+        async def once() -> Preemption:
+            nonlocal known
+            current, known = known or await self.log.current(intent.metadata.name) or intent, None
+            whole = replace(current, spec=intent.spec)
+            # An answer may have been lost.
+            waits = whole.status.phase is IntentPhase.NOTICED
+            return await self.log.go_on(whole) if waits else whole
+
+        return await retried(once, self._client.transport.pause, (*UNSETTLED, Conflict), soon=True)
 
     def take(self, intent: Preemption) -> None:
         """This process carries out a plan that it did not write."""

@@ -25,6 +25,8 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Final, Generic, TypeVar
 
+from msgspec.structs import replace
+
 from reprieve.api.reprieve import (
     IntentPhase,
     Preemption,
@@ -35,9 +37,11 @@ from reprieve.execution.book import Book
 from reprieve.execution.carried import Carried, TakenOver
 from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Deposed
+from reprieve.execution.letting_save import LettingSave
+from reprieve.execution.notices import is_told
 from reprieve.execution.steps import Steps, each_of
 from reprieve.execution.takeover import LET_GO, sorted_out
-from reprieve.execution.victims import Reading, VictimResult, Victims
+from reprieve.execution.victims import Reading, Standing, VictimResult, Victims
 from reprieve.kube.errors import ApiError
 from reprieve.records.victim_states import victim_states
 from reprieve.units.clock import Clock
@@ -70,6 +74,7 @@ class Executor(Generic[M]):
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         ended: Callable[[Carried[M], Preemption | None], None] = lambda each, record: None,
         disruptions: Disruptions | None = None,
+        saving: LettingSave | None = None,
     ) -> None:
         self.book = book
         self.open: dict[str, Carried[M]] = {}
@@ -79,6 +84,7 @@ class Executor(Generic[M]):
         self._spawn = spawn
         self._ended = ended
         self._disruptions = disruptions
+        self._saving = saving
         # Uids of those who stand as evicted in other records, while plans are taken over.
         self._elsewhere: set[str] = set()
 
@@ -90,8 +96,13 @@ class Executor(Generic[M]):
         Raises:
             Deposed: the fence is closed.
         """
-        each = self._begin(intent)
+        return await self._mark(self._begin(intent))
+
+    async def _mark(self, each: Carried[M]) -> Carried[M]:
         with _stalling(each):
+            if not await self._let_save(each):
+                return each
+            intent = each.intent
             victims, manner = intent.spec.victims, self._victims.manner
             told = [victim for victim in victims if self._victims.is_told_first(victim)]
             stale = await self._victims.stale(intent, victims)
@@ -103,6 +114,19 @@ class Executor(Generic[M]):
             if refusal and (manner.all_or_nobody or nobody):
                 await self._take_back(each, refusal)
         return each
+
+    async def _let_save(self, each: Carried[M]) -> bool:
+        """Wait until all who were told may go; return whether they have to."""
+        if each.intent.status.phase is not IntentPhase.NOTICED:
+            return True
+        assert self._saving is not None, "only planes that wait have such records"
+        why = await self._saving.wait(each.intent)
+        if why:
+            await self._abandon(each, why)
+            return False
+        each.intent = await self.book.go_on(each.intent)
+        self._saving.release(each.intent)
+        return True
 
     def marked(self, intent: Preemption) -> Carried[M]:
         """Return a plan whose victims carried their marks before it was recorded."""
@@ -282,6 +306,8 @@ class Executor(Generic[M]):
             Deposed: the fence is closed.
             ApiError: to be tried again, by `reconcile` if nobody else does so.
         """
+        if intent.status.phase is IntentPhase.NOTICED:
+            return self._tell_again(intent)
         each = self._begin(intent, again=True)
         each.stalled = each.interrupted = True
         victims = intent.spec.victims
@@ -292,12 +318,28 @@ class Executor(Generic[M]):
 
         try:
             readings = await each_of(victims, read, self._victims.manner.evicted_at_once)
+            if is_told(intent) and all(each.standing in _UNMARKED for each in readings):
+                return self._tell_again(intent)
             await self._go_on_from(each, list(zip(victims, readings, strict=True)))
             self._steps.tear(each)
             each.stalled = False
         finally:
             self.watch(each)
         return each
+
+    def _tell_again(self, intent: Preemption) -> Carried[M]:
+        """Go on with a plan of which nobody was marked; its deadline may be far away."""
+        status = replace(intent.status, phase=IntentPhase.NOTICED)
+        each = self._begin(replace(intent, status=status))
+        each.interrupted = True
+        self._spawn(self._go_on_telling(each))
+        return each
+
+    async def _go_on_telling(self, each: Carried[M]) -> None:
+        await self._mark(each)
+        if not each.abandoned and not each.stalled:
+            await self.evict(each)
+        self.watch(each)
 
     async def _go_on_from(
         self, each: Carried[M], pairs: Sequence[tuple[Victim, Reading[M]]]
@@ -411,4 +453,5 @@ def _stalling(each: Carried[Any]) -> Iterator[None]:
         log.exception("preemption %s is put off after a fault of ours", each.name)
 
 
+_UNMARKED: Final = (Standing.UNTOUCHED, Standing.GONE)
 _FAILED: Final = (VictimState.FAILED, VictimState.PENDING)

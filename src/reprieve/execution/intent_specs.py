@@ -17,11 +17,13 @@ from reprieve.api.reprieve import (
     PreemptionSpec,
     Proof,
     Victim,
+    VictimNotice,
 )
 from reprieve.engine.demands import Beside
 from reprieve.engine.plan import Plan
 from reprieve.execution.at_stake import AtStake, with_stakes
 from reprieve.records.beside import stored_beside, with_joint
+from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, format_instant
 
 __all__ = ["intent_name", "intent_spec"]
@@ -44,10 +46,12 @@ def intent_spec(
     decision_input: dict[str, Any] | None = None,
     at_stake: AtStake | None = None,
     beside: Beside | None = None,
+    notices: Sequence[int] = (),
 ) -> PreemptionSpec:
     """Return the spec that records `plan`; `actions` are parallel to its victims.
 
-    `beside`: what was known of other planes, which stands in the input, too.
+    `beside`: what was known of other planes, which stands in the input, too. `notices`: for how
+    many nanoseconds each victim is told before, parallel to the victims.
     """
     chosen = actions or [Action.DELETE] * len(plan.victims)
     victims = [
@@ -59,8 +63,11 @@ def intent_spec(
             reason=victim.reason,
             action=action,
             unit=victim.unit,
+            notice=_notice(now, told),
         )
-        for victim, action in zip(plan.victims, chosen, strict=True)
+        for victim, action, told in zip(
+            plan.victims, chosen, notices or [0] * len(plan.victims), strict=True
+        )
     ]
     spec = PreemptionSpec(
         plane=plan.plane,
@@ -88,3 +95,11 @@ def intent_spec(
         preemptor_lineage="" if at_stake is None else at_stake.preemptor,
     )
     return with_joint(spec, plan, beside)
+
+
+def _notice(now: Nanos, told: int) -> VictimNotice | None:
+    """Return until when a victim may save: whole seconds, and not a moment less."""
+    if not told:
+        return None
+    deadline = format_instant(Nanos(now + told + SECOND - 1))
+    return VictimNotice(deadline, deadline)

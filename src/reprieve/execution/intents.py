@@ -29,6 +29,7 @@ from reprieve.api.reprieve import (
     VictimStatus,
 )
 from reprieve.execution.fence import Fence
+from reprieve.execution.notices import is_told
 from reprieve.execution.parts import SIZES, Sizes, omitted, split
 from reprieve.execution.stored_parts import StoredParts, with_parts
 from reprieve.kube.client import Client
@@ -154,7 +155,7 @@ class IntentLog:
         await self._parts.sweep(plane, heads)
 
     async def start(self, intent: Preemption) -> Preemption:
-        """Write `Evicting` with this process and its epoch.
+        """Write `Evicting`, or `Noticed` first where victims are told, with this process and epoch.
 
         Raises:
             Deposed: the fence is closed.
@@ -162,12 +163,21 @@ class IntentLog:
         """
         return await self._write(
             intent,
-            phase=IntentPhase.EVICTING,
+            phase=_begun(intent),
             owner=self._fence.identity,
             epoch=self._fence.epoch,
             victim_count=intent.spec.number_of_victims,
             started_at=intent.status.started_at or format_instant(self._clock.wall()),
         )
+
+    async def go_on(self, intent: Preemption) -> Preemption:
+        """Write `Evicting` of a plan whose victims were told before.
+
+        Raises:
+            Deposed: the fence is closed.
+            Conflict: somebody else wrote the intent since it was read.
+        """
+        return await self._write(intent, phase=IntentPhase.EVICTING)
 
     async def finish(
         self,
@@ -251,6 +261,13 @@ class IntentLog:
         return self._client.at(
             Priority.INTENT, self._fence.check, timeout=self._fence.request_timeout
         )
+
+
+def _begun(intent: Preemption) -> IntentPhase:
+    """Return what a plan is once a process has begun it: whoever is told is told first."""
+    phase = intent.status.phase
+    told = phase is IntentPhase.PLANNED and is_told(intent)
+    return IntentPhase.NOTICED if told or phase is IntentPhase.NOTICED else IntentPhase.EVICTING
 
 
 def _listed(states: Iterable[VictimStatus]) -> list[VictimStatus]:

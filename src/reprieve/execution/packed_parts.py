@@ -121,6 +121,7 @@ class _Content:
             _subject_class(victim),
             plane=victim.plane,
             frees=victim.frees,
+            notice=victim.notice,
         )
         said = self._encode(shared)
         number, unit = room.classes.get(said), room.units.get(victim.unit)

@@ -212,6 +212,7 @@ def _victims(part: PartSpec) -> Iterator[Victim]:
             lost_device_seconds=each.lost or 0,
             plane=shared.plane,
             frees=shared.frees,
+            notice=shared.notice,
         )
 
 

@@ -17,6 +17,7 @@
       compositePriority: Root       # or Nearest: whose priority counts in trees of groups
       victimDeadline: 5m            # how long past its grace period a victim may take to end
       maxGrace: 1h                  # victims with more go only where nobody else can; 0s: all
+      notice: {max: 0s}             # for how long victims that ask for it may save, see `notice`
       featureGates: {CompositePodGroup: true}
       configuration: {apiVersion: kubescheduler.config.k8s.io/v1, ...}
       gangs: {placement: search}    # job preemption of older PodGroups, see `coscheduling`
@@ -32,6 +33,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from reprieve.engine.notice.granting import NoticePolicy
 from reprieve.engine.placement.profile import CompositePriority, Policy, Protection, VictimChoice
 from reprieve.settings.coscheduling import (
     CoschedulingSettings,
@@ -42,6 +44,7 @@ from reprieve.settings.coscheduling import (
 from reprieve.settings.fields import boolean, choice, duration, integer, mapping, read_yaml, refuse
 from reprieve.settings.gates import Wish, gates_of_mapping, gates_of_text, resolve_gates
 from reprieve.settings.idle import Notice
+from reprieve.settings.notice import notice_policy
 from reprieve.settings.scheduler_configuration import (
     SchedulerConfiguration,
     scheduler_configuration,
@@ -92,6 +95,7 @@ _KEYS: Final = (
     "compositePriority",
     "victimDeadline",
     "maxGrace",
+    "notice",
     "featureGates",
     "configuration",
     "gangs",
@@ -116,6 +120,7 @@ class SchedulingSettings:
     wishes: Mapping[str, bool] | None = None
     notices: tuple[Notice, ...] = ()
     coscheduling: CoschedulingSettings = field(default_factory=CoschedulingSettings)
+    notice: NoticePolicy = field(default_factory=NoticePolicy)
 
 
 def read_scheduling(content: str, where: str) -> Mapping[str, Any]:
@@ -209,6 +214,7 @@ def scheduling_settings(
         wishes={name: wish.on for name, wish in {**file, **flag}.items()},
         notices=(*notices, *configuration.notices),
         coscheduling=gangs,
+        notice=notice_policy(section.get("notice"), f"{place}.notice"),
     )
 
 

@@ -72,6 +72,7 @@ _UNUSED: Final[Mapping[str, str]] = {
     "quota.configurationMap": "accepted here: its content as quota.configuration",
     "scheduling.victimDeadline": "who was overdue is taken from the records",
     "scheduling.maxGrace": "who was passed by is taken from the records",
+    "scheduling.notice": "it says when victims are evicted, not which",
     "scheduling.gangs": "groups of pods are recorded as they were read",
     **{
         f"gpuPreemption.{key}": "the settings of each workload are taken from the records"

@@ -75,6 +75,7 @@ class Metrics:
     `decision_log_dropped`: lines of the decision log that are missing, by reason (`full`: too many
     waited to be written; `unwritten`: they could not be).
     Memory: `remembered_rows`, rows of the tables that go on growing until a bound (`remembers`).
+    Notice: `notices`, units that were told, by `end` (`saved`, `overdue`, `pardoned`).
     Process: `leader` 0 or 1, `intents_open`, `intents_closed` by phase, `loop_lag_seconds`.
     """
 
@@ -156,6 +157,13 @@ class Metrics:
         )
         self.intents_closed = self._counter(
             "intents_closed", "Preemptions that were completed or abandoned.", "plane", "phase"
+        )
+        self.notices = self._counter(
+            "notices",
+            "Units that were told of their eviction before it, by how their notices ended: saved, "
+            "overdue or pardoned.",
+            "plane",
+            "end",
         )
         self.loop_lag_seconds = self._histogram(
             "loop_lag_seconds", "How late the event loop woke a sleeper.", _FAST

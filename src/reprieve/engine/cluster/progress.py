@@ -89,6 +89,8 @@ def _decisive(row: PodRow) -> PodRow:
         controller="",
         owners=(),
         workload="",
+        notice=0,
+        speaks=False,
     )
 
 

@@ -137,6 +137,8 @@ class PodRow:
     failed: int = 0  # Unix seconds at which a container ended badly for the last time
     stuck: bool = False  # a container cannot be started
     disrupted: str = ""  # the reason for which somebody evicts it
+    notice: int = 0  # seconds before its eviction at which it wants to be told, 0: it says nothing
+    speaks: bool = False  # it answers a notice for its unit
 
 
 @dataclass(frozen=True, slots=True)

@@ -296,6 +296,17 @@ class Queue:
         """Refuse the entry at PreEnqueue until `release`: its victims are being deleted."""
         self._places.held.add(key)
 
+    def hold_back(self, uid: Uid, now: int) -> str:
+        """Hold the entry of a pod that is not in flight; return its key, empty without one."""
+        key = self._owner.get(uid, "")
+        entry = self._entries.get(key)
+        if entry is None:
+            return ""
+        self.hold(key)
+        self._places.leave(entry)
+        self._places.enqueue(entry, now, "Held")
+        return key
+
     def release(self, key: str, now: int, *, activate: bool = False) -> None:
         """The deletions are sent; `activate`: one failed, so the entry is tried again at once."""
         if key not in self._places.held:

@@ -7,7 +7,7 @@ from sys import intern
 from typing import Final
 
 from reprieve.api.core import ObjectMeta, PodResourceClaim, ResourceClaimStatus
-from reprieve.api.reprieve import PREEMPT_MIN_RUNTIME
+from reprieve.api.reprieve import NOTICE, NOTICE_SPEAKER, PREEMPT_MIN_RUNTIME
 from reprieve.units.durations import SECOND, InvalidDuration, parse_duration
 from reprieve.units.ids import Uid
 from reprieve.units.instants import parse_instant
@@ -25,8 +25,10 @@ __all__ = [
     "disruption_of",
     "floor_of",
     "min_runtime_of",
+    "notice_of",
     "protection_of",
     "seconds_of",
+    "speaks_of",
     "uid_of",
     "version_of",
 ]
@@ -97,6 +99,22 @@ def min_runtime_of(metadata: ObjectMeta) -> int | None:
     except InvalidDuration:
         return -1
     return -1 if found < 0 else -(-found // SECOND)
+
+
+def notice_of(metadata: ObjectMeta) -> int:
+    """Return seconds of notice that a pod asks for, rounded up; 0 for none and no such duration."""
+    text = (metadata.annotations or {}).get(NOTICE)
+    if text is None:
+        return 0
+    try:
+        return max(0, -(-parse_duration(text) // SECOND))
+    except InvalidDuration:
+        return 0
+
+
+def speaks_of(metadata: ObjectMeta) -> bool:
+    """Whether a pod says that it answers a notice for its unit."""
+    return (metadata.annotations or {}).get(NOTICE_SPEAKER) == "true"
 
 
 def controller_of(metadata: ObjectMeta) -> tuple[str, str, str]:

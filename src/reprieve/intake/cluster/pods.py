@@ -10,7 +10,7 @@ from sys import intern
 from typing import Final, TypeVar
 
 from reprieve.api.gangs import RELEASED
-from reprieve.api.reprieve import PREEMPT_MIN_RUNTIME
+from reprieve.api.reprieve import NOTICE, NOTICE_SPEAKER, PREEMPT_MIN_RUNTIME
 from reprieve.api.scheduling import PodObject, PodSpec
 from reprieve.engine.cluster.rows import PodClass, PodRow
 from reprieve.intake.cluster.failures import disrupted_by, failed_at, is_stuck
@@ -24,8 +24,10 @@ from reprieve.intake.cluster.metadata import (
     created_of,
     disruption_of,
     min_runtime_of,
+    notice_of,
     protection_of,
     seconds_of,
+    speaks_of,
     uid_of,
     version_of,
 )
@@ -45,7 +47,15 @@ _GROUP: Final = "kueue.x-k8s.io/pod-group-name"  # of a Workload with the same n
 _BELONGING: Final = NAMING | {_WORKLOAD, _GROUP}
 #: Of a pod's annotations those that are read whatever else it says; gangs have more.
 _NOTES: Final = _BELONGING.union(
-    (LAST_CHECKPOINT, PREEMPTION_PRIORITY_CLASS, DISRUPTION, PREEMPT_MIN_RUNTIME), RELEASED
+    (
+        LAST_CHECKPOINT,
+        PREEMPTION_PRIORITY_CLASS,
+        DISRUPTION,
+        PREEMPT_MIN_RUNTIME,
+        NOTICE,
+        NOTICE_SPEAKER,
+    ),
+    RELEASED,
 )
 
 
@@ -100,6 +110,8 @@ def pod_row(pod: PodObject, classes: PodClasses | None = None) -> PodRow:
         failed_at(pod),
         is_stuck(pod),
         disrupted_by(pod),
+        notice_of(metadata) if said else 0,
+        speaks_of(metadata) if said else False,
     )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Fence
+from reprieve.execution.notices import Notices
 from reprieve.intake.exposition import Exposition
 from reprieve.kube.client import Client
 from reprieve.kube.events import EventRecorder
@@ -113,7 +114,8 @@ class Surroundings:
     follows what other actors evict, where that is wanted. `decision_log`: None where none is
     written. `stepped`: when the wall clock was stepped last, monotonic. `measured`: what stands for
     the exporters of metrics, None where they are asked.
-    `joint`: where planes register, and ask each other.
+    `joint`: where planes register, and ask each other. `notices`: units that are told before they
+    are evicted.
     """
 
     options: OperatorOptions
@@ -139,6 +141,7 @@ class Surroundings:
     measured: Callable[[], Exposition] | None = None
     stepped: Callable[[], Nanos | None] = lambda: None
     joint: Joint = field(default_factory=Joint)
+    notices: Notices | None = None
 
     @property
     def namespace(self) -> str:

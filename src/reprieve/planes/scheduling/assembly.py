@@ -51,6 +51,7 @@ async def assemble(given: Surroundings) -> Assembled:
         others=given.others,
         decision_log=given.decision_log,
         joint=given.joint,
+        notices=given.notices,
     )
     plane = SchedulingPlane(context, given.namespace)
     given.joint.scheduling = plane.side

@@ -14,6 +14,7 @@ from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Fence
+from reprieve.execution.notices import Notices
 from reprieve.execution.parts import SIZES, Sizes
 from reprieve.kube.client import Client
 from reprieve.kube.events import EventRecorder
@@ -64,6 +65,7 @@ class SchedulingContext:
     decision_log: DecisionLog | None = None
     record_sizes: Sizes = SIZES
     joint: Joint = field(default_factory=Joint)
+    notices: Notices | None = None
     shared: InitVar[Mirror | None] = None
     mirror: Mirror = field(init=False)
 

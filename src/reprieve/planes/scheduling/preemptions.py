@@ -12,10 +12,10 @@ Source: specification 9; the design's "Intent log and executor" and "Recovery".
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any, Final
 
-from reprieve.api.reprieve import Preemption, VictimState
+from reprieve.api.reprieve import IntentPhase, Preemption, VictimState
 from reprieve.engine.cluster.snapshot import Nomination
 from reprieve.engine.demands import Beside
 from reprieve.engine.plan import Plan, Plane
@@ -24,6 +24,8 @@ from reprieve.execution.carried import Carried
 from reprieve.execution.executor import Executor
 from reprieve.execution.fence import Deposed
 from reprieve.execution.intents import IntentTaken
+from reprieve.execution.letting_save import LettingSave
+from reprieve.execution.notices import Notices
 from reprieve.intake.lineage import pod_party
 from reprieve.kube.bodies import Json
 from reprieve.kube.errors import ApiError
@@ -89,6 +91,7 @@ class Preemptions:
             retention=lambda: _RETENTION,
             demands=context.joint.demands,
         )
+        self.notices = context.notices or Notices(context.clock, context.metrics)
         self._victims = SchedulingVictims(context, state, displacements.not_evictable)
         displacements.harm.lost_with = self._victims.lost_with_pod
         self._executor = Executor[Json](
@@ -98,6 +101,7 @@ class Preemptions:
             spawn,
             ended=self._ended,
             disruptions=context.disruptions,
+            saving=LettingSave(self.notices, self._victims, context.clock),
         )
         self._failures: dict[str, int] = {}  # in a row, with nobody evicted, by preemptor
 
@@ -113,6 +117,8 @@ class Preemptions:
         self._displacements.restore(map(left.known, records), left.interrupted)
         for each in left.plans:
             self._keep_room(each)
+            self._keep_waiting(each)
+        self.notices.ready = True
 
     def begin(
         self,
@@ -158,6 +164,22 @@ class Preemptions:
     async def keep_few_records(self) -> None:
         """Remove old records once in a while, until cancelled."""
         await self.book.keep_few(self._failures.clear)
+
+    def _keep_waiting(self, each: Carried[Json]) -> None:
+        """Do not decide anew for whom a plan waits whose victims may still save."""
+        if each.intent.status.phase is IntentPhase.NOTICED and each.busy:
+            queue, now = self._state.queue, self._context.clock.monotonic()
+            keys = {queue.hold_back(row.uid, now) for row in self._victims.waiting(each.intent)}
+            self._spawn(self._release_after(each, keys - {""}))
+
+    async def _release_after(self, each: Carried[Json], keys: Collection[str]) -> None:
+        clock = self._context.clock
+        while each.busy:
+            await clock.sleep(SECOND)
+        self._keep_room(each)
+        for key in keys:
+            self._state.queue.release(key, clock.monotonic(), activate=True)
+        self._state.changed()
 
     def _keep_room(self, each: Carried[Json]) -> None:
         """Keep the nodes of a plan that was taken over for the pods that it makes room for."""
@@ -268,6 +290,7 @@ class Preemptions:
             decision_input=decided_on,
             at_stake=self._victims.at_stake(plan),
             beside=beside,
+            notices=self._victims.notices(plan, preemptor),
         )
         self._displacements.told.recorded(intent.metadata.name, issued)
         self._unrecorded.forget(preemptor.unit)

@@ -9,6 +9,7 @@ Pure. Source: the design's "Intent log and executor" and "Recovery".
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Final
 
 from reprieve.api.reprieve import Preemption, Victim
 from reprieve.engine.cluster.rows import PodRow
@@ -19,9 +20,12 @@ from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel
 from reprieve.engine.plan import Victim as PlannedVictim
 from reprieve.engine.scheduling import outcome
 from reprieve.engine.scheduling.proof import feasibility_faults_of
+from reprieve.engine.scheduling.session import Session
 from reprieve.units.ids import PlanId, Uid
 
-__all__ = ["why_not_finished"]
+__all__ = ["FITS", "fits_by_now", "why_not_finished"]
+
+FITS: Final = "its preemptor fits without it by now"
 
 _FOUND = outcome.Preemption(
     Code.SUCCESS, outcome.Explanation(outcome.Sentence.FOUND_GROUP), victims=()
@@ -44,11 +48,7 @@ def why_not_finished(
     if not waiting:
         return "no pod of its preemptor waits any more"
     uids = {row.uid for row in waiting}
-    first = waiting[0]
-    group = f"{first.namespace}/{first.group}" if first.group else ""
-    if group not in snapshot.group_index:
-        group = ""
-    unit = outcome.Unit(tuple(row.uid for row in waiting), group)
+    unit = _unit(waiting, snapshot)
     placement = tuple(
         (Uid(place.uid), place.node) for place in intent.spec.placement if place.uid in uids
     )
@@ -73,8 +73,28 @@ def why_not_finished(
     if found:
         return f"its plan does not hold any more: {found[0]}"
     if not faults(leaving):
-        return "its preemptor fits without it by now"
+        return FITS
     return ""
+
+
+def fits_by_now(
+    waiting: Sequence[PodRow],
+    snapshot: Snapshot,
+    policy: Policy,
+    now: int,
+    overdue: Collection[Uid],
+) -> bool:
+    """Return whether the pods of a preemptor have nodes once those that leave already are gone."""
+    session = Session(snapshot, policy, overdue=overdue, now=now)
+    return session.places_all([_unit(waiting, snapshot)])
+
+
+def _unit(waiting: Sequence[PodRow], snapshot: Snapshot) -> outcome.Unit:
+    first = waiting[0]
+    group = f"{first.namespace}/{first.group}" if first.group else ""
+    if group not in snapshot.group_index:
+        group = ""
+    return outcome.Unit(tuple(row.uid for row in waiting), group)
 
 
 def _planned(victim: Victim) -> PlannedVictim:

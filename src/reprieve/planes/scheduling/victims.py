@@ -18,6 +18,7 @@ from typing import Any, Final
 from reprieve.api.reprieve import Preemption, Victim, VictimStatus
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.trees import Way
+from reprieve.engine.notice.granting import granted
 from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.scheduling.harm import lost_by
 from reprieve.execution.at_stake import AtStake, Stake, lineage_of
@@ -30,7 +31,7 @@ from reprieve.kube.bodies import Json
 from reprieve.planes.scheduling.context import SchedulingContext, log
 from reprieve.planes.scheduling.preemptor import Preemptor
 from reprieve.planes.scheduling.references import pod_reference, reference_of
-from reprieve.planes.scheduling.remaining_proof import why_not_finished
+from reprieve.planes.scheduling.remaining_proof import FITS, fits_by_now, why_not_finished
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.telemetry.metrics import Remembered
 from reprieve.units.durations import MINUTE, SECOND, format_duration
@@ -137,6 +138,9 @@ class SchedulingVictims:
             return ""  # It was compared with what has happened just before it was recorded.
         if not self.needed(intent):
             return LET_GO
+        return self._why_not_finished(intent, victims)
+
+    def _why_not_finished(self, intent: Preemption, victims: Sequence[Victim]) -> str:
         context, rows = self._context, self.waiting(intent)
         now = context.clock.wall() // SECOND if context.policy.timed else 0
         snapshot, overdue = self._state.cluster.snapshot(), self._state.overdue
@@ -198,6 +202,58 @@ class SchedulingVictims:
     def held_up(self, intent: Preemption, left: Sequence[tuple[Victim, str]], since: int) -> None:
         if since >= HELD or intent.metadata.name not in self._preemptors:
             self._state.overdue.update(Uid(victim.root.uid) for victim, _ in left)
+
+    # Notice.
+
+    def notices(self, plan: Plan, preemptor: Preemptor) -> list[int]:
+        """Return for how many nanoseconds each victim of a plan is told before, empty for nobody.
+
+        All of a unit are told alike.
+        """
+        policy, emergency = self._context.settings.notice, self._context.governor.policy
+        if not policy.most:
+            return []
+        urgent = emergency.emergency_priority
+        hurried = urgent is not None and preemptor.about.priority >= urgent
+        asked: dict[str, list[int]] = {}
+        units = [victim.unit or str(victim.root.uid) for victim in plan.victims]
+        for unit, victim in zip(units, plan.victims, strict=True):
+            row = self._state.pod(Uid(victim.root.uid))
+            if row is not None:
+                asked.setdefault(unit, []).append(row.notice * SECOND)
+        given = {unit: granted(policy, each, emergency=hurried) for unit, each in asked.items()}
+        found = [given.get(unit, 0) for unit in units]
+        return found if any(found) else []
+
+    def speaks(self, victim: Victim) -> bool:
+        row = self._state.pod(Uid(victim.root.uid))
+        return row is not None and row.speaks
+
+    def has_ended(self, victim: Victim) -> bool:
+        row = self._state.pod(Uid(victim.root.uid))
+        return row is None or row.finished
+
+    def why_pardoned(self, intent: Preemption, *, proven: bool) -> str:
+        if not self.needed(intent):
+            return LET_GO
+        if not proven:
+            return ""
+        self._claim(intent)
+        context, rows = self._context, self.waiting(intent)
+        now = context.clock.wall() // SECOND if context.policy.timed else 0
+        snapshot = self._state.cluster.snapshot()
+        if fits_by_now(rows, snapshot, context.policy, now, self._state.overdue):
+            return FITS
+        return self._why_not_finished(intent, intent.spec.victims)
+
+    def _claim(self, intent: Preemption) -> None:
+        """Keep the nodes of a plan for its preemptor while others save."""
+        nodes = {place.uid: place.node for place in intent.spec.placement}
+        until = self._context.clock.monotonic() + MINUTE
+        for row in self.waiting(intent):
+            group = self._state.group(f"{row.namespace}/{row.group}") if row.group else None
+            priority = row.priority if group is None else group.priority
+            self._state.cluster.nominate(row.uid, nodes[row.uid], priority, until)
 
     # What is told.
 

@@ -1,0 +1,132 @@
+"""The promise of a notice, held against speakers who lie, die, speak late, twice and in any order.
+
+The oracle keeps its own account of what was said, and knows nothing of the table of transitions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reprieve.engine.notice.granting import LEAST, MOST, NoticePolicy, granted
+from reprieve.engine.notice.states import HEARTBEAT, TRANSITIONS, Happening, Notice, State
+from reprieve.units.durations import MINUTE, SECOND
+
+_SPEAKERS = ("a", "b", "c")
+_FINAL = (State.RELEASED, State.PARDONED)
+_WORDS = st.tuples(
+    st.sampled_from(("saving", "saved", "ended", "nothing", "release", "pardon")),
+    st.sampled_from((*_SPEAKERS, "stranger")),
+    st.integers(-5, 120).map(lambda seconds: seconds * SECOND),  # since the last one
+    st.integers(0, 1500).map(lambda seconds: seconds * SECOND),  # expected
+)
+
+
+def _said(notice: Notice, word: str, speaker: str, now: int, expected: int) -> Notice:
+    match word:
+        case "saving":
+            return notice.saving(speaker, now, expected)
+        case "saved" | "ended":
+            return notice.has_saved(speaker, now)
+        case "release":
+            return notice.at(now).released()
+        case "pardon":
+            return notice.at(now).pardoned()
+        case _:
+            return notice.at(now)
+
+
+@given(
+    st.integers(10, 600).map(lambda seconds: seconds * SECOND),
+    st.integers(0, 300).map(lambda seconds: seconds * SECOND),
+    st.integers(1, 3),
+    st.lists(_WORDS, max_size=25),
+)
+def test_nobody_goes_before_all_have_saved_or_the_deadline(
+    deadline: int, extension: int, count: int, words: list[tuple[str, str, int, int]]
+) -> None:
+    notice = Notice(deadline, deadline + extension, frozenset(_SPEAKERS[:count]))
+    now, latest, saved, told, deadlines = 0, 0, set[str](), deadline, {deadline}
+    for word, speaker, passed, expected in words:
+        now = max(0, now + passed)
+        latest = max(latest, now)
+        before, notice = notice, _said(notice, word, speaker, now, expected)
+        if word in ("saved", "ended"):
+            saved.add(speaker)
+
+        assert notice.due >= told, "a deadline that was told comes earlier"
+        assert notice.due <= deadline + extension
+        if notice.may_go:
+            assert saved >= notice.speakers or latest >= deadline
+        if latest >= deadline + extension:
+            assert notice.may_go or notice.state is State.PARDONED
+        if before.state in _FINAL:
+            assert notice.state is before.state
+        if before.extended:
+            assert notice.extended == before.extended, "it was extended twice"
+        told = notice.due
+        deadlines.add(notice.extended or deadline)
+    assert len(deadlines) <= 2
+
+
+@given(st.integers(1, 300).map(lambda s: s * SECOND), st.integers(0, 600).map(lambda s: s * SECOND))
+def test_a_unit_that_falls_silent_goes_a_minute_after_its_last_word(wanted: int, at: int) -> None:
+    notice = Notice(10 * MINUTE, 20 * MINUTE, frozenset("a"))
+
+    said = notice.saving("a", at, 10 * MINUTE + wanted)
+    end = min(10 * MINUTE + wanted, at + HEARTBEAT) if at < 10 * MINUTE else 0
+    end = max(10 * MINUTE, end)
+
+    assert said.due == end
+    assert said.at(end).may_go
+    assert said.at(end - 1).may_go == (at >= 10 * MINUTE)
+
+
+def test_the_states_are_passed_through_in_order() -> None:
+    notice = Notice(MINUTE, MINUTE, frozenset("ab"))
+
+    saving = notice.saving("a", 1)
+    half = saving.has_saved("a", 2)
+    whole = half.has_saved("b", 3)
+
+    assert [each.state for each in (notice, saving, half, whole, whole.released())] == [
+        State.NOTICED,
+        State.SAVING,
+        State.SAVING,
+        State.SAVED,
+        State.RELEASED,
+    ]
+    assert half.at(MINUTE).released().state is State.RELEASED
+    assert half.at(MINUTE).state is State.OVERDUE
+    assert whole.pardoned().state is State.PARDONED
+    assert notice.pardoned().released().state is State.PARDONED
+
+
+def test_every_state_but_the_last_two_can_be_pardoned() -> None:
+    pardons = {state for state, happening in TRANSITIONS if happening is Happening.PARDON}
+
+    assert pardons == set(State) - set(_FINAL)
+
+
+@pytest.mark.parametrize(
+    ("asked", "policy", "emergency", "found"),
+    [
+        ([], {"most": MINUTE}, False, 0),
+        ([MINUTE], {}, False, 0),  # nobody allows any
+        ([MINUTE, 2 * MINUTE], {"most": 5 * MINUTE}, False, 2 * MINUTE),
+        ([20 * MINUTE], {"most": 5 * MINUTE}, False, 5 * MINUTE),
+        ([20 * MINUTE], {"most": 30 * MINUTE, "patience": 3 * MINUTE}, False, 3 * MINUTE),
+        ([20 * MINUTE], {"most": 30 * MINUTE}, True, 0),
+        ([10 * MOST], {"most": 10 * MOST, "patience": 10 * MOST}, False, MOST),
+        ([LEAST - 1], {"most": MINUTE}, False, 0),
+        ([LEAST], {"most": MINUTE}, False, LEAST),
+        ([MINUTE], {"most": LEAST - 1}, False, 0),
+    ],
+)
+def test_the_least_of_what_is_asked_and_allowed_is_given(
+    asked: list[int], policy: dict[str, Any], emergency: bool, found: int
+) -> None:
+    assert granted(NoticePolicy(**policy), asked, emergency=emergency) == found

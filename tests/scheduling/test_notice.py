@@ -1,0 +1,285 @@
+"""Victims that ask for notice: told, heard, released, pardoned, over a clock turned by hand.
+
+One node is filled by `old`, which is in the way of `new`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reprieve.execution.notices import Notices, Told
+from reprieve.units.durations import MINUTE, SECOND
+from reprieve.units.instants import parse_instant
+from tests.kube.fakes import FakeAnswer, refusal
+from tests.scheduling.memory import Memory, Target, memory
+from tests.scheduling.site import Object, group, pod
+
+ALLOWED = {"notice": {"max": "10m"}}
+
+
+def asking(name: str, cpu: int = 4, notice: str = "1m", **facts: Any) -> Object:
+    found = pod(name, cpu, priority="low", **facts)
+    found["metadata"]["annotations"] = {"reprieve.dev/notice": notice}
+    return found
+
+
+def notices(cluster: Memory, plane: int = -1) -> Notices:
+    return cluster.planes[plane].preemptions.notices
+
+
+def told(cluster: Memory, name: str) -> Told | None:
+    return notices(cluster).of_pod(cluster.pod(name)["metadata"]["uid"])
+
+
+def say_saved(cluster: Memory, *names: str) -> None:
+    for name in names:
+        notice = told(cluster, name)
+        assert notice is not None
+        notices(cluster).saved(notice, cluster.pod(name)["metadata"]["uid"])
+
+
+async def filled(cluster: Memory, *olds: Object, section: Any = ALLOWED) -> None:
+    cluster.nodes([4] * len(olds))
+    for number, old in enumerate(olds):
+        cluster.running(old, f"node-{number}")
+    cluster.start(section=section)
+    await cluster.pass_time(SECOND)
+
+
+async def asked_for_room(cluster: Memory) -> None:
+    cluster.create(pod("new", 4, priority="high"))
+    await cluster.until(cluster.intents)
+    await cluster.pass_time(SECOND)
+
+
+def counted(cluster: Memory, end: str) -> float:
+    labels = {"plane": "scheduling", "end": end}
+    registry = cluster.planes[0].context.metrics.registry
+    return registry.get_sample_value("reprieve_notices_total", labels) or 0.0
+
+
+def phases(cluster: Memory) -> list[str]:
+    return [intent["status"]["phase"] for intent in cluster.intents()]
+
+
+async def test_a_victim_that_stays_silent_goes_at_its_deadline_and_not_before() -> None:
+    async with memory() as cluster:
+        await filled(cluster, asking("old"))
+        start = cluster.clock.wall()
+
+        await asked_for_room(cluster)
+        (intent,) = cluster.intents()
+        deadline = parse_instant(intent["spec"]["victims"][0]["notice"]["deadline"])
+        assert MINUTE <= deadline - start <= MINUTE + 2 * SECOND
+        assert phases(cluster) == ["Noticed"]
+        await cluster.pass_time(deadline - cluster.clock.wall() - 1)
+        assert not cluster.victims()
+        assert phases(cluster) == ["Noticed"]
+        await cluster.pass_time(2)
+
+        assert cluster.victims() == {"old"}
+        assert phases(cluster) == ["Evicting"]
+        cluster.end_all()
+        await cluster.until(lambda: "new" in cluster.placed())
+        await cluster.until(lambda: phases(cluster) == ["Completed"])
+        assert counted(cluster, "overdue") == 1
+
+
+async def test_a_victim_that_has_saved_goes_at_once() -> None:
+    async with memory() as cluster:
+        await filled(cluster, asking("old", notice="10m"))
+        await asked_for_room(cluster)
+
+        say_saved(cluster, "old")
+        await cluster.settle()
+
+        assert cluster.victims() == {"old"}
+        cluster.end_all()
+        await cluster.until(lambda: "new" in cluster.placed())
+
+
+async def test_a_unit_waits_for_its_last_speaker() -> None:
+    async with memory() as cluster:
+        cluster.create(group("old", min_count=2, mode="all", priority="low"))
+        await filled(cluster, *(asking(f"old-{i}", group="old") for i in range(2)))
+        await asked_for_room(cluster)
+
+        say_saved(cluster, "old-0")
+        await cluster.pass_time(MINUTE // 2)
+        assert not cluster.victims()
+        say_saved(cluster, "old-1")
+        await cluster.settle()
+
+        assert cluster.victims() == {"old-0", "old-1"}
+
+
+async def test_where_a_pod_speaks_for_its_unit_the_others_are_not_waited_for() -> None:
+    async with memory() as cluster:
+        cluster.create(group("old", min_count=2, mode="all", priority="low"))
+        olds = [asking(f"old-{i}", group="old") for i in range(2)]
+        olds[1]["metadata"]["annotations"]["reprieve.dev/notice-speaker"] = "true"
+        await filled(cluster, *olds)
+        await asked_for_room(cluster)
+
+        say_saved(cluster, "old-0")
+        await cluster.pass_time(SECOND)
+        assert not cluster.victims()
+        say_saved(cluster, "old-1")
+        await cluster.settle()
+
+        assert cluster.victims() == {"old-0", "old-1"}
+
+
+async def test_a_victim_is_pardoned_when_its_preemptor_goes_away() -> None:
+    async with memory() as cluster:
+        await filled(cluster, asking("old"))
+        await asked_for_room(cluster)
+
+        cluster.end("new")
+        await cluster.until(lambda: phases(cluster) == ["Abandoned"])
+
+        assert told(cluster, "old") is None
+        await cluster.pass_time(2 * MINUTE)
+        assert not cluster.victims()
+        assert counted(cluster, "pardoned") == 1
+
+
+async def test_a_victim_is_pardoned_when_its_preemptor_fits_elsewhere() -> None:
+    async with memory() as cluster:
+        await filled(cluster, asking("old"), pod("other", 4, priority="high"))
+        await asked_for_room(cluster)
+
+        cluster.end("other")
+        await cluster.until(lambda: "new" in cluster.placed(), 30 * SECOND)
+
+        assert phases(cluster) == ["Abandoned"]
+        assert cluster.placed() == {"old": "node-0", "new": "node-1"}
+        await cluster.pass_time(2 * MINUTE)
+        assert not cluster.victims()
+
+
+async def test_room_that_is_claimed_is_nobody_elses() -> None:
+    async with memory() as cluster:
+        await filled(cluster, asking("old", notice="2m"))
+        await asked_for_room(cluster)
+        await cluster.pass_time(90 * SECOND)
+
+        cluster.create(pod("late", 4, priority="low"))
+        await cluster.pass_time(SECOND)
+        cluster.end("old")
+        await cluster.until(lambda: "new" in cluster.placed())
+
+        assert "late" not in cluster.placed()
+
+
+async def test_a_new_leader_takes_the_deadline_over_and_grants_none() -> None:
+    async with memory() as cluster:
+        await filled(cluster, asking("old"))
+        await asked_for_room(cluster)
+        (before,) = cluster.intents()
+        deadline = parse_instant(before["spec"]["victims"][0]["notice"]["deadline"])
+        await cluster.pass_time(MINUTE // 2)
+        await cluster.stop()
+
+        cluster.start(section=ALLOWED)
+        await cluster.pass_time(deadline - cluster.clock.wall() - 1)
+        assert not cluster.victims()
+        assert [intent["spec"] for intent in cluster.intents()] == [before["spec"]]
+        await cluster.pass_time(2 * SECOND)
+
+        assert cluster.victims() == {"old"}
+        cluster.end_all()
+        await cluster.until(lambda: "new" in cluster.placed())
+        assert len(cluster.intents()) == 1
+
+
+async def test_a_leader_that_comes_after_the_deadline_evicts_at_once() -> None:
+    async with memory() as cluster:
+        await filled(cluster, asking("old"))
+        await asked_for_room(cluster)
+        await cluster.stop()
+        await cluster.pass_time(2 * MINUTE)
+
+        cluster.start(section=ALLOWED)
+        await cluster.until(cluster.victims, 10 * SECOND)
+
+        assert cluster.victims() == {"old"}
+
+
+async def test_nobody_is_told_where_no_notice_is_allowed() -> None:
+    async with memory() as cluster:
+        await filled(cluster, asking("old"), section={})
+        await asked_for_room(cluster)
+
+        assert cluster.victims() == {"old"}
+        assert "notice" not in cluster.intents()[0]["spec"]["victims"][0]
+
+
+async def test_a_preemptor_of_emergency_priority_does_not_wait() -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        cluster.running(asking("old"), "node-0")
+        plane = cluster.start(section=ALLOWED)
+        governor = plane.context.governor
+        vars(governor)["policy"] = governor.policy.__class__(emergency_priority=1)
+        await asked_for_room(cluster)
+
+        assert cluster.victims() == {"old"}
+
+
+async def test_without_the_annotation_the_record_is_as_it_always_was() -> None:
+    async with memory() as cluster:
+        await filled(cluster, pod("old", 4, priority="low"))
+        await asked_for_room(cluster)
+
+        assert cluster.victims() == {"old"}
+        assert "notice" not in cluster.intents()[0]["spec"]["victims"][0]
+        kinds = [verb for verb, where in cluster.api.writes if where.kind.startswith("preempt")]
+        assert kinds == ["post", "patch"]
+
+
+async def test_a_record_that_cannot_be_written_tells_nobody() -> None:
+    async with memory() as cluster:
+        await filled(cluster, asking("old"))
+
+        def refused(verb: str, where: Target) -> FakeAnswer | None:
+            if verb == "post" and where.kind == "preemptions.reprieve.dev":
+                return refusal(403, "Forbidden")
+            return None
+
+        cluster.api.before = refused
+        cluster.create(pod("new", 4, priority="high"))
+        await cluster.pass_time(MINUTE)
+
+        assert told(cluster, "old") is None
+        assert not cluster.intents()
+        assert not cluster.victims()
+
+
+async def test_a_process_that_dies_at_any_write_evicts_nobody_before_the_deadline() -> None:
+    for number in range(1, 4):
+        async with memory() as cluster:
+            await filled(cluster, asking("old"))
+            start, left = cluster.clock.wall(), number
+
+            def killed(verb: str, where: Target, cluster: Memory = cluster) -> FakeAnswer | None:
+                nonlocal left
+                if where.kind == "preemptions.reprieve.dev" and not cluster.dead:
+                    left -= 1
+                    if not left:
+                        cluster.kill(0)
+                return None
+
+            cluster.api.after = killed
+            cluster.create(pod("new", 4, priority="high"))
+            await cluster.pass_time(50 * SECOND)
+            assert not cluster.victims(), f"dead at write {number}"
+            if not cluster.dead:
+                await cluster.until(lambda cluster=cluster: cluster.dead, 20 * SECOND)
+            cluster.start(section=ALLOWED)
+            await cluster.until(cluster.victims)
+
+            assert MINUTE <= cluster.clock.wall() - start <= 2 * MINUTE
+            assert len(cluster.intents()) == 1
+            cluster.end_all()
+            await cluster.until(lambda cluster=cluster: "new" in cluster.placed())
