@@ -110,6 +110,7 @@ FACTORS: Final[Mapping[str, Sequence[Values]]] = {
     "process": (
         {},
         {"dryRun": True, "verbosity": 6, "replicas": 3},
+        {"notice": {"enabled": True}},
         {"replicas": 2, "podDisruptionBudget": {"enabled": False}, "crds": {"install": "Never"}},
     ),
     "rights": (

@@ -174,3 +174,26 @@ def test_messages_to_webhooks_have_their_way_out_and_their_key(tmp_path: Path) -
     volumes = rendered.one("Deployment")["spec"]["template"]["spec"]["volumes"]
     assert {"name": "notifications", "secret": {"secretName": "webhooks"}} in volumes
     assert "notifications" not in str(render(tmp_path).one("Deployment"))
+
+
+def test_pods_reach_the_port_of_notices_through_a_service_where_that_is_wanted(
+    tmp_path: Path,
+) -> None:
+    closed = {"networkPolicy": {"enabled": True}}
+    without = render(tmp_path, closed)
+    rendered = render(tmp_path, {**closed, "notice": {"enabled": True}})
+    assert "--notice-port" not in without.container["args"]
+    assert len(without.all("Service")) + 1 == len(rendered.all("Service"))
+    (service,) = (
+        each for each in rendered.all("Service") if each["metadata"]["name"].endswith("-notice")
+    )
+    args, ports = rendered.container["args"], rendered.container["ports"]
+    (port,) = (each["containerPort"] for each in ports if each["name"] == "notice")
+    assert args[args.index("--notice-port") + 1] == str(port)
+    assert service["spec"]["ports"][0]["targetPort"] == "notice"
+    assert rendered.one("NetworkPolicy")["spec"]["ingress"] == [
+        {
+            "from": [{"namespaceSelector": {}}],
+            "ports": [{"port": "notice", "protocol": "TCP"}],
+        }
+    ]

@@ -53,7 +53,7 @@ def rights(rules: list[dict[str, Any]], name: str | None = None) -> Rights:
 
 def cluster_role(rendered: Rendered) -> dict[str, Any]:
     """Return the planes' own role, apart from telling about webhooks."""
-    apart = ("-webhook", "-metrics", "-metrics-reader", "-disruptions-view")
+    apart = ("-webhook", "-metrics", "-metrics-reader", "-disruptions-view", "-notice")
     (found,) = (
         role for role in rendered.all("ClusterRole") if not role["metadata"]["name"].endswith(apart)
     )
@@ -390,3 +390,17 @@ def test_without_helm_the_roles_of_the_template_are_those_that_it_renders(tmp_pa
     ]
     read = [(each["kind"], each["rules"]) for each in roles_of_the_template("anywhere")]
     assert sorted(read, key=str) == sorted(by_helm, key=str)
+
+
+def test_tokens_of_pods_are_reviewed_only_where_they_may_ask_for_notices(tmp_path: Path) -> None:
+    def reviewed(values: dict[str, Any]) -> bool:
+        roles = render(tmp_path, values).all("ClusterRole")
+        found = [role for role in roles if role["metadata"]["name"].endswith("-notice")]
+        assert all(
+            rights(role["rules"]) == {("authentication.k8s.io", "tokenreviews"): {"create"}}
+            for role in found
+        )
+        return bool(found)
+
+    assert not reviewed({})
+    assert reviewed({"notice": {"enabled": True}})

@@ -54,6 +54,7 @@ REVIEWED: Final = {
     "simulation/stories.py": "decisions of the replay",
     "simulation/study.py": "the study file of the person who runs it",
     "simulation/validation_figures.py": "the file of the person who runs it, by its schema",
+    "operator/notice_server.py": "a body of at most 4 KiB, by its schema",
     "whatif/admission.py": "selectors that the API server gave, by their schema",
     "whatif/afterwards.py": "truth as a number",
     "answers/evidence.py": "a number of the Workload's schema",

@@ -37,6 +37,7 @@ OWN: Final = frozenset(
 )
 REVIEWED: Final = {
     "operator/metrics_access.py": "reviews of tokens and of access, which are not stored",
+    "operator/pod_tokens.py": "reviews of tokens, which are not stored",
     "planes/quota/webhooks/registration.py": "the chart's own webhook configurations and CRDs",
 }
 #: Attributes and names that are writers of `execution`, or no client at all.

@@ -128,9 +128,14 @@ class EmbeddedCluster:
 
     # Clients
 
-    def token(self, user: str = ADMINISTRATOR, audiences: Sequence[str] = ()) -> str:
-        """Return a bearer token for a user name; without audiences it is for this server."""
-        return self._access.token(user, audiences)
+    def token(
+        self, user: str = ADMINISTRATOR, audiences: Sequence[str] = (), pod_uid: str = ""
+    ) -> str:
+        """Return a bearer token for a user name; without audiences it is for this server.
+
+        `pod_uid`: the pod that it is bound to, as reviews of it say.
+        """
+        return self._access.token(user, audiences, pod_uid)
 
     def revoke(self, token: str) -> None:
         """Let a token hold no longer."""

@@ -66,6 +66,13 @@ _CONTROLLERS = ("idle", "scheduling", "quota")
     help="Who reads metrics and pages: everybody, or whom the API server allows; then over TLS.",
 )
 @click.option(
+    "--notice-port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Port where pods ask for notice of evictions, at the address of the metrics; 0 takes "
+    "a free one. Without it they cannot ask.",
+)
+@click.option(
     "--named-series",
     default=0,
     show_default=True,

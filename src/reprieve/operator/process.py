@@ -19,7 +19,7 @@ import secrets
 import signal
 import socket
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +27,7 @@ from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.plan import Plane as Decider
 from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Fence
+from reprieve.execution.notices import Notices
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
@@ -203,6 +204,7 @@ async def _run(
         mirror=mirror,
         wait_leading=None if keeper is None else keeper.wait_leading,
         joint=Joint(elsewhere=_elsewhere(options, mirror, namespace, metrics)),
+        notices=Notices(clock, metrics),
     )
     return await _served(given, await _assembled(given), keeper, lag, broken)
 
@@ -218,15 +220,18 @@ async def _served(
     options, client, clock, events = given.options, given.client, given.clock, given.events
     namespace, identity = given.settings.start.operator_namespace, given.identity
     serving = next((each.serving for each in made if each.serving is not None), None)
-    async with serve_telemetry(
-        given.metrics.registry,
-        lambda: iter((Check("loop", passed=True),)),
-        lambda: _ready(made, keeper),
-        options.metrics_port,
-        options.metrics_host,
-        next((each.page for each in made if each.page is not None), None),
-        metrics_protection(client, clock) if options.metrics_auth else None,
-    ) as port:
+    async with (
+        serve_telemetry(
+            given.metrics.registry,
+            lambda: iter((Check("loop", passed=True),)),
+            lambda: _ready(made, keeper),
+            options.metrics_port,
+            options.metrics_host,
+            next((each.page for each in made if each.page is not None), None),
+            metrics_protection(client, clock) if options.metrics_auth else None,
+        ) as port,
+        _notice_desk(given),
+    ):
         log.info("operator %s, namespace %s, telemetry on port %d", identity, namespace, port)
         runners = [runner for each in made for runner in each.runners]
         if given.others is not None:
@@ -256,6 +261,23 @@ async def _served(
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(events.flush(), _FLUSH)
             await end(background)
+
+
+@contextlib.asynccontextmanager
+async def _notice_desk(given: Surroundings) -> AsyncIterator[None]:
+    """Answer pods that ask for notices, where that is wanted."""
+    options, notices = given.options, given.notices
+    if options.notice_port is None or options.dry_run or notices is None:
+        yield
+        return
+    # Here, since most operators answer nobody.
+    from reprieve.operator.notice_server import NoticeDesk, serve_notices
+    from reprieve.operator.pod_tokens import PodTokens
+
+    desk = NoticeDesk(notices, PodTokens(given.client, given.clock), given.clock)
+    async with serve_notices(desk, options.metrics_host, options.notice_port) as port:
+        log.info("pods ask for notices on port %d", port)
+        yield
 
 
 def _others(

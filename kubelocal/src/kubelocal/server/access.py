@@ -27,6 +27,8 @@ from kubelocal.units.instants import Nanos, format_instant
 
 __all__ = ["AUDIENCE", "Access"]
 
+_POD_UID = "authentication.kubernetes.io/pod-uid"
+
 #: For whom tokens are made that name no audience: this server.
 AUDIENCE = "https://kubernetes.default.svc.cluster.local"
 
@@ -47,11 +49,17 @@ class Access:
     # (user, verb, group, resource), each may be "*".
     _denied: set[tuple[str, str, str, str]] = field(default_factory=set)
 
-    def token(self, user: str, audiences: Sequence[str] = ()) -> str:
-        """Return the bearer token of `user`; without audiences it is for this server."""
+    def token(self, user: str, audiences: Sequence[str] = (), pod_uid: str = "") -> str:
+        """Return the bearer token of `user`; without audiences it is for this server.
+
+        `pod_uid`: the pod that it is bound to.
+        """
         name = _text64(user)
-        if audiences and tuple(audiences) != (AUDIENCE,):
-            name += f"~{_text64(' '.join(audiences))}"
+        meant = "" if tuple(audiences) in ((), (AUDIENCE,)) else " ".join(audiences)
+        if meant or pod_uid:
+            name += f"~{_text64(meant)}"
+        if pod_uid:
+            name += f"~{_text64(pod_uid)}"
         return f"{name}.{self._signature(name)}"
 
     def revoke(self, token: str) -> None:
@@ -86,7 +94,8 @@ class Access:
         good = hmac.compare_digest(self._signature(name).encode(), signature.encode())
         if not good or token in self._revoked:
             return ANONYMOUS, ()
-        user, _, audiences = name.partition("~")
+        user, _, rest = name.partition("~")
+        audiences, _, _ = rest.partition("~")
         return User.named(_from_text64(user)), tuple(_from_text64(audiences).split()) or (AUDIENCE,)
 
     def deny(self, user: str, verb: str, group: str, resource: str) -> None:
@@ -159,7 +168,11 @@ class Access:
                 f"the target audiences {_quoted(wanted)}]"
             )
             return {"user": {}, "error": error}
-        return {"authenticated": True, "user": _information(owner), "audiences": meant}
+        information = _information(owner)
+        pod_uid = _pod_of(str(spec.get("token", "")))
+        if pod_uid:
+            information["extra"] = {_POD_UID: [pod_uid]}
+        return {"authenticated": True, "user": information, "audiences": meant}
 
     def _rules(self, user: User, namespace: str) -> dict[str, Any]:
         everything: list[Any] = [
@@ -172,6 +185,12 @@ class Access:
             "nonResourceRules": [dict(one) for one in rules if one.get("nonResourceURLs")],
             "incomplete": bool(self._denied),
         }
+
+
+def _pod_of(token: str) -> str:
+    """Return the uid of the pod that a token is bound to, empty where it is to none."""
+    _, _, pod_uid = token.partition(".")[0].partition("~")[2].partition("~")
+    return _from_text64(pod_uid) if pod_uid else ""
 
 
 def _quoted(texts: Sequence[str]) -> str:

@@ -46,7 +46,8 @@ class OperatorOptions:
     `scheduler_names`: whose pods are scheduled, each with the default profile; without any, those
     of `scheduler_config` or else the one of `SCHEDULER_NAME`. `decision_log`: a file, or `-`.
     `named_series`: how many names of tenants' work metrics show. `notify`: hosts of webhooks that
-    may be called, `notify_key`: a file with what messages are signed with.
+    may be called, `notify_key`: a file with what messages are signed with. `notice_port`: where
+    pods ask for notices, None where they cannot.
     """
 
     controllers: tuple[str, ...]
@@ -76,6 +77,7 @@ class OperatorOptions:
     notify: tuple[str, ...] = ()
     notify_key: Path | None = None
     decision_log: str | None = None
+    notice_port: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

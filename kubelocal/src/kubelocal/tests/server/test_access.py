@@ -84,6 +84,30 @@ async def test_a_token_holds_for_whom_it_was_made_and_until_it_is_revoked(
     assert await reviewed(ours, ["page"]) == {"user": {}, "error": "invalid bearer token"}
 
 
+async def test_a_token_that_is_bound_to_a_pod_is_reviewed_with_its_uid(
+    cluster: EmbeddedCluster,
+) -> None:
+    account = "system:serviceaccount:default:train"
+
+    async def reviewed(token: str, *audiences: str) -> dict[str, Any]:
+        body = {"metadata": {}, "spec": {"token": token, "audiences": list(audiences)}}
+        path = "/apis/authentication.k8s.io/v1/tokenreviews"
+        kinds = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview"}
+        async with Client(cluster) as administrator:
+            _, answer = await administrator.request("POST", path, {**kinds, **body})
+        status: dict[str, Any] = answer["status"]
+        return status
+
+    for audiences in ((), ("page",)):
+        bound = cluster.token(account, audiences, pod_uid="uid~1.2")
+        status = await reviewed(bound, *audiences)
+        assert status["authenticated"]
+        assert status["user"]["username"] == account
+        assert status["user"]["extra"] == {"authentication.kubernetes.io/pod-uid": ["uid~1.2"]}
+        other = await reviewed(cluster.token(account, audiences), *audiences)
+        assert "extra" not in other["user"]
+
+
 async def test_without_a_binding_nothing_but_discovery_is_allowed(alice: Client) -> None:
     answers = [
         await alice.request("GET", PODS),

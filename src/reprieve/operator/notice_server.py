@@ -1,0 +1,186 @@
+"""Where pods ask whether they are evicted soon, and say that they have saved.
+
+| request | answer |
+|---|---|
+| `GET /v1/notice?wait=55` | 200 with the pod's notice as soon as there is one, 204 without one |
+| `POST /v1/notice/ID` | 200 with the notice after the pod's word about it |
+
+Refusals: 401 without a token of a pod (`pod_tokens`), 404 for a notice that is not of the pod's
+unit, 400 for what is no word, 413 for a body above 4 KiB, 429 for the 61st request of a pod in a
+minute, 503 by a process that does not lead or while the API server does not review tokens. Source:
+the contract of notices in `docs/notice.md`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Final, Literal
+
+import msgspec
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from reprieve.execution.notices import Notices, Told
+from reprieve.operator.pod_tokens import Undecided
+from reprieve.telemetry.connections import IDLE_S, Connections, Limits, listening
+from reprieve.units.clock import Clock
+from reprieve.units.durations import MINUTE, SECOND
+from reprieve.units.instants import InvalidInstant, Nanos, format_instant, parse_instant
+from reprieve.units.untrusted import integer_or_none
+
+__all__ = ["NoticeDesk", "serve_notices"]
+
+log: Final = logging.getLogger(__name__)
+
+_MOST_BYTES: Final = 4096
+_MOST_CONNECTIONS: Final = 20_256  # 20,000 polls that wait, and others
+_MOST_REQUESTS: Final = 60  # of a pod in a minute
+_LONGEST_POLL: Final = 55
+_BODY_S: Final = 5.0
+_BEARER: Final = "Bearer "
+_REASON: Final = "another workload needs the capacity"
+
+
+class _Word(msgspec.Struct, frozen=True):
+    """What a pod says; only `state` and `expected` change anything."""
+
+    state: Literal["saving", "saved"]
+    expected: str = ""
+    step: int | None = None
+    checkpoint: str = ""
+    message: str = ""
+
+
+class _Refused(Exception):
+    """A request that is not answered."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class NoticeDesk:
+    """Answers pods. `pod_of` returns the uid of the pod that a token is of, empty for none."""
+
+    def __init__(
+        self, notices: Notices, pod_of: Callable[[str], Awaitable[str]], clock: Clock
+    ) -> None:
+        self._notices = notices
+        self._pod_of = pod_of
+        self._clock = clock
+        self._minute = 0
+        self._requests: Counter[str] = Counter()  # of this minute, by pod
+
+    async def ask(self, request: web.Request) -> web.StreamResponse:
+        """Answer the poll of a pod."""
+        uid = await self._pod(request)
+        wait = integer_or_none(request.query.get("wait", "0"), least=0)
+        if wait is None:
+            raise _Refused(400, "wait: accepted: seconds, 0 to 55")
+        found = self._notices.of_pod(uid)
+        if found is None and wait:
+            await self._notices.wait(uid, min(wait, _LONGEST_POLL) * SECOND)
+            found = self._notices.of_pod(uid)
+        return web.Response(status=204) if found is None else self._shown(found)
+
+    async def hear(self, request: web.Request) -> web.StreamResponse:
+        """Take the word of a pod about its notice."""
+        uid = await self._pod(request)
+        found = self._notices.find(request.match_info["id"], uid)
+        if found is None:
+            raise _Refused(404, "this pod has no such notice")
+        word, expected = await _word(request)
+        if word.state == "saved":
+            self._notices.saved(found, uid)
+        else:
+            self._notices.saving(found, uid, expected)
+        return self._shown(found)
+
+    def _shown(self, told: Told) -> web.StreamResponse:
+        notice, now = told.notice.at(self._clock.wall()), self._clock.wall()
+        return web.json_response(
+            {
+                "id": told.id,
+                "state": notice.state.value,
+                "deadline": format_instant(Nanos(notice.due)),
+                "now": format_instant(now),
+                "reason": _REASON,
+            }
+        )
+
+    async def _pod(self, request: web.Request) -> str:
+        if not self._notices.ready:
+            raise _Refused(503, "this process does not lead")
+        given = request.headers.get("Authorization", "")
+        uid = ""
+        if given.startswith(_BEARER):
+            try:
+                uid = await self._pod_of(given.removeprefix(_BEARER).strip())
+            except Undecided:
+                raise _Refused(503, "the API server did not say who this is") from None
+        if not uid:
+            raise _Refused(401, "a token of a pod with the audience reprieve.dev is needed")
+        minute = self._clock.monotonic() // MINUTE
+        if minute != self._minute:
+            self._minute = minute
+            self._requests.clear()
+        self._requests[uid] += 1
+        if self._requests[uid] > _MOST_REQUESTS:
+            raise _Refused(429, f"more than {_MOST_REQUESTS} requests in a minute")
+        return uid
+
+
+async def _word(request: web.Request) -> tuple[_Word, int]:
+    """Return what a pod says, and when it expects to have saved, 0 where it does not say."""
+    try:
+        async with asyncio.timeout(_BODY_S):
+            word = msgspec.json.decode(await request.read(), type=_Word)
+        return word, parse_instant(word.expected) if word.expected else 0
+    except TimeoutError:
+        raise _Refused(408, "the body did not come in time") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, InvalidInstant, RecursionError):
+        raise _Refused(
+            400, 'accepted: {"state": "saving" or "saved", "expected": an instant}'
+        ) from None
+
+
+@asynccontextmanager
+async def serve_notices(desk: NoticeDesk, host: str | None, port: int) -> AsyncIterator[int]:
+    """Serve until the end of the block; gives the port, a free one when `port` is 0.
+
+    Raises:
+        UsageError: the port cannot be listened on.
+    """
+    connections = Connections(limits=Limits(most=_MOST_CONNECTIONS))
+    application = web.Application(
+        middlewares=[connections.middleware()], client_max_size=_MOST_BYTES
+    )
+    application.router.add_get("/v1/notice", _answered(desk.ask))
+    application.router.add_post("/v1/notice/{id}", _answered(desk.hear))
+    runner = web.AppRunner(
+        application, access_log=None, shutdown_timeout=1.0, keepalive_timeout=IDLE_S
+    )
+    await runner.setup()
+    assert runner.server is not None
+    try:
+        async with listening(
+            connections, runner.server, host, port, None, "--notice-port"
+        ) as found:
+            yield found
+    finally:
+        await runner.cleanup()
+
+
+def _answered(answer: Handler) -> Handler:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        try:
+            return await answer(request)
+        except _Refused as refusal:
+            again = {"Retry-After": "1"} if refusal.status in (429, 503) else {}
+            return web.Response(text=f"{refusal}\n", status=refusal.status, headers=again)
+
+    return handler
