@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import CycleResult, Outcome
 from reprieve.engine.quota.model import (
@@ -21,6 +23,7 @@ from reprieve.engine.quota.model import (
     Quota,
     ResourceFlavor,
     ResourceGroup,
+    Settings,
     Workload,
 )
 from reprieve.engine.quota.proof import Fault, faults_of
@@ -30,6 +33,7 @@ from reprieve.engine.quota.state import Holdings
 from reprieve.engine.quota.topologies import asked_places
 from reprieve.engine.topology.model import HOSTNAME, Topology, TopologyNode, TopologyRequest
 from reprieve.engine.topology.places import Grounds, NodeUse
+from reprieve.engine.victim_choice import VictimChoice
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
 from tests.engine.topology.build import BLOCK, GPU, LEVELS, RACK, node
@@ -235,3 +239,74 @@ def _check(world: World) -> None:
             used[host] += count * pods.requests[GPU]
     free = {path.split("/")[-1]: each for path, each in world.gpus.items()}
     assert all(taken <= free[host] for host, taken in used.items()), used
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [VictimChoice.BEST, pytest.param(VictimChoice.COMPATIBLE, marks=pytest.mark.thorough)],
+)
+def test_with_profile_best_nobody_is_evicted_for_a_workload_that_is_never_admitted(
+    profile: VictimChoice,
+) -> None:
+    evicted, never = 0, 0
+    for number in range(60):
+        draw = random.Random(number)
+        world = Shared(draw, profile)
+        preemptors: dict[str, str] = {}
+        for step in range(26):
+            if step < 12:
+                world.submit_drawn(draw, f"w{step}")
+            result = world.decide()
+            for entry in result.entries:
+                for target in entry.issued:
+                    preemptors[target.holder.workload.name] = entry.workload.name
+                    world.admitted.discard(target.holder.workload.name)
+                if entry.outcome is Outcome.ADMITTED:
+                    world.admitted.add(entry.workload.name)
+                    world.ever.add(entry.workload.name)
+            for name in sorted(victims(result)):
+                world.end(name)
+            world.queues.flush(list(world.configuration.cluster_queues))
+        evicted += len(preemptors)
+        never += sum(name not in world.ever for name in preemptors.values())
+    assert evicted >= 40
+    assert never == 0 if profile is VictimChoice.BEST else never > 0
+
+
+class Shared(World):
+    """Three ClusterQueues of one cohort over the same nodes, in which each may reclaim."""
+
+    def __init__(self, draw: random.Random, profile: VictimChoice) -> None:
+        super().__init__(
+            {
+                f"b{b}/b{b}r{r}/b{b}r{r}h{h}": draw.choice((4, 8))
+                for b in range(draw.randint(1, 2))
+                for r in range(draw.randint(1, 2))
+                for h in range(draw.randint(1, 3))
+            }
+        )
+        group = ResourceGroup((GPU,), (FlavorQuotas("tree", {GPU: Quota(draw.choice((8, 12)))}),))
+        rules = Preemption(Policy.LOWER_PRIORITY, Policy.ANY)
+        names = ("q0", "q1", "q2")
+        self.configuration = replace(
+            self.configuration,
+            cluster_queues={name: ClusterQueue(name, "all", (group,), rules) for name in names},
+            local_queues={f"ns/{name}": LocalQueue(f"ns/{name}", name) for name in names},
+            settings=Settings(profile=profile),
+        )
+        self.holdings.configure(self.configuration)
+        self.queues = Queues(self.configuration)
+        self.admitted: set[str] = set()
+        self.ever: set[str] = set()
+
+    def submit_drawn(self, draw: random.Random, name: str) -> None:
+        """Queue a drawn workload in a drawn queue."""
+        mode = draw.choice(("required", "preferred", "unconstrained"))
+        level: Any = draw.choice((BLOCK, RACK, HOSTNAME))
+        asked = TopologyRequest(**{mode: True if mode == "unconstrained" else level})
+        pods = PodSet("main", draw.randint(1, 5), {GPU: draw.choice((1, 2, 4))}, topology=asked)
+        queue = f"ns/q{draw.randint(0, 2)}"
+        created = Nanos(NOW + self.turns)
+        self.queues.push(
+            Workload("ns", name, name, queue, draw.randint(0, 3), pod_sets=(pods,), created=created)
+        )

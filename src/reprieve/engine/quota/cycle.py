@@ -197,6 +197,10 @@ class _Cycle:
 
     def decide(self, entries: list[Entry]) -> None:
         """Decide the nominated entries one after the other."""
+        if not self.settings.gates.prioritize_preemptor_workloads:
+            # Room on nodes that somebody was evicted for is for who it was freed for.
+            for entry in entries:
+                entry.preempts = entry.preempts and bool(entry.placed)
         if any(entry.targets for entry in entries):
             self.evictions.searched = self.snapshot.without(())
         fair = self.settings.fair_sharing is not None
@@ -414,7 +418,7 @@ class _Cycle:
 
     def _no_candidates(self, entry: Entry, assignment: Assignment) -> None:
         rules = self.snapshot.configuration.cluster_queues[entry.cluster_queue].preemption
-        first = self.settings.gates.prioritize_preemptor_workloads and entry.preempts
+        first = self.settings.preemptors_first and entry.preempts
         if rules.reclaim_within_cohort is not Policy.ANY or first:
             kept = reserved_amounts(self.snapshot, entry.queue, assignment.usage, entry.level)
             self.snapshot.add_usage(entry.queue, kept.items())

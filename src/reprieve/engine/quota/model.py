@@ -413,6 +413,14 @@ class Settings:
     profile: VictimChoice = VictimChoice.COMPATIBLE
 
     @property
+    def preemptors_first(self) -> bool:
+        """Whether who waits for its own preemptions is considered before others.
+
+        By the gate, or by profile `best`, where that is for who has places (`cycle`).
+        """
+        return self.gates.prioritize_preemptor_workloads or self.best
+
+    @property
     def best(self) -> bool:
         """Whether the least costly victims are searched for."""
         return self.profile is VictimChoice.BEST

@@ -26,7 +26,7 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from reprieve.engine.quota.holders import effective_priority
-from reprieve.engine.quota.model import Gates, Settings, Workload
+from reprieve.engine.quota.model import Settings, Workload
 from reprieve.engine.quota.shares import share
 from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.timing import queue_timestamp
@@ -53,7 +53,7 @@ class Contender(Protocol):
 
 def classical_order(entry: Contender, settings: Settings) -> Rank:
     """Return what sorts an entry of a classical cycle."""
-    return (_preemptor(entry, settings.gates), entry.level, *_seniority(entry, settings))
+    return (_preemptor(entry, settings), entry.level, *_seniority(entry, settings))
 
 
 def fair_order(snapshot: Snapshot, entries: list[Contender]) -> Iterator[Contender]:
@@ -89,7 +89,7 @@ def _notes(snapshot: Snapshot, entry: Contender) -> dict[int, Rank]:
     columns = tuple(entry.counted)
     before = [[usage[column][node] for node in path] for column in columns]
     snapshot.add_usage(entry.queue, entry.counted.items())
-    first, last = _preemptor(entry, settings.gates), _seniority(entry, settings)
+    first, last = _preemptor(entry, settings), _seniority(entry, settings)
     found: dict[int, Rank] = {}
     for node in path[:-1]:
         borrows = settings.gates.fair_sharing_prioritize_non_borrowing and any(
@@ -126,9 +126,9 @@ def _best(
     return best
 
 
-def _preemptor(entry: Contender, gates: Gates) -> bool:
+def _preemptor(entry: Contender, settings: Settings) -> bool:
     """Return False, which sorts first, for one that waits for its own preemptions."""
-    return not (gates.prioritize_preemptor_workloads and entry.preempts)
+    return not (settings.preemptors_first and entry.preempts)
 
 
 def _seniority(entry: Contender, settings: Settings) -> Rank:
