@@ -49,10 +49,10 @@ def test_a_preemption_that_did_not_happen_is_taken_back_from_who_would_have_done
     memory.record(y, x, later(1))
     memory.undo(x, "y")
     # It is the turn of y that counts on.
-    assert memory.held_until(y, x, later(2), above=1) == later(1) + HOUR
+    assert memory.held_until(y, x, later(2), above=1) == later(11)
     assert memory.held_until(x, y, later(2), above=1) is None
     memory.undo(x, "y")
-    assert memory.held_until(y, x, later(2), above=1) == later(1) + HOUR
+    assert memory.held_until(y, x, later(2), above=1) == later(11)
 
 
 def test_without_a_window_nobody_is_held() -> None:
@@ -94,13 +94,13 @@ def restored(
         (IntentPhase.ABANDONED, True, False),
     ],
 )
-def test_a_restart_holds_a_higher_priority_for_completed_plans_alone_while_it_waits(
+def test_a_restart_pauses_a_higher_priority_for_completed_plans_alone_while_it_waits(
     phase: IntentPhase, waits: bool, held: bool
 ) -> None:
     pairs = restored(record(1, phase), record(2, phase), known=False, waits=waits)
     high, low = work("high"), work("low")
     assert pairs.ledger is not None
-    end = later(1) + HOUR
+    end = later(12)
     assert pairs.ledger.held_until(high, low, later(3), above=5) == (end if held else None)
 
 
@@ -130,7 +130,7 @@ def test_records_of_earlier_versions_count_for_the_work_of_objects_that_are_ther
     pairs = restored(record(1, phase), record(2, phase), waits=True)
     assert pairs.ledger is not None
     high, low = of("high", 0), of("low", 7)
-    assert pairs.ledger.held_until(high, low, later(3), above=5) == later(1) + HOUR
+    assert pairs.ledger.held_until(high, low, later(3), above=5) == later(12)
 
 
 @pytest.mark.parametrize("state", [None, VictimState.SPARED, VictimState.FAILED, VictimState.GONE])

@@ -145,12 +145,12 @@ def test_a_held_pair_sets_nobody_else_of_its_shape_aside_and_is_tried_again_when
         ledger.record(job("high", 4, priority=2), held("a", amount=4), later(at))
     # The same uid is what a real workload keeps from one attempt to the next.
     assert [w.uid for w in queues.pending()] == ["high", "other"]
-    result = cycle(holdings, queues, later(20), 0, ledger)
+    result = cycle(holdings, queues, later(15), 0, ledger)
     (entry,) = result.entries
     assert entry.outcome is Outcome.NO_CANDIDATES
     assert "1 workload(s) that it took turns with, the first until" in entry.message
-    assert result.retries == {"team": later(3_600)}
-    (entry,) = cycle(holdings, queues, later(20), 1, ledger).entries
+    assert result.retries == {"team": later(20)}
+    (entry,) = cycle(holdings, queues, later(15), 1, ledger).entries
     assert (entry.workload.name, entry.outcome) == ("other", Outcome.PREEMPTING)
 
 
