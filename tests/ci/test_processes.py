@@ -20,6 +20,7 @@ ENDS_BY_ITSELF: Final = {
     "docs/shell.py Shell": _COMMAND,
     "docs/test_troubleshooting.py": _COMMAND,
     "frontend/browser/test_reprieve_up.py Playground": _COMMAND,
+    "frontend/picture.py _take": "the demo, which the command that takes the picture stops",
     "idle/test_explain.py": _COMMAND,
     "integration/test_chart.py": _COMMAND,
     "integration/test_chart_values.py": _COMMAND,
