@@ -13,8 +13,9 @@ WORKDIR /source
 COPY pyproject.toml uv.lock README.md LICENSE ./
 COPY src src
 COPY web web
-# Its own distribution, which the image does not install; the lock names it.
+# Distributions of their own, which the image does not install; the lock names them.
 COPY kubelocal/pyproject.toml kubelocal/
+COPY reprieve-notice/pyproject.toml reprieve-notice/
 RUN uv sync --locked --no-dev --no-editable
 
 FROM ${PYTHON}

@@ -1,7 +1,8 @@
-"""Two wheels: Reprieve without an API server, and kubelocal without Reprieve."""
+"""Three wheels: Reprieve without an API server, kubelocal and reprieve-notice without Reprieve."""
 
 from __future__ import annotations
 
+import ast
 import email
 import subprocess
 import sys
@@ -40,7 +41,7 @@ def metadata(wheel: zipfile.ZipFile) -> Message:
 def test_reprieve_brings_no_api_server_but_with_its_extra(
     wheels: dict[str, zipfile.ZipFile],
 ) -> None:
-    assert set(wheels) == {"reprieve", "kubelocal"}
+    assert set(wheels) == {"reprieve", "kubelocal", "reprieve_notice"}
     assert not [name for name in wheels["reprieve"].namelist() if "kubelocal" in name]
     required = metadata(wheels["reprieve"]).get_all("Requires-Dist", [])
     found = {line for line in required if line.startswith(("kubelocal", "rich"))}
@@ -65,6 +66,26 @@ def test_kubelocal_carries_its_units_and_data_and_neither_tests_nor_reprieve(
     required = metadata(wheels["kubelocal"]).get_all("Requires-Dist", [])
     assert required
     assert not [line for line in required if "reprieve" in line]
+
+
+def test_the_library_for_notices_needs_nothing_and_runs_on_old_pythons(
+    wheels: dict[str, zipfile.ZipFile],
+) -> None:
+    wheel = wheels["reprieve_notice"]
+    sources = [name for name in wheel.namelist() if name.endswith(".py")]
+    assert metadata(wheel)["Requires-Python"] == ">=3.9"
+    assert metadata(wheel).get_all("Requires-Dist", []) == []
+    assert "reprieve_notice/py.typed" in wheel.namelist()
+    assert sources and all(name.startswith("reprieve_notice/") for name in sources)
+    known = {"__future__", "reprieve_notice"} | set(sys.stdlib_module_names)
+    for name in sources:
+        tree = ast.parse(wheel.read(name), feature_version=(3, 9))
+        imported = {
+            each.module or "" if isinstance(each, ast.ImportFrom) else each.names[0].name
+            for each in ast.walk(tree)
+            if isinstance(each, (ast.Import, ast.ImportFrom))
+        }
+        assert {each.partition(".")[0] for each in imported} <= known, name
 
 
 def test_the_wheel_of_kubelocal_starts_by_itself(

@@ -6,7 +6,11 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SOURCES = (ROOT / "src" / "reprieve", ROOT / "kubelocal" / "src" / "kubelocal")
+SOURCES = (
+    ROOT / "src" / "reprieve",
+    ROOT / "kubelocal" / "src" / "kubelocal",
+    ROOT / "reprieve-notice" / "src" / "reprieve_notice",
+)
 
 #: With an underscore before them, too.
 WITHOUT_MEANING = {"data", "do", "handle", "info", "look", "process", "tell"}

@@ -19,6 +19,8 @@ import pytest
 from reprieve.kube.resource import PODS, PREEMPTIONS
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from reprieve.units.instants import parse_instant
+from reprieve_notice import Notices
+from reprieve_notice.http import HttpSource
 from tests.scheduling.site import NAMESPACE, Site, group, node, pod, site
 
 _NODES = [node("node-0"), node("node-1")]
@@ -32,7 +34,7 @@ class Trainer:
     def __init__(self, cluster: Site, session: aiohttp.ClientSession, address: str) -> None:
         self._cluster = cluster
         self._session = session
-        self._address = address
+        self.address = address
 
     async def token(self, name: str, *audiences: str) -> str:
         uid = (await self._cluster.client.get(PODS, NAMESPACE, name, dict))["metadata"]["uid"]
@@ -53,7 +55,7 @@ class Trainer:
     async def _sent(self, method: str, path: str, token: str, body: Any = None) -> tuple[int, Any]:
         headers = {"Authorization": f"Bearer {token}"}
         data = {"data": body} if isinstance(body, bytes) else {"json": body}
-        url = f"{self._address}/v1/notice{path}"
+        url = f"{self.address}/v1/notice{path}"
         async with self._session.request(method, url, headers=headers, **data) as answer:
             return answer.status, await answer.json() if answer.status == 200 else ""
 
@@ -186,6 +188,31 @@ async def test_nobody_answers_for_others_and_nobody_floods(tmp_path: Path) -> No
         assert answers == [200] * 60 + [429]
         assert not await cluster.victims()
         assert (await trainer.asked("low-2"))[1]["deadline"] == notice["deadline"]
+
+
+async def test_the_library_saves_and_the_gang_is_released_at_once(tmp_path: Path) -> None:
+    async with training(tmp_path) as (cluster, trainer):
+        high = await cluster.gang()
+        await until_told(cluster, trainer)
+
+        def trained(token: Path) -> bool:
+            notices = Notices(HttpSource(trainer.address, token))
+            notices.ask()
+            notice = notices.due(20, every=10)
+            assert notice is not None
+            assert 500 < notice.remaining <= 601
+            notices.close()
+            return notice.saved(step=20)
+
+        for name in _LOWS:
+            assert not await cluster.victims()
+            token = tmp_path / name
+            token.write_text(await trainer.token(name))
+            assert await asyncio.to_thread(trained, token)
+
+        assert await cluster.until_victims(4) == set(_LOWS)
+        await cluster.end()
+        await cluster.until_placed(high)
 
 
 @pytest.mark.parametrize("text", ["", "Basic x", "Bearer "])

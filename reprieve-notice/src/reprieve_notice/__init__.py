@@ -1,0 +1,5 @@
+"""Save before a Kubernetes job is preempted by Reprieve: ask for notice, report what is saved."""
+
+from reprieve_notice.notices import Notice, Notices
+
+__all__ = ["Notice", "Notices"]

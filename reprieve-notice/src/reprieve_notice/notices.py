@@ -1,0 +1,172 @@
+"""`Notices`: what a training loop asks, and `Notice`: what it answers.
+
+A daemon thread asks the operator with long polls from the first call of `due` on. Once the pod is
+told it asks every few seconds whether the notice still stands, and repeats the pod's word to an
+operator that has not heard it, such as one that has just begun to lead.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from pathlib import Path
+from typing import Any, Callable
+
+from reprieve_notice.agreement import agreement
+from reprieve_notice.http import Away, HttpSource, Told
+
+__all__ = ["Notice", "Notices"]
+
+log = logging.getLogger("reprieve_notice")
+
+_TOKEN = "/var/run/secrets/reprieve.dev/token"
+_POLL_S = 55
+_LOOK_S = 5.0  # between questions whether a notice still stands
+_LONGEST_PAUSE_S = 30.0
+_INSIST_S = 30.0
+
+
+class Notices:
+    """The notices of this pod; in a pod without any, `due` never returns one.
+
+    `source`: whom to ask; without it the variables REPRIEVE_NOTICE_URL and REPRIEVE_NOTICE_TOKEN
+    say so. `pause` waits for so many seconds, and returns whether `close` was called.
+    """
+
+    def __init__(
+        self,
+        source: HttpSource | None = None,
+        pause: Callable[[float], bool] | None = None,
+    ) -> None:
+        self._source = source or _source_of_the_pod()
+        self._closed = threading.Event()
+        self._pause = pause or self._closed.wait
+        self._told: Told | None = None
+        self._word: dict[str, Any] | None = None  # what was said last, and the id it is about
+        self._process = 0  # that runs the thread: a fork has none
+
+    def due(self, step: int = 0, every: int = 1) -> Notice | None:
+        """Return the notice of this pod, or of any rank, at steps that `every` divides.
+
+        A pod that has reported that it has saved is not due again. Every rank of
+        torch.distributed has to call this with the same `step`.
+        """
+        if step % every:
+            return None
+        self._start()
+        mine, any_rank = self._is_due(), agreement()
+        return Notice(self) if (mine if any_rank is None else any_rank(mine)) else None
+
+    def _is_due(self) -> bool:
+        told, word = self._told, self._word
+        if told is None or word is None:
+            return told is not None
+        return (word["id"], word["state"]) != (told.id, "saved")
+
+    def close(self) -> None:
+        """Ask no longer."""
+        self._closed.set()
+
+    @property
+    def remaining(self) -> float:
+        """Return the seconds until the deadline; 0 once it has passed, or where there is none."""
+        told = self._told
+        if told is None or self._source is None:
+            return 0.0
+        return max(0.0, told.due - self._source.monotonic())
+
+    @property
+    def reason(self) -> str:
+        """Return why the pod is told, empty where it is not."""
+        return "" if self._told is None else self._told.reason
+
+    def say(self, state: str, **more: Any) -> bool:
+        """Report the state of this pod; return whether the operator has heard it."""
+        if self._source is None:
+            return False
+        pause, until = 1.0, self._source.monotonic() + _INSIST_S
+        while True:
+            try:
+                told = self._told or self._source.ask()
+                if told is None:
+                    return False
+                self._word = {"id": told.id, "state": state, **more}
+                self._told = told = self._source.say(told.id, state, **more)
+                return told is not None and not told.withdrawn
+            except Away as failure:
+                log.warning("the operator does not hear that this pod is %s: %s", state, failure)
+            if self._source.monotonic() >= until or self._pause(pause):
+                return False
+            pause *= 2
+
+    def _start(self) -> None:
+        if self._source is None or self._process == os.getpid() or self._closed.is_set():
+            return
+        self._process = os.getpid()
+        threading.Thread(target=self._run, name="reprieve-notice", daemon=True).start()
+
+    def _run(self) -> None:
+        pause = 1.0
+        while not self._closed.is_set():
+            try:
+                self.ask(_POLL_S)
+                pause = 1.0
+                wait = 0.0 if self._told is None else _LOOK_S
+            except Away as failure:
+                log.info("no answer about notices: %s", failure)
+                wait, pause = pause, min(2 * pause, _LONGEST_PAUSE_S)
+            if wait and self._pause(wait):
+                return
+
+    def ask(self, wait: int = 0) -> None:
+        """Ask once: for a notice, or whether the one that is known still stands.
+
+        Raises:
+            Away: nobody answered.
+        """
+        if self._source is None:
+            return
+        before = self._told
+        told = self._source.ask(0 if before is not None else wait)
+        if told is None and before is not None:
+            log.info("the notice is withdrawn")
+        word = self._word
+        if told is not None and told.waits and word is not None and word["id"] == told.id:
+            told = self._source.say(**word)
+        self._told = told
+
+
+class Notice:
+    """That this pod is evicted soon."""
+
+    def __init__(self, notices: Notices) -> None:
+        self._notices = notices
+
+    @property
+    def remaining(self) -> float:
+        """Return the seconds that are left to save."""
+        return self._notices.remaining
+
+    @property
+    def reason(self) -> str:
+        """Return why it is evicted."""
+        return self._notices.reason
+
+    def saving(self) -> bool:
+        """Report that saving has begun; return whether the operator has heard it."""
+        return self._notices.say("saving")
+
+    def saved(self, step: int | None = None, checkpoint: str = "") -> bool:
+        """Report that this pod has saved; return whether the operator has heard it."""
+        more: dict[str, Any] = {} if step is None else {"step": step}
+        if checkpoint:
+            more["checkpoint"] = checkpoint
+        return self._notices.say("saved", **more)
+
+
+def _source_of_the_pod() -> HttpSource | None:
+    url, token = os.environ.get("REPRIEVE_NOTICE_URL"), os.environ.get("REPRIEVE_NOTICE_TOKEN")
+    if not url:
+        return None
+    return HttpSource(url, Path(token or _TOKEN))
