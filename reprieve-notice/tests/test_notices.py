@@ -203,8 +203,9 @@ def test_refusals_and_odd_answers_are_no_notice(operator: Operator, tmp_path: Pa
         operator.refusals = [code]
         with pytest.raises(Away):
             notices.ask()
-    for odd in ([], {"id": "a"}, {**NOTICE, "deadline": "soon"}, {**NOTICE, "now": None}):
-        operator.notice = odd  # type: ignore[assignment]
+    odds: list[Any] = [[], {"id": "a"}, {**NOTICE, "deadline": "soon"}, {**NOTICE, "now": None}]
+    for odd in odds:
+        operator.notice = odd
         with pytest.raises(Away):
             notices.ask()
     (tmp_path / "token").unlink()

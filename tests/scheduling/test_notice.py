@@ -5,14 +5,17 @@ One node is filled by `old`, which is in the way of `new`.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
+
+import pytest
 
 from reprieve.execution.notices import Notices, Told
 from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.instants import parse_instant
 from tests.kube.fakes import FakeAnswer, refusal
 from tests.scheduling.memory import Memory, Target, memory
-from tests.scheduling.site import Object, group, pod
+from tests.scheduling.site import Object, composite, group, pod
 
 ALLOWED = {"notice": {"max": "10m"}}
 
@@ -56,6 +59,10 @@ def counted(cluster: Memory, end: str) -> float:
     labels = {"plane": "scheduling", "end": end}
     registry = cluster.planes[0].context.metrics.registry
     return registry.get_sample_value("reprieve_notices_total", labels) or 0.0
+
+
+async def until_new_runs(cluster: Memory) -> None:
+    await cluster.until(lambda: "new" in cluster.placed())
 
 
 def phases(cluster: Memory) -> list[str]:
@@ -275,11 +282,115 @@ async def test_a_process_that_dies_at_any_write_evicts_nobody_before_the_deadlin
             await cluster.pass_time(50 * SECOND)
             assert not cluster.victims(), f"dead at write {number}"
             if not cluster.dead:
-                await cluster.until(lambda cluster=cluster: cluster.dead, 20 * SECOND)
+                await cluster.until(partial(getattr, cluster, "dead"), 20 * SECOND)
             cluster.start(section=ALLOWED)
             await cluster.until(cluster.victims)
 
             assert MINUTE <= cluster.clock.wall() - start <= 2 * MINUTE
             assert len(cluster.intents()) == 1
             cluster.end_all()
-            await cluster.until(lambda cluster=cluster: "new" in cluster.placed())
+            await until_new_runs(cluster)
+
+
+TREES = {**ALLOWED, "featureGates": {"CompositePodGroup": True}}
+
+
+def tree() -> list[Object]:
+    """Two groups of a pod each, which are placed together or not at all."""
+    return [
+        composite("tree", min_count=2, priority="high"),
+        group("tree-a", min_count=1, priority="high", parent="tree"),
+        group("tree-b", min_count=1, priority="high", parent="tree"),
+        pod("tree-a-0", 4, group="tree-a", priority="high"),
+        pod("tree-b-0", 4, group="tree-b", priority="high"),
+    ]
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_a_tree_of_groups_waits_for_its_victims_and_gets_its_room(again: bool) -> None:
+    async with memory() as cluster:
+        olds = [asking(f"old-{i}") for i in range(2)]
+        await filled(cluster, *olds, pod("other", 4, priority="high"), section=TREES)
+        cluster.create(*tree())
+        await cluster.until(cluster.intents)
+        if again:
+            await cluster.stop()
+            cluster.start(section=TREES)
+        await cluster.pass_time(15 * SECOND)
+        cluster.end("other")  # room for one of both groups
+        await cluster.pass_time(15 * SECOND)
+        assert phases(cluster) == ["Noticed"]
+
+        say_saved(cluster, "old-0", "old-1")
+        await cluster.settle()
+
+        assert cluster.victims() == {"old-0", "old-1"}
+        cluster.end_all()
+        await cluster.until(lambda: {"tree-a-0", "tree-b-0"} <= cluster.placed().keys())
+
+
+async def test_a_tree_of_groups_that_fits_by_now_needs_nobody() -> None:
+    async with memory() as cluster:
+        olds = [asking(f"old-{i}") for i in range(2)]
+        others = [pod(f"other-{i}", 4, priority="high") for i in range(2)]
+        await filled(cluster, *olds, *others, section=TREES)
+        cluster.create(*tree())
+        await cluster.until(cluster.intents)
+        await cluster.pass_time(SECOND)
+
+        cluster.end("other-0", "other-1")
+        await cluster.until(lambda: {"tree-a-0", "tree-b-0"} <= cluster.placed().keys())
+
+        assert phases(cluster) == ["Abandoned"]
+        assert not cluster.victims()
+
+
+KOORDINATOR = "koord-scheduler"
+
+
+def member(name: str, **said: str) -> Object:
+    """A pod of a Koordinator gang of two, whose job preempts."""
+    made = pod(name, 4, priority="high", scheduler=KOORDINATOR)
+    prefix = "gang.scheduling.koordinator.sh/"
+    notes = {"name": "g", "min-available": "2", **said}
+    made["metadata"]["annotations"] = {f"{prefix}{key}": text for key, text in notes.items()}
+    return made
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_a_job_of_an_older_gang_waits_for_its_victims_and_gets_its_room(again: bool) -> None:
+    args = {"kind": "CoschedulingArgs", "enablePreemption": True}
+    profile = {
+        "schedulerName": KOORDINATOR,
+        "pluginConfig": [{"name": "Coscheduling", "args": args}],
+    }
+    configuration = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [profile],
+    }
+    section = {**ALLOWED, "configuration": configuration}
+    async with memory() as cluster:
+        cluster.nodes([4, 4, 4])
+        cluster.running(pod("other", 4, priority="high", scheduler=KOORDINATOR), "node-2")
+        for number in range(2):
+            old = asking(f"old-{number}")
+            old["spec"]["schedulerName"] = KOORDINATOR
+            cluster.running(old, f"node-{number}")
+        cluster.start(section=section)
+        cluster.create(member("g-0"), member("g-1"))
+        await cluster.until(cluster.intents)
+        if again:
+            await cluster.stop()
+            cluster.start(section=section)
+        await cluster.pass_time(15 * SECOND)
+        cluster.end("other")  # room for one of both
+        await cluster.pass_time(15 * SECOND)
+        assert phases(cluster) == ["Noticed"]
+
+        say_saved(cluster, "old-0", "old-1")
+        await cluster.settle()
+
+        assert cluster.victims() == {"old-0", "old-1"}
+        cluster.end_all()
+        await cluster.until(lambda: {"g-0", "g-1"} <= cluster.placed().keys())

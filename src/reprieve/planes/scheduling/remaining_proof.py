@@ -78,15 +78,15 @@ def why_not_finished(
 
 
 def fits_by_now(
-    waiting: Sequence[PodRow],
+    unit: outcome.Unit,
     snapshot: Snapshot,
     policy: Policy,
     now: int,
     overdue: Collection[Uid],
 ) -> bool:
-    """Return whether the pods of a preemptor have nodes once those that leave already are gone."""
+    """Return whether a preemptor, its whole tree where it is one, fits once who leaves is gone."""
     session = Session(snapshot, policy, overdue=overdue, now=now)
-    return session.places_all([_unit(waiting, snapshot)])
+    return session.places_all([unit])
 
 
 def _unit(waiting: Sequence[PodRow], snapshot: Snapshot) -> outcome.Unit:

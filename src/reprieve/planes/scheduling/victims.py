@@ -17,10 +17,12 @@ from typing import Any, Final
 
 from reprieve.api.reprieve import Preemption, Victim, VictimStatus
 from reprieve.engine.cluster.rows import PodRow
+from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.cluster.trees import Way
 from reprieve.engine.notice.granting import granted
 from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.scheduling.harm import lost_by
+from reprieve.engine.scheduling.outcome import Unit
 from reprieve.execution.at_stake import AtStake, Stake, lineage_of
 from reprieve.execution.not_evictable import NotEvictable
 from reprieve.execution.pod_victims import DEFAULT_GRACE, PodVictims
@@ -242,9 +244,17 @@ class SchedulingVictims:
         context, rows = self._context, self.waiting(intent)
         now = context.clock.wall() // SECOND if context.policy.timed else 0
         snapshot = self._state.cluster.snapshot()
-        if fits_by_now(rows, snapshot, context.policy, now, self._state.overdue):
+        if fits_by_now(
+            self._unit(rows, snapshot), snapshot, context.policy, now, self._state.overdue
+        ):
             return FITS
         return self._why_not_finished(intent, intent.spec.victims)
+
+    def _unit(self, rows: Sequence[PodRow], snapshot: Snapshot) -> Unit:
+        """Return the pods of a preemptor with the root of their groups."""
+        group = f"{rows[0].namespace}/{rows[0].group}" if rows[0].group else ""
+        root = self._state.root(group)[1] if group else ""
+        return Unit(tuple(row.uid for row in rows), root if root in snapshot.group_index else "")
 
     def _claim(self, intent: Preemption) -> None:
         """Keep the nodes of a plan for its preemptor while others save."""
