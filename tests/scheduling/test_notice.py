@@ -5,11 +5,14 @@ One node is filled by `old`, which is in the way of `new`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 
+from reprieve.engine.disruptions.questions import GovernorPolicy
+from reprieve.engine.notice.granting import NoticePolicy
 from reprieve.execution.notices import Notices, Told
 from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.instants import parse_instant
@@ -177,6 +180,49 @@ async def test_room_that_is_claimed_is_nobody_elses() -> None:
         await cluster.until(lambda: "new" in cluster.placed())
 
         assert "late" not in cluster.placed()
+
+
+async def test_another_preemptor_looks_for_other_victims_while_these_save() -> None:
+    async with memory() as cluster:
+        await filled(cluster, *(asking(f"old-{i}") for i in range(2)))
+        await asked_for_room(cluster)
+        await cluster.pass_time(20 * SECOND)
+
+        cluster.create(pod("second", 4, priority="high"))
+        await cluster.until(lambda: len(cluster.intents()) == 2)
+        await cluster.until(lambda: len(cluster.victims()) == 2)
+
+        cluster.end_all()
+        await cluster.until(lambda: {"new", "second"} <= cluster.placed().keys())
+        assert len(cluster.planned()) == 2
+
+
+@pytest.mark.parametrize(
+    ("allowed", "urgent", "earlier"),
+    [(20 * SECOND, False, False), (0, False, False), (20 * SECOND, True, True)],
+)
+async def test_a_second_plan_for_a_victim_does_not_come_before_the_deadline_it_was_told(
+    allowed: int, urgent: bool, earlier: bool
+) -> None:
+    async with memory() as cluster:
+        await filled(cluster, asking("old", notice="2m"))
+        cluster.create(pod("new", 4, priority="middle"))
+        await cluster.until(cluster.intents)
+        deadline = parse_instant(cluster.intents()[0]["spec"]["victims"][0]["notice"]["deadline"])
+        plane = cluster.planes[0]
+        vars(plane.context.governor)["policy"] = GovernorPolicy(
+            emergency_priority=100_000 if urgent else None
+        )
+        # Less is allowed from now on.
+        settings = replace(plane.context.settings, notice=NoticePolicy(allowed))
+        object.__setattr__(plane.context, "settings", settings)
+
+        cluster.create(pod("urgent", 4, priority="high"))
+        await cluster.until(cluster.victims, 3 * MINUTE)
+
+        assert (cluster.clock.wall() < deadline) is earlier
+        cluster.end_all()
+        await cluster.until(lambda: "urgent" in cluster.placed())
 
 
 async def test_a_new_leader_takes_the_deadline_over_and_grants_none() -> None:

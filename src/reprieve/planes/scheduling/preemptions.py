@@ -290,7 +290,7 @@ class Preemptions:
             decision_input=decided_on,
             at_stake=self._victims.at_stake(plan),
             beside=beside,
-            notices=self._victims.notices(plan, preemptor),
+            notices=self._victims.notices(plan, preemptor, self.notices),
         )
         self._displacements.told.recorded(intent.metadata.name, issued)
         self._unrecorded.forget(preemptor.unit)

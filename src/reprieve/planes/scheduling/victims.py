@@ -25,6 +25,7 @@ from reprieve.engine.scheduling.harm import lost_by
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.execution.at_stake import AtStake, Stake, lineage_of
 from reprieve.execution.not_evictable import NotEvictable
+from reprieve.execution.notices import Notices
 from reprieve.execution.pod_victims import DEFAULT_GRACE, PodVictims
 from reprieve.execution.takeover import LET_GO
 from reprieve.execution.victims import Manner, Marked, Reading, VictimResult
@@ -207,14 +208,13 @@ class SchedulingVictims:
 
     # Notice.
 
-    def notices(self, plan: Plan, preemptor: Preemptor) -> list[int]:
+    def notices(self, plan: Plan, preemptor: Preemptor, notices: Notices) -> list[int]:
         """Return for how many nanoseconds each victim of a plan is told before, empty for nobody.
 
-        All of a unit are told alike.
+        All of a unit are told alike, and nobody less than another plan has told it, but by a
+        preemptor of emergency priority.
         """
         policy, emergency = self._context.settings.notice, self._context.governor.policy
-        if not policy.most:
-            return []
         urgent = emergency.emergency_priority
         hurried = urgent is not None and preemptor.about.priority >= urgent
         asked: dict[str, list[int]] = {}
@@ -224,6 +224,11 @@ class SchedulingVictims:
             if row is not None:
                 asked.setdefault(unit, []).append(row.notice * SECOND)
         given = {unit: granted(policy, each, emergency=hurried) for unit, each in asked.items()}
+        for unit, victim in zip(units, plan.victims, strict=True):
+            told = None if hurried else notices.of_pod(victim.root.uid)
+            if told is not None and not told.notice.may_go:
+                left = told.notice.due - self._context.clock.wall()
+                given[unit] = max(given.get(unit, 0), left)
         found = [given.get(unit, 0) for unit in units]
         return found if any(found) else []
 
