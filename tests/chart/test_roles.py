@@ -304,6 +304,7 @@ def test_records_and_leases_are_written_in_the_operators_namespace_only(tmp_path
         ("reprieve.dev", "preemptions/status"): {"get", "update", "patch"},
         ("reprieve.dev", "preemptionparts"): {"get", "list", "create", "delete"},
         ("coordination.k8s.io", "leases"): everything,
+        ("", "configmaps"): {"list", "create", "update"},
     }
     assert rights(role["rules"], KEY_SECRET) == {("", "secrets"): {"get", "update"}}
 

@@ -141,6 +141,8 @@ REVIEWED: Final = {
     "records/beside.py": "records of the operator",
     "records/displacements.py": "records of the operator",
     "records/harm.py": "records of the operator",
+    "records/harm_sums.py": "ConfigMaps of the operator",
+    "execution/harm_ledger.py": "names of the operator's own ConfigMaps",
     "records/quota/record.py": "records of the operator",
     "records/idle/replay.py": "records of the operator",
     "records/victim_states.py": "records of the operator",

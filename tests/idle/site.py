@@ -352,6 +352,7 @@ class Site:
     def evictions(self) -> list[str]:
         """Return verb and path of the operator's writes to other people's objects."""
         own = (
+            "/configmaps",
             "/disruptions",
             "/events",
             "/gpuworkloads",

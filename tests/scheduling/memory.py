@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Deposed, Fence, Tenure
+from reprieve.execution.harm_ledger import HarmLedger
 from reprieve.kube.client import Client
 from reprieve.kube.events import EventRecorder
 from reprieve.kube.transport import Request, Transport
@@ -379,12 +380,21 @@ class Memory:
         )
         vars(plane.decisions.loop)["solver"] = solver or Inline()
         self.planes.append(plane)
-        tasks = [asyncio.create_task(plane.run()), asyncio.create_task(events.run())]
+        tasks = [asyncio.create_task(events.run())]
+        if not budgets:
+            tasks.append(asyncio.create_task(plane.run()))
         if tells:
             tasks.append(asyncio.create_task(told.run()))
         if budgets:
-            followed = HarmBudgets(plane.context.governor, plane.context.mirror, self.clock)
-            tasks.append(asyncio.create_task(followed.run()))
+            governor = plane.context.governor
+            followed = HarmBudgets(governor, plane.context.mirror, self.clock)
+            ledger = HarmLedger(client, _OPERATOR_NAMESPACE, fence, self.clock, governor)
+            governor.harm.known = lambda: followed.known and ledger.loaded
+            tasks += [
+                asyncio.create_task(plane.run()),
+                asyncio.create_task(followed.run()),
+                asyncio.create_task(ledger.run()),
+            ]
         self._running.append((wire, tasks))
         return plane
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from reprieve.planes.scheduling.plane import SchedulingPlane
-from reprieve.units.durations import MINUTE
+from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.instants import parse_instant
-from tests.scheduling.memory import Memory, memory
+from tests.kube.fakes import FakeAnswer
+from tests.scheduling.memory import Memory, Target, memory
 from tests.scheduling.site import NAMESPACE, Object, group, pod
 
 
@@ -149,3 +151,90 @@ async def test_a_group_that_goes_as_a_whole_counts_once() -> None:
         await cluster.until(lambda: len(cluster.victims()) == 2)
         (use,) = plane.context.governor.harm.used("batch-day", cluster.clock.wall())
         assert use.displacements == 1
+
+
+PARTS = "configmaps"
+
+
+def parts(cluster: Memory) -> dict[str, Object]:
+    """Return the parts of the ledger by name."""
+    return {name: obj for (_, name), obj in cluster.api.objects[PARTS].items()}
+
+
+async def test_sums_outlive_the_records_and_the_process() -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        put(cluster, budget(window="1h"))
+        plane = await started(cluster)
+        await displaced(cluster, 0)
+        await displaced(cluster, 1)
+        before = dict(plane.context.governor.harm.sums)
+        await cluster.stop()
+        cluster.api.objects["preemptions.reprieve.dev"].clear()
+        plane = await started(cluster)
+        await cluster.until(lambda: plane.ready)
+        (use,) = plane.context.governor.harm.used("batch-day", cluster.clock.wall())
+        assert (use.account, use.displacements) == (NAMESPACE, 2)
+        assert set(dict(plane.context.governor.harm.sums)) == set(before)
+        (part,) = parts(cluster).values()
+        assert len(part["data"]["rows"].splitlines()) == 2
+
+
+async def story(cluster: Memory, kill_at: int | None) -> tuple[dict[str, int], int]:
+    """Displace two pods, and have the process die at a write; return what the next one knows."""
+    cluster.nodes([4])
+    put(cluster, budget(window="1h"))
+    writes = 0
+
+    def count(verb: str, where: Target) -> None:
+        nonlocal writes
+        if where.kind not in ("events.events.k8s.io", "events"):
+            writes += 1
+            if kill_at is not None and writes - 1 == kill_at // 2:
+                cluster.kill()
+
+    def before(verb: str, where: Target) -> FakeAnswer | None:
+        return count(verb, where) if kill_at is not None and kill_at % 2 == 0 else None
+
+    def after(verb: str, where: Target) -> FakeAnswer | None:
+        return count(verb, where) if kill_at is None or kill_at % 2 else None
+
+    cluster.api.before, cluster.api.after = before, after
+    await started(cluster)
+    for number in range(2):
+        cluster.running(pod(f"victim-{number}", 4, priority="low"), "node-0")
+        cluster.create(pod(f"urgent-{number}", 4, priority="high"))
+        for _ in range(40):
+            await cluster.pass_time(SECOND)
+            if cluster.dead:
+                cluster.dead = False
+                cluster.start(budgets=True)
+            cluster.end_all()
+            if f"urgent-{number}" in cluster.placed():
+                break
+        cluster.end(f"urgent-{number}", f"victim-{number}")
+        await cluster.pass_time(30 * SECOND)
+    await cluster.stop()
+    plane = await started(cluster)
+    await cluster.until(lambda: plane.ready)
+    await cluster.pass_time(10 * SECOND)
+    now, harm = cluster.clock.wall(), plane.context.governor.harm
+    stored = sum(
+        json.loads(line)[5]
+        for part in parts(cluster).values()
+        for line in part["data"]["rows"].splitlines()
+    )
+    assert stored == sum(use.displacements for use in harm.used("batch-day", now))
+    return {use.account: use.displacements for use in harm.used("batch-day", now)}, writes
+
+
+async def test_each_displacement_counts_once_whichever_write_the_process_dies_at() -> None:
+    async with memory() as cluster:
+        expected, writes = await story(cluster, None)
+    assert expected == {NAMESPACE: 2}
+    assert writes > 8
+    for kill_at in range(2 * writes):
+        async with memory() as cluster:
+            found, _ = await story(cluster, kill_at)
+        deleted = sum(cluster.api.deleted[f"victim-{number}"] > 0 for number in range(2))
+        assert (kill_at, found.get(NAMESPACE, 0)) == (kill_at, deleted)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from enum import Enum, auto
 from typing import Final
 
@@ -36,10 +36,6 @@ class End(Enum):
     ANEW = auto()  # it has to begin anew, with nothing of what it knew
 
 
-async def _nothing() -> None:
-    """Wait for nothing."""
-
-
 async def lead(
     planes: Sequence[Plane],
     keeper: LeaseKeeper | None,
@@ -48,12 +44,8 @@ async def lead(
     stop: asyncio.Event,
     serving: asyncio.Task[None] | None,
     broken: asyncio.Future[str],
-    before: Callable[[], Awaitable[None]] = _nothing,
 ) -> End:
-    """Return when it is over; `broken` says why decisions cannot be stopped, `serving` may fail.
-
-    `before`: awaited by a leader before its planes work.
-    """
+    """Return when it is over; `broken` says why decisions cannot be stopped, `serving` may fail."""
     collect_start()
     aside = [] if serving is None else [serving]
     stopped = asyncio.create_task(stop.wait())
@@ -74,7 +66,7 @@ async def lead(
                 return await _ended(stopped, lost, aside)
             log.info("leading, epoch %d", keeper.epoch)
             suspects.take(keeper.suspects)
-        work = asyncio.create_task(_work(planes, before))
+        work = asyncio.create_task(_work(planes))
         tasks.insert(0, work)
         await _first(stopped, lost, work, broken, *aside)
         if stopped.done() or any(each.done() for each in aside):
@@ -120,8 +112,7 @@ async def _standing_by(planes: Sequence[Plane]) -> AsyncIterator[None]:
         await end(freezers)
 
 
-async def _work(planes: Sequence[Plane], before: Callable[[], Awaitable[None]]) -> None:
-    await before()
+async def _work(planes: Sequence[Plane]) -> None:
     await_records()
     freezer = asyncio.create_task(_freeze(planes))
     try:

@@ -27,6 +27,7 @@ from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.plan import Plane as Decider
 from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Fence
+from reprieve.execution.harm_ledger import HarmLedger
 from reprieve.execution.notices import Notices
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client, connect
@@ -244,7 +245,11 @@ async def _served(
         if given.notifier is not None:
             runners.append(given.notifier)
         harm = HarmBudgets(given.governor, given.mirror, clock)
-        beside: list[Runner] = [events, lag, harm, *runners]
+        ledger = HarmLedger(
+            client, namespace, given.fence, clock, given.governor, given.wait_leading
+        )
+        given.governor.harm.known = lambda: harm.known and ledger.loaded
+        beside: list[Runner] = [events, lag, harm, ledger, *runners]
         background = [asyncio.create_task(each.run()) for each in beside]
         answering = None if serving is None else asyncio.create_task(serving.run())
         background += [] if answering is None else [answering]
@@ -254,9 +259,7 @@ async def _served(
             )
             planes = [each.plane for each in made]
             suspects = given.decision_limit.suspects
-            return await lead(
-                planes, keeper, lease, suspects, given.stop, answering, broken, harm.synced
-            )
+            return await lead(planes, keeper, lease, suspects, given.stop, answering, broken)
         finally:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(events.flush(), _FLUSH)

@@ -227,7 +227,8 @@ _SCHEDULING: Final[Mapping[Reason, Words]] = {
 }
 _IDLE: Final[Mapping[Reason, Words]] = {
     Reason.VICTIMS_PROTECTED: Words(
-        "The idle work that could make way for it was displaced too often, or cannot be evicted",
+        "The idle work that could make way for it was displaced too often, cannot be "
+        "evicted, or is spared by a harm budget",
         "Wait until that ends; its Disruptions say why.",
         ("the first is left alone until {until}",),
     ),

@@ -248,6 +248,8 @@ def declined_text(declined: Declined) -> str:
             return "it was displaced lately, and no idle workload is evicted for its return"
         case Reason.HELD:
             until = "" if declined.until is None else f" before {format_instant(declined.until)}"
+            if declined.budget:
+                return f"harm budget {declined.budget} lets it not be displaced{until}"
             return f"the governor of disruptions lets it not be displaced{until}"
 
 

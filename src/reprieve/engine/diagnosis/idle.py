@@ -315,6 +315,8 @@ def _blockers(
         declined = kept.get(workload.ref)
         kind = _PASSING.get(declined.reason) if declined is not None else None
         rule = _NOT_ENOUGH if kind is None else str(kind)
+        if declined is not None and declined.budget:
+            rule = f"harm budget {declined.budget}"
         found.append(Blocker(workload.ref, _held(workload.gpus, demand), rule))
     for ref, gpus in facts.busy.items():
         held = _held(gpus, demand)

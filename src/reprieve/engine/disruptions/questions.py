@@ -13,7 +13,17 @@ from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.units.durations import HOUR
 from reprieve.units.instants import Nanos
 
-__all__ = ["NOBODY", "Enforcement", "GovernorPolicy", "Hold", "Loop", "Question", "Rule"]
+__all__ = [
+    "NOBODY",
+    "BudgetHold",
+    "Enforcement",
+    "GovernorPolicy",
+    "Hold",
+    "Loop",
+    "Question",
+    "Rule",
+    "budget_of",
+]
 
 #: The preemptor where devices are wanted back and nobody waits for them.
 NOBODY: Final = Party(Lineage("nobody"))
@@ -76,11 +86,22 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The victim stays until then, by this rule; `budget`: the harm budget that spares it."""
+    """The victim stays until then, by this rule."""
 
     until: Nanos
     rule: Rule
-    budget: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetHold(Hold):
+    """The victim stays since a harm budget is used up, which has this name."""
+
+    budget: str
+
+
+def budget_of(hold: Hold) -> str:
+    """Return the name of the harm budget that spares somebody; empty for other rules."""
+    return hold.budget if isinstance(hold, BudgetHold) else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,14 @@ Pure: a fold over `Harm`, in any order. Callers hold the governor's guard (`Gove
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from reprieve.engine.harm_budgets.budget import Harm, HarmBudget, HarmSide
 from reprieve.engine.harm_budgets.sums import Amount, HourlySums, Key
+from reprieve.units.durations import HOUR
 from reprieve.units.instants import Nanos
 
 __all__ = ["Account", "HarmAccounts", "Refusal", "Use"]
@@ -62,11 +64,23 @@ class HarmAccounts:
         self.sums = HourlySums()
         #: Told when budgets, or what they select, are other ones.
         self.observers: list[Callable[[], None]] = []
+        #: Records whose displacements are stored, who stores another one, and what it is called.
+        self.stored: set[str] = set()
+        self.store: Callable[[str, Sequence[Harm]], None] = lambda record, harms: None
+        #: Whether all is known that decisions need: budgets, labels and stored sums.
+        self.known: Callable[[], bool] = lambda: True
+        # What happened before stored sums were loaded, None where none are to come.
+        self._early: list[Callable[[], None]] | None = None
+        self.stored_as: Callable[[str], str] = lambda record: record
         self._emergency = emergency
         self._budgets: dict[str, HarmBudget] = {}
         self._rows: dict[Account, dict[Key, Amount]] = {}
         self._matching: dict[tuple[object, object, str], list[HarmBudget]] = {}
         self._stale = False
+        # What is used of an account at an instant, until something else is counted.
+        self._used: dict[Account, tuple[Nanos, int, int]] = {}
+        # Since when budgets refuse a ClusterQueue its own nominal quota, and when they did last.
+        self._refused: dict[tuple[str, str], tuple[Nanos, Nanos]] = {}
 
     def __bool__(self) -> bool:
         """Whether there is any budget."""
@@ -93,13 +107,60 @@ class HarmAccounts:
 
     def record(self, harm: Harm) -> None:
         """Count a displacement."""
+        self._note(partial(self._record, harm))
+
+    def _record(self, harm: Harm) -> None:
         key, amount = self.sums.add(harm)
+        self._used.clear()
         if self._budgets and not self._stale:
             self._charge(key, amount)
 
+    def await_sums(self) -> None:
+        """Know that `load` is to come: what happens until then is counted again on top of it."""
+        self._early = []
+
+    def load(self, rows: Iterable[tuple[Key, Amount]], records: Iterable[str]) -> None:
+        """Begin with stored sums, in which `records` are, and add what happened meanwhile."""
+        early, self._early = self._early, None
+        self.sums = HourlySums()
+        for key, amount in rows:
+            self.sums.load(key, amount)
+        self.stored = set(records)
+        self._stale = True
+        for happened in early or ():
+            happened()
+
+    def _note(self, happens: Callable[[], None]) -> None:
+        if self._early is not None:
+            self._early.append(happens)
+        happens()
+
+    def restore(self, record: str, harms: Sequence[Harm], *, is_open: bool) -> None:
+        """Count what a record of a former process displaced, unless that is stored.
+
+        A plan that is over and not stored was not stored in time: it is closed now.
+        """
+        self._note(partial(self._restore, record, harms, is_open))
+
+    def _restore(self, record: str, harms: Sequence[Harm], is_open: bool) -> None:
+        if not is_open and self.stored_as(record) in self.stored:
+            return
+        for harm in harms:
+            self._record(harm)
+        if not is_open:
+            self.store(record, harms)
+
+    def close(self, record: str, harms: Sequence[Harm]) -> None:
+        """A plan is over, with these displaced: they are stored."""
+        self._note(lambda: self.store(record, harms))
+
     def undo(self, harm: Harm) -> None:
         """Take a displacement back, which did not happen."""
+        self._note(partial(self._undo, harm))
+
+    def _undo(self, harm: Harm) -> None:
         self.sums.remove(harm)
+        self._used.clear()
 
     # What follows
 
@@ -120,12 +181,35 @@ class HarmAccounts:
         for budget, account in self._applying(harm):
             yield budget.name, account
 
-    def refusal(self, plan: Sequence[Harm]) -> Refusal | None:
-        """Return which account the units of a plan exceed together; None where all fit in all."""
+    def reclaimed(self, budget: str, queue: str, now: Nanos) -> Nanos:
+        """Return until when a budget may keep a ClusterQueue from its own nominal quota.
+
+        Counted from when it first did. That is forgotten once the ClusterQueue was refused nothing
+        for long enough.
+        """
+        after = self._budgets[budget].nominal_reclaim_after
+        first, last = self._refused.get((budget, queue), (now, now))
+        if now - last > 2 * after + HOUR:
+            first = now
+        self._refused[budget, queue] = first, now
+        return Nanos(first + after)
+
+    def has_waited(self, budget: str, queue: str, now: Nanos) -> bool:
+        """Return whether a ClusterQueue was kept from its own quota for as long as is allowed."""
+        first, last = self._refused.get((budget, queue), (now, now))
+        after = self._budgets[budget].nominal_reclaim_after
+        return now - last <= 2 * after + HOUR and first + after <= now
+
+    def refusal(self, plan: Sequence[Harm], exempt: Container[str] = ()) -> Refusal | None:
+        """Return which account the units of a plan exceed together; None where all fit in all.
+
+        `exempt`: budgets that let it pass.
+        """
         asked: dict[Account, list[Harm]] = {}
         for harm in plan:
             for account in self.accounts_of(harm):
-                asked.setdefault(account, []).append(harm)
+                if account[0] not in exempt:
+                    asked.setdefault(account, []).append(harm)
         for (name, of), harms in asked.items():
             budget, fit = self._budgets[name], set[str]()
             number = lost = 0
@@ -147,19 +231,13 @@ class HarmAccounts:
         self._settle()
         budget = self._budgets[name]
         found = []
-        for (of, account), rows in sorted(self._rows.items()):
-            if of == name:
-                since = now - budget.window
-                current = [r for r in rows.values() if r.displacements and r.last > since]
-                if current:
-                    found.append(
-                        Use(
-                            account,
-                            sum(row.displacements for row in current),
-                            sum(row.lost_device_seconds for row in current),
-                            self._free_at(budget, account, now, 1, 0),
-                        )
-                    )
+        for of, account in sorted(self._rows):
+            current = self._current(budget, account, now) if of == name else []
+            if current:
+                free = self._free_at(budget, account, now, 1, 0)
+                number = sum(row.displacements for row in current)
+                lost = sum(row.lost_device_seconds for row in current)
+                found.append(Use(account, number, lost, free))
         return found
 
     def _applying(self, harm: Harm) -> Iterator[tuple[HarmBudget, str]]:
@@ -203,18 +281,29 @@ class HarmAccounts:
     ) -> Nanos | None:
         """Return when so much more fits, None where it fits now."""
         self._settle()
-        rows = self._rows.get((budget.name, account), {})
-        current = [row for row in rows.values() if row.last > now - budget.window]
-        more += sum(row.displacements for row in current)
-        lost += sum(row.lost_device_seconds for row in current)
+        used = self._used.get((budget.name, account))
+        if used is None or used[0] != now:
+            current = self._current(budget, account, now)
+            used = self._used[budget.name, account] = (
+                now,
+                sum(row.displacements for row in current),
+                sum(row.lost_device_seconds for row in current),
+            )
+        more, lost = more + used[1], lost + used[2]
         if budget.allows(more, lost):
             return None
+        current = self._current(budget, account, now)
         for row in sorted(current, key=lambda row: row.last):
             more -= row.displacements
             lost -= row.lost_device_seconds
             if budget.allows(more, lost):
                 return Nanos(row.last + budget.window)
         return Nanos(now + budget.window)
+
+    def _current(self, budget: HarmBudget, account: str, now: Nanos) -> list[Amount]:
+        """Return the rows that the window reaches."""
+        rows, since = self._rows.get((budget.name, account), {}), now - budget.window
+        return [row for row in rows.values() if row.displacements and row.last > since]
 
     def _settle(self) -> None:
         """Charge all sums anew, if they or the budgets are other ones."""
@@ -223,6 +312,7 @@ class HarmAccounts:
         self._stale = False
         self._rows.clear()
         self._matching.clear()
+        self._used.clear()
         for key, amount in self.sums:
             self._charge(key, amount)
 

@@ -125,10 +125,10 @@ class HarmBudget:
 
     def account(self, side: HarmSide) -> str:
         """Return the name of the account of a side."""
+        if self.scope is Scope.WORK or (self.per is Per.WORK and self.scope is not Scope.CLUSTER):
+            return side.lineage
         if self.scope is Scope.CLUSTER or self.per is Per.ALL:
             return ""
-        if self.scope is Scope.WORK or self.per is Per.WORK:
-            return side.lineage
         return side.queue if self.per is Per.QUEUE else side.tenant
 
     def allows(self, displacements: int, lost_device_seconds: int) -> bool:

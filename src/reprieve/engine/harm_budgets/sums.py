@@ -72,6 +72,13 @@ class HourlySums:
                 del self._rows[key]
         return added, row
 
+    def load(self, key: Key, amount: Amount) -> None:
+        """Add what another process has summed up."""
+        row = self._rows.setdefault(key, Amount())
+        row.displacements += amount.displacements
+        row.lost_device_seconds += amount.lost_device_seconds
+        row.last = max(row.last, amount.last)
+
     def remove(self, harm: Harm) -> None:
         """Take a displacement back; the instant of its row stays, which is the later one."""
         key = key_of(harm)

@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from reprieve.engine.disruptions.questions import budget_of
 from reprieve.engine.idle.claims import demand_order
 from reprieve.engine.idle.fewest import fewest
 from reprieve.engine.idle.flights import idle_for, in_flight
@@ -84,6 +85,7 @@ class _Run:
     units: dict[Uid, tuple[Workload, tuple[Workload, ...]]] = field(default_factory=dict)
     reprieved: set[Uid] = field(default_factory=set)  # roots that were put back
     held: dict[Uid, Nanos] = field(default_factory=dict)  # roots left alone, until when
+    budgets: dict[Uid, str] = field(default_factory=dict)
     roots: set[Uid] = field(default_factory=set)  # of eligible workloads: each counts once
     taken: set[Uid] = field(default_factory=set)  # roots claimed in this run
     waiting: set[str] = field(default_factory=set)  # keys and names of all demands
@@ -126,8 +128,7 @@ def evaluate(
     always = [w for w in eligible if w.settings.policy is PreemptionPolicy.ALWAYS]
     for workload in always:
         if _held(run, "", workload):
-            until = run.held[workload.root.uid]
-            run.declined.append(Declined(workload.ref, Reason.HELD, until=until))
+            run.declined.append(_declined(run, workload, Reason.HELD))
     always = [w for w in always if w.root.uid not in run.held]
     run.idle = [w for w in eligible if w.settings.policy is PreemptionPolicy.ON_PRESSURE]
     run.units = {each.root.uid: (each, of) for each, of in units_of(run.idle)}
@@ -146,7 +147,7 @@ def evaluate(
         if root not in run.taken:
             spared = Reason.REPRIEVED if root in run.reprieved else Reason.NO_DEMAND
             spared = Reason.HELD if root in run.held else spared
-            run.declined.append(Declined(workload.ref, spared, until=run.held.get(root)))
+            run.declined.append(_declined(run, workload, spared))
     return Evaluation(
         tuple(run.plans),
         tuple(run.declined),
@@ -323,6 +324,13 @@ def _roots(run: _Run, units: Iterable[Workload]) -> set[Uid]:
     return {each.root.uid for unit in units for each in run.units[unit.root.uid][1]}
 
 
+def _declined(run: _Run, workload: Workload, why: Reason) -> Declined:
+    """Return why an idle workload stays; of one that is held until when, and by which budget."""
+    root = workload.root.uid
+    budget = run.budgets.get(root, "")
+    return Declined(workload.ref, why, until=run.held.get(root), budget=budget)
+
+
 def _held(run: _Run, demand: str, workload: Workload) -> bool:
     """Whether the governor holds the workload from a demand; it is looked at again then."""
     root = workload.root.uid
@@ -330,6 +338,8 @@ def _held(run: _Run, demand: str, workload: Workload) -> bool:
     if until is None or root in run.taken:
         return False
     run.held[root] = min(until, run.held.get(root, until))
+    if budget := budget_of(run.snapshot.holds[demand][root]):
+        run.budgets[root] = budget
     run.due.append(until)
     return True
 

@@ -70,6 +70,7 @@ class Declined:
     reason: Reason
     amounts: Mapping[str, int] = field(default_factory=dict)
     until: Nanos | None = None
+    budget: str = ""
 
 
 @dataclass(frozen=True, slots=True)

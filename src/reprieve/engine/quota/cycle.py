@@ -304,6 +304,13 @@ class _Cycle:
             # Others of its shape may have pods that nodes take.
             entry.requeue = RequeueReason.GENERIC
             self._finish(entry, outcome)
+        elif mode is Mode.PREEMPT and (over := self.evictions.refused_by_budgets(entry)):
+            message = (
+                f"{assignment.message}. Harm budget {over.account[0]} does not allow all of "
+                f"{len(entry.targets)} preemptions before {format_instant(over.until)}"
+            )
+            # Decided again at once, with no more of them than fit.
+            self._skip(entry, message, True)
         else:
             if mode is Mode.PREEMPT:
                 self.evictions.prove(entry, assignment)
@@ -425,6 +432,8 @@ class _Cycle:
             self.snapshot.place(entry.placed, 1)
         entry.reason, entry.message = Unready.WAITING_FOR_QUOTA, assignment.message
         entry.requeue = RequeueReason.PREEMPTION_NO_CANDIDATES
+        if self.ledger is not None:
+            self.ledger.fits.pop(entry.workload.key, None)
         if entry.spared is not None and entry.spared.message:
             entry.message += f". {entry.spared.message}"
             if entry.spared.paired:

@@ -9,21 +9,27 @@ Source: specification of disruptions, sections 3 and 4.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement, Exemption
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.disruptions.questions import GovernorPolicy, Hold, Loop, Question, Rule
+from reprieve.engine.harm_budgets.accounts import Account
+from reprieve.engine.harm_budgets.budget import Harm
 from reprieve.engine.quota.model import Workload
 from reprieve.units.durations import HOUR
 from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos
 
-__all__ = ["LIMIT", "Displacements", "Uids", "party_of"]
+__all__ = ["LIMIT", "Displacements", "Fits", "Uids", "party_of"]
 
 LIMIT = 2
+_MOST_HARMS: Final = 100_000
 
 Uids = tuple[str, str]  # of a preemptor and of its victim
+#: Until when an account is used up, and which objects still fit into it, by uid.
+Fits = dict[Account, tuple[Nanos, frozenset[str]]]
 
 
 def party_of(workload: Workload) -> Party:
@@ -49,6 +55,9 @@ class Displacements:
         self.recorded: dict[Uids, Displacement] = {}
         #: Whose eviction was refused, by uid: they are held from everybody.
         self.refused: Mapping[Uid, Hold] = {}
+        #: What may still be chosen of accounts that a plan of a workload exceeded, by its key.
+        self.fits: dict[str, Fits] = {}
+        self._harms: dict[Uids, Harm] = {}
         self._fixed: dict[Uids, Nanos] = {}
         self._fixed_for: set[str] = set()
         self._number = 0
@@ -69,10 +78,11 @@ class Displacements:
         above: int = 0,
         devices: int = 0,
         lost_device_seconds: int = 0,
+        harm: Harm | None = None,
     ) -> None:
         """Take note that one displaces the other; `above` and `cause` as in `Displacement`.
 
-        `priority` is the preemptor's.
+        `priority` is the preemptor's; `harm`: what harm budgets count of it.
         """
         self._number += 1
         emergency = self.policy.emergency_priority
@@ -92,6 +102,25 @@ class Displacements:
         )
         self.governor.record(row)
         self.recorded[(preemptor.uid, victim.uid)] = row
+        if harm is not None:
+            self.keep_harm((preemptor.uid, victim.uid), harm)
+            with self.governor.guard:
+                self.governor.harm.record(harm)
+
+    def keep_harm(self, uids: Uids, harm: Harm) -> None:
+        """Know what budgets count of a displacement until its plan is over."""
+        self._harms[uids] = harm
+        while len(self._harms) > _MOST_HARMS:
+            del self._harms[next(iter(self._harms))]
+
+    def take_harm(self, uids: Uids) -> Harm | None:
+        """Return what budgets count of a displacement whose plan is over, and forget it."""
+        return self._harms.pop(uids, None)
+
+    def harms(self, preemptor: str, victims: Iterable[str]) -> tuple[list[Harm], list[str]]:
+        """Return what budgets count of these displacements, by uids, with the victims known."""
+        known = [uid for uid in victims if (preemptor, uid) in self._harms]
+        return [self._harms[preemptor, uid] for uid in known], known
 
     def fold(self, rows: Iterable[Displacement]) -> None:
         """Take note of what former processes did."""
@@ -100,6 +129,10 @@ class Displacements:
     def undo(self, preemptor: Workload, victim: str) -> None:
         """Take back its last displacement of an object, by uid: it did not happen."""
         self.governor.undo(party_of(preemptor).lineage, victim)
+        harm = self._harms.pop((preemptor.uid, victim), None)
+        if harm is not None:
+            with self.governor.guard:
+                self.governor.harm.undo(harm)
 
     def admitted(self, workload: Workload, at: Nanos) -> None:
         """Take note that a workload has got quota: what it displaced for it was not in vain."""

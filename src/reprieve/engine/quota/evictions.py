@@ -14,14 +14,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from reprieve.engine.harm_budgets.accounts import Refusal
 from reprieve.engine.lost_work import devices_of, lost_device_seconds
 from reprieve.engine.plan_faults import PlanRefused
 from reprieve.engine.quota.assignment import Assignment
-from reprieve.engine.quota.candidates import preemptor
+from reprieve.engine.quota.candidates import Target, preemptor
 from reprieve.engine.quota.cheapest import cheapest_targets
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import Entry
 from reprieve.engine.quota.harm import longest_wait, worth_waiting_for
+from reprieve.engine.quota.harm_budgets import harm_of, refused_by_budgets, side_of
 from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.nominations import Nominations
 from reprieve.engine.quota.proof import faults_of
@@ -137,10 +139,11 @@ class Evictions:
         for target in entry.issued:
             self._holdings.expect_eviction(target.holder.key, target.reason, self._now)
             if self._ledger is not None:
-                self._record(self._ledger, entry, target.holder)
+                self._record(self._ledger, entry, target)
 
-    def _record(self, ledger: Displacements, entry: Entry, victim: Holder) -> None:
+    def _record(self, ledger: Displacements, entry: Entry, target: Target) -> None:
         workload, causes = entry.workload, self._nominations.causes
+        victim, asks = target.holder, side_of(self._snapshot, workload, entry.queue)
         held = self._devices(victim)
         reserved = victim.workload.reserved_at
         start = None if reserved is None else reserved // SECOND
@@ -153,7 +156,26 @@ class Evictions:
             above=causes.priority(workload) - causes.priority(victim.workload),
             devices=held,
             lost_device_seconds=lost_device_seconds(start, 0, held, self._now // SECOND),
+            harm=replace(
+                harm_of(self._snapshot, self._now, asks, victim), reason=str(target.reason)
+            ),
         )
+
+    def refused_by_budgets(self, entry: Entry) -> Refusal | None:
+        """Return which harm budget the targets of an entry exceed together, None without one."""
+        if self._ledger is None or not self._ledger.governor.harm:
+            return None
+        who = preemptor(entry.workload, entry.queue, self._snapshot.settings)
+        targets = [target for target in entry.targets if not target.holder.evicted]
+        causes = self._nominations.causes
+
+        def reclaims() -> bool:
+            return causes.reclaims(entry.workload, entry.queue)
+
+        with self._ledger.governor.guard:
+            return refused_by_budgets(
+                self._ledger, self._snapshot, who, targets, self._now, reclaims
+            )
 
     def _devices(self, holder: Holder) -> int:
         columns = self._snapshot.tree.flavor_resources

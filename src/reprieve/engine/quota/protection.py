@@ -6,6 +6,7 @@
    turns for ever
 
 3. with the same memory, one whose eviction was refused
+4. whom a harm budget spares that is used up
 
 What is evicted already is not spared by 1 and 2: it goes anyway. All end by time alone, so that
 whoever was refused because of them has to be tried again then (`Spared.until`).
@@ -18,12 +19,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
 from reprieve.engine.disruptions.questions import Hold, Rule
 from reprieve.engine.quota.candidates import Preemptor
 from reprieve.engine.quota.displacements import Displacements, party_of
+from reprieve.engine.quota.harm_budgets import QuotaHarm
 from reprieve.engine.quota.holders import Holder, effective_priority
 from reprieve.engine.quota.model import Workload
 from reprieve.engine.quota.snapshot import Snapshot
@@ -55,7 +58,7 @@ class Causes:
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
+        self.snapshot = self._snapshot = snapshot
         self._digests = snapshot.reckoning.digests
 
     def priority(self, workload: Workload) -> int:
@@ -105,7 +108,8 @@ class Spared:
     `young` are keys of workloads within their minimum runtime, `paired` of those that the governor
     holds, by the rules in `rules`; `until` is when the first of them may be preempted, None without
     any. `known_by`: by what those are known about whom the governor is asked, None for all;
-    `runtimes`: whether anything has a minimum runtime.
+    `runtimes`: whether anything has a minimum runtime. `harm`: harm budgets, where there are any;
+    `budgets`: the names of those that spare somebody.
     """
 
     who: Preemptor
@@ -118,6 +122,8 @@ class Spared:
     young: set[str] = field(default_factory=set)
     paired: set[str] = field(default_factory=set)
     rules: set[Rule] = field(default_factory=set)
+    harm: QuotaHarm | None = None
+    budgets: set[str] = field(default_factory=set)
     _below: frozenset[str] | None = None  # likewise, of those of no higher priority
 
     def __call__(self, holder: Holder) -> bool:
@@ -125,6 +131,14 @@ class Spared:
         workload = holder.workload
         if holder.evicted:
             return self._stays(holder)
+        if self.harm is not None and self.ledger is not None:
+            spared = self.harm.held(holder)
+            if spared is not None:
+                uids = self.who.workload.uid, workload.uid
+                self.ledger.refusals[uids] = spared.until
+                self.rules.add(spared.rule)
+                self.budgets.add(spared.budget)
+                return self._spare(self.paired, holder, spared.until)
         if self.runtimes:
             own = holder.queue == self.who.queue
             seconds = workload.preempt_min_runtime_s if own else workload.reclaim_min_runtime_s
@@ -170,6 +184,8 @@ class Spared:
             parts.append(f"{len(self.young)} workload(s) within their minimum runtime")
         if self.paired:
             why = " or ".join(dict.fromkeys(_WHY[rule] for rule in Rule if rule in self.rules))
+            if self.budgets:
+                why += f" ({', '.join(sorted(self.budgets))})"
             parts.append(f"{len(self.paired)} workload(s) {why}")
         return f"Not preempted: {' and '.join(parts)}, the first until {format_instant(self.until)}"
 
@@ -231,11 +247,16 @@ def protected(
     """
     paired = ledger
     known_by = None if ledger is None else ledger.known_by(who.workload, now)
-    if known_by is not None and not known_by:
+    budgets = ledger is not None and bool(ledger.governor.harm)
+    if known_by is not None and not known_by and not budgets:
         paired = None
     if not runtimes and paired is None:
         return None
-    return Spared(who, now, paired, causes, known_by=known_by, runtimes=runtimes)
+    found = Spared(who, now, paired, causes, known_by=known_by, runtimes=runtimes)
+    if budgets and ledger is not None and causes is not None:
+        reclaims = partial(causes.reclaims, who.workload, who.queue)
+        found.harm = QuotaHarm(ledger, causes.snapshot, who, now, reclaims)
+    return found
 
 
 def _known_by(workload: Workload) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from reprieve.engine.cluster.snapshot import I64, Flag, Snapshot
-from reprieve.engine.disruptions.questions import Hold
+from reprieve.engine.disruptions.questions import Hold, budget_of
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.hierarchy import effective_priority
 from reprieve.engine.scheduling.min_runtime import work_of
@@ -73,5 +73,5 @@ def held_back(
         return None
     first = Nanos(int(until[slots].min()))
     until_then = [hold for hold in holds.values() if hold.until == first]
-    by = min(until_then or holds.values(), key=lambda hold: (hold.rule, hold.budget))
-    return Held(len(slots), first, by.rule, by.budget)
+    by = min(until_then or holds.values(), key=lambda hold: (hold.rule, budget_of(hold)))
+    return Held(len(slots), first, by.rule, budget_of(by))

@@ -170,6 +170,8 @@ class PlaneDisplacements:
         issued = self._open.pop(record, Issued())
         if interrupted:
             self._excuse(issued.displacements)
+        kept = [each for each in issued.harms if not each.uids.isdisjoint(evicted)]
+        self.governor.harm.close(record, kept)
         self._undo(
             Issued(
                 tuple(each for each in issued.rows if each[1].isdisjoint(evicted)),
@@ -209,8 +211,9 @@ class PlaneDisplacements:
             rows += found
             harms = harms_in(intent, found)
             with self.governor.guard:
-                for harm in harms:
-                    self.governor.harm.record(harm)
+                self.governor.harm.restore(
+                    intent.metadata.name, harms, is_open=intent.status.phase.open
+                )
             if intent.status.phase.open:
                 self._open[intent.metadata.name] = Issued(
                     tuple((row, _roots_with(intent, row.uid)) for row in found), harms

@@ -19,6 +19,7 @@ from reprieve.execution.book import Book
 from reprieve.execution.carried import Carried
 from reprieve.execution.intents import IntentTaken
 from reprieve.kube.errors import ApiError, Conflict
+from reprieve.planes.common.displacements import Issued
 from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.displacements import IdleDisplacements
 from reprieve.planes.idle.effects import (
@@ -33,6 +34,7 @@ from reprieve.planes.idle.effects import (
 from reprieve.planes.idle.mixtures import is_mixed
 from reprieve.planes.idle.open_intents import OpenIntents
 from reprieve.records.displacements import stored
+from reprieve.records.harm import stored_harm
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
@@ -162,12 +164,16 @@ class CarryOut:
     async def _begin(self, plan: Plan, decided_on: dict[str, Any]) -> Carried[None] | None:
         context = self._context
         log.info("plan %s: %s", plan.id, _summary(plan))
+        if self._displacements.refuses(plan):
+            # At once: what others still allow may be enough.
+            self._again(context.clock.wall())
+            return None
         issued = self._displacements.issue(plan)
         try:
             intent = await self._book.write(
                 plan,
                 actions=self._actions(plan),
-                decision_input={**decided_on, **stored(issued.displacements)},
+                decision_input={**decided_on, **self._kept(issued)},
                 at_stake=self._open_intents.at_stake(plan),
                 beside=self._beside(plan),
             )
@@ -190,6 +196,14 @@ class CarryOut:
         self._held.pop(plan.id, None)
         context.metrics.count_plan(plan.id, plan.plane, "committed")
         return begun
+
+    def _kept(self, issued: Issued) -> dict[str, Any]:
+        """Return what restarts need of a plan's displacements."""
+        rows = issued.displacements
+        found = stored(rows)
+        if self._context.governor.harm:
+            found |= stored_harm(issued.harms, [row.uid for row in rows])
+        return found
 
     def _beside(self, plan: Plan) -> Beside | None:
         """Return what the record of a plan says of other planes."""

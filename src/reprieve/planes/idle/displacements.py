@@ -23,6 +23,7 @@ from reprieve.execution.not_evictable import NotEvictable
 from reprieve.execution.returns import Returns
 from reprieve.planes.common.displacements import Issued, PlaneDisplacements, Side
 from reprieve.planes.common.loop_notices import LoopNotices
+from reprieve.planes.idle.harm import IdleHarm
 from reprieve.planes.idle.lines import Lines
 from reprieve.planes.idle.records import PodRecord
 from reprieve.planes.idle.workloads import TrackedWorkload, TrackedWorkloads, key_of
@@ -62,6 +63,7 @@ class IdleDisplacements:
         self._workloads = workloads
         self._clock = clock
         self._lost_with = lost_with
+        self.harm = IdleHarm(governor, lines, clock, lost_with)
         self._waiting: dict[GpuWorkloadKey, Party] = {}
 
     def holds(self, rows: Sequence[Workload]) -> dict[str, Mapping[Uid, Hold]]:
@@ -78,10 +80,37 @@ class IdleDisplacements:
         if self._governor.policy.enforcement is not Enforcement.TOLD:
             always = [w for w in idle if w.settings.policy is PreemptionPolicy.ALWAYS]
             found[""] = self._held_from(NOBODY, always)
+        if self.harm:
+            self._ask_budgets(rows, demands, priorities, found)
         refused = self.not_evictable.held(self._clock.wall())
         if refused:
             found = {key: {**found.get(key, {}), **refused} for key in ("", *demands)}
         return {key: held for key, held in found.items() if held}
+
+    def _ask_budgets(
+        self,
+        rows: Sequence[Workload],
+        demands: Mapping[GpuWorkloadKey, Party],
+        priorities: Mapping[GpuWorkloadKey, int | None],
+        found: dict[str, Mapping[Uid, Hold]],
+    ) -> None:
+        """Add whom harm budgets spare from each demand, and from nobody."""
+        self.harm.forget(map(str, demands))
+        idle = [w for w in rows if w.status.phase is Phase.IDLE]
+        for key, party in demands.items():
+            asks = self.harm.asking(party, priorities[key])
+            found[key] = {**self.harm.held(key, asks, idle), **found.get(key, {})}
+        always = [w for w in idle if w.settings.policy is PreemptionPolicy.ALWAYS]
+        found[""] = {**self.harm.held("", None, always), **found.get("", {})}
+
+    def refuses(self, plan: Plan) -> bool:
+        """Return whether harm budgets do not allow a plan, which is then not recorded."""
+        if not self.harm:
+            return False
+        demand, party = self._demand(plan), self.demand_of(plan)
+        priority = None if demand is None else self.lines.priority(demand.root)
+        key = "" if demand is None else demand.key
+        return self.harm.refuses(key, plan, self.harm.asking(party, priority))
 
     def issue(self, plan: Plan) -> Issued:
         """Take note of a plan."""
@@ -96,10 +125,12 @@ class IdleDisplacements:
                     self.lines.of(each.root),
                     self._lost_with(each.root),
                     self._above(priority, each.root),
+                    self.harm.side(each.root),
                 )
                 for each in plan.victims
             ],
             priority=priority or 0,
+            asks=self.harm.asking(self.demand_of(plan), priority),
         )
 
     def demand_of(self, plan: Plan) -> Party | None:

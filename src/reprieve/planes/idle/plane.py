@@ -162,6 +162,7 @@ class IdlePlane:
             side=lambda: self.side,
             holds_quota=lambda root: any(map(holds_quota, self._queued.workloads(root))),
         )
+        context.governor.harm.observers.append(self.evaluator.ask)
         self.side = JointSide(
             context.joint,
             self.workloads,
@@ -430,6 +431,8 @@ class IdlePlane:
             return "the lease is not held for long enough"
         if context.lagging():
             return "the event loop lags"
+        if not context.governor.harm.known():
+            return "harm budgets are not known yet"
         return context.since_step() or next(iter(self.watches.troubles()), "")
 
     def _pods_left(self, root: Reference) -> bool:

@@ -29,6 +29,7 @@ from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.quota.context import QuotaContext, QuotaOptions
 from reprieve.planes.quota.watches import Held
 from reprieve.records.displacements import displacements_of
+from reprieve.records.harm import harms_in
 from reprieve.units.instants import Nanos, parse_instant
 
 __all__ = ["HeldPairs"]
@@ -108,7 +109,16 @@ class HeldPairs:
         for intent in intents:
             preemptor = intent.spec.preemptor
             subjects = {victim.subject.uid: victim.subject for victim in intent.spec.victims}
-            for row in displacements_of(intent, self._there):
+            displaced = list(displacements_of(intent, self._there))
+            harms = harms_in(intent, displaced)
+            with ledger.governor.guard:
+                is_open = intent.status.phase.open
+                ledger.governor.harm.restore(intent.metadata.name, harms, is_open=is_open)
+            if is_open and intent.spec.preemptor is not None:
+                asks = intent.spec.preemptor.uid
+                for row, harm in zip(displaced, harms, strict=True):
+                    ledger.keep_harm((asks, row.uid), harm)
+            for row in displaced:
                 rows.append(row)
                 if self._there(subjects[row.uid]) is None:
                     gone.append(row)
@@ -131,6 +141,21 @@ class HeldPairs:
             for each in (preemptor, victim):
                 self._loops.remember(party_of(each).lineage, workload_ref(each))
             self._loops.issued(_lineages(preemptor, victim))
+
+    def ended(self, intent: Preemption, evicted: Collection[str]) -> None:
+        """A plan is over, with these roots evicted, by uid: what they lost is stored."""
+        ledger, preemptor = self.ledger, intent.spec.preemptor
+        if ledger is None or preemptor is None:
+            return
+        harms = []
+        for victim in intent.spec.victims:
+            harm = ledger.take_harm((preemptor.uid, victim.subject.uid))
+            if harm is not None and victim.root.uid in evicted:
+                harms.append(harm)
+            elif harm is not None:
+                with ledger.governor.guard:
+                    ledger.governor.harm.undo(harm)
+        ledger.governor.harm.close(intent.metadata.name, harms)
 
     def failed(self, preemptor: Workload, victims: Iterable[str]) -> None:
         """Preemptions, of victims by uids, did not happen: they are forgotten."""

@@ -110,6 +110,7 @@ class QuotaPlane:
             self._spawn,
             self._refusals,
             self.held_pairs.restore,
+            self.held_pairs.ended,
         )
         self.workloads = WorkloadReconciler(
             context, self.state, self.writer, self.lookup, self._workloads_due.add_at
@@ -137,6 +138,9 @@ class QuotaPlane:
         self._grounds = GroundView(self.state, self._nodes, self._places_due.add)
         self._ungater = TopologyUngater(context, self.state, self._nodes)
         self.waiting = Waiting(context, self.state, self.watches, lambda: self.held_pairs.ledger)
+        self._budgets_changed = asyncio.Event()
+        if context.governor is not None:
+            context.governor.harm.observers.append(self._budgets_changed.set)
         self.state.took = self.waiting.took
         self.explanations = Explanations(
             context, self.state, self.writer, self.waiting.record, self.held_pairs.loop_of
@@ -375,6 +379,8 @@ class QuotaPlane:
             return self.context.read_only
         if not self.context.fence.open:
             return "the lease is not held for long enough"
+        if self.context.governor is not None and not self.context.governor.harm.known():
+            return "harm budgets are not known yet"
         return next(iter(self.watches.troubles()), "") or self._nodes.held_back()
 
     async def _until_alone(self) -> None:
@@ -433,6 +439,10 @@ class QuotaPlane:
             self.state.protections.report()
             self.state.idle.expire()
             self.waiting.show()
+            if self._budgets_changed.is_set():
+                self._budgets_changed.clear()
+                for queue in self.state.configuration.cluster_queues:
+                    await self.decisions.retry(queue)
             for queue in self._nodes.to_try_again():
                 await self.decisions.retry(queue)
             # Backoffs end without an event.

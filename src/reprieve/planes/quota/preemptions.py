@@ -12,13 +12,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from reprieve.api.kueue import Workload
-from reprieve.api.reprieve import Action, Preemption
+from reprieve.api.reprieve import Action, Preemption, VictimState
 from reprieve.engine.demands import Beside
 from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.quota import model
 from reprieve.engine.quota.displacements import party_of
 from reprieve.execution.at_stake import AtStake, Stake, lineage_of
 from reprieve.execution.book import Book, Retention
+from reprieve.execution.carried import Carried
 from reprieve.execution.executor import Executor
 from reprieve.intake.quota_workloads import is_condition_true
 from reprieve.planes.common.joint import REJECTIONS
@@ -53,10 +54,12 @@ class Preemptions:
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         refusals: RefusedEvictions,
         restore: Callable[[list[Preemption], Collection[str]], None] = lambda intents, names: None,
+        over: Callable[[Preemption, Collection[str]], None] = lambda intent, evicted: None,
     ) -> None:
         self._context = context
         self._state = state
         self._restore = restore
+        self._over = over
         self.book = Book(
             Plane.QUOTA,
             context.client,
@@ -73,9 +76,14 @@ class Preemptions:
             self._victims,
             context.clock,
             spawn,
-            ended=lambda each, record: self._victims.forget(each.intent),
+            ended=self._ended,
             disruptions=context.disruptions,
         )
+
+    def _ended(self, each: Carried[Workload], record: Preemption | None) -> None:
+        self._victims.forget(each.intent)
+        evicted = {uid for uid, s in each.states.items() if s.state is VictimState.EVICTED}
+        self._over(each.intent, evicted)
 
     async def recover(self) -> None:
         """Take over the intents that a former process left open.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.disruptions.governor import Governor
-from reprieve.engine.disruptions.questions import Hold, Rule
+from reprieve.engine.disruptions.questions import BudgetHold, Hold, Rule
 from reprieve.engine.harm_budgets.accounts import Account
 from reprieve.engine.harm_budgets.budget import Harm, HarmSide
 from reprieve.engine.plan import Plan, Plane
@@ -66,7 +66,7 @@ class SchedulingHarm:
                 harm = Harm(now, Plane.SCHEDULING, side, asks, self.lost_with(row))
                 held = self._held(harm, str(uid), fits)
                 if held is not None:
-                    found[uid] = Hold(held[0], Rule.HARM_BUDGET, held[1])
+                    found[uid] = BudgetHold(held[0], Rule.HARM_BUDGET, held[1])
         return found
 
     def _held(self, harm: Harm, uid: str, fits: _Fits) -> tuple[Nanos, str] | None:

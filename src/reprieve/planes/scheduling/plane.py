@@ -102,6 +102,8 @@ class SchedulingPlane:
             None if context.disruptions is None else context.disruptions.returns,
             restores=not context.dry_run,
         )
+        self._budgets_changed = asyncio.Event()
+        context.governor.harm.observers.append(self._budgets_changed.set)
         told = self.displacements.told
         context.metrics.remembers(Remembered.NAMED_VICTIMS, lambda: told.remembers)
         self.statuses = Statuses(context, self.state, lambda: self.watches.groups)
@@ -270,6 +272,9 @@ class SchedulingPlane:
             now = clock.monotonic()
             assumed, _ = self.state.cluster.expire(now)
             queue.retry(self.state.cluster.progress.helped, now, _RETRIED)
+            if self._budgets_changed.is_set():
+                self._budgets_changed.clear()
+                queue.activate([entry.key for entry in queue.entries()], now)
             for uid in assumed:
                 row = self.state.pod(uid)
                 if row is not None and self.state.ours(row):
@@ -298,6 +303,8 @@ class SchedulingPlane:
             return "the event loop lags"
         if not self.context.dry_run and not self.context.fence.open:
             return "the lease is not held for long enough"
+        if not self.context.governor.harm.known():
+            return "harm budgets are not known yet"
         return next(iter(self.watches.troubles()), "")
 
     def _others(self) -> Callable[[Displacement], bool] | None:

@@ -35,6 +35,7 @@ from reprieve.engine.quota.model import (
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
 from reprieve.records.displacements import stored
+from reprieve.records.harm import stored_harm
 from reprieve.records.idle.record import packed
 from reprieve.units.instants import Nanos
 
@@ -125,7 +126,11 @@ def inputs_of(
             )
             if ledger is not None:
                 told = (ledger.recorded.get((entry.workload.uid, uid)) for uid in _uids(entry))
-                inputs[entry.workload.key] |= stored([row for row in told if row is not None])
+                rows = [row for row in told if row is not None]
+                inputs[entry.workload.key] |= stored(rows)
+                if ledger.governor.harm:
+                    harms = ledger.harms(entry.workload.uid, [row.uid for row in rows])
+                    inputs[entry.workload.key] |= stored_harm(*harms)
         except Exception:
             log.exception("the input of %s's decision is not recorded", entry.workload.key)
     return inputs

@@ -44,7 +44,7 @@ from reprieve.engine.cluster.storage import (
     StorageClassRow,
     VolumeRow,
 )
-from reprieve.engine.disruptions.questions import Hold, Rule
+from reprieve.engine.disruptions.questions import BudgetHold, Hold, Rule, budget_of
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.records.idle.record import packed
@@ -105,7 +105,13 @@ class _Held(msgspec.Struct, frozen=True, omit_defaults=True):
     @classmethod
     def of(cls, hold: Hold) -> Self:
         """Return the stored form of a hold."""
-        return cls(hold.until, hold.rule, hold.budget)
+        return cls(hold.until, hold.rule, budget_of(hold))
+
+    @property
+    def hold(self) -> Hold:
+        """Return the hold."""
+        until = Nanos(self.until)
+        return BudgetHold(until, self.rule, self.budget) if self.budget else Hold(until, self.rule)
 
 
 class PlacedPods(msgspec.Struct, frozen=True):
@@ -268,10 +274,7 @@ def holds_of(decided_on: SchedulingInput) -> Mapping[Uid, Hold]:
         IndexError: as `restored`.
     """
     uids = decided_on.pods.uids
-    return {
-        Uid(uids[place]): Hold(Nanos(held.until), held.rule, held.budget)
-        for place, held in decided_on.pods.holds
-    }
+    return {Uid(uids[place]): held.hold for place, held in decided_on.pods.holds}
 
 
 def _nominations(

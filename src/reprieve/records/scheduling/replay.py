@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from reprieve.engine.cluster.snapshot import Snapshot
+from reprieve.engine.disruptions.questions import budget_of
 from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.plan import Plan
 from reprieve.engine.scheduling.held import held_until
@@ -201,7 +202,7 @@ def pod_answers(replay: SchedulingReplay) -> Iterator[PodAnswer]:
         elif held is not None and held[slot]:
             answer = _placed(replay, slot, Part.HELD, priorities[slot])
             hold = holds.get(Uid(snapshot.pod_uids[slot])) or next(iter(holds.values()))
-            rule = f"{hold.rule} {hold.budget}".rstrip()
+            rule = f"{hold.rule} {budget_of(hold)}".rstrip()
             yield replace(answer, until=-(-int(held[slot]) // SECOND), rule=rule)
             continue
         elif node >= 0 and snapshot.pod_node[slot] != node:

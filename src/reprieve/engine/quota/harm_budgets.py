@@ -1,0 +1,129 @@
+"""The quota plane and harm budgets: whom they spare from a workload, and which plans they refuse.
+
+Asked are the accounts that all planes share (`Governor.harm`), for each candidate and for the
+targets of an entry together. A ClusterQueue within its own nominal quota is refused for a bounded
+time alone (`HarmAccounts.reclaimed`). Targets that exceed an account together are refused once; of
+that account the next cycle may choose those alone that fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from reprieve.engine.disruptions.questions import BudgetHold, Rule
+from reprieve.engine.harm_budgets.accounts import HarmAccounts, Refusal
+from reprieve.engine.harm_budgets.budget import Harm, HarmSide
+from reprieve.engine.lost_work import devices_of, lost_device_seconds
+from reprieve.engine.quota.candidates import Preemptor, Target
+from reprieve.engine.quota.displacements import Displacements, Fits, party_of
+from reprieve.engine.quota.holders import Holder, effective_priority
+from reprieve.engine.quota.model import Workload
+from reprieve.engine.quota.snapshot import Snapshot
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos
+
+__all__ = ["QuotaHarm", "harm_of", "refused_by_budgets"]
+
+
+class QuotaHarm:
+    """Budgets as they apply to one preemptor; `reclaims` says whether it asks for its own quota."""
+
+    def __init__(
+        self,
+        ledger: Displacements,
+        snapshot: Snapshot,
+        who: Preemptor,
+        now: Nanos,
+        reclaims: Callable[[], bool],
+    ) -> None:
+        self._guard = ledger.governor.guard
+        self._accounts: HarmAccounts = ledger.governor.harm
+        self._snapshot = snapshot
+        self._who = who
+        self._now = now
+        self._reclaims = reclaims
+        self._asks = side_of(snapshot, who.workload, who.queue)
+        self._fits: Fits = ledger.fits.get(who.workload.key, {})
+
+    def held(self, holder: Holder) -> BudgetHold | None:
+        """Return until when budgets spare a candidate and which does, None while none does."""
+        with self._guard:
+            return self._spared(holder)
+
+    def _spared(self, holder: Holder) -> BudgetHold | None:
+        harm = harm_of(self._snapshot, self._now, self._asks, holder)
+        found = self._held(harm)
+        if found is None:
+            return None
+        until, budget = found
+        if holder.queue != self._who.queue and self._reclaims():
+            until = min(until, self._accounts.reclaimed(budget, self._asks.queue, self._now))
+            if until <= self._now:
+                return None
+        return BudgetHold(until, Rule.HARM_BUDGET, budget)
+
+    def _held(self, harm: Harm) -> tuple[Nanos, str] | None:
+        held = self._accounts.held(harm)
+        if held is not None or not self._fits:
+            return held
+        for account in self._accounts.accounts_of(harm):
+            until, fit = self._fits.get(account, (Nanos(0), harm.uids))
+            if not harm.uids <= fit:
+                return until, account[0]
+        return None
+
+
+def refused_by_budgets(
+    ledger: Displacements,
+    snapshot: Snapshot,
+    who: Preemptor,
+    targets: Sequence[Target],
+    now: Nanos,
+    reclaims: Callable[[], bool],
+) -> Refusal | None:
+    """Return which account the targets exceed together, and remember which of them fit.
+
+    None where they exceed none, or where the preemptor has waited for its own nominal quota for as
+    long as the budget lets it wait; nothing is remembered then.
+    """
+    accounts, key = ledger.governor.harm, who.workload.key
+    if not accounts:
+        return None
+    asks = side_of(snapshot, who.workload, who.queue)
+    units = [harm_of(snapshot, now, asks, each.holder) for each in targets]
+    exempt: set[str] = set()
+    if all(each.holder.queue != who.queue for each in targets) and reclaims():
+        exempt = {name for name in accounts.budgets if accounts.has_waited(name, asks.queue, now)}
+    refusal = accounts.refusal(units, exempt)
+    if refusal is None:
+        ledger.fits.pop(key, None)
+    else:
+        ledger.fits.setdefault(key, {})[refusal.account] = refusal.until, refusal.fit
+    return refusal
+
+
+def side_of(snapshot: Snapshot, workload: Workload, queue: int) -> HarmSide:
+    """Return how budgets know a workload in a ClusterQueue."""
+    return HarmSide(
+        workload.namespace,
+        snapshot.tree.names[queue],
+        effective_priority(workload, snapshot.settings),
+        party_of(workload).lineage,
+    )
+
+
+def harm_of(snapshot: Snapshot, now: Nanos, asks: HarmSide, holder: Holder) -> Harm:
+    """Return what budgets count of a workload that makes way."""
+    columns = snapshot.tree.flavor_resources
+    devices = devices_of((columns[column].resource, amount) for column, amount in holder.held)
+    reserved = holder.workload.reserved_at
+    start = None if reserved is None else reserved // SECOND
+    saved = (holder.workload.checkpoint or 0) // SECOND
+    return Harm(
+        now,
+        "quota",
+        side_of(snapshot, holder.workload, holder.queue),
+        asks,
+        lost_device_seconds(start, saved, devices, now // SECOND),
+        uids=frozenset((holder.workload.uid,)),
+    )

@@ -1,0 +1,72 @@
+"""Harm budgets in the idle plane, and with the whole operator on the embedded cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from reprieve.engine.disruptions.governor import Governor
+from reprieve.engine.disruptions.questions import BudgetHold, Rule
+from reprieve.engine.harm_budgets.budget import Harm, HarmBudget, HarmSide
+from reprieve.engine.idle.evaluation import evaluate
+from reprieve.engine.idle.model import Policy
+from reprieve.engine.idle.outcome import Reason
+from reprieve.scenarios.model import NodeSpec
+from reprieve.units.clock import VirtualClock
+from reprieve.units.durations import MINUTE
+from reprieve.units.instants import Nanos
+from reprieve.wording.kaiwo import declined_text
+from tests.disruptions.test_planes import idle_plane, replace_since
+from tests.engine.rows import demand, snapshot, workload
+from tests.idle.site import Object, container, job, open_site
+
+
+def test_an_exhausted_budget_spares_idle_work_until_it_is_free() -> None:
+    clock, governor = VirtualClock(), Governor()
+    governor.harm.adopt({"day": HarmBudget("day", window=30 * MINUTE, displacements=1)})
+    now = clock.wall()
+    rows = [replace_since(workload("v"), now), replace_since(demand(), now)]
+    plane = idle_plane(governor, clock, {each.root.name: 5 for each in rows})
+    assert plane.holds(rows) == {}
+    victim = HarmSide(rows[0].root.namespace, "", 5, "another")
+    governor.harm.record(Harm(Nanos(now - MINUTE), "quota", victim, HarmSide("other")))
+    holds = plane.holds(rows)
+    until = Nanos(now + 29 * MINUTE)
+    hold = BudgetHold(until, Rule.HARM_BUDGET, "day")
+    assert holds == {rows[1].key: {rows[0].root.uid: hold}}
+    found = evaluate(snapshot(*rows, holds=holds), Policy(), now)
+    assert found.plans == ()
+    spared = found.declined[-1]
+    assert (spared.reason, spared.until, spared.budget) == (Reason.HELD, until, "day")
+    assert declined_text(spared).startswith("harm budget day lets it not be displaced before")
+    assert found.next_due == until
+
+
+def harm_budget(**spec: Any) -> Object:
+    """Return a HarmBudget that allows nothing."""
+    return {
+        "apiVersion": "reprieve.dev/v1alpha1",
+        "kind": "HarmBudget",
+        "metadata": {"name": "none"},
+        "spec": {"limits": {"displacements": 0}, **spec},
+    }
+
+
+async def test_the_operator_reads_budgets_and_lets_go_when_one_is_deleted(tmp_path: Path) -> None:
+    async with open_site(tmp_path, [NodeSpec("gpu-0", {"amd.com/gpu": "4"})]) as site:
+        await site.create(harm_budget(planes=["idle"]))
+        await site.create(job("victim", container(gpu=4), enabled="true"))
+        site.busy("Job/demand", 90)
+        await site.run()
+        await site.until_phase("Job/victim", "Idle")
+        await site.create(job("demand", container(gpu=4), enabled="true"))
+        await site.until_phase("Job/demand", "PendingGpu")
+
+        async def told() -> bool:
+            events = await site.events("GpuWorkload/job-demand", "Waiting")
+            return any("spared by a harm budget" in each for each in events)
+
+        await site.until(told)
+        assert await site.records() == []
+        await site.delete("harmbudgets.reprieve.dev", "none", namespace="")
+        await site.until_phase("Job/victim", "Preempted")
