@@ -1,14 +1,16 @@
 """The step before the marks of a plan: its victims save until all may go, or the plan ends.
 
 All units of a plan are waited for, since nobody of it goes unless everybody does. Meanwhile, once a
-second, it is asked whether the plan is still wanted, and every few seconds whether it still holds,
-as well as just before it goes on: whoever was told and is not needed any more is pardoned.
+second, it is asked whether the plan is still wanted, every few seconds whether its preemptor fits
+without victims, and less often, as well as just before it goes on, whether it still holds: whoever
+was told and is not needed any more is pardoned.
 
 Source: the contract of notices in `docs/notice.md`.
 """
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Final, Protocol
 
 from reprieve.api.reprieve import Preemption, Victim
@@ -16,10 +18,20 @@ from reprieve.execution.notices import Notices
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
 
-__all__ = ["Audience", "LettingSave"]
+__all__ = ["Audience", "Depth", "LettingSave"]
 
 _EVERY: Final = SECOND
-_PROVEN_EVERY: Final = 5  # of these
+# Of these:
+_FITTED_EVERY: Final = 5
+_PROVEN_EVERY: Final = 30
+
+
+class Depth(IntEnum):
+    """How thoroughly it is asked whether a plan is needed, from cheap to dear."""
+
+    WANTED = 0
+    FITS = 1
+    HOLDS = 2
 
 
 class Audience(Protocol):
@@ -33,11 +45,8 @@ class Audience(Protocol):
         """Whether the pod is gone or finished."""
         ...
 
-    def why_pardoned(self, intent: Preemption, *, proven: bool) -> str:
-        """Return why nobody of the plan has to go, empty where they have to.
-
-        `proven`: the plan itself is proven anew, which takes a while.
-        """
+    def why_pardoned(self, intent: Preemption, depth: Depth) -> str:
+        """Return why nobody of the plan has to go, empty where they have to."""
         ...
 
 
@@ -57,8 +66,7 @@ class LettingSave:
             victims = intent.spec.victims
             notices.gone(each.root.uid for each in victims if audience.has_ended(each))
             longest = notices.waits(intent)
-            proven = not longest or turn % _PROVEN_EVERY == _PROVEN_EVERY - 1
-            why = audience.why_pardoned(intent, proven=proven)
+            why = audience.why_pardoned(intent, _depth(turn) if longest else Depth.HOLDS)
             if why:
                 notices.pardon(intent)
                 return why
@@ -70,3 +78,9 @@ class LettingSave:
     def release(self, intent: Preemption) -> None:
         """The victims of a plan are evicted from now on."""
         self._notices.release(intent)
+
+
+def _depth(turn: int) -> Depth:
+    if turn % _PROVEN_EVERY == _PROVEN_EVERY - 1:
+        return Depth.HOLDS
+    return Depth.FITS if turn % _FITTED_EVERY == _FITTED_EVERY - 1 else Depth.WANTED

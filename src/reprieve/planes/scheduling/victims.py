@@ -24,6 +24,7 @@ from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.scheduling.harm import lost_by
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.execution.at_stake import AtStake, Stake, lineage_of
+from reprieve.execution.letting_save import Depth
 from reprieve.execution.not_evictable import NotEvictable
 from reprieve.execution.notices import Notices
 from reprieve.execution.pod_victims import DEFAULT_GRACE, PodVictims
@@ -78,6 +79,8 @@ class SchedulingVictims:
         self._deadlines: dict[tuple[str, str], int] = {}  # by record and victim, monotonic
         # What plans of this process were decided on, by victim.
         self._decided_on: dict[str, tuple[object, ...]] = {}
+        # After how many helpful changes it was asked last whether a preemptor fits, by record.
+        self._fitted_on: dict[str, int] = {}
 
     def begin(self, intent: Preemption, preemptor: Preemptor) -> None:
         """A plan of this process is about to be carried out."""
@@ -95,6 +98,7 @@ class SchedulingVictims:
         """A plan is over."""
         name = intent.metadata.name
         self._preemptors.pop(name, None)
+        self._fitted_on.pop(name, None)
         self._pods.forget(intent)
         for victim in intent.spec.victims:
             self._graces.pop(Uid(victim.root.uid), None)
@@ -240,20 +244,23 @@ class SchedulingVictims:
         row = self._state.pod(Uid(victim.root.uid))
         return row is None or row.finished
 
-    def why_pardoned(self, intent: Preemption, *, proven: bool) -> str:
+    def why_pardoned(self, intent: Preemption, depth: Depth) -> str:
         if not self.needed(intent):
             return LET_GO
-        if not proven:
+        if depth is Depth.WANTED:
             return ""
         self._claim(intent)
-        context, rows = self._context, self.waiting(intent)
-        now = context.clock.wall() // SECOND if context.policy.timed else 0
-        snapshot = self._state.cluster.snapshot()
-        if fits_by_now(
-            self._unit(rows, snapshot), snapshot, context.policy, now, self._state.overdue
-        ):
-            return FITS
-        return self._why_not_finished(intent, intent.spec.victims)
+        context, rows, name = self._context, self.waiting(intent), intent.metadata.name
+        helped = self._state.cluster.progress.helped
+        if depth is Depth.HOLDS or self._fitted_on.get(name) != helped:
+            self._fitted_on[name] = helped
+            now = context.clock.wall() // SECOND if context.policy.timed else 0
+            snapshot, overdue = self._state.cluster.snapshot(), self._state.overdue
+            unit = self._unit(rows, snapshot)
+            if fits_by_now(unit, snapshot, context.policy, now, overdue):
+                return FITS
+        holds = depth is Depth.HOLDS
+        return self._why_not_finished(intent, intent.spec.victims) if holds else ""
 
     def _unit(self, rows: Sequence[PodRow], snapshot: Snapshot) -> Unit:
         """Return the pods of a preemptor with the root of their groups."""
