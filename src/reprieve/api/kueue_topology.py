@@ -13,9 +13,13 @@ from typing import Any, Final
 from reprieve.units.untrusted import integer_or_none, read_json
 
 __all__ = [
+    "CONSTRAINTS",
+    "GROUP",
     "MULTI_KUEUE",
     "PREFERRED",
     "REQUIRED",
+    "SLICE_LEVEL",
+    "SLICE_SIZE",
     "UNCONSTRAINED",
     "topology_request",
 ]

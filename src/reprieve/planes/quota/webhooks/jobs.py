@@ -29,9 +29,11 @@ from reprieve.api.kueue_validation_jobs import (
     job_update_errors,
 )
 from reprieve.api.kueue_validation_kinds import KIND_ERRORS
+from reprieve.api.kueue_validation_topology import Template, group_errors, topology_errors
 from reprieve.engine.quota.model import LabelSelector
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first, put
+from reprieve.jobs.pod_sets import found_pod_sets
 from reprieve.jobs.reading import is_managed as can_be_queued
 from reprieve.jobs.reading import is_suspended
 from reprieve.jobs.training import MANAGER
@@ -162,6 +164,7 @@ def _validating(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
     def errors(asked: Asked) -> Iterator[str]:
         job, old = asked.obj, asked.old
         yield from own(job) if own is not None else ()
+        yield from _of_topologies(kind, job)
         if old is None:
             yield from job_errors(job, text)
             yield from batch_job_errors(job) if is_batch else ()
@@ -172,6 +175,29 @@ def _validating(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
         yield from batch_job_update_errors(job, old) if is_batch else ()
 
     return judge
+
+
+def _of_topologies(kind: JobKind, job: Json) -> Iterator[str]:
+    """Yield what is wrong with what a job's pod templates ask of topologies."""
+    templates = [*_templates(kind, job)]
+    for each in templates:
+        yield from topology_errors(each)
+    yield from group_errors(templates)
+
+
+def _templates(kind: JobKind, job: Json) -> Iterator[Template]:
+    """Yield the pod templates of a job that can be read, with the paths of their annotations."""
+    if kind.components is not None or kind.runtime is not None:
+        return
+    paths = [source for source in kind.pod_sets if not source.flat]
+    for number, found in enumerate(found_pod_sets(kind, job)):
+        annotations = first(found.template, "metadata.annotations")
+        source = paths[min(number, len(paths) - 1)] if paths else None
+        if found.flat is not None or source is None or not isinstance(annotations, dict):
+            continue
+        at = f"{source.each}[{number}].{source.template}" if source.each else source.template
+        said = {name: text for name, text in annotations.items() if isinstance(text, str)}
+        yield Template(f"{at}.metadata.annotations", said, found.count)
 
 
 def _warning(kind: str, tenancy: Tenancy) -> Judge:
