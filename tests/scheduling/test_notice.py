@@ -440,3 +440,67 @@ async def test_a_job_of_an_older_gang_waits_for_its_victims_and_gets_its_room(ag
         assert cluster.victims() == {"old-0", "old-1"}
         cluster.end_all()
         await cluster.until(lambda: {"g-0", "g-1"} <= cluster.placed().keys())
+
+
+def deadlines(cluster: Memory) -> list[str]:
+    intents = cluster.intents()
+    return [v["notice"]["deadline"] for intent in intents for v in intent["spec"]["victims"]]
+
+
+@pytest.mark.parametrize("after", [False, True])
+async def test_wherever_a_process_dies_a_unit_goes_once_it_has_saved_or_at_its_deadline(
+    after: bool,
+) -> None:
+    number, died = 0, True
+    while died:
+        number += 1
+        died = await _dies_at(number, after=after)
+    assert number > 6
+
+
+async def _dies_at(number: int, *, after: bool) -> bool:
+    """Play a gang that saves after 20 s, with a death at a write; return whether one came."""
+    async with memory() as cluster:
+        cluster.create(group("old", min_count=2, mode="all", priority="low"))
+        await filled(cluster, *(asking(f"old-{i}", group="old") for i in range(2)))
+        left = number
+
+        def killed(verb: str, where: Target) -> FakeAnswer | None:
+            nonlocal left
+            if where.kind in ("preemptions.reprieve.dev", "pods") and not cluster.dead:
+                left -= 1
+                if not left:
+                    cluster.kill(0)
+            return None
+
+        if after:
+            cluster.api.after = killed
+        else:
+            cluster.api.before = killed
+        cluster.create(pod("new", 4, priority="high"))
+        await cluster.pass_time(20 * SECOND)
+        assert not cluster.victims(), f"write {number}"
+        before = deadlines(cluster)
+        if not cluster.dead:
+            say_saved(cluster, "old-0", "old-1")
+        saved, start = cluster.clock.wall(), cluster.clock.wall()
+        await cluster.pass_time(5 * SECOND)
+        if cluster.dead:
+            cluster.start(section=ALLOWED)
+            start = cluster.clock.wall()
+        await cluster.until(lambda: len(cluster.victims()) == 2)
+        told = deadlines(cluster)
+        deadline = parse_instant(told[0])
+
+        assert cluster.clock.wall() >= saved
+        assert cluster.clock.wall() <= max(start, deadline) + 5 * SECOND, f"write {number}"
+        assert set(told) == set(told[:1])
+        assert not before or told == before, f"write {number}: it was told anew"
+        assert len(cluster.intents()) == 1
+        assert cluster.api.deleted == {"old-0": 1, "old-1": 1}
+        cluster.end_all()
+        await cluster.pass_time(2 * SECOND)
+        if cluster.dead and len(cluster.planes) == 1:  # it died as it placed the preemptor
+            cluster.start(section=ALLOWED)
+        await until_new_runs(cluster)
+        return cluster.dead
