@@ -121,6 +121,12 @@ STORIES: Final[Mapping[str, Story]] = {
     "ReprieveLoop": Story(
         30, {_one("reprieve_loop_members"): "2x60"}, {_one("reprieve_loop_members"): "0x60"}
     ),
+    "ReprieveHarmBudgetExhausted": Story(
+        40,
+        {_one("reprieve_harm_budget_exhausted", 'budget="batch-day"'): "1x60"},
+        {_one("reprieve_harm_budget_exhausted", 'budget="batch-day"'): "0x60"},
+        {"budget": "batch-day"},
+    ),
     "ReprieveUnproven": _counts("reprieve_quota_unproven_preemptions_total", cluster_queue="a"),
     "ReprieveQueueStuck": Story(
         150,

@@ -387,7 +387,7 @@ class Memory:
             tasks.append(asyncio.create_task(told.run()))
         if budgets:
             governor = plane.context.governor
-            followed = HarmBudgets(governor, plane.context.mirror, self.clock)
+            followed = HarmBudgets(governor, plane.context.mirror, self.clock, metrics)
             ledger = HarmLedger(client, _OPERATOR_NAMESPACE, fence, self.clock, governor)
             governor.harm.known = lambda: followed.known and ledger.loaded
             tasks += [

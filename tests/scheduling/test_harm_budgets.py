@@ -65,6 +65,8 @@ async def test_a_third_displacement_is_held_and_passes_when_the_window_has_passe
         assert found is not None
         assert found.refused == {"harm budget batch-day": 1}
         assert found.earliest == parse_instant(free)
+        await cluster.pass_time(MINUTE)
+        assert cluster.metric("reprieve_harm_budget_exhausted", budget="batch-day") == 1
         await cluster.pass_time(parse_instant(free) - cluster.clock.wall() - MINUTE)
         assert not cluster.victims()
         await cluster.until(lambda: cluster.victims() == {"spared"}, most=3 * MINUTE)

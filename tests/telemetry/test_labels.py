@@ -26,7 +26,7 @@ CLOSED: Final = {
 #: Values are what administrators configure or make: flags, files and cluster-wide objects.
 CONFIGURED: Final = {
     *("source", "resource", "profile", "plugin", "cluster_queue", "preempting_cluster_queue"),
-    *("cohort", "parent_cohort", "root_cohort", "flavor", "priority_class"),
+    *("cohort", "parent_cohort", "root_cohort", "flavor", "priority_class", "budget"),
 }
 #: Values are names of tenants' work, of which so many are shown as are asked for.
 CAPPED: Final = {"jobName", "first", "second"}

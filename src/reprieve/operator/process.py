@@ -244,7 +244,7 @@ async def _served(
             runners.insert(0, given.disruptions)
         if given.notifier is not None:
             runners.append(given.notifier)
-        harm = HarmBudgets(given.governor, given.mirror, clock)
+        harm = HarmBudgets(given.governor, given.mirror, clock, given.metrics)
         ledger = HarmLedger(
             client, namespace, given.fence, clock, given.governor, given.wait_leading
         )

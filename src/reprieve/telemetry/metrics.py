@@ -66,6 +66,7 @@ class Metrics:
     Quota: `held_pairs`, how many are held; `loop_members`, how many lines of work are in
     loops; `unproven`, preemptions that were left out for want of nodes; `kueue_leads` 0 or 1;
     `webhook_refused` by reason.
+    `harm_exhausted`: accounts that are used up, by harm budget.
     Disruptions: `disruptions`, one for each displaced unit, by its rule; `disruption_failures`,
     calls by which one could not be written; `lineage_displacements`, how often the line of work of
     each had been displaced within the window; `repeatedly_displaced`, lines of work that are
@@ -177,6 +178,11 @@ class Metrics:
         self.loop_members = self._gauge(
             "loop_members",
             "Lines of work in loops of displacements of which one is held.",
+        )
+        self.harm_exhausted = self._gauge(
+            "harm_budget_exhausted",
+            "Accounts of a harm budget that allow no further displacement now.",
+            "budget",
         )
         self.disruptions = self._counter(
             "disruptions", "Displaced units that their tenants were told of.", "plane", "rule"

@@ -240,6 +240,15 @@ class HarmAccounts:
                 found.append(Use(account, number, lost, free))
         return found
 
+    def exhausted(self, now: Nanos) -> dict[str, int]:
+        """Return how many accounts of each budget allow no further displacement."""
+        self._settle()
+        found = dict.fromkeys(self._budgets, 0)
+        for name, account in self._rows:
+            if self._free_at(self._budgets[name], account, now, 1, 0) is not None:
+                found[name] += 1
+        return found
+
     def _applying(self, harm: Harm) -> Iterator[tuple[HarmBudget, str]]:
         """Yield the budgets that hold such a displacement, each with the account."""
         priority = None if harm.preemptor is None else harm.preemptor.priority

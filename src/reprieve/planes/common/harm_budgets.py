@@ -21,6 +21,7 @@ from reprieve.kube.errors import NotFound
 from reprieve.kube.reflector import Health
 from reprieve.kube.resource import HARM_BUDGETS, NAMESPACES
 from reprieve.planes.common.mirror import Mirror
+from reprieve.telemetry.metrics import Metrics
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
 
@@ -29,15 +30,19 @@ __all__ = ["HarmBudgets"]
 log: Final = logging.getLogger("reprieve.harm")
 
 _NO_LABELS: Final[Mapping[str, str]] = {}
-_LOOK: Final = SECOND // 10
+_SHOWN_EVERY: Final = 10 * SECOND
 
 
 class HarmBudgets:
     """Follows budgets for the governor of all planes. `run` works beside the planes."""
 
-    def __init__(self, governor: Governor, mirror: Mirror, clock: Clock) -> None:
+    def __init__(
+        self, governor: Governor, mirror: Mirror, clock: Clock, metrics: Metrics | None = None
+    ) -> None:
+        """`metrics`: where exhausted accounts are shown, None for nowhere."""
         self._governor = governor
         self._clock = clock
+        self._metrics = metrics
         self._budgets: dict[str, HarmBudget] = {}
         self._labels: dict[str, Mapping[str, str]] = {}
         self._listed = False
@@ -62,13 +67,22 @@ class HarmBudgets:
         """Follow until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._followed.run(), name="watch harm budgets")
+            group.create_task(self._show(), name="show harm budgets")
             await self._wanted.wait()
             group.create_task(self._namespaces.run(), name="watch namespaces of harm budgets")
 
-    async def synced(self) -> None:
-        """Wait until `known`."""
-        while not self.known:
-            await self._clock.sleep(_LOOK)
+    async def _show(self) -> None:
+        """Show how many accounts are used up, from time to time."""
+        shown: set[str] = set()
+        while self._metrics is not None:
+            with self._governor.guard:
+                found = self._governor.harm.exhausted(self._clock.wall())
+            for name in shown - found.keys():
+                self._metrics.harm_exhausted.remove(name)
+            for name, number in found.items():
+                self._metrics.harm_exhausted.labels(name).set(number)
+            shown = set(found)
+            await self._clock.sleep(_SHOWN_EVERY)
 
     @property
     def _selects(self) -> bool:
