@@ -11,6 +11,8 @@ from reprieve.engine.harm_budgets.budget import Harm, HarmBudget, HarmSide
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.model import Policy
 from reprieve.engine.idle.outcome import Reason
+from reprieve.records.harm_sums import sums_from
+from reprieve.records.harm_table import harm_rows
 from reprieve.scenarios.model import NodeSpec
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import MINUTE
@@ -70,3 +72,23 @@ async def test_the_operator_reads_budgets_and_lets_go_when_one_is_deleted(tmp_pa
         assert await site.records() == []
         await site.delete("harmbudgets.reprieve.dev", "none", namespace="")
         await site.until_phase("Job/victim", "Preempted")
+
+
+async def test_the_ledger_says_who_paid_for_whom(tmp_path: Path) -> None:
+    async with open_site(tmp_path, [NodeSpec("gpu-0", {"amd.com/gpu": "4"})]) as site:
+        await site.create(job("victim", container(gpu=4), enabled="true"))
+        site.busy("Job/demand", 90)
+        await site.run()
+        await site.until_phase("Job/victim", "Idle")
+        await site.create(job("demand", container(gpu=4), enabled="true"))
+        await site.until_phase("Job/demand", "Active")
+
+        async def stored() -> list[Object]:
+            found = await site.all("configmaps")
+            return [each for each in found if each["metadata"]["name"].startswith("reprieve-harm-")]
+
+        (part,) = await site.until(stored)
+        rows = harm_rows(sums_from(part["data"]["rows"])[0].items(), Nanos(0), "month")
+        assert [(row.payer, row.beneficiary, row.plane, row.displacements) for row in rows] == [
+            ("team", "team", "idle", 1)
+        ]

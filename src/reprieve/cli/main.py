@@ -71,6 +71,11 @@ COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
         "shadow",
         "Decide recorded preemptions again under another policy: who would have gone instead.",
     ),
+    "ledger": (
+        "reprieve.cli.ledger",
+        "ledger",
+        "Print who was displaced for whom, how often, and how many GPU-hours that cost.",
+    ),
     "crds": ("reprieve.cli.crds", "crds", "Print the CustomResourceDefinitions as YAML."),
     "webhooks": (
         "reprieve.cli.webhooks",

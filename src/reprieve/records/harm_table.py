@@ -1,0 +1,90 @@
+"""The ledger of harm as a table: who paid for whose urgency, how often and how much.
+
+One row for each window, payer, beneficiary, plane and reason, in that order. A payer is the
+namespace of the work that was displaced, a beneficiary that of the work that it was displaced for,
+`nobody` where nothing waited.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from reprieve.engine.harm_budgets.sums import Amount, Key
+from reprieve.units.durations import HOUR, SECOND
+from reprieve.units.instants import Nanos
+
+__all__ = ["WINDOWS", "HarmRow", "as_csv", "as_open_metrics", "harm_rows"]
+
+#: How instants are put into windows.
+WINDOWS: Final = {"hour": "%Y-%m-%dT%H:00Z", "day": "%Y-%m-%d", "month": "%Y-%m"}
+_NOBODY: Final = "nobody"
+_SECONDS: Final = 3_600
+_COLUMNS: Final = (
+    *("window", "payer", "beneficiary", "plane", "reason"),
+    *("displacements", "lost_gpu_hours"),
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class HarmRow:
+    """One row; lost GPU-hours as a decimal text with two places."""
+
+    window: str
+    payer: str
+    beneficiary: str
+    plane: str
+    reason: str
+    displacements: int
+    lost_gpu_hours: str
+
+
+def harm_rows(
+    sums: Iterable[tuple[Key, Amount]], since: Nanos, window: str, payer: str | None = None
+) -> list[HarmRow]:
+    """Return the rows of hours that began at `since` or later; `payer`: of this namespace alone."""
+    found: dict[tuple[str, str, str, str, str], tuple[int, int]] = {}
+    for key, amount in sums:
+        if key.hour * HOUR < since or payer not in (None, key.victim.tenant):
+            continue
+        began = datetime.datetime.fromtimestamp(key.hour * HOUR // SECOND, datetime.UTC)
+        gains = _NOBODY if key.preemptor is None else key.preemptor.tenant
+        named = (began.strftime(WINDOWS[window]), key.victim.tenant, gains, key.plane, key.reason)
+        number, lost = found.get(named, (0, 0))
+        found[named] = number + amount.displacements, lost + amount.lost_device_seconds
+    return [
+        HarmRow(*named, number, f"{lost / _SECONDS:.2f}")
+        for named, (number, lost) in sorted(found.items())
+    ]
+
+
+def as_csv(rows: Iterable[HarmRow]) -> str:
+    """Return the rows as CSV with a header."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    writer.writerows([getattr(row, column) for column in _COLUMNS] for row in rows)
+    return text.getvalue()
+
+
+def as_open_metrics(rows: Iterable[HarmRow]) -> str:
+    """Return the rows as OpenMetrics text."""
+    found = list(rows)
+    lines = []
+    for name, column in (
+        ("reprieve_ledger_displacements", "displacements"),
+        ("reprieve_ledger_lost_gpu_hours", "lost_gpu_hours"),
+    ):
+        lines.append(f"# TYPE {name} gauge")
+        for row in found:
+            labels = ",".join(f'{each}="{_escaped(getattr(row, each))}"' for each in _COLUMNS[:5])
+            lines.append(f"{name}{{{labels}}} {getattr(row, column)}")
+    return "\n".join((*lines, "# EOF\n"))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
