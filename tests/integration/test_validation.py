@@ -10,6 +10,7 @@ from reprieve.kube.resource import (
     CUSTOM_RESOURCE_DEFINITIONS,
     DISRUPTIONS,
     GPU_WORKLOADS,
+    HARM_BUDGETS,
     PREEMPTIONS,
 )
 from tests.integration.site import NAMESPACE, OPERATOR_NAMESPACE, Object, Site, job
@@ -137,3 +138,26 @@ async def test_the_charts_policy_keeps_others_from_forging_a_decision(site: Site
     assert written["metadata"]["name"] == "idle-always-1"
     elsewhere = {**forged, "metadata": {"name": "idle-always-1", "namespace": NAMESPACE}}
     assert (await site.client.create(PREEMPTIONS, elsewhere, dict))["kind"] == "Preemption"
+
+
+async def test_a_harm_budget_gets_its_defaults_and_odd_ones_are_refused(site: Site) -> None:
+    def budget(name: str, **spec: object) -> Object:
+        return {
+            "apiVersion": HARM_BUDGETS.api_version,
+            "kind": "HarmBudget",
+            "metadata": {"name": name},
+            "spec": {"limits": {"displacements": 2}, **spec},
+        }
+
+    made = await site.client.create(HARM_BUDGETS, budget("day"), dict)
+    assert made["spec"]["window"] == "24h"
+    assert made["spec"]["exempt"] == {"nominalReclaimAfter": "1h"}
+    for odd in (
+        {"window": "5m"},
+        {"window": "721h"},
+        {"window": "soon"},
+        {"limits": {}},
+        {"scope": "Caused", "per": "Work"},
+    ):
+        with pytest.raises(Invalid):
+            await site.client.create(HARM_BUDGETS, budget("odd", **odd), dict)
