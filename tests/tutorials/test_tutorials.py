@@ -18,6 +18,7 @@ TUTORIALS: Final = (
     "koordinator-jobs",
     "notebooks",
     "quotas",
+    "topology",
     "whole-gangs",
 )
 
