@@ -81,7 +81,7 @@ async def test_evaluations_that_something_else_asks_for_lose_no_pause(asked: Seq
         context,
         book,
         open_intents,
-        MagicMock(),
+        MagicMock(refuses=MagicMock(return_value=False)),
         action_of=MagicMock(),
         again=loop.ask_at,
         placed=lambda plan: False,
