@@ -21,6 +21,7 @@ from tests.scheduling.site import NAMESPACE, POD_GROUPS, Site, group, node, pod,
 # What Kubernetes gives to every user that it knows (its role system:basic-user).
 EVERYBODY = {("create", "authorization.k8s.io", "selfsubjectaccessreviews")}
 NOT_ON_THE_TOUR = {
+    ("patch", "reprieve.dev", "harmbudgets/status"),  # there is no budget
     ("get", "", "nodes"),
     # Statuses of the older kinds of PodGroup, of which there are none here.
     ("patch", "scheduling.sigs.k8s.io", "podgroups"),

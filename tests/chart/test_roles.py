@@ -65,6 +65,7 @@ def cluster(rendered: Rendered) -> Rights:
     granted = rights(cluster_role(rendered)["rules"])
     assert granted.pop(("reprieve.dev", "disruptions")) == {"list", "create", "patch", "delete"}
     assert granted.pop(("reprieve.dev", "harmbudgets")) == {"list", "watch"}
+    assert granted.pop(("reprieve.dev", "harmbudgets/status")) == {"patch"}
     return granted
 
 

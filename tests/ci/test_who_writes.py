@@ -29,6 +29,7 @@ OWN: Final = frozenset(
     {
         "GPU_WORKLOADS",  # the idle plane's record of a root
         "KAIWO_CONFIGS",  # made empty when there is none
+        "HARM_BUDGETS",  # their status
         "LEASES",
         "PREEMPTIONS",
         "SECRETS",  # the webhooks' certificate

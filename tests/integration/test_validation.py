@@ -150,12 +150,24 @@ async def test_a_harm_budget_gets_its_defaults_and_odd_ones_are_refused(site: Si
         }
 
     made = await site.client.create(HARM_BUDGETS, budget("day"), dict)
-    assert made["spec"]["window"] == "24h"
+    assert "window" not in made["spec"]
     assert made["spec"]["exempt"] == {"nominalReclaimAfter": "1h"}
+    await site.client.create(
+        HARM_BUDGETS, budget("office", schedule="0 8 * * MON-FRI", duration="10h"), dict
+    )
+    status = {"accounts": 1, "used": [{"of": "team", "displacements": 1}]}
+    stored = await site.client.patch_status(HARM_BUDGETS, "", "day", status, dict)
+    assert stored["status"]["used"] == status["used"]
     for odd in (
         {"window": "5m"},
         {"window": "721h"},
         {"window": "soon"},
+        {"schedule": "0 8 * * 1-5"},
+        {"duration": "10h"},
+        {"schedule": "0 8 * * 1-5", "duration": "10h", "window": "24h"},
+        {"schedule": "0 8 * * 1-5", "duration": "5m"},
+        {"schedule": "@daily", "duration": "10h"},
+        {"schedule": "0 0 8 * * 1-5", "duration": "10h"},
         {"limits": {}},
         {"scope": "Caused", "per": "Work"},
     ):

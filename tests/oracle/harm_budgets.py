@@ -3,7 +3,8 @@
 Written from the contract of harm budgets alone; imports nothing of the engine. A row is a mapping
 with `at` and `lost` in seconds, `plane`, `reason`, and for each side `victim` and `asks` a mapping
 of `tenant`, `queue`, `priority`, `lineage` and `labels`. A budget is a mapping with the names of
-the object's fields in snake case; durations and losses are in seconds.
+the object's fields in snake case; durations and losses are in seconds. `starts` are the seconds
+of each day at which windows of a schedule begin, None where the window slides.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 HOUR = 3_600
+DAY = 86_400
 Row = Mapping[str, Any]
 Budget = Mapping[str, Any]
 
@@ -43,12 +45,22 @@ def exempt(budget: Budget, row: Row, emergency: int | None) -> bool:
     return not budget["holds"] or any(row["asks"]["priority"] >= limit for limit in limits)
 
 
+def leaves(budget: Budget, at: int) -> int:
+    """Return until when a displacement counts, `at` where it does not."""
+    if budget["starts"] is None:
+        return int(at + budget["window"])
+    days = range((at - budget["window"]) // DAY, at // DAY + 1)
+    starts = [day * DAY + second for day in days for second in budget["starts"]]
+    ends = [start + budget["window"] for start in starts if start <= at < start + budget["window"]]
+    return max(ends, default=at)
+
+
 def exact(budget: Budget, account: str, rows: Iterable[Row], now: int) -> tuple[int, int]:
     """Return how many units, and what they lost, lie within the window to the second."""
     inside = [
         row
         for row in rows
-        if counted(budget, row) == account and now - budget["window"] < row["at"] <= now
+        if counted(budget, row) == account and row["at"] <= now < leaves(budget, row["at"])
     ]
     return len(inside), sum(row["lost"] for row in inside)
 
@@ -75,7 +87,7 @@ def by_hours(
     found = []
     for group in alike.values():
         last = max(row["at"] for row in group)
-        if last > now - budget["window"]:
+        if leaves(budget, last) > now:
             found.append((last, len(group), sum(row["lost"] for row in group)))
     return sorted(found)
 
@@ -84,15 +96,17 @@ def free_at(budget: Budget, row: Row, rows: Iterable[Row]) -> int | None:
     """Return when a candidate fits, None where it fits now."""
     account = counted(budget, row)
     assert account is not None
+    if leaves(budget, row["at"]) <= row["at"]:
+        return None
     hours = by_hours(budget, account, rows, row["at"])
-    instants = [row["at"], *sorted({last + budget["window"] for last, _, _ in hours})]
+    instants = [row["at"], *sorted({leaves(budget, last) for last, _, _ in hours})]
     for instant in instants:
-        left = [hour for hour in hours if hour[0] > instant - budget["window"]]
+        left = [hour for hour in hours if leaves(budget, hour[0]) > instant]
         units = 1 + sum(hour[1] for hour in left)
         lost = row["lost"] + sum(hour[2] for hour in left)
         if within(budget, units, lost):
             return None if instant == row["at"] else instant
-    return int(row["at"] + budget["window"])
+    return leaves(budget, row["at"])
 
 
 def held_until(

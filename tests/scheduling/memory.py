@@ -26,6 +26,7 @@ from reprieve.kube.client import Client
 from reprieve.kube.events import EventRecorder
 from reprieve.kube.transport import Request, Transport
 from reprieve.planes.common.harm_budgets import HarmBudgets
+from reprieve.planes.common.harm_statuses import HarmStatuses
 from reprieve.planes.scheduling.context import SchedulingContext
 from reprieve.planes.scheduling.plane import SchedulingPlane
 from reprieve.settings.scheduling import scheduling_settings
@@ -387,13 +388,15 @@ class Memory:
             tasks.append(asyncio.create_task(told.run()))
         if budgets:
             governor = plane.context.governor
-            followed = HarmBudgets(governor, plane.context.mirror, self.clock, metrics)
+            followed = HarmBudgets(governor, plane.context.mirror)
             ledger = HarmLedger(client, _OPERATOR_NAMESPACE, fence, self.clock, governor)
+            statuses = HarmStatuses(followed, governor, client, fence, self.clock, metrics)
             governor.harm.known = lambda: followed.known and ledger.loaded
             tasks += [
                 asyncio.create_task(plane.run()),
                 asyncio.create_task(followed.run()),
                 asyncio.create_task(ledger.run()),
+                asyncio.create_task(statuses.run()),
             ]
         self._running.append((wire, tasks))
         return plane

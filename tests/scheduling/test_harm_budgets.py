@@ -7,7 +7,7 @@ from typing import Any
 
 from reprieve.planes.scheduling.plane import SchedulingPlane
 from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import parse_instant
+from reprieve.units.instants import Nanos, format_instant, parse_instant
 from tests.kube.fakes import FakeAnswer
 from tests.scheduling.memory import Memory, Target, memory
 from tests.scheduling.site import NAMESPACE, Object, group, pod
@@ -71,6 +71,99 @@ async def test_a_third_displacement_is_held_and_passes_when_the_window_has_passe
         assert not cluster.victims()
         await cluster.until(lambda: cluster.victims() == {"spared"}, most=3 * MINUTE)
         assert cluster.clock.wall() >= parse_instant(free)
+
+
+async def test_a_schedule_holds_within_its_windows_alone() -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        spec: Any = {"schedule": "0,30 * * * *", "duration": "10m", "window": None}
+        put(cluster, budget(**spec, limits={"displacements": 0}))
+        await started(cluster)
+        began = cluster.clock.wall() // (30 * MINUTE) * 30 * MINUTE + 30 * MINUTE
+        await cluster.pass_time(12 * MINUTE)
+        await displaced(cluster, 0)
+        await cluster.pass_time(began + SECOND - cluster.clock.wall())
+        cluster.running(pod("spared", 4, priority="low"), "node-0")
+        cluster.create(pod("waits", 4, priority="high"))
+        await cluster.until(lambda: "harm budget batch-day is used up" in told(cluster, "waits"))
+        assert f"before {format_instant(Nanos(began + 10 * MINUTE))}" in told(cluster, "waits")
+        await cluster.pass_time(began + 10 * MINUTE - SECOND - cluster.clock.wall())
+        assert not cluster.victims()
+        await cluster.until(lambda: cluster.victims() == {"spared"}, most=3 * MINUTE)
+
+
+def status(cluster: Memory, name: str = "batch-day") -> Object:
+    """Return the status of a budget."""
+    found: Object = cluster.api.objects["harmbudgets.reprieve.dev"]["", name].get("status") or {}
+    return found
+
+
+def status_writes(cluster: Memory) -> int:
+    """Return how often statuses of budgets were written."""
+    return sum(where.kind == "harmbudgets.reprieve.dev" for _, where in cluster.api.writes)
+
+
+async def test_the_status_says_what_is_used_and_is_written_once_for_each_change() -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        put(cluster, budget())
+        plane = await started(cluster)
+        await cluster.pass_time(30 * SECOND)
+        assert status(cluster) == {
+            "window": "20m",
+            "accounts": 0,
+            "exhausted": 0,
+            "used": [],
+            "conditions": status(cluster)["conditions"],
+        }
+        accepted, exhausted = status(cluster)["conditions"]
+        assert (accepted["type"], accepted["status"]) == ("Accepted", "True")
+        assert (exhausted["type"], exhausted["status"]) == ("Exhausted", "False")
+        assert accepted["observedGeneration"] == 1
+        await displaced(cluster, 0)
+        (use,) = status(cluster)["used"]
+        assert (use["of"], use["displacements"], use.get("freeAt")) == (NAMESPACE, 1, None)
+        await displaced(cluster, 1)
+        (use,) = status(cluster)["used"]
+        (known,) = plane.context.governor.harm.used("batch-day", cluster.clock.wall())
+        assert known.free_at is not None
+        assert (use["displacements"], use["freeAt"]) == (2, format_instant(known.free_at))
+        assert status(cluster)["exhausted"] == 1
+        accepted, exhausted = status(cluster)["conditions"]
+        assert (exhausted["status"], exhausted["reason"]) == ("True", "LimitReached")
+        assert exhausted["message"] == f"no further displacement fits: {NAMESPACE}"
+        written = status_writes(cluster)
+        assert written == 3
+        await cluster.pass_time(known.free_at - cluster.clock.wall() - 2 * SECOND)
+        assert status_writes(cluster) == written
+        await cluster.pass_time(30 * SECOND)
+        assert status(cluster)["exhausted"] == 0
+        assert status_writes(cluster) == written + 1
+        # Another process reads the same, and has nothing to write.
+        await cluster.stop()
+        await started(cluster)
+        await cluster.pass_time(30 * SECOND)
+        assert status_writes(cluster) == written + 1
+
+
+async def test_the_status_says_what_is_not_accepted_of_a_budget() -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        put(cluster, budget("odd", schedule="0 25 * * *", duration="1h", window=None))
+        put(cluster, budget())
+        await started(cluster)
+        await cluster.pass_time(30 * SECOND)
+        accepted, _ = status(cluster, "odd")["conditions"]
+        assert (accepted["status"], accepted["reason"]) == ("False", "Invalid")
+        assert accepted["message"] == (
+            "spec.schedule: hour '25'; accepted: 0 to 23, with *, lists, ranges and steps"
+        )
+        assert status_writes(cluster) == 2
+        put(cluster, budget("odd", schedule="0 23 * * *", duration="1h", window=None))
+        await cluster.pass_time(30 * SECOND)
+        accepted, _ = status(cluster, "odd")["conditions"]
+        assert (accepted["status"], accepted["reason"]) == ("True", "Accepted")
+        assert status(cluster, "odd")["window"] == "0 23 * * * UTC for 1h"
 
 
 async def test_another_victim_is_looked_for() -> None:

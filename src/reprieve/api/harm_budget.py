@@ -13,10 +13,13 @@ from reprieve.api.scheduling import LabelSelector
 
 __all__ = [
     "HarmBudget",
+    "HarmCondition",
     "HarmExemptions",
     "HarmLimits",
     "HarmSelector",
     "HarmSpec",
+    "HarmStatus",
+    "HarmUse",
 ]
 
 
@@ -43,22 +46,58 @@ class HarmExemptions(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
 
 class HarmSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One budget; defaults and accepted values are those of the CustomResourceDefinition."""
+    """One budget; defaults and accepted values are those of the CustomResourceDefinition.
+
+    `window` slides; a cron expression in `schedule` with `duration` is in its place.
+    """
 
     limits: HarmLimits = HarmLimits()
     scope: str = "Suffered"
     selector: HarmSelector = HarmSelector()
     per: str = "Tenant"
-    window: str = "24h"
+    window: str | None = None
+    schedule: str | None = None
+    duration: str | None = None
     planes: list[str] | None = None
     when_exhausted: str = "Hold"
     exempt: HarmExemptions = HarmExemptions()
 
 
+class HarmUse(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What is used of one account; `free_at`: when one more displacement fits, if not now."""
+
+    of: str
+    displacements: int = 0
+    lost_gpu_hours: str = "0.0"
+    free_at: str | None = None
+
+
+class HarmCondition(msgspec.Struct, frozen=True, rename="camel"):
+    """A condition of a budget."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str = ""
+    observed_generation: int = 0
+
+
+class HarmStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """What the operator reports; `used`: the accounts that are used the most, `accounts` of all."""
+
+    window: str = ""
+    accounts: int = 0
+    exhausted: int = 0
+    used: list[HarmUse] = []
+    conditions: list[HarmCondition] = []
+
+
 class HarmBudget(msgspec.Struct, frozen=True, rename="camel"):
-    """One budget; its status is written and not read."""
+    """One budget."""
 
     metadata: ObjectMeta
     spec: HarmSpec = HarmSpec()
+    status: HarmStatus | None = None
     api_version: str = API_VERSION
     kind: str = "HarmBudget"

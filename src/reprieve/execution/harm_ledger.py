@@ -23,7 +23,7 @@ from typing import Any, Final
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.harm_budgets.budget import Harm
 from reprieve.engine.harm_budgets.sums import LONGEST_WINDOW, Amount, Key
-from reprieve.execution.fence import Fence
+from reprieve.execution.fence import Deposed, Fence
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, Forbidden
 from reprieve.kube.resource import Resource
@@ -126,7 +126,7 @@ class HarmLedger:
             if self._fence.open:
                 try:
                     await self._append()
-                except ApiError as failure:
+                except (ApiError, Deposed) as failure:
                     log.warning("the ledger of harm is not written: %s", failure)
                     self._part = None
             if self._owed:

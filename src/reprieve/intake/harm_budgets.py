@@ -13,11 +13,14 @@ from reprieve.engine.harm_budgets.budget import (
     Scope,
     Selector,
 )
+from reprieve.engine.harm_budgets.schedule import Schedule
 from reprieve.engine.harm_budgets.sums import LONGEST_WINDOW
+from reprieve.intake.cron import InvalidCron, schedule_of
 from reprieve.units.durations import MINUTE, InvalidDuration, parse_duration
 
-__all__ = ["InvalidBudget", "budget_of"]
+__all__ = ["InvalidBudget", "budget_of", "window_text"]
 
+_WINDOW: Final = "24h"
 _SHORTEST_WINDOW: Final = 10 * MINUTE
 _SECONDS: Final = 3_600  # of one device in a GPU-hour
 
@@ -33,9 +36,7 @@ def budget_of(found: api.HarmBudget) -> HarmBudget:
         InvalidBudget: a field has a value that the API server does not accept either.
     """
     spec, limits, exempt = found.spec, found.spec.limits, found.spec.exempt
-    window = _duration("window", spec.window)
-    if not _SHORTEST_WINDOW <= window <= LONGEST_WINDOW:
-        raise InvalidBudget(f"spec.window is {spec.window!r}; accepted: durations of 10m to 720h")
+    window, schedule = _window(spec)
     if limits.displacements is None and limits.lost_gpu_hours is None:
         raise InvalidBudget("spec.limits has neither displacements nor lostGpuHours")
     hours = limits.lost_gpu_hours
@@ -57,7 +58,39 @@ def budget_of(found: api.HarmBudget) -> HarmBudget:
         spec.when_exhausted == "Hold",
         exempt.priority_from,
         _duration("exempt.nominalReclaimAfter", exempt.nominal_reclaim_after),
+        schedule,
     )
+
+
+def window_text(spec: api.HarmSpec) -> str:
+    """Return the window of a budget as its status shows it."""
+    if spec.schedule is None:
+        return spec.window or _WINDOW
+    return f"{spec.schedule} UTC for {spec.duration}"
+
+
+def _window(spec: api.HarmSpec) -> tuple[int, Schedule | None]:
+    """Return how long a window is and, unless it slides, when windows begin."""
+    if spec.schedule is None:
+        if spec.duration is not None:
+            raise InvalidBudget("spec.duration is for a schedule; accepted: window without one")
+        return _length("window", spec.window or _WINDOW), None
+    if spec.window is not None:
+        raise InvalidBudget("spec has window and schedule; accepted: one of them")
+    if spec.duration is None:
+        raise InvalidBudget("spec.schedule has no duration; accepted: durations of 10m to 720h")
+    try:
+        schedule = schedule_of(spec.schedule)
+    except InvalidCron as fault:
+        raise InvalidBudget(f"spec.schedule: {fault}") from None
+    return _length("duration", spec.duration), schedule
+
+
+def _length(field: str, text: str) -> int:
+    found = _duration(field, text)
+    if not _SHORTEST_WINDOW <= found <= LONGEST_WINDOW:
+        raise InvalidBudget(f"spec.{field} is {text!r}; accepted: durations of 10m to 720h")
+    return found
 
 
 def _selector(found: api.HarmSelector) -> Selector:

@@ -52,6 +52,7 @@ from reprieve.planes.common.assembly import (
     warn,
 )
 from reprieve.planes.common.harm_budgets import HarmBudgets
+from reprieve.planes.common.harm_statuses import HarmStatuses
 from reprieve.planes.common.joint import Joint
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.common.mirror import Mirror
@@ -244,12 +245,13 @@ async def _served(
             runners.insert(0, given.disruptions)
         if given.notifier is not None:
             runners.append(given.notifier)
-        harm = HarmBudgets(given.governor, given.mirror, clock, given.metrics)
+        harm = HarmBudgets(given.governor, given.mirror)
         ledger = HarmLedger(
             client, namespace, given.fence, clock, given.governor, given.wait_leading
         )
         given.governor.harm.known = lambda: harm.known and ledger.loaded
-        beside: list[Runner] = [events, lag, harm, ledger, *runners]
+        statuses = HarmStatuses(harm, given.governor, client, given.fence, clock, given.metrics)
+        beside: list[Runner] = [events, lag, harm, ledger, statuses, *runners]
         background = [asyncio.create_task(each.run()) for each in beside]
         answering = None if serving is None else asyncio.create_task(serving.run())
         background += [] if answering is None else [answering]

@@ -23,6 +23,7 @@ from reprieve.engine.harm_budgets.budget import (
     Scope,
     Selector,
 )
+from reprieve.intake.cron import schedule_of
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
 from tests.oracle import harm_budgets as oracle
@@ -31,6 +32,13 @@ EMERGENCY = 1_000
 LABELS = {"a": {"tier": "batch"}, "b": {"tier": "batch"}, "c": {}}
 PLANES = sorted(ALL_PLANES)
 WINDOWS = (600, 3_600, 3 * 3_600, 86_400)
+#: Schedules, and the seconds of a day at which they begin.
+SCHEDULES = {
+    "0 * * * *": tuple(range(0, 86_400, 3_600)),
+    "0 8,15 * * *": (8 * 3_600, 15 * 3_600),
+    "30 */2 * * *": tuple(range(1_800, 86_400, 7_200)),
+    "0 0 * * *": (0,),
+}
 Row = dict[str, Any]
 
 
@@ -39,8 +47,11 @@ def random_budget(random: Random) -> dict[str, Any]:
     scope = random.choice(("Suffered", "Suffered", "Caused", "Work", "Cluster"))
     pers = ("Tenant", "ClusterQueue", "All") + (("Work",) if scope != "Caused" else ())
     displacements = random.choice((None, 0, 1, 2, 4))
+    schedule = random.choice((None, None, *SCHEDULES))
     return {
         "scope": scope,
+        "schedule": schedule,
+        "starts": None if schedule is None else SCHEDULES[schedule],
         "per": random.choice(pers),
         "window": random.choice(WINDOWS),
         "displacements": displacements,
@@ -72,6 +83,7 @@ def budget_of(name: str, found: dict[str, Any]) -> HarmBudget:
         frozenset(found["planes"]),
         found["holds"],
         found["priority_from"],
+        schedule=None if found["schedule"] is None else schedule_of(found["schedule"]),
     )
 
 
@@ -195,6 +207,8 @@ class _History:
                     if oracle.counted(budget, row) == account
                     and not oracle.exempt(budget, row, EMERGENCY)
                 ]
+                if oracle.leaves(budget, self.now) <= self.now:
+                    continue
                 hours = oracle.by_hours(budget, str(account), self.rows, self.now)
                 units = len(mine) + sum(hour[1] for hour in hours)
                 lost = sum(row["lost"] for row in mine) + sum(hour[2] for hour in hours)
@@ -211,6 +225,9 @@ class _History:
                     continue
                 if oracle.exempt(budget, row, EMERGENCY):
                     self.counts["exempt"] += 1
+                    continue
+                if oracle.leaves(budget, self.now) <= self.now:
+                    self.counts["outside the windows"] += 1
                     continue
                 units, lost = oracle.exact(budget, account, self.rows, self.now)
                 assert oracle.within(budget, units, lost)
@@ -243,6 +260,7 @@ def check(counts: Counter[str]) -> None:
         "taken back",
         "budgets changed",
         "free when it was told",
+        "outside the windows",
     ):
         assert counts[what] >= counts["histories"] // 20, counts
 

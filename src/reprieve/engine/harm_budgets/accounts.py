@@ -44,13 +44,15 @@ class Refusal:
 class Use:
     """What is used of an account.
 
-    `free_at`: when one more displacement fits, None while it does.
+    `free_at`: when one more displacement fits, None while it does. `leaves`: when the next of what
+    is used leaves the window.
     """
 
     account: str
     displacements: int
     lost_device_seconds: int
     free_at: Nanos | None
+    leaves: Nanos
 
 
 class HarmAccounts:
@@ -74,7 +76,8 @@ class HarmAccounts:
         self.stored_as: Callable[[str], str] = lambda record: record
         self._emergency = emergency
         self._budgets: dict[str, HarmBudget] = {}
-        self._rows: dict[Account, dict[Key, Amount]] = {}
+        self._rows: dict[str, dict[str, dict[Key, Amount]]] = {}  # by budget and account
+        self._charged: set[str] = set()  # budgets of which other use is known since
         self._matching: dict[tuple[object, object, str], list[HarmBudget]] = {}
         self._stale = False
         # What is used of an account at an instant, until something else is counted.
@@ -161,6 +164,7 @@ class HarmAccounts:
     def _undo(self, harm: Harm) -> None:
         self.sums.remove(harm)
         self._used.clear()
+        self._charged.update(budget.name for budget in self._matched(harm))
 
     # What follows
 
@@ -231,23 +235,21 @@ class HarmAccounts:
         self._settle()
         budget = self._budgets[name]
         found = []
-        for of, account in sorted(self._rows):
-            current = self._current(budget, account, now) if of == name else []
+        for account in sorted(self._rows.get(name, ())):
+            current = self._current(budget, account, now)
             if current:
                 free = self._free_at(budget, account, now, 1, 0)
                 number = sum(row.displacements for row in current)
                 lost = sum(row.lost_device_seconds for row in current)
-                found.append(Use(account, number, lost, free))
+                leaves = min(budget.leaves(row.last) for row in current)
+                found.append(Use(account, number, lost, free, leaves))
         return found
 
-    def exhausted(self, now: Nanos) -> dict[str, int]:
-        """Return how many accounts of each budget allow no further displacement."""
+    def changed(self) -> set[str]:
+        """Return the budgets of which other use is known than at the last call."""
         self._settle()
-        found = dict.fromkeys(self._budgets, 0)
-        for name, account in self._rows:
-            if self._free_at(self._budgets[name], account, now, 1, 0) is not None:
-                found[name] += 1
-        return found
+        found, self._charged = self._charged, set()
+        return found & self._budgets.keys()
 
     def _applying(self, harm: Harm) -> Iterator[tuple[HarmBudget, str]]:
         """Yield the budgets that hold such a displacement, each with the account."""
@@ -290,6 +292,8 @@ class HarmAccounts:
     ) -> Nanos | None:
         """Return when so much more fits, None where it fits now."""
         self._settle()
+        if budget.leaves(now) <= now:
+            return None
         used = self._used.get((budget.name, account))
         if used is None or used[0] != now:
             current = self._current(budget, account, now)
@@ -306,19 +310,20 @@ class HarmAccounts:
             more -= row.displacements
             lost -= row.lost_device_seconds
             if budget.allows(more, lost):
-                return Nanos(row.last + budget.window)
-        return Nanos(now + budget.window)
+                return budget.leaves(row.last)
+        return budget.leaves(now)
 
     def _current(self, budget: HarmBudget, account: str, now: Nanos) -> list[Amount]:
         """Return the rows that the window reaches."""
-        rows, since = self._rows.get((budget.name, account), {}), now - budget.window
-        return [row for row in rows.values() if row.displacements and row.last > since]
+        rows = self._rows.get(budget.name, {}).get(account, {})
+        return [row for row in rows.values() if row.displacements and budget.leaves(row.last) > now]
 
     def _settle(self) -> None:
         """Charge all sums anew, if they or the budgets are other ones."""
         if not self._stale:
             return
         self._stale = False
+        self._charged.update(self._budgets)
         self._rows.clear()
         self._matching.clear()
         self._used.clear()
@@ -331,8 +336,9 @@ class HarmAccounts:
         for budget in self._matched(harm):
             side = budget.side_of(harm)
             if side is not None:
-                account = budget.name, budget.account(side)
-                self._rows.setdefault(account, {})[key] = amount
+                accounts = self._rows.setdefault(budget.name, {})
+                accounts.setdefault(budget.account(side), {})[key] = amount
+                self._charged.add(budget.name)
 
 
 def _class_of(side: HarmSide | None) -> object:

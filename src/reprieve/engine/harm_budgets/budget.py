@@ -5,7 +5,9 @@ preemptor (`Caused`). Its selector chooses which sides it applies to. `per` divi
 of equal limits: one for each tenant, ClusterQueue or lineage, or one for all. Scope `Work` has an
 account for each lineage, scope `Cluster` one for all.
 
-The limits compare whole device seconds; a GPU-hour is 3,600 of them.
+A displacement counts for the length of the window, or with a schedule until the end of the last
+scheduled window that it falls into. The limits compare whole device seconds; a GPU-hour is 3,600 of
+them.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from reprieve.engine.harm_budgets.schedule import Schedule
 from reprieve.engine.selectors import selects
 from reprieve.units.durations import HOUR
 from reprieve.units.instants import Nanos
@@ -103,6 +106,7 @@ class Selector:
 class HarmBudget:
     """One budget; durations in nanoseconds, limits None where there is none.
 
+    `window`: how long a displacement counts, or with a `schedule` how long each window lasts.
     `holds`: whether an exhausted budget spares candidates; otherwise it is reported only.
     `priority_from`: preemptors from this priority on are exempt.
     """
@@ -118,6 +122,7 @@ class HarmBudget:
     holds: bool = True
     priority_from: int | None = None
     nominal_reclaim_after: int = HOUR
+    schedule: Schedule | None = None
 
     def side_of(self, harm: Harm) -> HarmSide | None:
         """Return the side that is counted."""
@@ -130,6 +135,13 @@ class HarmBudget:
         if self.scope is Scope.CLUSTER or self.per is Per.ALL:
             return ""
         return side.queue if self.per is Per.QUEUE else side.tenant
+
+    def leaves(self, at: Nanos) -> Nanos:
+        """Return until when a displacement counts; `at` itself where it does not."""
+        if self.schedule is None:
+            return Nanos(at + self.window)
+        began = self.schedule.began(at, self.window)
+        return at if began is None else Nanos(began + self.window)
 
     def allows(self, displacements: int, lost_device_seconds: int) -> bool:
         """Return whether an account may reach these sums."""

@@ -1,8 +1,9 @@
 """Reads HarmBudgets, and the labels of namespaces that they select by.
 
-A budget that cannot be read holds nobody and is logged. Where the kind is not served, or may not be
-read, there are none; namespaces are read only once there is a budget that selects
-by their labels.
+A budget that is not accepted holds nobody; the log and its status say why. A version of a budget
+with the same spec, such as one with another status, changes nothing. Where the kind is not served,
+or may not be read, there are none; namespaces are read only once there is a budget that selects by
+their labels.
 """
 
 from __future__ import annotations
@@ -21,28 +22,22 @@ from reprieve.kube.errors import NotFound
 from reprieve.kube.reflector import Health
 from reprieve.kube.resource import HARM_BUDGETS, NAMESPACES
 from reprieve.planes.common.mirror import Mirror
-from reprieve.telemetry.metrics import Metrics
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
 
 __all__ = ["HarmBudgets"]
 
 log: Final = logging.getLogger("reprieve.harm")
 
 _NO_LABELS: Final[Mapping[str, str]] = {}
-_SHOWN_EVERY: Final = 10 * SECOND
 
 
 class HarmBudgets:
     """Follows budgets for the governor of all planes. `run` works beside the planes."""
 
-    def __init__(
-        self, governor: Governor, mirror: Mirror, clock: Clock, metrics: Metrics | None = None
-    ) -> None:
-        """`metrics`: where exhausted accounts are shown, None for nowhere."""
+    def __init__(self, governor: Governor, mirror: Mirror) -> None:
         self._governor = governor
-        self._clock = clock
-        self._metrics = metrics
+        #: All budgets as they are stored, and what is not accepted of some, by name.
+        self.objects: dict[str, api.HarmBudget] = {}
+        self.faults: dict[str, str] = {}
         self._budgets: dict[str, HarmBudget] = {}
         self._labels: dict[str, Mapping[str, str]] = {}
         self._listed = False
@@ -67,22 +62,8 @@ class HarmBudgets:
         """Follow until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._followed.run(), name="watch harm budgets")
-            group.create_task(self._show(), name="show harm budgets")
             await self._wanted.wait()
             group.create_task(self._namespaces.run(), name="watch namespaces of harm budgets")
-
-    async def _show(self) -> None:
-        """Show how many accounts are used up, from time to time."""
-        shown: set[str] = set()
-        while self._metrics is not None:
-            with self._governor.guard:
-                found = self._governor.harm.exhausted(self._clock.wall())
-            for name in shown - found.keys():
-                self._metrics.harm_exhausted.remove(name)
-            for name, number in found.items():
-                self._metrics.harm_exhausted.labels(name).set(number)
-            shown = set(found)
-            await self._clock.sleep(_SHOWN_EVERY)
 
     @property
     def _selects(self) -> bool:
@@ -90,7 +71,8 @@ class HarmBudgets:
 
     def replace(self, found: list[api.HarmBudget]) -> None:
         """Hold exactly these budgets."""
-        self._budgets = {}
+        for name in self.objects.keys() - {each.metadata.name for each in found}:
+            self._forget(name)
         for each in found:
             self._take(each)
         self._listed = True
@@ -98,20 +80,33 @@ class HarmBudgets:
 
     def apply(self, found: api.HarmBudget) -> None:
         """Hold a budget in place of an older version."""
-        self._budgets.pop(found.metadata.name, None)
-        self._take(found)
-        self._adopt()
+        if self._take(found):
+            self._adopt()
 
     def remove(self, name: str) -> None:
         """Let go of a budget."""
-        self._budgets.pop(name, None)
+        self._forget(name)
         self._adopt()
 
-    def _take(self, found: api.HarmBudget) -> None:
+    def _forget(self, name: str) -> None:
+        for held in (self.objects, self.faults, self._budgets):
+            held.pop(name, None)
+
+    def _take(self, found: api.HarmBudget) -> bool:
+        """Read a budget, and return whether it says anything else than before."""
+        name = found.metadata.name
+        before = self.objects.get(name)
+        if before is not None and before.spec == found.spec:
+            self.objects[name] = found
+            return False
+        self._forget(name)
+        self.objects[name] = found
         try:
-            self._budgets[found.metadata.name] = budget_of(found)
+            self._budgets[name] = budget_of(found)
         except InvalidBudget as fault:
-            log.warning("HarmBudget %s holds nobody: %s", found.metadata.name, fault)
+            self.faults[name] = str(fault)
+            log.warning("HarmBudget %s holds nobody: %s", name, fault)
+        return True
 
     def _adopt(self) -> None:
         if self._selects:
