@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from kubelocal.tests.conftest import kubectl, pytest_configure
+from tests.granted import comparing_rights
 
 __all__ = ["THOROUGH", "kubectl", "pytest_configure"]
 
@@ -96,6 +97,7 @@ THOROUGH: Final = (
     "tests/telemetry/test_record.py",
     "tests/telemetry/test_scheduling_record.py",
     "tests/together/test_explained.py",
+    "tests/together/test_granted_reads.py",
     "tests/together/test_processes.py",
     "tests/together/test_records.py",
     "tests/whatif/test_again.py",
@@ -189,3 +191,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                     "reason": reason.removeprefix("Skipped: "),
                 }
                 file.write(json.dumps(line) + "\n")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def rights_of_the_chart() -> Iterator[None]:
+    """Fail where an operator asks an embedded cluster for what no option of the chart grants."""
+    yield from comparing_rights()

@@ -65,16 +65,32 @@ def run_helm(*arguments: str) -> str:
     return done.stdout
 
 
-def render(folder: Path, values: dict[str, Any] | None = None, *files: Path) -> Rendered:
-    """Render the chart as release `r` in namespace `ops`; `folder` takes the values file."""
-    return Rendered(
-        tuple(one for one in yaml.safe_load_all(render_text(folder, values, *files)) if one)
-    )
+def render(
+    folder: Path, values: dict[str, Any] | None = None, *files: Path, namespace: str = "ops"
+) -> Rendered:
+    """Render the chart as release `r` in a namespace; `folder` takes the values file."""
+    return installed(render_text(folder, values, *files, namespace=namespace))
 
 
-def render_text(folder: Path, values: dict[str, Any] | None = None, *files: Path) -> str:
+def installed(text: str) -> Rendered:
+    """Return what a release consists of while it is installed: not what its removal makes."""
+    return Rendered(tuple(one for one in yaml.safe_load_all(text) if one and not _of_removal(one)))
+
+
+def removal(text: str) -> Rendered:
+    """Return what exists during the removal of a release alone."""
+    return Rendered(tuple(one for one in yaml.safe_load_all(text) if one and _of_removal(one)))
+
+
+def _of_removal(one: dict[str, Any]) -> bool:
+    return (one["metadata"].get("annotations") or {}).get("helm.sh/hook") == "pre-delete"
+
+
+def render_text(
+    folder: Path, values: dict[str, Any] | None = None, *files: Path, namespace: str = "ops"
+) -> str:
     """Return what `render` reads, as Helm prints it."""
     written = folder / "values.yaml"
     written.write_text(yaml.safe_dump(values or {}))
     chosen = [argument for file in (*files, written) for argument in ("-f", str(file))]
-    return run_helm("template", "r", str(CHART), "--namespace", "ops", *chosen)
+    return run_helm("template", "r", str(CHART), "--namespace", namespace, *chosen)

@@ -53,7 +53,6 @@ NOT_ON_THE_TOUR = {
     ("update", "kueue.x-k8s.io", "admissionchecks"),
     ("patch", "kueue.x-k8s.io", "cohorts/status"),
     # The embedded cluster has no such kind.
-    ("list", "node.k8s.io", "runtimeclasses"),
     ("watch", "node.k8s.io", "runtimeclasses"),
     # Where fitting nodes have to be proven.
     ("get", "", "nodes"),

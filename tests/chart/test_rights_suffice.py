@@ -6,8 +6,6 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from reprieve.execution.reserve import DEVICE_CLAIMS, VOLUME_CLAIMS, VOLUMES
 from reprieve.kube.resource import DISRUPTIONS, Resource
 from reprieve.scenarios.catalogue import DEFAULT, find
@@ -15,7 +13,7 @@ from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, embedded_stage
 from reprieve.scenarios.result import Outcome
 from reprieve.scenarios.runner import play_scenario
 from reprieve.units.durations import SECOND
-from tests.chart.helm import CHART, Rendered, run_helm
+from tests.chart.helm import CHART, Rendered, installed, run_helm
 from tests.scheduling.site import NAMESPACE, POD_GROUPS, Site, group, node, pod, site
 
 # What Kubernetes gives to every user that it knows (its role system:basic-user).
@@ -26,6 +24,9 @@ NOT_ON_THE_TOUR = {
     # Statuses of the older kinds of PodGroup, of which there are none here.
     ("patch", "scheduling.sigs.k8s.io", "podgroups"),
     ("patch", "scheduling.x-k8s.io", "podgroups/status"),
+    # Listed, and not there.
+    ("watch", "scheduling.sigs.k8s.io", "elasticquotas"),
+    ("watch", "scheduling.x-k8s.io", "elasticquotas"),
     ("update", "", "pods/finalizers"),  # asked by an admission plugin of some clusters
 }
 # Needed on the tour or not, as it comes.
@@ -248,7 +249,7 @@ def claimed(claim: str) -> dict[str, Any]:
 def installed_beside_the_stage(*arguments: str) -> Rendered:
     """The chart as installed in the namespace that the stage gives to the operator."""
     text = run_helm("template", "r", str(CHART), "--namespace", OPERATOR_NAMESPACE, *arguments)
-    return Rendered(tuple(one for one in yaml.safe_load_all(text) if one))
+    return installed(text)
 
 
 def roles_of(rendered: Rendered) -> list[dict[str, Any]]:

@@ -117,6 +117,8 @@ def test_the_scheduling_plane_alone_has_the_rights_of_a_scheduler(tmp_path: Path
         ("scheduling.sigs.k8s.io", "podgroups"): watch | {"patch"},
         ("scheduling.x-k8s.io", "podgroups"): watch,
         ("scheduling.x-k8s.io", "podgroups/status"): {"patch"},
+        ("scheduling.sigs.k8s.io", "elasticquotas"): watch,
+        ("scheduling.x-k8s.io", "elasticquotas"): watch,
         ("storage.k8s.io", "storageclasses"): watch,
         ("storage.k8s.io", "csinodes"): watch,
         ("storage.k8s.io", "csidrivers"): watch,

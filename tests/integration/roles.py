@@ -14,7 +14,7 @@ from reprieve.execution.rights import SELF_SUBJECT_ACCESS_REVIEWS
 from reprieve.kube.client import Client
 from reprieve.kube.resource import Resource
 from tests.chart.go_tools import ToolMissing
-from tests.chart.helm import CHART, run_helm
+from tests.chart.helm import CHART, installed, run_helm
 
 Object = dict[str, Any]
 RBAC = "rbac.authorization.k8s.io"
@@ -47,7 +47,7 @@ def operator_rights(user: str, namespace: str) -> list[Object]:
             "--set",
             f"admissionPolicy.extraUsers={{{user}}},rbac.actions=true",
         )
-        found = [one for one in yaml.safe_load_all(text) if one and one["kind"] in KINDS]
+        found = [one for one in installed(text).objects if one["kind"] in KINDS]
     except ToolMissing:
         found = roles_of_the_template(namespace)
     roles = [one for one in found if one["kind"] in ("ClusterRole", "Role")]

@@ -388,7 +388,7 @@ class Memory:
             tasks.append(asyncio.create_task(told.run()))
         if budgets:
             governor = plane.context.governor
-            followed = HarmBudgets(governor, plane.context.mirror)
+            followed = HarmBudgets(governor, client, plane.context.mirror, self.clock)
             ledger = HarmLedger(client, _OPERATOR_NAMESPACE, fence, self.clock, governor)
             statuses = HarmStatuses(followed, governor, client, fence, self.clock, metrics)
             governor.harm.known = lambda: followed.known and ledger.loaded

@@ -200,11 +200,13 @@ def run(**given: Any) -> None:
     SIGTERM releases the leases and ends the process within 5 seconds. A process that loses its
     lease begins anew by itself, as a candidate.
     """
+    from reprieve.operator.first_process import below_first_process
+
+    below_first_process()
     # Here, because they bring the HTTP client and the event loop, which help does not need.
     import uvloop
 
     from reprieve.operator.lease_keeper import LeaseKeeper
-    from reprieve.operator.process import End, run_operator
     from reprieve.operator.returned_memory import few_heaps, returning_memory
     from reprieve.units.clock import SystemClock
 
@@ -215,6 +217,9 @@ def run(**given: Any) -> None:
     keeper = (
         None if options.dry_run else LeaseKeeper.fork(options.kubeconfig, options.context, clock)
     )
+    # After the fork: the engine brings numpy, which starts threads where it is loaded.
+    from reprieve.operator.process import End, run_operator
+
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             end = runner.run(returning_memory(run_operator(options, clock, keeper), clock))

@@ -222,11 +222,12 @@ async def _served(
     options, client, clock, events = given.options, given.client, given.clock, given.events
     namespace, identity = given.settings.start.operator_namespace, given.identity
     serving = next((each.serving for each in made if each.serving is not None), None)
+    harm = HarmBudgets(given.governor, client, given.mirror, clock)
     async with (
         serve_telemetry(
             given.metrics.registry,
             lambda: iter((Check("loop", passed=True),)),
-            lambda: _ready(made, keeper),
+            lambda: _ready(made, keeper, harm),
             options.metrics_port,
             options.metrics_host,
             next((each.page for each in made if each.page is not None), None),
@@ -245,7 +246,6 @@ async def _served(
             runners.insert(0, given.disruptions)
         if given.notifier is not None:
             runners.append(given.notifier)
-        harm = HarmBudgets(given.governor, given.mirror)
         ledger = HarmLedger(
             client, namespace, given.fence, clock, given.governor, given.wait_leading
         )
@@ -350,7 +350,9 @@ async def _assembled(given: Surroundings) -> list[Assembled]:
     return made
 
 
-def _ready(made: Sequence[Assembled], keeper: LeaseKeeper | None) -> Iterator[Check]:
+def _ready(
+    made: Sequence[Assembled], keeper: LeaseKeeper | None, harm: HarmBudgets
+) -> Iterator[Check]:
     """Yield what the readiness probe shows; a standby is ready: it would lead within one lease."""
     standing_by = keeper is not None and not keeper.leading
     for plane in (each.plane for each in made):
@@ -361,6 +363,8 @@ def _ready(made: Sequence[Assembled], keeper: LeaseKeeper | None) -> Iterator[Ch
             yield Check("watch", passed=False, detail=trouble)
         if plane.notice():
             yield Check("alone", passed=False, detail=plane.notice(), required=False)
+    for trouble in harm.troubles():
+        yield Check("watch", passed=False, detail=trouble)
     for each in made:
         if each.serving is not None:
             yield from each.serving.checks()

@@ -48,7 +48,7 @@ from kubelocal.server.patches import accepted_types
 from kubelocal.server.request_metrics import CONTENT_TYPE, RequestMetrics
 from kubelocal.server.selectors import Selectors, parse_selectors
 from kubelocal.server.streaming import stream
-from kubelocal.server.target import Target, segments_of, target_of, verb_of
+from kubelocal.server.target import Target, Unserved, segments_of, target_of, verb_of
 from kubelocal.store import StoreFailed, TooLarge
 
 __all__ = ["HttpServer", "Stage", "Write"]
@@ -163,14 +163,11 @@ class HttpServer:
             return courtesy.document(self.api.registry, request, segments)
         target = target_of(self.api.registry, segments)
         verb = verb_of(request.method, target, request.query)
-        asked.append((target, verb))
         attributes = target.attributes(verb, request.query.get("fieldSelector", ""))
-        self.requests[user.name, verb, target.kind.group, attributes.resource] += 1
-        try:
-            self.access.check(user, attributes)
-        except StatusError:
-            self.refused[user.name, verb, target.kind.group, attributes.resource] += 1
-            raise
+        self._authorize(user, attributes)
+        if isinstance(target, Unserved):
+            raise path_not_found()
+        asked.append((target, verb))
         if delay := self.faults.delay(user.name):
             await self.api.clock.sleep(delay)
         self.faults.refuse(user.name, verb, target.kind.group, attributes.resource)
@@ -184,6 +181,16 @@ class HttpServer:
         if verb == "list":
             return await self._list(request, target, answers)
         return await self._get(target, answers)
+
+    def _authorize(self, user: User, attributes: Attributes) -> None:
+        """Count the request and refuse it without a right, also for a kind that is not served."""
+        question = (user.name, attributes.verb, attributes.group, attributes.resource)
+        self.requests[question] += 1
+        try:
+            self.access.check(user, attributes)
+        except StatusError:
+            self.refused[question] += 1
+            raise
 
     # Reading
 

@@ -14,7 +14,7 @@ from kubelocal.server.errors import bad_request, method_not_allowed, path_not_fo
 from kubelocal.server.identity import Attributes
 from kubelocal.server.kinds import Kind, Registry
 
-__all__ = ["Target", "segments_of", "target_of", "verb_of"]
+__all__ = ["Target", "Unserved", "segments_of", "target_of", "verb_of"]
 
 _VERBS: Final = {"GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch"}
 
@@ -31,14 +31,27 @@ class Target:
 
     def attributes(self, verb: str, field_selector: str = "") -> Attributes:
         """Return what rules are asked about; a list or watch of one name is about that name."""
-        resource = self.kind.plural
-        if self.subresource:
-            resource += f"/{self.subresource}"
-        named = self.name
-        if not named and verb in ("list", "watch", "deletecollection"):
-            terms = [term.partition("=") for term in field_selector.split(",")]
-            named = next((v.lstrip("=") for path, _, v in terms if path == "metadata.name"), "")
+        named = _named(self.name, verb, field_selector)
+        resource = _with_subresource(self.kind.plural, self.subresource)
         return Attributes(verb, self.kind.group, resource, self.namespace or "", named)
+
+
+@dataclass(frozen=True, slots=True)
+class Unserved:
+    """A path of a kind that is not served; rights are asked for before that is found out."""
+
+    group: str
+    plural: str
+    namespace: str | None
+    name: str
+    subresource: str
+    legacy_watch: bool = False
+
+    def attributes(self, verb: str, field_selector: str = "") -> Attributes:
+        """Return what rules are asked about, as those of a `Target`."""
+        named = _named(self.name, verb, field_selector)
+        resource = _with_subresource(self.plural, self.subresource)
+        return Attributes(verb, self.group, resource, self.namespace or "", named)
 
 
 def segments_of(raw_path: str) -> list[str]:
@@ -59,11 +72,11 @@ def segments_of(raw_path: str) -> list[str]:
     return segments
 
 
-def target_of(registry: Registry, segments: list[str]) -> Target:
-    """Return what the path names.
+def target_of(registry: Registry, segments: list[str]) -> Target | Unserved:
+    """Return what the path names; `Unserved` where this server has no such kind.
 
     Raises:
-        StatusError: 404, nothing that is served.
+        StatusError: 404, a path that cannot name anything.
     """
     if segments[0] == "api":
         group, version, rest = "", segments[1], segments[2:]
@@ -78,23 +91,35 @@ def target_of(registry: Registry, segments: list[str]) -> Target:
     if not rest or len(rest) > 3 or "" in rest:
         raise path_not_found()
     kind = registry.find(group, version, rest[0])
-    if kind is None:
-        raise path_not_found()
     name = rest[1] if len(rest) > 1 else ""
+    subresource = rest[2] if len(rest) > 2 else ""
+    if kind is None:
+        return Unserved(group, rest[0], namespace, name, subresource, legacy_watch)
     if not kind.namespaced:
         if namespace is not None:
             raise path_not_found()
         namespace = ""
     elif name and namespace is None:
         raise path_not_found()
-    return Target(kind, namespace, name, rest[2] if len(rest) > 2 else "", legacy_watch)
+    return Target(kind, namespace, name, subresource, legacy_watch)
+
+
+def _with_subresource(plural: str, subresource: str) -> str:
+    return f"{plural}/{subresource}" if subresource else plural
+
+
+def _named(name: str, verb: str, field_selector: str) -> str:
+    if name or verb not in ("list", "watch", "deletecollection"):
+        return name
+    terms = [term.partition("=") for term in field_selector.split(",")]
+    return next((v.lstrip("=") for path, _, v in terms if path == "metadata.name"), "")
 
 
 def _is_namespace_part(group: str, rest: list[str]) -> bool:
     return group == "" and len(rest) == 3 and rest[2] in ("status", "finalize")
 
 
-def verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
+def verb_of(method: str, target: Target | Unserved, query: Mapping[str, str]) -> str:
     """Return the verb of a request as rules of access name it.
 
     Raises:

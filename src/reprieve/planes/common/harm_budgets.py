@@ -1,9 +1,10 @@
 """Reads HarmBudgets, and the labels of namespaces that they select by.
 
 A budget that is not accepted holds nobody; the log and its status say why. A version of a budget
-with the same spec, such as one with another status, changes nothing. Where the kind is not served,
-or may not be read, there are none; namespaces are read only once there is a budget that selects by
-their labels.
+with the same spec, such as one with another status, changes nothing. Where the kind is not served
+there are none. Where it is served and may not be read, or the namespaces that a budget selects by
+may not, no plane evicts: a budget that nobody sees would be broken. Namespaces are read only once
+there is a budget that selects by their labels.
 """
 
 from __future__ import annotations
@@ -11,17 +12,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from reprieve.api import harm_budget as api
 from reprieve.api.core import Namespace
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.harm_budgets.budget import HarmBudget
 from reprieve.intake.harm_budgets import InvalidBudget, budget_of
-from reprieve.kube.errors import NotFound
+from reprieve.kube.errors import Forbidden, NotFound
+from reprieve.kube.reader import Reader
 from reprieve.kube.reflector import Health
 from reprieve.kube.resource import HARM_BUDGETS, NAMESPACES
-from reprieve.planes.common.mirror import Mirror
+from reprieve.planes.common.mirror import Followed, Mirror
+from reprieve.planes.common.refused_kinds import RefusedKinds
+from reprieve.planes.common.troubles import Troubles
+from reprieve.units.clock import Clock
 
 __all__ = ["HarmBudgets"]
 
@@ -33,7 +38,7 @@ _NO_LABELS: Final[Mapping[str, str]] = {}
 class HarmBudgets:
     """Follows budgets for the governor of all planes. `run` works beside the planes."""
 
-    def __init__(self, governor: Governor, mirror: Mirror) -> None:
+    def __init__(self, governor: Governor, client: Reader, mirror: Mirror, clock: Clock) -> None:
         self._governor = governor
         #: All budgets as they are stored, and what is not accepted of some, by name.
         self.objects: dict[str, api.HarmBudget] = {}
@@ -43,8 +48,12 @@ class HarmBudgets:
         self._listed = False
         self._wanted = asyncio.Event()
 
+        self._troubles = Troubles(clock)
+        self._refused = RefusedKinds(client, clock, log, "no plane evicts")
+
         def report(trouble: Exception) -> None:
-            if not isinstance(trouble, NotFound):
+            self._refused.report(trouble)
+            if not isinstance(trouble, NotFound | Forbidden):
                 log.warning("harm budgets: %s", trouble)
 
         self._followed = mirror.follow(HARM_BUDGETS, api.HarmBudget, _Budgets(self), report=report)
@@ -54,14 +63,26 @@ class HarmBudgets:
     @property
     def known(self) -> bool:
         """Whether all budgets are known, and the labels that they need."""
-        if self._followed.health in (Health.NOT_SERVED, Health.FORBIDDEN):
+        if self._refused.absent(self._followed):
             return True
+        if any(each.health is Health.FORBIDDEN for each in self._read):
+            return False
         return self._listed and (not self._selects or self._namespaces.synced.is_set())
+
+    def troubles(self) -> list[str]:
+        """Return one line for each kind that is served and cannot be read."""
+        return self._troubles.lines(self._refused.troubling(self._read))
+
+    @property
+    def _read(self) -> tuple[Followed[Any], ...]:
+        return (self._followed, *((self._namespaces,) if self._selects else ()))
 
     async def run(self) -> None:
         """Follow until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._followed.run(), name="watch harm budgets")
+            every = (self._followed, self._namespaces)
+            group.create_task(self._refused.run(every), name="look for refused harm budgets")
             await self._wanted.wait()
             group.create_task(self._namespaces.run(), name="watch namespaces of harm budgets")
 

@@ -188,11 +188,11 @@ class SchedulingPlane:
     @property
     def ready(self) -> bool:
         """Whether all kinds were listed."""
-        return self.watches.ready
+        return self.watches.ready and self.gangs.watches.ready
 
     def troubles(self) -> list[str]:
         """Return one line for each kind that cannot be read."""
-        return self.watches.troubles()
+        return [*self.watches.troubles(), *self.gangs.watches.troubles()]
 
     def notice(self) -> str:
         """Return why nothing is written; this plane always writes, but in a dry run."""
@@ -246,6 +246,7 @@ class SchedulingPlane:
     async def synced(self) -> None:
         """Wait until all kinds were listed."""
         await self.watches.synced()
+        await self.gangs.watches.synced()
 
     async def run(self) -> None:
         """Schedule until cancelled, or until the lease is lost (`Deposed` in a group)."""
@@ -253,7 +254,7 @@ class SchedulingPlane:
             self._tasks = tasks
             tasks.create_task(self.watches.run())
             tasks.create_task(self.gangs.run())
-            await self.watches.synced()
+            await self.synced()
             if not self.context.dry_run:
                 await recovered(self.preemptions.recover, self.context.clock, log)
             tasks.create_task(self.statuses.run())
@@ -305,7 +306,7 @@ class SchedulingPlane:
             return "the lease is not held for long enough"
         if not self.context.governor.harm.known():
             return "harm budgets are not known yet"
-        return next(iter(self.watches.troubles()), "")
+        return next(iter(self.troubles()), "")
 
     def _others(self) -> Callable[[Displacement], bool] | None:
         """Return who is told of what others displaced, None where nobody looks for it."""

@@ -75,7 +75,7 @@ class GangPlane:
         )
         #: Writes that a pod has no nomination any more.
         self.withdraw: Callable[[PodRow], None] = lambda row: None
-        self._watches = GangWatches(
+        self.watches = GangWatches(
             context.client,
             context.clock,
             put=self._put_group,
@@ -87,7 +87,7 @@ class GangPlane:
     async def run(self) -> None:
         """Watch and write statuses until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._watches.run())
+            tasks.create_task(self.watches.run())
             tasks.create_task(self.statuses.run())
 
     # What the state tells.

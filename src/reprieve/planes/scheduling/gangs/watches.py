@@ -1,6 +1,7 @@
 """Watches of gangs: PodGroups and ElasticQuotas of both older front doors, and the ConfigMap.
 
 None of them has to be there: a kind that is not served counts as empty, and is looked for again.
+One that is served and may not be read stops decisions: an ElasticQuota may protect its pods.
 Source: specification of gang jobs, sections 1.1, 1.4 and 11.
 """
 
@@ -17,8 +18,11 @@ from reprieve.kube.client import Client
 from reprieve.kube.reflector import Reflector
 from reprieve.kube.resource import Resource
 from reprieve.planes.common.config_map import ConfigMap, config_map_reflector
+from reprieve.planes.common.refused_kinds import RefusedKinds
+from reprieve.planes.common.troubles import Troubles
 from reprieve.settings.coscheduling import CONFIG_MAP, CONFIG_NAMESPACE
 from reprieve.units.clock import Clock
+from reprieve.units.durations import SECOND
 
 __all__ = ["RESOURCES", "GangWatches"]
 
@@ -106,8 +110,13 @@ class GangWatches:
         configuration: Callable[[ConfigMap | None], None],
         quotas: Callable[[Door, list[ElasticQuota]], None],
     ) -> None:
+        self._clock = clock
+        self._troubles = Troubles(clock)
+        self._refused = RefusedKinds(client, clock, log, "no pod is scheduled and none preempted")
+
         def report(trouble: Exception) -> None:
             log.debug("gangs: %s", trouble)
+            self._refused.report(trouble)
 
         self._reflectors: list[Reflector[Any]] = [
             Reflector(
@@ -137,6 +146,21 @@ class GangWatches:
         async with asyncio.TaskGroup() as tasks:
             for each in self._reflectors:
                 tasks.create_task(each.run(), name=f"watch {each.resource.qualified}")
+            tasks.create_task(self._refused.run(self._reflectors), name="look for refused kinds")
+
+    @property
+    def ready(self) -> bool:
+        """Whether each kind was listed, or is not served."""
+        return all(map(self._refused.known, self._reflectors))
+
+    async def synced(self) -> None:
+        """Wait until each kind was listed, or is known not to be served."""
+        while not self.ready:
+            await self._clock.sleep(SECOND // 20)
+
+    def troubles(self) -> list[str]:
+        """Return one line for each kind that is served and cannot be read."""
+        return self._troubles.lines(self._refused.troubling(self._reflectors))
 
 
 def _id(group: PodGroup) -> str:
