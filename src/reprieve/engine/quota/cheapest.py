@@ -24,21 +24,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from reprieve.engine.lost_work import devices_of
 from reprieve.engine.quota.candidates import Preemptor, Target
-from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.permitted import Board, boards_of
 from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.tree import available
-from reprieve.units.durations import SECOND
+from reprieve.engine.quota.victim_costs import NOTHING, OFFSET, Cost, Costs
 from reprieve.units.instants import Nanos
 
 __all__ = ["Cheapest", "cheapest_targets"]
 
 STEPS: Final = 4_096  # of one search, over all attempts and priorities
 _KINDS: Final = 48  # of workloads that one search looks at
-_OFFSET: Final = 2**31
-_NEVER: Final = -(2**63)
 _IMPOSSIBLE: Final = 2**200
 _Piece: TypeAlias = tuple[float, int, int]  # cost of one, how many, cost of all
 
@@ -49,27 +45,6 @@ class Cheapest:
 
     targets: tuple[Target, ...]
     gap: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Cost:
-    """What evicting one workload costs by criteria 2 to 4."""
-
-    lost: int
-    priority: int  # with its offset, 0 for one that leaves already
-    leaving: int
-
-    def __add__(self, other: _Cost) -> _Cost:
-        return _Cost(
-            self.lost + other.lost, self.priority + other.priority, self.leaving + other.leaving
-        )
-
-    @property
-    def key(self) -> tuple[int, int, int]:
-        return self.lost, self.priority, self.leaving
-
-
-_NOTHING: Final = _Cost(0, 0, 0)
 
 
 def cheapest_targets(
@@ -85,7 +60,7 @@ def cheapest_targets(
 
     `found`: the reference's. `without`: keys of holders that make way for others already.
     """
-    costs = _Costs(snapshot, now)
+    costs = Costs(snapshot, now)
     payers = {target.holder.queue for target in found}
     boards = [*boards_of(snapshot, who, requests, need, payers)]
     top = costs.top(found)
@@ -108,12 +83,12 @@ def cheapest_targets(
     return Cheapest(tuple(found), None)
 
 
-def _gap(paid: _Cost, bound: tuple[int, int, int], by_work: bool) -> int | None:
+def _gap(paid: Cost, bound: tuple[int, int, int], by_work: bool) -> int | None:
     """Return by how much a cost may exceed a bound, in per cent; the bound is of the level."""
     if by_work:
         return None if not bound[0] else -(-(paid.lost - bound[0]) * 100 // bound[0])
-    least = -(-bound[1] // _OFFSET)
-    return None if not least else max(0, -(-(paid.priority // _OFFSET - least) * 100 // least))
+    least = -(-bound[1] // OFFSET)
+    return None if not least else max(0, -(-(paid.priority // OFFSET - least) * 100 // least))
 
 
 @dataclass(slots=True)
@@ -121,44 +96,18 @@ class _Steps:
     left: int
 
 
-class _Costs:
-    """What workloads cost, at one instant."""
-
-    def __init__(self, snapshot: Snapshot, now: Nanos) -> None:
-        self._columns = snapshot.tree.flavor_resources
-        self.by_work = snapshot.settings.harm_order
-        self._now = now
-
-    def of(self, holder: Holder) -> _Cost:
-        if holder.evicted:
-            return _Cost(0, 0, 1)
-        lost = 0
-        if self.by_work and not holder.idle:
-            devices = devices_of((self._columns[c].resource, n) for c, n in holder.held)
-            lost = devices * max(0, self._now - holder.since) // SECOND
-        return _Cost(lost, holder.priority + _OFFSET, 0)
-
-    def top(self, targets: Sequence[Target]) -> int:
-        """Return the highest priority of those that do not leave already."""
-        return max((t.holder.priority for t in targets if not t.holder.evicted), default=_NEVER)
-
-    def total(self, targets: Sequence[Target]) -> _Cost:
-        """Return what they cost together."""
-        return sum((self.of(target.holder) for target in targets), _NOTHING)
-
-
 @dataclass(slots=True)
 class _Best:
     """The cheapest set of one level so far."""
 
     targets: list[Target] | None
-    costs: _Costs
-    cost: _Cost = _NOTHING
+    costs: Costs
+    cost: Cost = NOTHING
 
     def __post_init__(self) -> None:
-        self.cost = _NOTHING if self.targets is None else self.costs.total(self.targets)
+        self.cost = NOTHING if self.targets is None else self.costs.total(self.targets)
 
-    def offer(self, targets: list[Target], cost: _Cost) -> None:
+    def offer(self, targets: list[Target], cost: Cost) -> None:
         self.targets, self.cost = targets, cost
 
     def beaten_by(self, key: tuple[int, int, int]) -> bool:
@@ -180,7 +129,7 @@ class _Kind:
     """Workloads of one ClusterQueue that hold the same, the cheapest first."""
 
     targets: list[Target]
-    costs: list[_Cost]
+    costs: list[Cost]
     held: dict[int, int]
 
 
@@ -190,7 +139,7 @@ class _Search:
 
     board: Board
     level: int
-    costs: _Costs
+    costs: Costs
     without: Collection[str]
     steps: _Steps
     best: _Best
@@ -214,7 +163,7 @@ class _Search:
         least = self._bound(0)
         if len(self.kinds) > _KINDS:
             self.kinds, self.cut, self.pieces = self.kinds[:_KINDS], True, {}
-        self._from(0, _NOTHING)
+        self._from(0, NOTHING)
         return least
 
     def _kinds(self) -> list[_Kind]:
@@ -279,7 +228,7 @@ class _Search:
             )
         return known
 
-    def _from(self, first: int, cost: _Cost) -> None:
+    def _from(self, first: int, cost: Cost) -> None:
         """Try all numbers of the kinds from `first` on, with those chosen before gone."""
         self.steps.left -= 1
         if self.steps.left < 0:

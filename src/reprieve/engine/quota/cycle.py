@@ -313,14 +313,14 @@ class _Cycle:
             self._skip(entry, message, True)
         else:
             if mode is Mode.PREEMPT:
-                self.evictions.prove(entry, assignment)
+                self.evictions.prove(entry, entry.assignment or assignment)
             self._accept(entry, entry.assignment or assignment)
 
     def _refusal_of_cheapest(
         self, entry: Entry, assignment: Assignment
     ) -> tuple[Outcome, str] | None:
         """Give the entry the least costly targets, where those do, and say why none do."""
-        if not self.settings.best or entry.mode is not Mode.PREEMPT or entry.placed:
+        if not self.settings.best or entry.mode is not Mode.PREEMPT:
             return self._refusal(entry)
         self.evictions.cheapen(entry, assignment)
         if entry.targets == entry.found:
@@ -328,7 +328,7 @@ class _Cycle:
         if entry.found:
             if self.room.fits(entry) and self._refusal(entry) is None:
                 return None
-            entry.targets, entry.found = entry.found, ()
+            entry.assignment, entry.targets, entry.found = assignment, entry.found, ()
             entry.gap, entry.as_found = None, True
         return self._refusal(entry)
 

@@ -1,6 +1,7 @@
 """How the victims of an entry are made to leave: proven, once their work is saved, each once.
 
-1. With profile `best` the victims that were found stand back where others cost less (`cheapest`).
+1. With profile `best` the victims that were found stand back where others cost less (`cheapest`;
+   for workloads with places `by_domain`).
 2. A preemption is held against its proof (`proof`); one that fails is a fault of ours, and nobody
    makes way for it.
 3. Where victims are about to save their work they are left alone until then (`harm`).
@@ -18,6 +19,7 @@ from reprieve.engine.harm_budgets.accounts import Refusal
 from reprieve.engine.lost_work import devices_of, lost_device_seconds
 from reprieve.engine.plan_faults import PlanRefused
 from reprieve.engine.quota.assignment import Assignment
+from reprieve.engine.quota.by_domain import targets_by_domain
 from reprieve.engine.quota.candidates import Target, preemptor
 from reprieve.engine.quota.cheapest import cheapest_targets
 from reprieve.engine.quota.displacements import Displacements
@@ -27,12 +29,13 @@ from reprieve.engine.quota.harm_budgets import harm_of, refused_by_budgets, side
 from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.nominations import Nominations
 from reprieve.engine.quota.proof import faults_of
+from reprieve.engine.quota.proof_places import AskedPlaces
 from reprieve.engine.quota.proof_state import Preempting, Victim
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.room import Room
 from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.state import Holdings
-from reprieve.engine.quota.topologies import asked_places
+from reprieve.engine.quota.topologies import asked_places, planned_without
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
 
@@ -68,19 +71,35 @@ class Evictions:
         """Give an entry the least costly targets; `found` are those that it had."""
         if all(target.holder.evicted for target in entry.targets):
             return
+        searched = self._searched_for(entry)
         who = preemptor(entry.workload, entry.queue, self._snapshot.settings)
+        if entry.spared is not None:
+            who = replace(who, spares=entry.spared)
+        asks = assignment.usage, assignment.need
         leaving = {holder.key for holder in self._room.leaving(entry)}
-        chosen = cheapest_targets(
-            self._searched_for(entry),
-            who if entry.spared is None else replace(who, spares=entry.spared),
-            assignment.usage,
-            assignment.need,
-            entry.targets,
-            self._now,
-            leaving,
-        )
-        entry.found, entry.targets = entry.targets, chosen.targets
-        entry.best, entry.gap = True, chosen.gap
+        if entry.placed:
+            asked = self._asked_places(entry, assignment)
+            wanted = {} if asked is None else asked.wanted
+            chosen = targets_by_domain(
+                searched, who, *asks, wanted, entry.targets, self._now, leaving
+            )
+            if chosen != entry.targets:
+                queue = searched.configuration.cluster_queues[entry.cluster_queue]
+                entry.assignment = planned_without(
+                    assignment, entry.workload, queue, searched, chosen
+                )
+            entry.found, entry.targets = entry.targets, chosen
+            entry.best = True
+            return
+        cheapest = cheapest_targets(searched, who, *asks, entry.targets, self._now, leaving)
+        entry.found, entry.targets = entry.targets, cheapest.targets
+        entry.best, entry.gap = True, cheapest.gap
+
+    def _asked_places(self, entry: Entry, assignment: Assignment) -> AskedPlaces | None:
+        searched = self._searched_for(entry)
+        queue = searched.configuration.cluster_queues[entry.cluster_queue]
+        rest = entry.workload, queue, searched.configuration, searched.places
+        return asked_places(assignment, *rest)
 
     def _searched_for(self, entry: Entry) -> Snapshot:
         """Return the snapshot in which the victims of an entry were looked for."""
@@ -102,13 +121,7 @@ class Evictions:
             self._now,
             tuple(each.admitted for each in assignment.pod_sets),
             tuple(target.holder for target in entry.found),
-            asked_places(
-                assignment,
-                entry.workload,
-                searched.configuration.cluster_queues[entry.cluster_queue],
-                searched.configuration,
-                searched.places,
-            ),
+            self._asked_places(entry, assignment),
         )
         leaving = [*self._room.leaving(entry)]
         if entry.replaced is not None:

@@ -27,7 +27,7 @@ from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.refusals import Refusals
 from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.state import Holdings
-from reprieve.engine.quota.topologies import asks_for_places, planned, search_of
+from reprieve.engine.quota.topologies import asks_for_places, planned_without, search_of
 from reprieve.units.instants import Nanos
 
 __all__ = ["Nominations"]
@@ -299,11 +299,8 @@ def _attempt(
     asked = search_of(found, *rest, snapshot.places)
     search = oracle.targets(found.usage, found.need, asked)
     targets = search.targets if search else ()
-    if asked is not None and snapshot.places is not None:
-        places = snapshot.places.copy()
-        for target in targets:
-            places.change(target.holder.placed, -1)
-        found = planned(found, *rest, places, empty=not targets)
+    if asked is not None:
+        found = planned_without(found, assigner.workload, assigner.config, snapshot, targets)
     return found, targets
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reprieve.engine.quota.assignment import Assignment, Mode, NoFitReason, PodSetAssignment
+from reprieve.engine.quota.candidates import Target
 from reprieve.engine.quota.model import (
     ClusterQueue,
     Configuration,
@@ -23,6 +24,7 @@ from reprieve.engine.quota.model import (
     Workload,
 )
 from reprieve.engine.quota.proof_places import AskedPlaces
+from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.tree import Tree
 from reprieve.engine.topology.model import Outcome, PodsWanted, Topology
 from reprieve.engine.topology.places import Places
@@ -32,7 +34,7 @@ __all__ = [
     "asked_places",
     "asks_for_places",
     "is_tas_only",
-    "planned",
+    "planned_without",
     "search_of",
     "topology_mismatch",
     "wanted_of",
@@ -254,17 +256,27 @@ def _preempting(assignment: Assignment, names: set[str], tree: Tree) -> Assignme
     return replace(assignment, pod_sets=tuple(pod_sets), need=frozenset(need))
 
 
-def planned(
+def planned_without(
     assignment: Assignment,
     workload: Workload,
     queue: ClusterQueue,
-    configuration: Configuration,
-    places: Places,
-    empty: bool,
+    snapshot: Snapshot,
+    targets: Sequence[Target],
 ) -> Assignment:
-    """Return an assignment that needs preemption with the places that it is to have afterwards."""
+    """Return an assignment that needs preemption with the places that it has once these are gone.
+
+    Without targets they are those that it would have if no topology had placed anything.
+    """
+    places, configuration = snapshot.places, snapshot.configuration
+    if places is None:
+        return assignment
     asked = _asked(workload, assignment.pod_sets, queue, configuration, places)
-    return _given(assignment, _placed_on(asked, places, empty))
+    if not asked.by_flavor:
+        return assignment
+    left = places.copy()
+    for target in targets:
+        left.change(target.holder.placed, -1)
+    return _given(assignment, _placed_on(asked, left, empty=not targets))
 
 
 def search_of(

@@ -31,7 +31,16 @@ from reprieve.engine.topology.requests import Meant, TopologyRequestError, meani
 from reprieve.engine.topology.search import NoRoom, find
 from reprieve.engine.topology.tree import Marks, Tree, Usage
 
-__all__ = ["Placing", "assign", "merged", "place", "without"]
+__all__ = [
+    "Placing",
+    "assign",
+    "counted",
+    "groups_of",
+    "led",
+    "merged",
+    "place",
+    "without",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +60,7 @@ def assign(on: Placing, wanted: Sequence[PodsWanted]) -> dict[str, Outcome]:
     """Return what each pod set gets, up to the first that gets nothing."""
     assumed = Usage(on.tree)
     found: dict[str, Outcome] = {}
-    groups = _groups(wanted)
+    groups = groups_of(wanted)
     for position, group in enumerate(groups):
         outcomes = _of_group(on, group, assumed)
         found.update(outcomes)
@@ -66,7 +75,8 @@ def assign(on: Placing, wanted: Sequence[PodsWanted]) -> dict[str, Outcome]:
     return found
 
 
-def _groups(wanted: Sequence[PodsWanted]) -> list[list[PodsWanted]]:
+def groups_of(wanted: Sequence[PodsWanted]) -> list[list[PodsWanted]]:
+    """Return the pod sets that are placed together, in their order."""
     together: dict[str, list[PodsWanted]] = {}
     for position, each in enumerate(wanted):
         if each.count > 0:
@@ -75,12 +85,16 @@ def _groups(wanted: Sequence[PodsWanted]) -> list[list[PodsWanted]]:
     return [*together.values()]
 
 
+def led(group: Sequence[PodsWanted]) -> tuple[PodsWanted, PodsWanted | None]:
+    """Return the workers of a group, and their leader where it has one."""
+    if len(group) == 1:
+        return group[0], None
+    leader, workers = group[0], group[1]
+    return (leader, workers) if workers.count <= leader.count else (workers, leader)
+
+
 def _of_group(on: Placing, group: Sequence[PodsWanted], assumed: Usage) -> dict[str, Outcome]:
-    leader, workers = None, group[0]
-    if len(group) > 1:
-        leader, workers = group[0], group[1]
-        if workers.count <= leader.count:
-            leader, workers = workers, leader
+    workers, leader = led(group)
     if on.gates.elastic and workers.previous is not None:
         return _resized(on, workers, leader, assumed)
     return place(on, workers, leader, assumed)
@@ -109,21 +123,9 @@ def place(
         meant = meant or meaning(workers, on.tree.levels)
     except TopologyRequestError as fault:
         return {name: Outcome(None, str(fault)) for name in names}
-    rules = Rules(
-        meant.anywhere and on.gates.profile_mixed,
-        on.gates.respect_preferred_affinity,
-    )
+    leaves, counts = counted(on, workers, leader, assumed, meant, inside)
     leaders = 0 if leader is None else 1
-    leaves = look_at(
-        on.tree,
-        Pods(workers, _with_itself(workers), None if leader is None else _with_itself(leader)),
-        (*on.usage, assumed),
-        on.tolerations,
-        inside,
-        rules.affinity,
-    )
-    counts = roll_up(on.tree, leaves, meant.slicing, leaders)
-    shares = _shares(on, counts, leaves, workers, leaders, meant, rules)
+    shares = _shares(on, counts, leaves, workers, leaders, meant, _rules(on, meant))
     if isinstance(shares, NoRoom):
         reason = _reason(on.tree, counts, leaves, workers, meant, shares)
         return {name: Outcome(None, reason) for name in names}
@@ -132,6 +134,31 @@ def place(
         led = _written(on.tree, [(e.domain, e.leaders) for e in shares])
         found[leader.name] = Outcome(led)
     return found
+
+
+def _rules(on: Placing, meant: Meant) -> Rules:
+    mixed = meant.anywhere and on.gates.profile_mixed
+    return Rules(mixed, on.gates.respect_preferred_affinity)
+
+
+def counted(
+    on: Placing,
+    workers: PodsWanted,
+    leader: PodsWanted | None,
+    assumed: Usage,
+    meant: Meant,
+    inside: Marks | None = None,
+) -> tuple[Leaves, list[Counts]]:
+    """Return what the leaves, and the domains by level from the widest, have room for."""
+    leaves = look_at(
+        on.tree,
+        Pods(workers, _with_itself(workers), None if leader is None else _with_itself(leader)),
+        (*on.usage, assumed),
+        on.tolerations,
+        inside,
+        _rules(on, meant).affinity,
+    )
+    return leaves, roll_up(on.tree, leaves, meant.slicing, 0 if leader is None else 1)
 
 
 def _shares(

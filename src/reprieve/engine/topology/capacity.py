@@ -1,0 +1,80 @@
+"""How much room the domains of a topology have for pods that are to be placed together.
+
+The same counts from the leaves up that an assignment begins with (`counts`), read by domain: where
+the most room is, what is short of it, and at which wider level the pods would fit.
+
+Source: specification of topology-aware scheduling, sections 4.2 and 9 (1 and 7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reprieve.engine.topology.assign import Placing, counted, led
+from reprieve.engine.topology.counts import Counts
+from reprieve.engine.topology.model import PodsWanted
+from reprieve.engine.topology.requests import Meant, TopologyRequestError, meaning
+from reprieve.engine.topology.tree import Ints, Tree, Usage
+
+__all__ = ["Capacity", "capacity"]
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """The room of every domain for one pod set, or for workers and their leader.
+
+    Attributes:
+        tree: the domains.
+        meant: what the pods ask of them.
+        need: how many slices of `meant.slicing.size` pods each.
+        leaders: how many leaders, 0 or 1.
+        counts: by level, from the widest.
+    """
+
+    tree: Tree
+    meant: Meant
+    need: int
+    leaders: int
+    counts: Sequence[Counts]
+
+    def slices(self, level: int) -> Ints:
+        """Return how many slices each domain of a level has room for (domains,) int64."""
+        counts = self.counts[level]
+        if not self.leaders:
+            return counts.slices
+        return np.where(counts.leader > 0, counts.slices_beside, 0)
+
+    def best(self, level: int) -> int | None:
+        """Return the domain of a level with the most room, the first of equals."""
+        slices = self.slices(level)
+        return int(slices.argmax()) if len(slices) else None
+
+    def levels(self) -> range:
+        """Return the levels at which one domain is to have all pods, the wanted one first.
+
+        Wider ones follow where they would do, too.
+        """
+        return range(self.meant.level, -1 if self.meant.climbs else self.meant.level - 1, -1)
+
+    def wider(self) -> int | None:
+        """Return the nearest level above the wanted one with a domain that has room for all."""
+        for level in range(self.meant.level - 1, -1, -1):
+            slices = self.slices(level)
+            if len(slices) and int(slices.max()) >= self.need:
+                return level
+        return None
+
+
+def capacity(on: Placing, group: Sequence[PodsWanted]) -> Capacity | None:
+    """Return the room for a group of pod sets, None where what they ask for means nothing."""
+    workers, leader = led(group)
+    try:
+        meant = meaning(workers, on.tree.levels)
+    except TopologyRequestError:
+        return None
+    _, counts = counted(on, workers, leader, Usage(on.tree), meant)
+    need = workers.count // meant.slicing.size
+    return Capacity(on.tree, meant, need, 0 if leader is None else 1, counts)
