@@ -167,6 +167,8 @@ def _quota_reasons(message: str) -> Iterator[Reason]:
         ("once their work is saved", Reason.VICTIMS_LEAVING),
         ("podsready condition", Reason.PODS_NOT_READY),
         ("insufficient unused quota", Reason.HELD_BY_OTHERS),
+        ("allows to fit only", Reason.PLACES_TAKEN),
+        ("doesn't allow to fit", Reason.PLACES_TAKEN),
     ):
         if part in lower:
             yield reason

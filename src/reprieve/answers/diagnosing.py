@@ -126,7 +126,8 @@ async def _diagnosis(unit: Unit, run: Run, plane: Plane) -> Diagnosis | None:
     namespace = namespace_of(unit.asked)
     for each in run.planes:
         if plane is Plane.QUOTA and isinstance(each, QuotaPlane) and unit.workload is not None:
-            return await each.waiting.diagnosis(namespace, name_of(unit.workload))
+            name = name_of(unit.workload)
+            return await each.waiting.diagnosis(namespace, name, fixes=True)
         if plane is Plane.SCHEDULING and isinstance(each, SchedulingPlane):
             over, classes = (
                 over_after(monotonic() + _LONGEST_TRYING),

@@ -74,6 +74,9 @@ def _write(fix: Fix, objects: Sequence[Json]) -> None:
     elif pod_set and field == "count":
         (job,) = objects
         _set_count(job, pod_set, read_integer(fix.after, 0))
+    elif fix.change is Change.WIDER_LEVEL:
+        for template in _pods(objects, pod_set):
+            template["metadata"]["annotations"][_keyed(fix.field)[1]] = fix.after
     elif field == "spec.queueName":
         for each in objects:
             each["metadata"].setdefault("labels", {})[_QUEUE] = fix.after
@@ -137,7 +140,12 @@ def _count_paths(source: PodSetSource, job: Json) -> list[str]:
 
 
 def _pod_specs(objects: Sequence[Json], pod_set: str) -> Iterator[Json]:
-    """Yield the specs of pods and templates, of one pod set where it is named.
+    """Yield the specs of pods and templates, of one pod set where it is named."""
+    return (each["spec"] for each in _pods(objects, pod_set))
+
+
+def _pods(objects: Sequence[Json], pod_set: str) -> Iterator[Json]:
+    """Yield pods and templates, of one pod set where it is named.
 
     Raises:
         Unwritable: they do not stand in the object.
@@ -145,19 +153,19 @@ def _pod_specs(objects: Sequence[Json], pod_set: str) -> Iterator[Json]:
     for each in objects:
         kind = _kind_of(each)
         if each["kind"] == "Pod":
-            yield each["spec"]
+            yield each
         elif kind is not None and (kind.pod_sets or kind.components or kind.runtime):
-            yield from _specs_of_job(kind, each, pod_set)
+            yield from _templates_of_job(kind, each, pod_set)
         elif "template" in each["spec"]:
-            yield each["spec"]["template"]["spec"]
+            yield each["spec"]["template"]
 
 
-def _specs_of_job(kind: JobKind, job: Json, pod_set: str) -> Iterator[Json]:
+def _templates_of_job(kind: JobKind, job: Json, pod_set: str) -> Iterator[Json]:
     found = [each for each in found_pod_sets(kind, job) if pod_set in (*_ANY, each.name)]
     if not found or kind.runtime is not None or any(each.flat is not None for each in found):
         raise Unwritable("its pods are described elsewhere")
     for each in found:
-        yield each.template["spec"]
+        yield each.template
 
 
 def _change_pods(fix: Fix, objects: Sequence[Json]) -> None:

@@ -65,6 +65,7 @@ _STAYS: Final = frozenset(
         Reason.INVALID,
         Reason.NO_FLAVOR_MATCHES,
         Reason.NEVER_FITS,
+        Reason.NO_PLACES,
         Reason.GROUP_MISSING,
         Reason.GROUP_INCOMPLETE,
         Reason.NOT_UNIFORM,

@@ -33,6 +33,10 @@ _OTHERWISE: Final = "Wait until some of it ends, ask for less, or "
 _POLICIES: Final = "have `preemption` of ClusterQueue {cluster_queue} set to {setting}"
 _ABOVE: Final = " and use a priority above {above}"
 
+_SHORT: Final = ("{short}",)
+_FREE: Final = "Its quota is free, and its places are those of work that"
+_WIDER: Final = "Require {wider}, which has room now, "
+
 CAUSES: Final[Mapping[Cause, CauseWords]] = {
     Cause.DEACTIVATED: CauseWords(
         Reason.STOPPED,
@@ -59,6 +63,48 @@ CAUSES: Final[Mapping[Cause, CauseWords]] = {
             "ClusterQueue {cluster_queue} has none for {resources}",
             "they ask for it by {limit_range}",
         ),
+    ),
+    Cause.WIDER_LEVEL: CauseWords(
+        Reason.NO_PLACES,
+        "No part of its topology has room for all of its pods, even if all that topologies placed "
+        "were gone",
+        ("Require {wider}, ask for fewer pods or smaller slices, or have nodes added there.",),
+        _SHORT,
+    ),
+    Cause.PLACES_PROTECTED: CauseWords(
+        Reason.PLACES_TAKEN,
+        f"{_FREE} is left alone for a while",
+        (f"{_WIDER}wait until that ends.", "Wait until that ends, or require a wider level."),
+        _SHORT,
+    ),
+    Cause.PLACES_BY_PRIORITY: CauseWords(
+        Reason.PLACES_TAKEN,
+        f"{_FREE} makes way for a higher priority only",
+        (
+            f"{_WIDER}use a priority above {{above}}, or wait until some of it ends.",
+            "Use a priority above {above}, or wait until some of it ends.",
+        ),
+        _SHORT,
+    ),
+    Cause.PLACES_BY_POLICY: CauseWords(
+        Reason.PLACES_TAKEN,
+        f"{_FREE} its queue's preemption policies leave alone",
+        (
+            f"{_WIDER}wait until some of it ends, or {_POLICIES}{_ABOVE}.",
+            f"{_WIDER}wait until some of it ends, or {_POLICIES}.",
+            f"Wait until some of it ends, or {_POLICIES}{_ABOVE}.",
+            f"Wait until some of it ends, or {_POLICIES}.",
+        ),
+        _SHORT,
+    ),
+    Cause.PLACES_NOT_TO_TAKE: CauseWords(
+        Reason.PLACES_TAKEN,
+        f"{_FREE} it may not ask to make way",
+        (
+            f"{_WIDER}wait until some of it ends.",
+            "Wait until some of it ends: no priority and no policy of the queue changes it.",
+        ),
+        _SHORT,
     ),
     Cause.PROTECTION: CauseWords(
         Reason.HELD_BY_OTHERS,

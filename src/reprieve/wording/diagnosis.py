@@ -105,8 +105,13 @@ _QUOTA: Final[Mapping[Reason, Words]] = {
     Reason.NO_PLACES: Words(
         "No part of its topology has room for all of its pods, even if all that topologies placed "
         "were gone",
-        "Require a wider level, ask for smaller slices, or have nodes added there.",
-        ("{why}",),
+        "Ask for fewer pods or smaller slices, or have nodes added there.",
+        ("{short}", "{why}"),
+    ),
+    Reason.PLACES_TAKEN: Words(
+        "Its quota is free, and no part of its topology has room for all of its pods now",
+        "Wait until work there ends, require a wider level, or ask for smaller slices.",
+        ("{short}", "{why}"),
     ),
     Reason.NEVER_FITS: Words(
         "It asks for more than its queue can ever have",

@@ -25,6 +25,13 @@ class Cause(StrEnum):
     DEACTIVATED_BY_OPERATOR = "deactivated by the operator"
     # NoFlavorMatches.
     NOT_COVERED = "resource not covered"
+    # NoPlaces.
+    WIDER_LEVEL = "wider level"
+    # PlacesTaken.
+    PLACES_PROTECTED = "places protected"
+    PLACES_BY_PRIORITY = "places by priority"
+    PLACES_BY_POLICY = "places by policy"
+    PLACES_NOT_TO_TAKE = "places not to take"
     # HeldByOthers.
     PROTECTION = "protection"
     PRIORITY = "priority"

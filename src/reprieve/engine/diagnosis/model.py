@@ -23,6 +23,7 @@ class Change(StrEnum):
     FEWER_PODS = "fewer pods"
     FEWER_DEVICES = "fewer devices a pod"
     WITHOUT_CONSTRAINT = "one constraint less"
+    WIDER_LEVEL = "a wider level"
     OTHER_FLAVOR = "another flavor"
     OTHER_QUEUE = "another queue"
     HIGHER_PRIORITY = "a higher priority class"

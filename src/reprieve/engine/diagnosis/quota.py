@@ -16,6 +16,7 @@ from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.quota_causes import holding_cause
 from reprieve.engine.diagnosis.quota_holders import held_by
 from reprieve.engine.diagnosis.quota_never import named_pod_sets, no_flavor, too_much
+from reprieve.engine.diagnosis.quota_places import place_shortage
 from reprieve.engine.diagnosis.quota_shortages import shortages
 from reprieve.engine.diagnosis.quota_trial import QuotaFacts, Trial, attempt, severity
 from reprieve.engine.diagnosis.quota_usage import usage_text
@@ -58,6 +59,13 @@ _OUTCOMES = {
     Outcome.GATED: Reason.CHECKS_OPEN,
     Outcome.BLOCKED: Reason.PODS_NOT_READY,
     Outcome.FAULT: Reason.SET_ASIDE,
+}
+#: What keeps those from making way who have the places that are asked for.
+_OF_PLACES = {
+    Cause.PROTECTION: Cause.PLACES_PROTECTED,
+    Cause.PRIORITY: Cause.PLACES_BY_PRIORITY,
+    Cause.POLICY: Cause.PLACES_BY_POLICY,
+    Cause.NOT_TO_TAKE: Cause.PLACES_NOT_TO_TAKE,
 }
 _SHOWN = 3  # names in one sentence
 
@@ -134,7 +142,11 @@ def reason_of(entry: Entry, holdings: Holdings) -> Reason | None:
             # A scan that goes on has not seen all flavors, nor one of all pods the fewest.
             known = severity(holdings, workload, entry.cluster_queue)
         return _NEVER.get(known, Reason.HELD_BY_OTHERS)
-    return _OUTCOMES.get(entry.outcome)
+    reason = _OUTCOMES.get(entry.outcome)
+    lacks_places = entry.assignment is not None and entry.assignment.lacks_places
+    if reason is Reason.HELD_BY_OTHERS and lacks_places:
+        return Reason.PLACES_TAKEN
+    return reason
 
 
 def standing(facts: QuotaFacts, workload: Workload) -> Standing:
@@ -292,8 +304,44 @@ def _judge(facts: QuotaFacts, workload: Workload, trial: Trial) -> Diagnosis | N
     if never is Reason.NEVER_FITS:
         return _said(never, too_much(trial, workload))
     if never is Reason.NO_PLACES:
-        return _said(never, {"why": assignment.message})
+        return _said(never, _no_places(workload, trial))
+    if assignment.lacks_places:
+        return _taken(workload, trial)
     return _held(workload, trial)
+
+
+def _no_places(workload: Workload, trial: Trial) -> Mapping[str, str]:
+    """Return where its pods would lack room even if nobody had places."""
+    lacks = place_shortage(trial, workload, empty=True)
+    if lacks is None:
+        return {"why": trial.assignment.message}
+    wider = "wider" in lacks.values
+    return {**lacks.values, **({CAUSE: Cause.WIDER_LEVEL} if wider else {})}
+
+
+def _taken(workload: Workload, trial: Trial) -> Diagnosis:
+    """Return where its pods lack room though its quota is free, and who has it there."""
+    snapshot = trial.snapshot
+    lacks = place_shortage(trial, workload, empty=False)
+    who = preemptor(workload, trial.queue, snapshot.settings)
+    known = {} if trial.targets else holding_cause(trial, workload)
+    cause = cause_in(known)
+    values = dict(known)
+    values.pop(CAUSE, None)
+    if cause in _OF_PLACES:
+        values[CAUSE] = _OF_PLACES[cause]
+    pairs = [snapshot.tree.flavor_resources[column] for column in trial.assignment.need]
+    among = () if lacks is None else lacks.holders
+    held = held_by(snapshot, who, trial.spared, pairs, cause, among)
+    until = trial.spared.until if trial.spared is not None else None
+    return Diagnosis(
+        Plane.QUOTA,
+        Reason.PLACES_TAKEN,
+        values | (dict(lacks.values) if lacks is not None else {"why": trial.assignment.message}),
+        blockers=held.blockers,
+        refused=held.refused,
+        earliest=until,
+    )
 
 
 def _held(workload: Workload, trial: Trial) -> Diagnosis:

@@ -28,6 +28,7 @@ from reprieve.engine.quota.candidates import Preemptor, Target, preemptor
 from reprieve.engine.quota.model import BorrowWithinCohort, Policy, Preemption, Workload
 from reprieve.engine.quota.preemption import SearchOracle, find_targets
 from reprieve.engine.quota.snapshot import Snapshot
+from reprieve.engine.quota.topologies import search_of
 from reprieve.engine.quota.tree import available
 
 __all__ = ["holding_cause"]
@@ -91,10 +92,13 @@ class _Search:
         return _top(found) if found else None
 
     def _victims(self, who: Preemptor, rules: Preemption) -> tuple[Target, ...]:
-        _, oracle, assignment = self._assigned(who, rules)
+        snapshot, oracle, assignment = self._assigned(who, rules)
         if assignment.mode is not Mode.PREEMPT:
             return ()
-        found = oracle.targets(assignment.usage, assignment.need)
+        configuration = snapshot.configuration
+        queue = configuration.cluster_queues[self._name]
+        places = search_of(assignment, who.workload, queue, configuration, snapshot.places)
+        found = oracle.targets(assignment.usage, assignment.need, places)
         return () if found is None else found.targets
 
     def _assigned(

@@ -1,7 +1,8 @@
 """What would let a waiting workload have its quota, found by deciding again on changed input.
 
 One change at a time, the smallest kind first (`Change`): waiting, fewer pods, fewer devices a pod,
-one constraint less, another flavor, another LocalQueue of the namespace, a higher priority class.
+one constraint less, a wider level of its topology, another flavor, another LocalQueue of the
+namespace, a higher priority class.
 Of a number the largest that helps is looked for by halves, of classes the lowest. Some twenty
 decisions at most are made, and a kind that takes many leaves some to those that follow; that none
 was found is an answer.
@@ -33,6 +34,7 @@ __all__ = ["MOST_DECISIONS", "ClassChoice", "Remedy", "remedies"]
 MOST_DECISIONS: Final = 20
 #: Decisions that a kind leaves to each kind after it.
 _KEPT: Final = 2
+_REQUIRED_LEVEL: Final = "kueue.x-k8s.io/podset-required-topology"
 _LEFT = "those who make way already have ended"
 
 
@@ -171,6 +173,27 @@ class _Search:
                 loose = self._with(pod_set, replace(pod_set, affinity=None))
                 field = f"{spec}.affinity.nodeAffinity"
                 yield from self._one(Change.WITHOUT_CONSTRAINT, field, "required", "", loose)
+            yield from self._wider_level(pod_set)
+
+    def _wider_level(self, pod_set: PodSet) -> Iterator[Remedy]:
+        """Yield the nearest wider level with which it starts, of a required one."""
+        asked = pod_set.topology
+        if asked is None or not asked.required:
+            return
+        field = f"spec.podSets[{pod_set.name}].template.metadata.annotations[{_REQUIRED_LEVEL}]"
+        topologies = self.facts.configuration.topologies
+        names = dict.fromkeys(e.topology for e in self._flavors() if e.topology in topologies)
+        for name in names:
+            levels = topologies[name].levels
+            wider = levels[: levels.index(asked.required)] if asked.required in levels else ()
+            for level in reversed(wider):
+                loose = self._with(
+                    pod_set, replace(pod_set, topology=replace(asked, required=level))
+                )
+                found = [*self._one(Change.WIDER_LEVEL, field, asked.required, level, loose)]
+                yield from found
+                if found:
+                    return
 
     def _other_flavor(self) -> Iterator[Remedy]:
         for pod_set in self.workload.pod_sets:

@@ -18,7 +18,7 @@ Source: specification of the quota plane, sections 3, 6.1 and 7.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from heapq import nsmallest
@@ -68,6 +68,7 @@ def held_by(
     spared: Spared | None,
     missing: Collection[FlavorResource],
     cause: Cause | None = None,
+    among: Iterable[Holder] | None = None,
 ) -> Held:
     """Return who holds what is missing, in the whole cohort tree, and why each stays.
 
@@ -77,17 +78,18 @@ def held_by(
         spared: whom it leaves alone, None where there cannot be anybody.
         missing: the flavor-resources that do not suffice.
         cause: what keeps the search from finding victims.
+        among: only these, whatever they hold; by default all that hold something of it.
     """
     need = frozenset(snapshot.tree.column(pair) for pair in missing)
     refused: Counter[str] = Counter()
     found: list[tuple[int, str, Holder, Rule]] = []
-    for holder in _holders(snapshot, who.queue, need):
+    for holder in _holders(snapshot, who.queue, need) if among is None else among:
         rule = _rule(snapshot, who, spared, holder, need)
         foreign = holder.queue != who.queue
         if cause is Cause.BORROWING and foreign and rule is Rule.NOT_ENOUGH:
             rule = Rule.BORROWING
         refused[rule] += 1
-        most = max(amount for column, amount in holder.held if column in need)
+        most = max((amount for column, amount in holder.held if column in need), default=0)
         found.append((-most, holder.key, holder, rule))
     largest = nsmallest(_NAMED, found, key=lambda each: each[:2])
     blockers = tuple(

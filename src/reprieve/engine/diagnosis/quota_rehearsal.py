@@ -33,6 +33,12 @@ class Rehearsal:
         self._facts = facts
         self._holdings = Holdings(facts.configuration)
         self._loaded: set[str] = set()
+        if facts.holdings.grounds is not None:
+            # Who holds places shares the nodes, whatever its cohort tree.
+            self._holdings.stand_on(facts.holdings.grounds)
+            self._loaded |= set(facts.holdings.tree.queues)
+            for holder in facts.holdings.holders.values():
+                self._holdings.hold(holder.workload)
         self.left = most
 
     def victims(

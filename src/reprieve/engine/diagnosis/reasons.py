@@ -28,6 +28,7 @@ class Reason(StrEnum):
     NO_FLAVOR_MATCHES = "NoFlavorMatches"
     NEVER_FITS = "NeverFits"
     NO_PLACES = "NoPlaces"
+    PLACES_TAKEN = "PlacesTaken"
     HELD_BY_OTHERS = "HeldByOthers"
     BEHIND_HEAD = "BehindHead"
     CHECKS_OPEN = "ChecksOpen"
@@ -74,6 +75,7 @@ REASONS: Final[Mapping[Plane, tuple[Reason, ...]]] = MappingProxyType(
             Reason.VICTIMS_LEAVING,
             Reason.BACKOFF,
             Reason.BEHIND_HEAD,
+            Reason.PLACES_TAKEN,
             Reason.HELD_BY_OTHERS,
         ),
         Plane.SCHEDULING: (

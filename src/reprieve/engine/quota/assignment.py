@@ -141,12 +141,16 @@ class PodSetAssignment:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Flavors for a whole workload. `usage` is by flavor-resource of the tree."""
+    """Flavors for a whole workload. `usage` is by flavor-resource of the tree.
+
+    `lacks_places`: quota is free on them, and its pods have no room where their topology asks.
+    """
 
     pod_sets: tuple[PodSetAssignment, ...]
     usage: Mapping[int, int]
     need: frozenset[int]
     no_fit_reason: NoFitReason = NoFitReason.NONE
+    lacks_places: bool = False
 
     @property
     def mode(self) -> Mode:

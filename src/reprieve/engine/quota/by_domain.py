@@ -29,7 +29,7 @@ from reprieve.engine.quota.permitted import Board, boards_of
 from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.victim_costs import Costs
 from reprieve.engine.topology.assign import groups_of
-from reprieve.engine.topology.capacity import Capacity, capacity
+from reprieve.engine.topology.capacity import capacity
 from reprieve.engine.topology.model import PodsWanted
 from reprieve.engine.topology.places import Places
 from reprieve.engine.topology.standing import PlaceSearch
@@ -186,7 +186,7 @@ def _domains(
     groups = groups_of(wanted)
     rooms = [(capacity(places.on(flavor), g), capacity(emptier.on(flavor), g)) for g in groups]
     for now, then in rooms:
-        if now is None or then is None or _has_room(now):
+        if now is None or then is None or now.suffices:
             continue
         for level in then.levels():
             slices, later = now.slices(level), then.slices(level)
@@ -194,11 +194,3 @@ def _domains(
             lacks = then.need - slices[enough]
             for at in np.lexsort((enough, lacks)):
                 yield level, int(enough[at])
-
-
-def _has_room(room: Capacity) -> bool:
-    """Tell whether one domain has room for all pods at a level that does."""
-    return any(
-        len(slices := room.slices(level)) and int(slices.max()) >= room.need
-        for level in room.levels()
-    )

@@ -107,6 +107,11 @@ class Holdings:
             rows[bisect_left(rows, row_of(holder))] = row_of(again)
 
     @property
+    def grounds(self) -> Grounds | None:
+        """Return the nodes that places are on, None where none were handed over."""
+        return self._grounds
+
+    @property
     def places(self) -> Places | None:
         """Return the nodes of flavors with topologies; whoever keeps them takes a snapshot."""
         return self._places

@@ -196,7 +196,7 @@ def with_places(
     if failed:
         return _failed(assignment, failed)
     names = {each.name for wanted in asked.by_flavor.values() for each in wanted}
-    return _preempting(assignment, names, tree)
+    return replace(_preempting(assignment, names, tree), lacks_places=bool(reasons))
 
 
 def _reasons(found: Mapping[str, Outcome], workload: Workload, asked: _Asked) -> dict[str, str]:

@@ -8,7 +8,7 @@ Source: specification of topology-aware scheduling, sections 4.2 and 9 (1 and 7)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +32,7 @@ class Capacity:
         need: how many slices of `meant.slicing.size` pods each.
         leaders: how many leaders, 0 or 1.
         counts: by level, from the widest.
+        excluded: how many leaves have room for no pod, by what keeps it out.
     """
 
     tree: Tree
@@ -39,6 +40,7 @@ class Capacity:
     need: int
     leaders: int
     counts: Sequence[Counts]
+    excluded: Mapping[str, int]
 
     def slices(self, level: int) -> Ints:
         """Return how many slices each domain of a level has room for (domains,) int64."""
@@ -59,6 +61,27 @@ class Capacity:
         """
         return range(self.meant.level, -1 if self.meant.climbs else self.meant.level - 1, -1)
 
+    @property
+    def suffices(self) -> bool:
+        """Whether the pods have room: in one domain, or in several where that does."""
+        spread = self.meant.climbs or not self.meant.required
+        slices = [self.slices(level) for level in self.levels()]
+        if any(len(each) and int(each.max()) >= self.need for each in slices):
+            return True
+        return spread and int(slices[-1].sum()) >= self.need
+
+    def name(self, level: int, domain: int) -> str:
+        """Return the values of a domain, from the widest level to its own."""
+        leaf = domain
+        for step in range(level, len(self.tree.levels) - 1):
+            leaf = int(self.tree.starts[step][leaf])
+        path = self.tree.paths[leaf]
+        return (
+            path[-1]
+            if level == len(path) - 1 and self.tree.by_host
+            else "/".join(path[: level + 1])
+        )
+
     def wider(self) -> int | None:
         """Return the nearest level above the wanted one with a domain that has room for all."""
         for level in range(self.meant.level - 1, -1, -1):
@@ -75,6 +98,6 @@ def capacity(on: Placing, group: Sequence[PodsWanted]) -> Capacity | None:
         meant = meaning(workers, on.tree.levels)
     except TopologyRequestError:
         return None
-    _, counts = counted(on, workers, leader, Usage(on.tree), meant)
+    leaves, counts = counted(on, workers, leader, Usage(on.tree), meant)
     need = workers.count // meant.slicing.size
-    return Capacity(on.tree, meant, need, 0 if leader is None else 1, counts)
+    return Capacity(on.tree, meant, need, 0 if leader is None else 1, counts, leaves.excluded)

@@ -52,6 +52,7 @@ _ALLOWANCE: Final = Allowance(burst=50, quiet=20, busy=2, many=5)
 _RECORDED: Final[Mapping[str, tuple[Outcome, Reason]]] = {
     "WaitingForQuota": (Outcome.NO_CANDIDATES, Reason.HELD_BY_OTHERS),
     "ExceedsMaxQuota": (Outcome.NO_FIT, Reason.NEVER_FITS),
+    "TopologyPlacementFailed": (Outcome.NO_FIT, Reason.NO_PLACES),
     "NoMatchingFlavor": (Outcome.NO_FIT, Reason.NO_FLAVOR_MATCHES),
     "WaitingForPreemptedWorkloads": (Outcome.PREEMPTING, Reason.VICTIMS_LEAVING),
     "WaitingForPodsReady": (Outcome.BLOCKED, Reason.PODS_NOT_READY),
