@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
-DOCKERFILE = (Path(__file__).parents[2] / "Dockerfile").read_text()
+import msgspec
+
+ROOT = Path(__file__).parents[2]
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+_SPEC = importlib.util.spec_from_file_location("prune", ROOT / ".ci" / "prune.py")
+assert _SPEC is not None and _SPEC.loader is not None
+prune = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(prune)
 
 
 def test_the_base_image_and_uv_are_of_exact_versions() -> None:
@@ -21,3 +32,46 @@ def test_the_base_image_and_uv_are_of_exact_versions() -> None:
 def test_it_does_not_run_as_root() -> None:
     users = re.findall(r"^USER (\S+)$", DOCKERFILE, re.MULTILINE)
     assert users == ["65532:65532"]
+
+
+def test_what_is_removed_of_the_image_is_imported_by_nobody(tmp_path: Path) -> None:
+    """The commands of the image start where what `.ci/prune.py` removes cannot be imported."""
+    packages = Path(msgspec.__file__).parents[1]
+    gone = {
+        ".".join(found.relative_to(packages).with_suffix("").parts)
+        for found in prune.removed(packages.parents[2])
+        if found.is_dir() or found.suffix == ".py"
+    }
+    assert {"kubernetes.aio", "numpy.f2py"} <= gone
+    blocking = textwrap.dedent(f"""
+        import importlib.abc, sys
+        gone = {sorted(gone)!r}
+        class Gone(importlib.abc.MetaPathFinder):
+            def find_spec(self, name, path, target=None):
+                if any(name == each or name.startswith(each + ".") for each in gone):
+                    raise ModuleNotFoundError(f"the image has no {{name}}")
+        sys.meta_path.insert(0, Gone())
+        from reprieve.kube.credentials import load_connection, preload
+        import asyncio, importlib
+        preload()
+        print(asyncio.run(load_connection(sys.argv[1])).server)
+        from reprieve.operator.process import PLANES
+        for module in (*PLANES.values(), "reprieve.cli.web", "reprieve.cli.uninstall"):
+            importlib.import_module(module)
+    """)
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n"
+        "clusters: [{name: c, cluster: {server: 'https://192.0.2.1:6443'}}]\n"
+        "users: [{name: u, user: {token: t}}]\n"
+        "contexts: [{name: c, context: {cluster: c, user: u}}]\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", blocking, str(kubeconfig)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == "https://192.0.2.1:6443\n"

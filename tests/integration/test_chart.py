@@ -22,11 +22,22 @@ import aiohttp
 import pytest
 import yaml
 
+from reprieve.api.crds import KUEUE_NAMES
+from reprieve.execution.uninstalling import DEPLOYMENTS
 from reprieve.kube.bodies import Propagation
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import ApiError, Forbidden, NotFound
-from reprieve.kube.resource import DISRUPTIONS, NAMESPACES, PODS, PREEMPTIONS, Resource
+from reprieve.kube.resource import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    DISRUPTIONS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PREEMPTIONS,
+    Resource,
+)
 from reprieve.planes.quota.webhooks.registration import MUTATING, VALIDATING
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.units.clock import SystemClock
@@ -53,6 +64,7 @@ from tests.webhooks.clients import client as client_certificate
 
 Object = dict[str, Any]
 OPERATOR = "system:serviceaccount:reprieve:reprieve"
+HOOK = "system:serviceaccount:reprieve:reprieve-uninstall"
 READER, TENANT = "reader", "tenant"
 OLD_WORKLOADS = Resource("kueue.x-k8s.io", "v1beta1", "workloads", "Workload")
 FLAVORS = Resource("kueue.x-k8s.io", "v1beta2", "resourceflavors", "ResourceFlavor", False)
@@ -225,13 +237,18 @@ async def installed(binaries: Binaries, tmp_path: Path) -> AsyncIterator[Install
     }
     (tmp_path / "admission.yaml").write_text(yaml.safe_dump(admission))
     accounts = "system:serviceaccounts"
-    users_of_it = {ADMINISTRATOR: "system:masters", OPERATOR: accounts}
+    users_of_it = {ADMINISTRATOR: "system:masters", OPERATOR: accounts, HOOK: accounts}
     users_of_it |= {READER: "readers", TENANT: "tenants"}
     arguments = (
         "--enable-aggregator-routing=true",
         f"--admission-control-config-file={tmp_path / 'admission.yaml'}",
     )
-    plane = ControlPlane(binaries, tmp_path, users_of_it, {"kube-apiserver": arguments})
+    flags = {
+        "kube-apiserver": arguments,
+        # No kubelet reports that the node is there.
+        "kube-controller-manager": ("--controllers=*,-node-lifecycle-controller",),
+    }
+    plane = ControlPlane(binaries, tmp_path, users_of_it, flags)
     found = Installed(plane, tmp_path, tmp_path / "clients.crt")
     try:
         plane.start()
@@ -250,6 +267,8 @@ async def test_all_planes_run_under_the_charts_rights_on_a_real_api_server(
     async with installed.client(ADMINISTRATOR) as admin, installed.client(OPERATOR) as operator:
         await installed.install(admin)
         await admin.create(NAMESPACES, {"metadata": {"name": NAMESPACE}}, dict)
+        # All planes prove quota and nodes together: without a node nobody is preempted.
+        await admin.create(NODES, node("node-0", 64), dict)
 
         numbers = itertools.count()
 
@@ -447,24 +466,96 @@ async def protect_metrics(installed: Installed, admin: Client) -> None:
 
 
 async def go_without_a_trace(installed: Installed, admin: Client) -> None:
-    """Nothing fails closed once the release is gone."""
+    """Nothing hangs and nothing fails closed once the release is gone; its hook is played here."""
     assert installed.operator is not None
-    await installed.operator.stop()
-    with pytest.raises(ApiError, match=r"vclusterqueue\.kb\.io|mclusterqueue\.kb\.io"):
-        await admin.create(CLUSTER_QUEUES, cluster_queue("closed", 1), dict)
-    await installed.helm("uninstall", "reprieve")
+    held: Object = await admin.get(CLUSTER_QUEUES, "", "cq", dict)
+    assert held["metadata"]["finalizers"] == ["kueue.x-k8s.io/resource-in-use"]
+    said: list[str] = []
+    kubelets = [
+        asyncio.create_task(ends_the_operator(installed, admin)),
+        asyncio.create_task(runs_the_hook(installed, admin, said)),
+    ]
+    await installed.helm("uninstall", "reprieve", "--timeout", "180s")
+    await asyncio.gather(*kubelets)
+    assert "deployment reprieve/reprieve scaled to 0" in said[0], said
+    lease: Object = await admin.get(LEASES, "reprieve", "reprieve", dict)
+    assert not lease["spec"].get("holderIdentity")
     for resource in (MUTATING, VALIDATING):
         with pytest.raises(NotFound):
             await admin.get(resource, "", "reprieve-quota", dict)
+    for name in KUEUE_NAMES:
+        crd: Object = await admin.get(CUSTOM_RESOURCE_DEFINITIONS, "", name, dict)
+        assert crd["spec"]["conversion"]["strategy"] == "None", name
+    for kind in ("roles", "rolebindings"):
+        left = await admin.list(Resource(RBAC, "v1", kind, ""), dict, namespace="reprieve")
+        assert left.items == [], kind
 
-    async def writable() -> bool:
-        try:
-            await admin.create(CLUSTER_QUEUES, cluster_queue("open", 1), dict)
-        except ApiError:
+    async def old_version_is_served() -> bool:
+        # The API server takes a changed definition over after a moment.
+        with contextlib.suppress(ApiError):
+            return bool((await admin.list(OLD_WORKLOADS, dict, namespace=NAMESPACE)).items)
+        return False
+
+    await installed.until("v1beta1 is served", old_version_is_served)
+    await admin.create(CLUSTER_QUEUES, cluster_queue("open", 1), dict)
+    for resource, namespace, name in (
+        (CLUSTER_QUEUES, "", "cq"),
+        (FLAVORS, "", flavor()["metadata"]["name"]),
+        (NAMESPACES, "", NAMESPACE),
+    ):
+        await admin.delete(resource, namespace, name)
+
+        async def gone(resource: Resource = resource, name: str = name) -> bool:
+            try:
+                await admin.get(resource, "", name, dict)
+            except NotFound:
+                return True
             return False
-        return True
 
-    await installed.until("queues can be written again", writable)
+        await installed.until(f"{resource.kind} {name} is gone", gone)
+
+
+async def ends_the_operator(installed: Installed, admin: Client) -> None:
+    """Do what the kubelet does when the Deployment is scaled to zero."""
+    assert installed.operator is not None
+    while True:
+        with contextlib.suppress(NotFound):
+            deployment: Object = await admin.get(DEPLOYMENTS, "reprieve", "reprieve", dict)
+            if deployment["spec"]["replicas"] == 0:
+                return await installed.operator.stop()
+        await asyncio.sleep(0.2)
+
+
+async def runs_the_hook(installed: Installed, admin: Client, said: list[str]) -> None:
+    """Run the program of the hook's pod under its account, and report the pod's end."""
+    hook = installed.kubeconfig(HOOK)
+    while True:
+        found = await admin.list(
+            PODS, dict, namespace="reprieve", label_selector="job-name=reprieve-uninstall"
+        )
+        if found.items:
+            break
+        await asyncio.sleep(0.2)
+    (container,) = found.items[0]["spec"]["containers"]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "reprieve", *container["args"], "--kubeconfig", str(hook)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    printed, _ = await process.communicate()
+    said.append(printed.decode())
+    assert process.returncode == 0, said
+    change = {"phase": "Succeeded"}
+    await admin.patch_status(PODS, "reprieve", found.items[0]["metadata"]["name"], change, dict)
+
+
+def node(name: str, cpu: int) -> Object:
+    amounts = {"cpu": str(cpu), "memory": "64Gi", "pods": "110"}
+    ready = {"type": "Ready", "status": "True"}
+    return {
+        "metadata": {"name": name},
+        "status": {"capacity": amounts, "allocatable": amounts, "conditions": [ready]},
+    }
 
 
 def pod(name: str) -> Object:

@@ -82,6 +82,11 @@ COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
         "webhooks",
         "Print the webhook configurations, empty, as YAML.",
     ),
+    "uninstall": (
+        "reprieve.cli.uninstall",
+        "uninstall",
+        "Stop the operator and leave nothing behind that hangs or fails closed.",
+    ),
     "completion": (
         "reprieve.cli.completion",
         "completion",

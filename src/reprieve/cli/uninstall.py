@@ -1,0 +1,52 @@
+"""`reprieve uninstall`: what has to be done before the operator's rights and webhooks go."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from reprieve.cli.cluster_options import context_option, kubeconfig_option
+from reprieve.execution.uninstalling import Uninstalling
+from reprieve.kube.client import connect
+from reprieve.kube.credentials import load_connection
+from reprieve.settings.start_up import DEFAULT_NAMESPACE
+from reprieve.units.clock import SystemClock
+
+__all__ = ["uninstall"]
+
+
+@click.command()
+@click.option(
+    "--operator-namespace",
+    default=DEFAULT_NAMESPACE,
+    metavar="NAME",
+    show_default=True,
+    help="Namespace of the operator.",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
+@kubeconfig_option
+@context_option
+def uninstall(
+    operator_namespace: str, dry_run: bool, kubeconfig: str | None, context: str | None
+) -> None:
+    """Stop the operator and leave nothing behind that hangs or fails closed.
+
+    Scales the operator's Deployment to zero, ends the conversion of Kueue's kinds, empties the
+    webhook configurations, and takes Reprieve's finalizers off Workloads, ClusterQueues,
+    ResourceFlavors, AdmissionChecks and queued pods. Nothing is deleted, and nothing that waits is
+    started. The chart runs it before `helm uninstall`; run it yourself where Helm does not remove
+    the release, or where rbac.create is off.
+    """
+    asyncio.run(_uninstall(operator_namespace, dry_run, kubeconfig, context))
+
+
+async def _uninstall(
+    namespace: str, dry_run: bool, kubeconfig: str | None, context: str | None
+) -> None:
+    clock = SystemClock()
+    client = connect(await load_connection(kubeconfig, context, clock), clock)
+    try:
+        await Uninstalling(client, clock, namespace, click.echo, dry_run=dry_run).run()
+    finally:
+        await client.close()

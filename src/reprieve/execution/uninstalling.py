@@ -1,0 +1,242 @@
+"""Removes what would hang, or fail closed, after the operator is gone.
+
+1. Stop the operator: scale its Deployments to zero and wait until their pods are gone, so that it
+   gives its lease back while it has its rights.
+2. Delete pods that `helm test` left, which no release counts as its own.
+3. Kueue's definitions that Reprieve installed convert by themselves no more (strategy None): an
+   old version is served with the fields as they are stored; it would be refused.
+4. Empty the webhook configurations, which else refuse the writes below.
+5. Take Reprieve's finalizers off Workloads, ClusterQueues, ResourceFlavors, AdmissionChecks and
+   queued pods. No work is deleted, started or let go: jobs that wait stay suspended, pods gated.
+
+Kinds that another installation of Kueue owns are left alone. Repeating it changes nothing.
+Source: specification of the quota plane, section 12.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from reprieve.api.crds import KUEUE_NAMES
+from reprieve.api.kueue import RESOURCE_IN_USE
+from reprieve.kube.bodies import Json
+from reprieve.kube.client import Client
+from reprieve.kube.errors import NotFound
+from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, LEASES, PODS, Resource
+from reprieve.units.clock import Clock
+from reprieve.units.durations import SECOND
+from reprieve.units.errors import ClusterError
+
+__all__ = ["CONFIGURATIONS", "DEPLOYMENTS", "MANAGED", "PART_OF", "Uninstalling"]
+
+DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
+#: The finalizer and the label of pods that are queued by themselves.
+MANAGED: Final = "kueue.x-k8s.io/managed"
+#: Name of both webhook configurations.
+CONFIGURATIONS: Final = "reprieve-quota"
+PART_OF: Final = "app.kubernetes.io/part-of"
+_GROUP: Final = "kueue.x-k8s.io"
+_WEBHOOKS: Final = tuple(
+    Resource("admissionregistration.k8s.io", "v1", f"{kind.lower()}s", kind, namespaced=False)
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+)
+_HELD: Final = (
+    Resource(_GROUP, "v1beta2", "workloads", "Workload"),
+    Resource(_GROUP, "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False),
+    Resource(_GROUP, "v1beta2", "resourceflavors", "ResourceFlavor", namespaced=False),
+    Resource(_GROUP, "v1beta2", "admissionchecks", "AdmissionCheck", namespaced=False),
+)
+_LONGEST_WAIT: Final = 120 * SECOND
+
+
+class Uninstalling:
+    """The steps, in the order in which they are to be made.
+
+    `told` gets one line for each thing that was done. With `dry_run` nothing is written.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        namespace: str,
+        told: Callable[[str], None],
+        *,
+        dry_run: bool = False,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._namespace = namespace
+        self._told = told
+        self._dry_run = dry_run
+        self._would = "would be " if dry_run else ""
+
+    async def run(self) -> None:
+        """Make all steps.
+
+        Raises:
+            ApiError: the API server refused one.
+            ClusterError: the operator does not end.
+        """
+        await self._stop_operator()
+        await self._delete_tests()
+        if not await self._end_conversion():
+            return
+        await self._empty_webhooks()
+        for resource in _HELD:
+            await self._release(resource, RESOURCE_IN_USE)
+        await self._release(PODS, MANAGED, f"{MANAGED}=true")
+
+    async def _stop_operator(self) -> None:
+        """Scale the operator's Deployments to zero, and wait for the end of their pods."""
+        selector = f"{PART_OF}=reprieve"
+        found = await self._client.list(
+            DEPLOYMENTS, dict, namespace=self._namespace, label_selector=selector
+        )
+        running = [each for each in found.items if _runs_operator(each)]
+        for deployment in running:
+            name = deployment["metadata"]["name"]
+            if deployment["spec"].get("replicas", 1):
+                self._told(f"deployment {self._namespace}/{name} {self._would}scaled to 0")
+                if not self._dry_run:
+                    await self._client.patch_scale(DEPLOYMENTS, self._namespace, name, 0)
+        if not self._dry_run:
+            for deployment in running:
+                await self._until_gone(deployment)
+            await self._until_released()
+
+    async def _until_gone(self, deployment: Json) -> None:
+        labels = deployment["spec"]["selector"]["matchLabels"]
+        selector = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
+
+        async def pods() -> list[str]:
+            page = await self._client.list(
+                PODS, dict, namespace=self._namespace, label_selector=selector
+            )
+            return [pod["metadata"]["name"] for pod in page.items]
+
+        until = self._clock.monotonic() + _LONGEST_WAIT
+        while left := await pods():
+            if self._clock.monotonic() > until:
+                raise ClusterError(
+                    f"the operator does not end: pods {', '.join(left)} in namespace "
+                    f"{self._namespace} are still there after {_LONGEST_WAIT // SECOND} s"
+                )
+            await self._clock.sleep(SECOND)
+
+    async def _until_released(self) -> None:
+        """Say whether somebody still holds the lease, who would be an operator of another kind."""
+        try:
+            lease: Json = await self._client.get(LEASES, self._namespace, "reprieve", dict)
+        except NotFound:
+            return
+        holder = (lease.get("spec") or {}).get("holderIdentity")
+        if holder:
+            self._told(
+                f"lease {self._namespace}/reprieve is held by {holder}: another operator runs, "
+                "or one was killed; the next one waits until the lease runs out"
+            )
+
+    async def _delete_tests(self) -> None:
+        """Delete what `helm test` made and keeps for its log."""
+        selector = f"{PART_OF}=reprieve"
+        page = await self._client.list(
+            PODS, dict, namespace=self._namespace, label_selector=selector
+        )
+        for pod in page.items:
+            metadata = pod["metadata"]
+            if (metadata.get("annotations") or {}).get("helm.sh/hook") != "test":
+                continue
+            self._told(
+                f"pod {self._namespace}/{metadata['name']} of helm test {self._would}deleted"
+            )
+            if not self._dry_run:
+                await self._client.delete(PODS, self._namespace, metadata["name"])
+
+    async def _end_conversion(self) -> bool:
+        """Let our definitions of Kueue's kinds convert nothing; tell whether there are any."""
+        ours = False
+        for name in KUEUE_NAMES:
+            try:
+                crd: Json = await self._client.get(CUSTOM_RESOURCE_DEFINITIONS, "", name, dict)
+            except NotFound:
+                continue
+            if (crd["metadata"].get("labels") or {}).get(PART_OF) != "reprieve":
+                continue
+            ours = True
+            if not _converts(crd):
+                continue
+            self._told(f"conversion of {name} {self._would}set to None")
+            if not self._dry_run:
+                await self._client.modify(CUSTOM_RESOURCE_DEFINITIONS, "", name, _unconverted)
+        return ours
+
+    async def _empty_webhooks(self) -> None:
+        for resource in _WEBHOOKS:
+            try:
+                held: Json = await self._client.get(resource, "", CONFIGURATIONS, dict)
+            except NotFound:
+                continue
+            if not held.get("webhooks"):
+                continue
+            self._told(f"{resource.kind} {CONFIGURATIONS} {self._would}emptied")
+            if not self._dry_run:
+                await self._client.patch(resource, "", CONFIGURATIONS, {"webhooks": None}, dict)
+
+    async def _release(self, resource: Resource, finalizer: str, labels: str = "") -> None:
+        """Take a finalizer off all objects of a kind that have it."""
+        released: Counter[str] = Counter()
+        try:
+            async for page in self._client.list_pages(resource, dict, label_selector=labels):
+                for obj in page.items:
+                    if finalizer in (obj["metadata"].get("finalizers") or ()):
+                        await self._release_one(resource, obj, finalizer)
+                        released[resource.qualified] += 1
+        except NotFound:
+            return  # the kind is not served
+        for kind, number in released.items():
+            self._told(f"finalizer {finalizer} {self._would}taken off {number} {kind}")
+
+    async def _release_one(self, resource: Resource, obj: Json, finalizer: str) -> None:
+        if self._dry_run:
+            return
+        metadata = obj["metadata"]
+        try:
+            await self._client.modify(
+                resource,
+                metadata.get("namespace", ""),
+                metadata["name"],
+                _without(metadata["uid"], finalizer),
+            )
+        except NotFound:
+            return  # it was deleted meanwhile
+
+
+def _runs_operator(deployment: Json) -> bool:
+    containers: Sequence[Any] = deployment["spec"]["template"]["spec"]["containers"]
+    return any((each.get("args") or [""])[0] == "run" for each in containers)
+
+
+def _converts(crd: Json) -> bool:
+    return (crd["spec"].get("conversion") or {}).get("strategy") == "Webhook"
+
+
+def _unconverted(crd: Json) -> Json | None:
+    if not _converts(crd):
+        return None
+    crd["spec"]["conversion"] = {"strategy": "None"}
+    return crd
+
+
+def _without(uid: str, finalizer: str) -> Callable[[Json], Json | None]:
+    def change(current: Json) -> Json | None:
+        metadata = current["metadata"]
+        held = metadata.get("finalizers") or []
+        if metadata["uid"] != uid or finalizer not in held:
+            return None
+        metadata["finalizers"] = [each for each in held if each != finalizer]
+        return current
+
+    return change
