@@ -220,6 +220,7 @@ def test_what_cannot_be_used_is_refused_by_name(text: str, message: str) -> None
             "{max: 1h, patience: {default: 5m, emergency: 30s}}",
             NoticePolicy(60 * MINUTE, 5 * MINUTE, 30 * SECOND),
         ),
+        ("{max: 1m, extension: 0s}", NoticePolicy(MINUTE, extension=0)),
     ],
 )
 def test_what_is_allowed_of_notices_is_read(text: str, found: NoticePolicy) -> None:
@@ -231,7 +232,7 @@ def test_what_is_allowed_of_notices_is_read(text: str, found: NoticePolicy) -> N
     [
         ("{max: 2h}", "notice.max: '2h'; accepted: 0s, or a duration from 10s to 1h"),
         ("{max: 1s}", "notice.max: '1s'; accepted: 0s, or a duration from 10s to 1h"),
-        ("{least: 1s}", "notice: unknown key 'least'; accepted: max, patience"),
+        ("{least: 1s}", "notice: unknown key 'least'; accepted: max, extension, patience"),
         (
             "{patience: {high: 1m}}",
             "notice.patience: unknown key 'high'; accepted: default, emergency",

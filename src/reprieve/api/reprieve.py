@@ -20,6 +20,7 @@ __all__ = [
     "API_VERSION",
     "DRY_RUN_LABEL",
     "NOTICE",
+    "NOTICE_MAX",
     "NOTICE_SPEAKER",
     "ON_PREEMPTION",
     "PLAN_ANNOTATION",
@@ -60,6 +61,8 @@ PREEMPT_MIN_RUNTIME: Final = "reprieve.dev/preempt-min-runtime"
 ON_PREEMPTION: Final = "reprieve.dev/on-preemption"
 #: On a pod: how long before its eviction it wants to be told; a duration.
 NOTICE: Final = "reprieve.dev/notice"
+#: On a ClusterQueue, LocalQueue or PriorityClass: the longest notice for its victims; a duration.
+NOTICE_MAX: Final = "reprieve.dev/notice-max"
 #: On a pod: it answers for its unit.
 NOTICE_SPEAKER: Final = "reprieve.dev/notice-speaker"
 

@@ -33,6 +33,7 @@ from reprieve.api.reprieve import (
     VictimStatus,
 )
 from reprieve.engine.demands import Beside
+from reprieve.engine.notice.granting import Grant
 from reprieve.engine.plan import Plan, Plane
 from reprieve.execution.at_stake import AtStake
 from reprieve.execution.demands import Demands
@@ -148,7 +149,7 @@ class Book:
         decision_input: dict[str, Any] | None = None,
         at_stake: AtStake | None = None,
         beside: Beside | None = None,
-        notices: Sequence[int] = (),
+        notices: Sequence[Grant] = (),
     ) -> Preemption:
         """Write a plan, as planned and then as begun; it is open from before the first await.
 

@@ -361,7 +361,9 @@ class Executor(Generic[M]):
                 await self._steps.spare(each, victim, why)
             await self._abandon(each, LET_GO if found.let_go else _NOBODY_MARKED)
             return
-        if found.rest and self._victims.manner.rest_is_marked:
+        # Who was told is not told anew by another plan.
+        marks_rest = self._victims.manner.rest_is_marked or is_told(each.intent)
+        if found.rest and marks_rest:
             stale = await self._victims.stale(each.intent, [victim for victim, _ in found.rest])
             refusals = list[str]()
 

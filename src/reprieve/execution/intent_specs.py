@@ -20,6 +20,7 @@ from reprieve.api.reprieve import (
     VictimNotice,
 )
 from reprieve.engine.demands import Beside
+from reprieve.engine.notice.granting import NO_GRANT, Grant
 from reprieve.engine.plan import Plan
 from reprieve.execution.at_stake import AtStake, with_stakes
 from reprieve.records.beside import stored_beside, with_joint
@@ -46,12 +47,12 @@ def intent_spec(
     decision_input: dict[str, Any] | None = None,
     at_stake: AtStake | None = None,
     beside: Beside | None = None,
-    notices: Sequence[int] = (),
+    notices: Sequence[Grant] = (),
 ) -> PreemptionSpec:
     """Return the spec that records `plan`; `actions` are parallel to its victims.
 
-    `beside`: what was known of other planes, which stands in the input, too. `notices`: for how
-    many nanoseconds each victim is told before, parallel to the victims.
+    `beside`: what was known of other planes, which stands in the input, too. `notices`: what each
+    victim is given, parallel to the victims; empty for nobody.
     """
     chosen = actions or [Action.DELETE] * len(plan.victims)
     victims = [
@@ -66,7 +67,7 @@ def intent_spec(
             notice=_notice(now, told),
         )
         for victim, action, told in zip(
-            plan.victims, chosen, notices or [0] * len(plan.victims), strict=True
+            plan.victims, chosen, notices or [NO_GRANT] * len(plan.victims), strict=True
         )
     ]
     spec = PreemptionSpec(
@@ -97,9 +98,9 @@ def intent_spec(
     return with_joint(spec, plan, beside)
 
 
-def _notice(now: Nanos, told: int) -> VictimNotice | None:
+def _notice(now: Nanos, told: Grant) -> VictimNotice | None:
     """Return until when a victim may save: whole seconds, and not a moment less."""
-    if not told:
+    if not told.time:
         return None
-    deadline = format_instant(Nanos(now + told + SECOND - 1))
-    return VictimNotice(deadline, deadline)
+    deadline = Nanos(now + told.time + SECOND - 1)
+    return VictimNotice(format_instant(deadline), format_instant(Nanos(deadline + told.extension)))

@@ -10,11 +10,12 @@ Source: the contract of notices in `docs/notice.md`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final, Protocol
 
 from reprieve.api.reprieve import Preemption, Victim
-from reprieve.execution.notices import Notices
+from reprieve.execution.notices import Member, Notices
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
 
@@ -37,12 +38,12 @@ class Depth(IntEnum):
 class Audience(Protocol):
     """What a plane knows of the victims that were told."""
 
-    def speaks(self, victim: Victim) -> bool:
-        """Whether the pod answers for its unit."""
+    def members(self, victim: Victim) -> Sequence[Member] | None:
+        """Return the pods of a victim, None where the victim itself is gone."""
         ...
 
-    def has_ended(self, victim: Victim) -> bool:
-        """Whether the pod is gone or finished."""
+    def keep(self, victims: Sequence[Victim]) -> str:
+        """Spare victims that were reported as needed; return why, empty where that is refused."""
         ...
 
     def why_pardoned(self, intent: Preemption, depth: Depth) -> str:
@@ -61,12 +62,12 @@ class LettingSave:
     async def wait(self, intent: Preemption) -> str:
         """Return when the victims of a plan may go; what is returned says why they stay instead."""
         notices, audience, turn = self._notices, self._audience, 0
-        notices.begin(intent, audience.speaks)
+        notices.begin(intent, audience.members)
         while True:
-            victims = intent.spec.victims
-            notices.gone(each.root.uid for each in victims if audience.has_ended(each))
-            longest = notices.waits(intent)
-            why = audience.why_pardoned(intent, _depth(turn) if longest else Depth.HOLDS)
+            notices.follow(intent, audience.members)
+            longest, kept = notices.waits(intent), notices.kept(intent)
+            why = audience.keep(kept) if kept else ""
+            why = why or audience.why_pardoned(intent, _depth(turn) if longest else Depth.HOLDS)
             if why:
                 notices.pardon(intent)
                 return why

@@ -13,17 +13,18 @@ import asyncio
 import contextlib
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias
 
 from reprieve.api.reprieve import Preemption, Victim
+from reprieve.engine.notice.granting import MOST, Grant, NoticePolicy, granted
 from reprieve.engine.notice.states import Notice, State
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.clock import Clock
 from reprieve.units.instants import parse_instant
 
-__all__ = ["Notices", "Told", "is_told"]
+__all__ = ["Asking", "Member", "Notices", "Told", "is_told"]
 
 _LATEST: Final = 600  # notices that ended, which are still answered for
 
@@ -33,18 +34,56 @@ def is_told(intent: Preemption) -> bool:
     return any(victim.notice is not None for victim in intent.spec.victims)
 
 
+class Member(NamedTuple):
+    """A pod of a unit: whether it answers for the unit, and whether it has ended."""
+
+    uid: str
+    speaks: bool = False
+    ended: bool = False
+
+
+#: Gives the pods of a victim, None where the victim itself is gone.
+Members: TypeAlias = Callable[[Victim], Sequence[Member] | None]
+
+
+class Asking(NamedTuple):
+    """A victim of a plan before it is recorded.
+
+    `asked`: nanoseconds that its pods ask for; `pods`: their uids; `allowed`: by queue or class.
+    """
+
+    unit: str
+    asked: Sequence[int]
+    pods: Sequence[str]
+    allowed: int = MOST
+
+
 @dataclass(slots=True)
 class Told:
-    """One unit that was told: `pods` may read its notice, the speakers among them answer it."""
+    """One unit that was told: `pods` may read its notice, the speakers among them answer it.
+
+    `speaks`: those of `pods` that said that they answer for all. `since`: when it was told, or
+    taken over. `at_stake`: device-seconds of work that the record counts as lost with it.
+    """
 
     id: str
     plan: str
-    pods: frozenset[str]
+    plane: str
+    victims: Sequence[Victim]
     notice: Notice
+    since: int
+    pods: set[str] = field(default_factory=set)
+    speaks: set[str] = field(default_factory=set)
+    kept: bool = False
+
+    @property
+    def at_stake(self) -> int:
+        """Return the device-seconds of work that the record counts as lost with the unit."""
+        return sum(victim.lost_device_seconds for victim in self.victims)
 
 
 class Notices:
-    """All notices of a process. `ready`: those that former processes gave are known by now."""
+    """All notices of a process."""
 
     def __init__(self, clock: Clock, metrics: Metrics) -> None:
         self._clock = clock
@@ -53,11 +92,56 @@ class Notices:
         self._by_pod: dict[str, list[str]] = defaultdict(list)
         self._by_plan: dict[str, list[str]] = {}  # open plans alone
         self._waiters: dict[str, set[asyncio.Future[None]]] = defaultdict(set)
-        self.ready = False
+        self._planes: dict[str, bool] = {}  # whether each has taken its records over
+
+    # The planes.
+
+    def expect(self, plane: str) -> None:
+        """Answer nobody before this plane has taken over what former processes told."""
+        self._planes.setdefault(plane, False)
+
+    def taken_over(self, plane: str) -> None:
+        """A plane knows the notices of former processes, or has to do with none of them."""
+        self._planes[plane] = True
+
+    @property
+    def ready(self) -> bool:
+        """Whether all notices are known that former processes gave."""
+        return bool(self._planes) and all(self._planes.values())
 
     # The plan.
 
-    def begin(self, intent: Preemption, speaks: Callable[[Victim], bool]) -> None:
+    def grants(
+        self, policy: NoticePolicy, victims: Sequence[Asking], *, hurried: bool
+    ) -> Sequence[Grant]:
+        """Return what each victim of a plan is given, empty where nobody is told.
+
+        All of a unit are told alike, and nobody less than another plan has told it, but by a
+        preemptor of emergency priority (`hurried`).
+        """
+        asked: dict[str, list[Asking]] = {}
+        for each in victims:
+            asked.setdefault(each.unit, []).append(each)
+        given = {}
+        for unit, members in asked.items():
+            allowed = min(each.allowed for each in members)
+            times = (time for each in members for time in each.asked)
+            grant = granted(policy, times, emergency=hurried, allowed=allowed)
+            left = 0 if hurried else self._left(pod for each in members for pod in each.pods)
+            given[unit] = Grant(max(grant.time, left), grant.extension if grant.time else 0)
+        found = [given[each.unit] for each in victims]
+        return found if any(each.time for each in found) else ()
+
+    def _left(self, pods: Iterable[str]) -> int:
+        """Return how long other plans that told these pods still wait for them."""
+        now, longest = self._now(), 0
+        for uid in pods:
+            told = self.of_pod(uid)
+            if told is not None and not told.notice.may_go:
+                longest = max(longest, told.notice.due - now)
+        return longest
+
+    def begin(self, intent: Preemption, members: Members) -> None:
         """Tell the units of a plan that is recorded; a second call changes nothing."""
         name = intent.metadata.name
         if name in self._by_plan:
@@ -66,25 +150,36 @@ class Notices:
         for victim in intent.spec.victims:
             if victim.notice is not None:
                 units.setdefault(victim.unit or victim.root.uid, []).append(victim)
-        self._by_plan[name] = [
-            self._opened(name, unit, victims, speaks) for unit, victims in units.items()
-        ]
+        self._by_plan[name] = [self._opened(intent, *each) for each in units.items()]
+        self.follow(intent, members)
 
-    def _opened(
-        self, plan: str, unit: str, victims: list[Victim], speaks: Callable[[Victim], bool]
-    ) -> str:
-        said = victims[0].notice
+    def _opened(self, intent: Preemption, unit: str, victims: list[Victim]) -> str:
+        said, plan = victims[0].notice, intent.metadata.name
         assert said is not None, "only units with a notice are told"
-        pods = frozenset(victim.root.uid for victim in victims)
-        speakers = frozenset(victim.root.uid for victim in victims if speaks(victim)) or pods
         # The preemptor is nobody's business: its uid is part of the record's name.
         id = hashlib.sha256(f"{plan}/{unit}".encode()).hexdigest()[:32]
         deadline, until = parse_instant(said.deadline), parse_instant(said.extend_until)
-        self._told[id] = Told(id, plan, pods, Notice(deadline, until, speakers))
-        for pod in pods:
-            self._by_pod[pod].append(id)
-            self._wake(pod)
+        notice = Notice(deadline, until, frozenset())
+        self._told[id] = Told(id, plan, intent.spec.plane, victims, notice, self._now())
         return id
+
+    def follow(self, intent: Preemption, members: Members) -> None:
+        """Take over which pods the units of a plan have by now."""
+        for told in self._of_plan(intent):
+            found = [members(victim) for victim in told.victims]
+            pods = [pod for each in found for pod in each or ()]
+            for pod in pods:
+                if pod.uid not in told.pods:
+                    told.pods.add(pod.uid)
+                    self._by_pod[pod.uid].append(told.id)
+                    self._wake(pod.uid)
+            told.speaks.update(pod.uid for pod in pods if pod.speaks)
+            if all(each is None for each in found):
+                self._said(told, told.notice.ended(self._now()))
+                continue
+            there = frozenset(pod.uid for pod in pods if not pod.ended)
+            speakers = frozenset(told.speaks or told.pods)
+            self._said(told, told.notice.spoken_for(speakers, there, self._now()))
 
     def waits(self, intent: Preemption) -> int:
         """Return for how long a plan still waits for its units at most, 0 where all may go."""
@@ -94,12 +189,6 @@ class Notices:
             if not told.notice.may_go:
                 longest = max(longest, told.notice.due - now)
         return longest
-
-    def gone(self, uids: Iterable[str]) -> None:
-        """These pods have ended."""
-        for uid in uids:
-            for id in self._by_pod.get(uid, ()):
-                self._said(self._told[id], self._told[id].notice.has_saved(uid, self._now()))
 
     def release(self, intent: Preemption) -> None:
         """The units of a plan are evicted now."""
@@ -117,7 +206,8 @@ class Notices:
         self._by_plan.pop(intent.metadata.name, None)
 
     def _ended(self, told: Told, intent: Preemption, end: str) -> None:
-        self._metrics.notices.labels(intent.spec.plane, end).inc()
+        plane = intent.spec.plane
+        self._metrics.notices.labels(plane, end).inc()
         for pod in told.pods:
             self._wake(pod)
         self._told[told.id] = self._told.pop(told.id)
@@ -154,6 +244,16 @@ class Notices:
     def saved(self, told: Told, uid: str) -> None:
         """A pod of the unit says that it has saved."""
         self._said(told, told.notice.has_saved(uid, self._now()))
+
+    def keep(self, told: Told, uid: str) -> None:
+        """A pod of the unit says that it is needed."""
+        if uid in told.notice.speakers and not told.notice.final:
+            told.kept = True
+            self._wake(told.plan)
+
+    def kept(self, intent: Preemption) -> list[Victim]:
+        """Return the victims of a plan that were reported as needed."""
+        return [victim for told in self._of_plan(intent) if told.kept for victim in told.victims]
 
     def _said(self, told: Told, notice: Notice) -> None:
         told.notice = notice

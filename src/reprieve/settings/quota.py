@@ -42,6 +42,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from reprieve.api.reprieve import PREEMPT_MIN_RUNTIME
+from reprieve.engine.notice.granting import NoticePolicy
 from reprieve.engine.quota.model import LabelSelector, Strategy
 from reprieve.engine.victim_choice import VictimChoice
 from reprieve.settings.fields import (
@@ -56,6 +57,7 @@ from reprieve.settings.fields import (
     text,
 )
 from reprieve.settings.idle import Notice
+from reprieve.settings.notice import notice_policy
 from reprieve.settings.quota_configuration import (
     CONFIG_MAP_KEY,
     QuotaConfiguration,
@@ -107,6 +109,7 @@ _KEYS: Final = (
     "idleFirst",
     "harmOrder",
     "maxSaveWait",
+    "notice",
     "loopWindow",
     "loopLimit",
     "webhooks",
@@ -142,6 +145,7 @@ class QuotaSettings:
     prove_nodes: bool = False
     loop_window: int = HOUR
     loop_limit: int = 2
+    notice: NoticePolicy = field(default_factory=NoticePolicy)
     job_failure_policy: str = "Ignore"
     serves_webhooks: bool = False
     webhook_service: str = "reprieve-webhook"
@@ -221,6 +225,7 @@ def quota_settings(
         configuration=replace(found, settings=replace(decided, idle_first=idle_first)),
         configuration_map=named,
         prove_nodes=_switch(given, "proveNodes", place),
+        notice=notice_policy(given.get("notice"), f"{place}.notice"),
         loop_window=duration(given.get("loopWindow", "1h"), f"{place}.loopWindow"),
         loop_limit=integer(given.get("loopLimit", 2), f"{place}.loopLimit", 0, 1_000),
         job_failure_policy=choice(

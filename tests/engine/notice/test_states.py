@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprieve.engine.notice.granting import LEAST, MOST, NoticePolicy, granted
+from reprieve.engine.notice.granting import LEAST, MOST, Grant, NoticePolicy, granted
 from reprieve.engine.notice.states import HEARTBEAT, TRANSITIONS, Happening, Notice, State
 from reprieve.units.durations import MINUTE, SECOND
 
@@ -129,4 +129,35 @@ def test_every_state_but_the_last_two_can_be_pardoned() -> None:
 def test_the_least_of_what_is_asked_and_allowed_is_given(
     asked: list[int], policy: dict[str, Any], emergency: bool, found: int
 ) -> None:
-    assert granted(NoticePolicy(**policy), asked, emergency=emergency) == found
+    policy = {"extension": 0, **policy}
+    assert granted(NoticePolicy(**policy), asked, emergency=emergency) == Grant(found)
+
+
+def test_a_queue_allows_less_and_a_hurried_preemptor_grants_no_extension() -> None:
+    policy = NoticePolicy(5 * MINUTE, emergency_patience=MINUTE, extension=MINUTE)
+
+    assert granted(policy, [MOST], emergency=False, allowed=MINUTE) == Grant(MINUTE, MINUTE)
+    assert granted(policy, [MOST], emergency=True) == Grant(MINUTE)
+    assert granted(policy, [MOST], emergency=False, allowed=0) == Grant(0)
+
+
+@given(
+    st.lists(st.tuples(st.sets(st.sampled_from("abcd")), st.sets(st.sampled_from("abcd")))),
+    st.sets(st.sampled_from("abcd")),
+)
+def test_pods_that_come_and_go_release_a_unit_only_when_each_speaker_saved_or_went(
+    seen: list[tuple[set[str], set[str]]], saying: set[str]
+) -> None:
+    notice, known, done = Notice(MINUTE, MINUTE, frozenset()), set[str](), set[str]()
+    for there, new in seen:
+        known |= there | new
+        done |= known - there
+        notice = notice.spoken_for(frozenset(known), frozenset(there), 0)
+        for speaker in saying & known:
+            notice = notice.has_saved(speaker, 0)
+            done.add(speaker)
+        assert notice.may_go == (notice.state is State.SAVED)
+        if notice.may_go:
+            assert known and done >= known
+            return
+    assert not known or done < known

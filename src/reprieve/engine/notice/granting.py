@@ -2,9 +2,11 @@
 
 1. It is given what its pods ask for, at most an hour. Of pods that ask for different times the
    longest counts, since a unit has one deadline.
-2. Never more than the administrator allows, nor than the patience of the preemptor: `emergency` for
-   one of at least the emergency priority, `default` for all others.
+2. Never more than the administrator allows in the plane and for the victim's queue or class, nor
+   than the patience of the preemptor: `emergency` for one of at least the emergency priority,
+   `default` for all others.
 3. Less than ten seconds is no notice at all.
+4. A speaker may extend it once, by at most `extension`, but for preemptors of emergency priority.
 
 Durations are nanoseconds. Pure. Source: the contract of notices in `docs/notice.md`.
 """
@@ -13,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from reprieve.units.durations import HOUR, MINUTE, SECOND
 
-__all__ = ["LEAST", "MOST", "NoticePolicy", "granted"]
+__all__ = ["LEAST", "MOST", "NO_GRANT", "Grant", "NoticePolicy", "granted"]
 
 LEAST: Final = 10 * SECOND
 MOST: Final = HOUR
@@ -25,15 +27,34 @@ MOST: Final = HOUR
 
 @dataclass(frozen=True, slots=True)
 class NoticePolicy:
-    """What an administrator allows in a plane; `most` 0: nobody is told."""
+    """What an administrator allows in a plane; `most` 0: nobody is told.
+
+    `keep`: for how long idle work is spared that is reported as needed; 0: it is not.
+    """
 
     most: int = 0
     patience: int = 10 * MINUTE
     emergency_patience: int = 0
+    extension: int = 2 * MINUTE
+    keep: int = 0
 
 
-def granted(policy: NoticePolicy, asked: Iterable[int], *, emergency: bool) -> int:
-    """Return how long a unit whose pods ask for that much is given, 0 for no notice."""
+class Grant(NamedTuple):
+    """What a unit is given: how long until its deadline, and how much longer on its own word."""
+
+    time: int
+    extension: int = 0
+
+
+NO_GRANT: Final = Grant(0)
+
+
+def granted(
+    policy: NoticePolicy, asked: Iterable[int], *, emergency: bool, allowed: int = MOST
+) -> Grant:
+    """Return what a unit is given whose pods ask for that much; `allowed`: by queue or class."""
     patience = policy.emergency_patience if emergency else policy.patience
-    found = min(max(asked, default=0), MOST, policy.most, patience)
-    return found if found >= LEAST else 0
+    found = min(max(asked, default=0), MOST, policy.most, patience, allowed)
+    if found < LEAST:
+        return NO_GRANT
+    return Grant(found, 0 if emergency else policy.extension)

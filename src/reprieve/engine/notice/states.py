@@ -8,7 +8,8 @@
 | Overdue | - | - | - | Released | Pardoned |
 
 Released and Pardoned are final; a pair without an entry changes nothing. Words of a pod that is not
-a speaker are ignored. A speaker that has ended counts as one that has saved.
+a speaker are ignored. A speaker that has ended counts as one that has saved. Pods may come and go
+while a unit is told; without any speaker it has not saved.
 
 A deadline moves at most once, and only later: a speaker that reports before it that it needs longer
 gets that time, up to `extend_until`, as long as a speaker reports at least once in `HEARTBEAT` that
@@ -95,6 +96,11 @@ class Notice:
         """Whether nobody waits for the unit any more."""
         return self.state in (State.SAVED, State.OVERDUE, State.RELEASED)
 
+    @property
+    def final(self) -> bool:
+        """Whether nothing changes any more."""
+        return self.state in (State.RELEASED, State.PARDONED)
+
     def at(self, now: int) -> Notice:
         """Return the notice as it stands at that time."""
         return self._on(Happening.DEADLINE) if now >= self.due else self
@@ -117,6 +123,20 @@ class Notice:
             return known
         known = replace(known, saved=known.saved | {speaker})
         return known._on(Happening.ALL_SAVED) if known.saved == self.speakers else known
+
+    def spoken_for(self, speakers: frozenset[str], there: frozenset[str], now: int) -> Notice:
+        """Return the notice of a unit with these speakers by now; who is not there has ended."""
+        known = self.at(now)
+        if known.state not in _WAITS:
+            return known
+        saved = (known.saved & speakers) | (speakers - there)
+        known = replace(known, speakers=speakers, saved=saved)
+        done = bool(speakers) and saved == speakers
+        return known._on(Happening.ALL_SAVED) if done else known
+
+    def ended(self, now: int) -> Notice:
+        """Return the notice of a unit that is gone: nothing is left to be saved."""
+        return self.at(now)._on(Happening.ALL_SAVED)
 
     def released(self) -> Notice:
         """Return the notice of a unit that is evicted now."""

@@ -296,6 +296,12 @@ class Queues:
             self.consumptions.charge(self._workloads[key], self.configuration)
         self.delete(key)
 
+    def expect_preemption(self, key: str) -> None:
+        """Let a pending workload wait for its victims, which were chosen before."""
+        name = self._home.get(key)
+        if name is not None:
+            self._queues[name].preemptor = key
+
     def preemption_failed(self, key: str) -> None:
         """Let a head that waited for its victims be one of many again: none is on its way."""
         if self.awaits_preemption(key):

@@ -44,6 +44,7 @@ async def assemble(given: Surroundings) -> Assembled:
         decision_log=given.decision_log,
         lagging=given.lagging,
         joint=given.joint,
+        notices=given.notices,
         dry_run=given.options.dry_run,
     )
     plane = QuotaPlane(context, given.namespace, given.view)

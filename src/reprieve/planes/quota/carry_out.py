@@ -90,6 +90,7 @@ class CarryOut:
         self._retry_at = retry_at
         self._ask = ask
         self._last_skips: set[str] = set()
+        preemptions.evicted = self._evicted
 
     def all(self, effects: Iterable[Effect]) -> None:
         """Carry out the effects of one run."""
@@ -184,7 +185,7 @@ class CarryOut:
         unrecorded: ApiError | None = None
         try:
             failed = await self._preemptions.carry(
-                plan, preemptor, entry.cluster_queue, markings, self._evicted, effect.decision_input
+                plan, preemptor, entry.cluster_queue, markings, effect.decision_input
             )
         except Deposed:
             raise

@@ -10,12 +10,14 @@ from typing import Final
 
 from reprieve.api.kueue import API_VERSION, Workload
 from reprieve.engine.disruptions.governor import Governor
+from reprieve.engine.notice.granting import NoticePolicy
 from reprieve.engine.quota.model import LabelSelector, Settings
 from reprieve.engine.quota.request_rules import NO_RULES, RequestRules
 from reprieve.engine.quota.requeuing import Backoff
 from reprieve.engine.quota.usage_based import UsageBased
 from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Fence
+from reprieve.execution.notices import Notices
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json
 from reprieve.jobs.table import BUILT_IN, queued_kinds
@@ -57,6 +59,7 @@ class QuotaOptions:
     shown as metrics. Two workloads that preempted each other `loop_limit` times within
     `loop_window` nanoseconds are held; 0 holds none. `prove_nodes`: nobody is preempted for what
     would still not fit on nodes. `external`: kinds that others queue, as `Kind.version.group`.
+    `notice`: for how long victims may save.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -75,6 +78,7 @@ class QuotaOptions:
     loop_limit: int = 0
     prove_nodes: bool = False
     queue_metrics: bool = False
+    notice: NoticePolicy = field(default_factory=NoticePolicy)
 
     @classmethod
     def of(cls, settings: QuotaSettings) -> QuotaOptions:
@@ -102,6 +106,7 @@ class QuotaOptions:
             loop_limit=settings.loop_limit,
             prove_nodes=settings.prove_nodes,
             queue_metrics=said.queue_metrics,
+            notice=settings.notice,
         )
 
 
@@ -141,6 +146,7 @@ class QuotaContext:
     joint: Joint = field(default_factory=Joint)
     loops: LoopNotices | None = None
     decision_log: DecisionLog | None = None
+    notices: Notices | None = None
     shared: InitVar[Mirror | None] = None
     mirror: Mirror = field(init=False)
 

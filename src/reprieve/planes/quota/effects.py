@@ -50,6 +50,7 @@ __all__ = [
     "TakeBack",
     "TellFault",
     "effects_of",
+    "marking_of",
 ]
 
 #: A cycle with the inputs of its preemptions, by the key of the preemptor.
@@ -263,16 +264,26 @@ def _preemption(
 
 
 def _markings(entry: Entry, facts: Facts) -> Iterator[Marking]:
-    tree, boosted = facts.tree, facts.configuration.settings.gates.priority_boost
+    tree, settings = facts.tree, facts.configuration.settings
     for target in entry.issued:
-        victim = target.holder.workload
-        message = kueue.preemption_message(
-            entry.workload,
-            target.reason,
-            tree.cohort_path(entry.queue),
-            tree.cohort_path(target.holder.queue),
-        )
-        events = kueue.eviction_events(entry.workload, victim, message, boosted)
-        name = tree.names[target.holder.queue]
-        told = kueue.preempted_workload_event(entry.workload, victim, name, boosted)
-        yield Marking(victim, target.reason, message, events, told)
+        victim, queue = target.holder.workload, target.holder.queue
+        yield marking_of(entry.workload, entry.queue, victim, queue, target.reason, tree, settings)
+
+
+def marking_of(
+    preemptor: model.Workload,
+    preemptor_queue: int,
+    victim: model.Workload,
+    victim_queue: int,
+    reason: model.Reason,
+    tree: Tree,
+    settings: model.Settings,
+) -> Marking:
+    """Return how a victim is marked, with its texts; queues are those of the tree."""
+    boosted = settings.gates.priority_boost
+    paths = tree.cohort_path(preemptor_queue), tree.cohort_path(victim_queue)
+    message = kueue.preemption_message(preemptor, reason, *paths)
+    events = kueue.eviction_events(preemptor, victim, message, boosted)
+    name = tree.names[victim_queue]
+    told = kueue.preempted_workload_event(preemptor, victim, name, boosted)
+    return Marking(victim, reason, message, events, told)

@@ -1,4 +1,4 @@
-"""Nodes, and the pods of workloads on them, for the option `proveNodes`.
+"""Nodes, and the pods of workloads on them, for the option `proveNodes` and for notices.
 
 The state is that of the scheduling plane where this process runs it too; otherwise pods, nodes and
 namespaces are watched here. Nothing is decided before they are listed, or while they cannot be
@@ -88,12 +88,15 @@ class NodeView:
         self._followed: list[Followed[Any]] = []
         self._rows: dict[Uid, PodRow] = {}  # pods that run for a workload
         self._pods: dict[str, frozenset[Uid]] = {}  # of them those that have not finished
+        self._all: dict[str, set[Uid]] = {}
         self._freed = 0
         # Told of each Workload one of whose pods was seen.
         self.seen: Callable[[str], None] = lambda workload: None
         self._placing = False
         self._group: asyncio.TaskGroup | None = None
         self._observing = False
+        self._pods_of: asyncio.TaskGroup | None = None
+        self._pods_listed = False
         # ClusterQueues in which somebody was refused, and what had come free by then.
         self._refused: dict[str, int] = {}
 
@@ -111,6 +114,8 @@ class NodeView:
         self._group, self._observing = group, False
         if self.wanted or self._placing:
             self._observe(group)
+        elif self._context.options.notice.most:
+            self._observe_pods(group)
 
     def place(self) -> None:
         """Follow the cluster from now on: flavors have topologies, whose pods are placed."""
@@ -129,21 +134,35 @@ class NodeView:
         """Return the pods of a workload that have not finished."""
         return self._pods.get(workload, frozenset())
 
+    def rows_of(self, workload: str) -> list[PodRow]:
+        """Return the pods of a workload, also those that have finished and are still there."""
+        return [self._rows[uid] for uid in self._all.get(workload, ())]
+
     def row(self, uid: Uid) -> PodRow | None:
         """Return a pod of a workload."""
         return self._rows.get(uid)
 
     def _observe(self, group: asyncio.TaskGroup) -> None:
         self._observing = True
+        self._observe_pods(group)
+        if self._shared is not None:
+            return
+        nodes = SharedNodes()
+        self._watch(group, Kind.NODE, NODES, NodeObject, lambda node: node_row(node, nodes))
+        self._watch(group, Kind.NAMESPACE, NAMESPACES, Namespace, namespace_entry)
+
+    def _observe_pods(self, group: asyncio.TaskGroup) -> None:
+        """Follow the pods of workloads, once in each group."""
+        if self._pods_of is group:
+            return
+        self._pods_of = group
         if self._shared is not None:
             self._shared.observers.append(self._pod_changed)
             for row in self._shared.pods():
                 self._pod_changed(None, row)
             return
-        classes, nodes = PodClasses(), SharedNodes()
+        classes = PodClasses()
         self._watch(group, Kind.POD, PODS, PodObject, lambda pod: pod_row(pod, classes))
-        self._watch(group, Kind.NODE, NODES, NodeObject, lambda node: node_row(node, nodes))
-        self._watch(group, Kind.NAMESPACE, NAMESPACES, Namespace, namespace_entry)
 
     def troubles(self) -> list[str]:
         """Return one line for each kind that cannot be read."""
@@ -156,7 +175,8 @@ class NodeView:
     def held_back(self) -> str:
         """Return why nothing may be decided; empty when all facts are at hand."""
         if not self.wanted:
-            return ""
+            waits = self._pods_of is not None and self._shared is None and not self._pods_listed
+            return "pods, which notices need, are not listed yet" if waits else ""
         try:
             self._cluster.snapshot()
         except NotSynced as missing:
@@ -235,6 +255,7 @@ class NodeView:
         self._cluster.replace(kind, listed)
         self._freed += 1
         if kind is Kind.POD:
+            self._pods_listed = True
             rows = [row for row in listed if isinstance(row, PodRow)]
             self._forget(self._rows.keys() - {row.uid for row in rows})
             for row in rows:
@@ -268,6 +289,10 @@ class NodeView:
                 self._pods.pop(row.workload, None)
             if there:
                 self._rows[row.uid] = row
+                self._all.setdefault(row.workload, set()).add(row.uid)
                 self.seen(row.workload)
             else:
                 self._rows.pop(row.uid, None)
+                self._all.get(row.workload, set()).discard(row.uid)
+                if not self._all.get(row.workload):
+                    self._all.pop(row.workload, None)

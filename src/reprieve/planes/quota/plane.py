@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final
 
+from reprieve.engine.plan import Plane
 from reprieve.execution.fence import Deposed
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json
@@ -109,6 +110,7 @@ class QuotaPlane:
             namespace,
             self._spawn,
             self._refusals,
+            lambda key: self._nodes.rows_of(key),
             self.held_pairs.restore,
             self.held_pairs.ended,
         )
@@ -386,6 +388,8 @@ class QuotaPlane:
     async def _until_alone(self) -> None:
         """Wait while Kueue's own controller decides: two deciders would preempt twice."""
         await self._look_for_kueue()
+        if self.context.read_only:
+            self.preemptions.notices.taken_over(Plane.QUOTA)  # nothing is told by this plane
         while self.context.read_only:
             await self.context.clock.sleep(_PERIOD)
 

@@ -12,23 +12,29 @@ from dataclasses import replace
 from typing import Any, Final
 
 from reprieve.api.kueue import Workload
-from reprieve.api.reprieve import Action, Preemption, VictimState
+from reprieve.api.reprieve import Action, Preemption, Victim, VictimState
+from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.demands import Beside
+from reprieve.engine.notice.granting import Grant
 from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.quota import model
 from reprieve.engine.quota.displacements import party_of
+from reprieve.engine.quota.holders import effective_priority
 from reprieve.execution.at_stake import AtStake, Stake, lineage_of
 from reprieve.execution.book import Book, Retention
 from reprieve.execution.carried import Carried
 from reprieve.execution.executor import Executor
+from reprieve.execution.letting_save import LettingSave
+from reprieve.execution.notices import Asking, Notices
+from reprieve.intake.cluster.metadata import notice_of
 from reprieve.intake.quota_workloads import is_condition_true
 from reprieve.planes.common.joint import REJECTIONS
 from reprieve.planes.quota.context import QuotaContext, log, reference_of
-from reprieve.planes.quota.effects import Marking
+from reprieve.planes.quota.effects import Marking, marking_of
 from reprieve.planes.quota.meters import lost_with
 from reprieve.planes.quota.refused_evictions import RefusedEvictions
 from reprieve.planes.quota.state import QuotaState, key_of
-from reprieve.planes.quota.victims import QuotaVictims
+from reprieve.planes.quota.victims import QuotaVictims, Told
 from reprieve.planes.quota.writing import WorkloadStatuses
 from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.ids import Uid
@@ -43,7 +49,7 @@ _RETENTION: Final = Retention(24 * HOUR, cap=500, fresh_cap=5_000, every=MINUTE)
 
 
 class Preemptions:
-    """The preemptions of the quota plane. `spawn` runs a task."""
+    """The preemptions of the quota plane. `spawn` runs a task; `pods`: those of a Workload."""
 
     def __init__(
         self,
@@ -53,6 +59,7 @@ class Preemptions:
         namespace: str,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         refusals: RefusedEvictions,
+        pods: Callable[[str], Sequence[PodRow]],
         restore: Callable[[list[Preemption], Collection[str]], None] = lambda intents, names: None,
         over: Callable[[Preemption, Collection[str]], None] = lambda intent, evicted: None,
     ) -> None:
@@ -70,7 +77,15 @@ class Preemptions:
             retention=self._retention,
             demands=context.joint.demands,
         )
-        self._victims = QuotaVictims(context, state, writer, refusals)
+        #: Told of each victim that was evicted for another.
+        self.evicted: Callable[[Workload, Marking], None] = lambda stored, marking: None
+        self._pods = pods
+        self._spawn = spawn
+        self.notices = context.notices or Notices(context.clock, context.metrics)
+        self.notices.expect(Plane.QUOTA)
+        # Plans of former processes whose victims save, with the keys of these.
+        self._claimed: dict[str, list[str]] = {}
+        self._victims = QuotaVictims(context, state, writer, refusals, pods, self._made_again)
         self._executor = Executor[Workload](
             self.book,
             self._victims,
@@ -78,12 +93,16 @@ class Preemptions:
             spawn,
             ended=self._ended,
             disruptions=context.disruptions,
+            saving=LettingSave(self.notices, self._victims, context.clock),
         )
 
     def _ended(self, each: Carried[Workload], record: Preemption | None) -> None:
         self._victims.forget(each.intent)
         evicted = {uid for uid, s in each.states.items() if s.state is VictimState.EVICTED}
         self._over(each.intent, evicted)
+        claimed = self._claimed.pop(each.name, [])
+        if claimed and each.abandoned:
+            self._spawn(self._let_go(each.intent, claimed))
 
     async def recover(self) -> None:
         """Take over the intents that a former process left open.
@@ -92,9 +111,14 @@ class Preemptions:
             Deposed: the fence is closed.
             ApiError: to be tried again.
         """
+        async with self._state.engine:
+            self._state.settle()
         left = await self._executor.recover()
         for each in left.plans:
             log.info("%s taken over: %d marked", each.name, len(each.left))
+            if each.busy:
+                await self._claim(each.intent)
+        self.notices.taken_over(Plane.QUOTA)
         records = await self.book.log.all_whole(left.records)
         self._restore(list(map(left.known, records)), left.interrupted)
 
@@ -104,7 +128,6 @@ class Preemptions:
         preemptor: Workload,
         queue: str,
         markings: Sequence[Marking],
-        evicted: Callable[[Workload, Marking], None],
         decision_input: dict[str, Any] | None = None,
     ) -> set[str]:
         """Write the intent and the marks; return the keys of victims that could not be marked.
@@ -126,13 +149,9 @@ class Preemptions:
             decision_input=decision_input,
             at_stake=self._at_stake(preemptor, markings),
             beside=self._beside(preemptor),
+            notices=self._grants(preemptor, markings),
         )
-
-        def told(marking: Marking, stored: Workload, foreign: bool) -> None:
-            self._report(plan, preemptor, queue, marking, stored, foreign=foreign)
-            evicted(stored, marking)
-
-        self._victims.begin(intent, markings, told)
+        self._victims.begin(intent, markings, self._told(plan.id, preemptor, queue))
         each = await self._executor.carry(intent)
         failed = {m.victim.key for m in markings if m.victim.uid not in each.left}
         await self._recorded(key_of(preemptor))
@@ -147,9 +166,85 @@ class Preemptions:
         """
         await self._executor.reconcile()
 
+    # Notice.
+
+    def _grants(self, preemptor: Workload, markings: Sequence[Marking]) -> Sequence[Grant]:
+        """Return what each victim is given before it goes, empty for nobody."""
+        context, settings = self._context, self._state.configuration.settings
+        urgent = None if context.governor is None else context.governor.policy.emergency_priority
+        priority = effective_priority(self._state.row(preemptor), settings)
+        asking = []
+        for each in markings:
+            key = each.victim.key
+            rows = [row for row in self._pods(key) if not row.finished]
+            asked = [row.notice * SECOND for row in rows if row.notice]
+            stored, allowed = self._state.workload(key), 0
+            if stored is not None:
+                asked = asked or [notice_of(stored.metadata) * SECOND]
+                allowed = self._state.protections.notice_max(stored)
+            pods = [row.uid for row in rows]
+            asking.append(Asking(str(each.victim.uid), asked, pods, allowed))
+        hurried = urgent is not None and priority >= urgent
+        return self.notices.grants(context.options.notice, asking, hurried=hurried)
+
+    async def _claim(self, intent: Preemption) -> None:
+        """Count the victims of a plan that was taken over as leaving, while they save."""
+        state, now = self._state, self._context.clock.wall()
+        keys = [f"{each.subject.namespace}/{each.subject.name}" for each in intent.spec.victims]
+        async with state.engine:
+            for key, victim in zip(keys, intent.spec.victims, strict=True):
+                holder = state.holdings.holders.get(key)
+                if holder is not None and holder.workload.uid == victim.subject.uid:
+                    state.holdings.expect_eviction(key, model.Reason(victim.rule), now)
+            if intent.spec.preemptor is not None:
+                preemptor = intent.spec.preemptor
+                state.queues.expect_preemption(f"{preemptor.namespace}/{preemptor.name}")
+        self._claimed[intent.metadata.name] = keys
+
+    async def _let_go(self, intent: Preemption, keys: Sequence[str]) -> None:
+        """Take back what `_claim` said: its victims stay."""
+        state, preemptor = self._state, intent.spec.preemptor
+        async with state.engine:
+            for key in keys:
+                state.holdings.eviction_failed(key)
+            if preemptor is not None:
+                state.queues.preemption_failed(f"{preemptor.namespace}/{preemptor.name}")
+        for key in keys:
+            state.look_at(key)
+
+    def _made_again(self, intent: Preemption, victim: Victim) -> tuple[Marking, Told] | None:
+        """Return how a victim in a record of a former process is marked, and who is told then."""
+        state, whom = self._state, intent.spec.preemptor
+        assert whom is not None, "a plan of this plane has one"
+        tree, key = state.holdings.tree, f"{whom.namespace}/{whom.name}"
+        preemptor, home = state.workload(key), state.queues.home(key)
+        at = f"{victim.subject.namespace}/{victim.subject.name}"
+        holder = state.holdings.holders.get(at)
+        if preemptor is None or home not in tree.queues or holder is None:
+            return None
+        marking = marking_of(
+            state.row(preemptor),
+            tree.queues[home],
+            holder.workload,
+            holder.queue,
+            model.Reason(victim.rule),
+            tree,
+            state.configuration.settings,
+        )
+        return marking, self._told(intent.spec.plan_id, preemptor, home)
+
+    # What is told.
+
+    def _told(self, plan: str, preemptor: Workload, queue: str) -> Told:
+        def told(marking: Marking, stored: Workload, foreign: bool) -> None:
+            self._report(plan, preemptor, queue, marking, stored, foreign=foreign)
+            self.evicted(stored, marking)
+
+        return told
+
     def _report(
         self,
-        plan: Plan,
+        plan: str,
         preemptor: Workload,
         queue: str,
         marking: Marking,
@@ -170,7 +265,7 @@ class Preemptions:
             "%s makes way for %s, plan %s: %s",
             marking.victim.key,
             key_of(preemptor),
-            plan.id,
+            plan,
             marking.reason,
         )
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from reprieve.api import kueue
 from reprieve.planes.quota.context import QuotaContext, log
 from reprieve.planes.quota.watches import Held, HeldWatch, Watches
+from reprieve.settings.notice import notice_max
 from reprieve.settings.quota import MinRuntimes, min_runtimes
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
@@ -48,6 +49,17 @@ class Protections:
             min_runtimes(None if name is None else _annotations(watches.classes, "", name.name)),
         )
         return max(each.preempt_s for each in found), max(each.reclaim_s for each in found)
+
+    def notice_max(self, workload: kueue.Workload) -> int:
+        """Return for how long a workload may be told, by its queues and class: the least holds."""
+        admission, watches = workload.status.admission, self._watches
+        name, namespace = workload.spec.priority_class_ref, workload.metadata.namespace
+        queue = "" if admission is None else admission.cluster_queue
+        return min(
+            notice_max(_annotations(watches.cluster_queues, "", queue)),
+            notice_max(_annotations(watches.local_queues, namespace, workload.spec.queue_name)),
+            notice_max(None if name is None else _annotations(watches.classes, "", name.name)),
+        )
 
     def changed(self, old: Held[Any] | None, new: Held[Any] | None) -> bool:
         """Return whether a queue or class protects otherwise than before."""

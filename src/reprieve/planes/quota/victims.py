@@ -4,7 +4,11 @@ The mark is its condition `Evicted`, written with `Preempted` in one go. From th
 of jobs suspends it, and frees its quota once its pods are gone; it needs nothing from here, so that
 a mark that was written is always finished, by whoever leads. A victim is gone when it has given its
 quota back. Each goes for itself: one that cannot be marked hinders no other. After a hand-over
-victims without a mark are spared: the next cycle decides afresh.
+victims without a mark are spared, unless they were told before: the next cycle decides afresh.
+
+Of victims that were told, the preemptor is needed no more once it has quota or waits in no queue;
+a victim is gone once it holds no quota, or got it anew. Its pods are those of its Workload; one
+that has no node yet has nothing to save.
 
 Source: specification of the quota plane, section 9; the design's "Intent log and executor".
 """
@@ -17,6 +21,10 @@ from typing import Final, TypeAlias
 
 from reprieve.api.kueue import Workload
 from reprieve.api.reprieve import Preemption, Victim, VictimState, VictimStatus
+from reprieve.engine.cluster.rows import PodRow
+from reprieve.execution.letting_save import Depth
+from reprieve.execution.notices import Member, is_told
+from reprieve.execution.takeover import LET_GO
 from reprieve.execution.victims import Manner, Marked, Reading, Standing, VictimResult
 from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_true
 from reprieve.kube.errors import ApiError
@@ -24,7 +32,7 @@ from reprieve.kube.writes import Priority
 from reprieve.planes.quota.context import QuotaContext, log
 from reprieve.planes.quota.effects import Marking
 from reprieve.planes.quota.refused_evictions import RefusedEvictions
-from reprieve.planes.quota.state import QuotaState
+from reprieve.planes.quota.state import QuotaState, key_of
 from reprieve.planes.quota.transitions import preempted
 from reprieve.planes.quota.writing import WorkloadStatuses
 from reprieve.units.instants import parse_instant
@@ -34,6 +42,8 @@ __all__ = ["QuotaVictims"]
 _AT_ONCE: Final = 8
 _MANNER: Final = Manner("gave their quota back", marked_at_once=_AT_ONCE, all_or_nobody=False)
 
+
+_HAS_QUOTA: Final = "its preemptor has quota by now"
 
 #: Told of a victim that carries its mark, as stored, and whether it was on its way out before.
 Told: TypeAlias = Callable[[Marking, Workload, bool], None]
@@ -50,7 +60,12 @@ class QuotaVictims:
         state: QuotaState,
         writer: WorkloadStatuses,
         refusals: RefusedEvictions,
+        pods: Callable[[str], Sequence[PodRow]],
+        made_again: Callable[[Preemption, Victim], tuple[Marking, Told] | None],
     ) -> None:
+        """`pods`: those of a Workload; `made_again`: the marking of a victim in a record."""
+        self._pods = pods
+        self._made_again = made_again
         self._context = context
         self._refusals = refusals
         self._state = state
@@ -83,12 +98,15 @@ class QuotaVictims:
         return ""  # Each is judged again as it is marked.
 
     async def mark(self, intent: Preemption, victim: Victim) -> Marked[Workload] | VictimResult:
-        marking, _ = self._markings[_key(intent, victim)]
+        found = self._markings.get(_key(intent, victim)) or self._made_again(intent, victim)
+        if found is None:
+            return VictimResult(VictimState.SPARED, "it holds no quota any more")
+        marking, _ = self._markings[_key(intent, victim)] = found
         row, now = marking.victim, self._context.clock.wall()
 
         def change(workload: Workload) -> Workload | None:
             over = is_condition_true(workload, "Finished")
-            if workload.status.admission is None or over:
+            if workload.status.admission is None or over or _began_anew(workload, intent):
                 return None
             if is_condition_true(workload, "Evicted"):
                 return workload
@@ -171,6 +189,39 @@ class QuotaVictims:
     def held_up(self, intent: Preemption, left: Sequence[tuple[Victim, str]], since: int) -> None:
         """Nobody is: what a mark asks for is not asked for here."""
 
+    # Notice.
+
+    def members(self, victim: Victim) -> Sequence[Member] | None:
+        workload = self._workload(victim)
+        if workload is None or workload.status.admission is None:
+            return None
+        if is_condition_true(workload, "Finished") or is_condition_true(workload, "Evicted"):
+            return None
+        return [
+            Member(row.uid, row.speaks, row.finished or not row.node)
+            for row in self._pods(key_of(workload))
+        ]
+
+    def keep(self, victims: Sequence[Victim]) -> str:
+        return ""
+
+    def why_pardoned(self, intent: Preemption, depth: Depth) -> str:
+        preemptor = intent.spec.preemptor
+        assert preemptor is not None, "a plan of this plane has one"
+        key = f"{preemptor.namespace}/{preemptor.name}"
+        workload = self._state.workload(key)
+        if workload is None or workload.metadata.uid != preemptor.uid:
+            return LET_GO
+        if is_condition_true(workload, "Finished"):
+            return LET_GO
+        if workload.status.admission is not None or key in self._state.deciding:
+            return _HAS_QUOTA
+        if depth is not Depth.HOLDS:
+            return ""
+        queues = self._state.queues
+        home = queues.home(key)
+        return LET_GO if home is None or home in queues.inactive else ""
+
     def _workload(self, victim: Victim) -> Workload | None:
         subject = victim.subject
         found = self._state.workload(f"{subject.namespace}/{subject.name}")
@@ -186,6 +237,14 @@ def _evicted_since(workload: Workload, intent: Preemption) -> bool:
     evicted = condition_of(workload.status.conditions, "Evicted")
     decided = parse_instant(intent.spec.decided_at)
     return evicted is not None and parse_instant(evicted.last_transition_time) >= decided
+
+
+def _began_anew(workload: Workload, intent: Preemption) -> bool:
+    """Tell whether a victim that was told has got its quota since."""
+    reserved = condition_of(workload.status.conditions, "QuotaReserved")
+    if not is_told(intent) or not is_true(reserved):
+        return False
+    return parse_instant(reserved.last_transition_time) > parse_instant(intent.spec.decided_at)
 
 
 def _admitted_again(workload: Workload, intent: Preemption) -> bool:

@@ -92,6 +92,7 @@ class Preemptions:
             demands=context.joint.demands,
         )
         self.notices = context.notices or Notices(context.clock, context.metrics)
+        self.notices.expect(Plane.SCHEDULING)
         self._victims = SchedulingVictims(context, state, displacements.not_evictable)
         displacements.harm.lost_with = self._victims.lost_with_pod
         self._executor = Executor[Json](
@@ -118,7 +119,7 @@ class Preemptions:
         for each in left.plans:
             self._keep_room(each)
             self._keep_waiting(each)
-        self.notices.ready = True
+        self.notices.taken_over(Plane.SCHEDULING)
 
     def begin(
         self,

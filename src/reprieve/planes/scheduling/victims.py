@@ -19,14 +19,14 @@ from reprieve.api.reprieve import Preemption, Victim, VictimStatus
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.cluster.trees import Way
-from reprieve.engine.notice.granting import granted
+from reprieve.engine.notice.granting import Grant
 from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.scheduling.harm import lost_by
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.execution.at_stake import AtStake, Stake, lineage_of
 from reprieve.execution.letting_save import Depth
 from reprieve.execution.not_evictable import NotEvictable
-from reprieve.execution.notices import Notices
+from reprieve.execution.notices import Asking, Member, Notices
 from reprieve.execution.pod_victims import DEFAULT_GRACE, PodVictims
 from reprieve.execution.takeover import LET_GO
 from reprieve.execution.victims import Manner, Marked, Reading, VictimResult
@@ -212,37 +212,27 @@ class SchedulingVictims:
 
     # Notice.
 
-    def notices(self, plan: Plan, preemptor: Preemptor, notices: Notices) -> list[int]:
-        """Return for how many nanoseconds each victim of a plan is told before, empty for nobody.
-
-        All of a unit are told alike, and nobody less than another plan has told it, but by a
-        preemptor of emergency priority.
-        """
-        policy, emergency = self._context.settings.notice, self._context.governor.policy
-        urgent = emergency.emergency_priority
+    def notices(self, plan: Plan, preemptor: Preemptor, notices: Notices) -> Sequence[Grant]:
+        """Return what each victim of a plan is given before it goes, empty for nobody."""
+        urgent = self._context.governor.policy.emergency_priority
         hurried = urgent is not None and preemptor.about.priority >= urgent
-        asked: dict[str, list[int]] = {}
-        units = [victim.unit or str(victim.root.uid) for victim in plan.victims]
-        for unit, victim in zip(units, plan.victims, strict=True):
-            row = self._state.pod(Uid(victim.root.uid))
-            if row is not None:
-                asked.setdefault(unit, []).append(row.notice * SECOND)
-        given = {unit: granted(policy, each, emergency=hurried) for unit, each in asked.items()}
-        for unit, victim in zip(units, plan.victims, strict=True):
-            told = None if hurried else notices.of_pod(victim.root.uid)
-            if told is not None and not told.notice.may_go:
-                left = told.notice.due - self._context.clock.wall()
-                given[unit] = max(given.get(unit, 0), left)
-        found = [given.get(unit, 0) for unit in units]
-        return found if any(found) else []
+        asking = []
+        for victim in plan.victims:
+            uid = victim.root.uid
+            row = self._state.pod(Uid(uid))
+            asked = () if row is None else (row.notice * SECOND,)
+            asking.append(Asking(victim.unit or str(uid), asked, (uid,)))
+        return notices.grants(self._context.settings.notice, asking, hurried=hurried)
 
-    def speaks(self, victim: Victim) -> bool:
-        row = self._state.pod(Uid(victim.root.uid))
-        return row is not None and row.speaks
+    def members(self, victim: Victim) -> Sequence[Member]:
+        uid = victim.root.uid
+        row = self._state.pod(Uid(uid))
+        if row is None:
+            return (Member(uid, ended=True),)
+        return (Member(uid, row.speaks, row.finished),)
 
-    def has_ended(self, victim: Victim) -> bool:
-        row = self._state.pod(Uid(victim.root.uid))
-        return row is None or row.finished
+    def keep(self, victims: Sequence[Victim]) -> str:
+        return ""
 
     def why_pardoned(self, intent: Preemption, depth: Depth) -> str:
         if not self.needed(intent):
