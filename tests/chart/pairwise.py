@@ -60,6 +60,7 @@ FACTORS: Final[Mapping[str, Sequence[Values]]] = {
                 "profile": "best",
                 "defaultThreshold": 0,
                 "vendors": ["nvidia", "intel"],
+                "notice": {"max": "1m", "keep": "1h"},
                 "literal": {"deleteWithoutUid": True},
             }
         },

@@ -42,6 +42,11 @@ class Audience(Protocol):
         """Return the pods of a victim, None where the victim itself is gone."""
         ...
 
+    @property
+    def keeps(self) -> bool:
+        """Whether victims may say that they are needed."""
+        ...
+
     def keep(self, victims: Sequence[Victim]) -> str:
         """Spare victims that were reported as needed; return why, empty where that is refused."""
         ...
@@ -62,7 +67,7 @@ class LettingSave:
     async def wait(self, intent: Preemption) -> str:
         """Return when the victims of a plan may go; what is returned says why they stay instead."""
         notices, audience, turn = self._notices, self._audience, 0
-        notices.begin(intent, audience.members)
+        notices.begin(intent, audience.members, keeps=audience.keeps)
         while True:
             notices.follow(intent, audience.members)
             longest, kept = notices.waits(intent), notices.kept(intent)

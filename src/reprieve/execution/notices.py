@@ -63,7 +63,7 @@ class Told:
     """One unit that was told: `pods` may read its notice, the speakers among them answer it.
 
     `speaks`: those of `pods` that said that they answer for all. `since`: when it was told, or
-    taken over. `at_stake`: device-seconds of work that the record counts as lost with it.
+    taken over. `keeps`: it may say that it is needed; `kept`: it did.
     """
 
     id: str
@@ -74,6 +74,7 @@ class Told:
     since: int
     pods: set[str] = field(default_factory=set)
     speaks: set[str] = field(default_factory=set)
+    keeps: bool = False
     kept: bool = False
 
     @property
@@ -141,8 +142,11 @@ class Notices:
                 longest = max(longest, told.notice.due - now)
         return longest
 
-    def begin(self, intent: Preemption, members: Members) -> None:
-        """Tell the units of a plan that is recorded; a second call changes nothing."""
+    def begin(self, intent: Preemption, members: Members, *, keeps: bool = False) -> None:
+        """Tell the units of a plan that is recorded; a second call changes nothing.
+
+        `keeps`: its victims may say that they are needed.
+        """
         name = intent.metadata.name
         if name in self._by_plan:
             return
@@ -151,6 +155,8 @@ class Notices:
             if victim.notice is not None:
                 units.setdefault(victim.unit or victim.root.uid, []).append(victim)
         self._by_plan[name] = [self._opened(intent, *each) for each in units.items()]
+        for id in self._by_plan[name]:
+            self._told[id].keeps = keeps
         self.follow(intent, members)
 
     def _opened(self, intent: Preemption, unit: str, victims: list[Victim]) -> str:
@@ -247,7 +253,7 @@ class Notices:
 
     def keep(self, told: Told, uid: str) -> None:
         """A pod of the unit says that it is needed."""
-        if uid in told.notice.speakers and not told.notice.final:
+        if told.keeps and uid in told.notice.speakers and not told.notice.final:
             told.kept = True
             self._wake(told.plan)
 

@@ -6,7 +6,7 @@
 | `POST /v1/notice/ID` | 200 with the notice after the pod's word about it |
 
 Refusals: 401 without a token of a pod (`pod_tokens`), 404 for a notice that is not of the pod's
-unit, 400 for what is no word, 413 for a body above 4 KiB, 429 for the 61st request of a pod in a
+unit, 400 for what is no word and for `keep` where work may not be kept, 413 for a body above 4 KiB, 429 for the 61st request of a pod in a
 minute, 503 by a process that does not lead or while the API server does not review tokens. Source:
 the contract of notices in `docs/notice.md`.
 """
@@ -48,7 +48,7 @@ _REASON: Final = "another workload needs the capacity"
 class _Word(msgspec.Struct, frozen=True):
     """What a pod says; only `state` and `expected` change anything."""
 
-    state: Literal["saving", "saved"]
+    state: Literal["saving", "saved", "keep"]
     expected: str = ""
     step: int | None = None
     checkpoint: str = ""
@@ -94,7 +94,11 @@ class NoticeDesk:
         if found is None:
             raise _Refused(404, "this pod has no such notice")
         word, expected = await _word(request)
-        if word.state == "saved":
+        if word.state == "keep":
+            if not found.keeps:
+                raise _Refused(400, "keep: only idle work may be kept, where that is allowed")
+            self._notices.keep(found, uid)
+        elif word.state == "saved":
             self._notices.saved(found, uid)
         else:
             self._notices.saving(found, uid, expected)
@@ -144,7 +148,7 @@ async def _word(request: web.Request) -> tuple[_Word, int]:
         raise _Refused(408, "the body did not come in time") from None
     except (msgspec.DecodeError, UnicodeDecodeError, InvalidInstant, RecursionError):
         raise _Refused(
-            400, 'accepted: {"state": "saving" or "saved", "expected": an instant}'
+            400, 'accepted: {"state": "saving", "saved" or "keep", "expected": an instant}'
         ) from None
 
 

@@ -19,16 +19,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from reprieve.engine.idle.literal import SWITCHES, LiteralSwitches
 from reprieve.engine.idle.model import Fit, Policy
 from reprieve.engine.idle.vendors import Vendor
+from reprieve.engine.notice.granting import NoticePolicy
 from reprieve.engine.victim_choice import VictimChoice
 from reprieve.settings.fields import choice, read_yaml
 from reprieve.settings.idle import Notice, Rejected, Tier, environment_tier, tier_of
+from reprieve.settings.notice import notice_policy
 from reprieve.settings.queries import pins_exporters
 from reprieve.settings.vendors import parse_vendors
 from reprieve.units.durations import InvalidDuration, parse_duration
@@ -53,6 +55,7 @@ KEYS: Final = (
     "irreducible",
     "profile",
     "vendors",
+    "notice",
     "literal",
 )
 _OTHERS: Final = ("scheduling", "quota", "governor")  # sections with readers of their own
@@ -103,6 +106,7 @@ class StartUp:
     rejected: tuple[Rejected, ...] = ()
     notices: tuple[Notice, ...] = ()
     fit_given: bool = False
+    notice: NoticePolicy = field(default_factory=NoticePolicy)
 
 
 def read_config(text: str, where: str) -> dict[str, Any]:
@@ -188,6 +192,7 @@ def start_up(
         tiers=tiers,
         rejected=tuple(rejected for tier in tiers for rejected in tier.rejected),
         fit_given=bool(section.get("fit")),
+        notice=notice_policy(section.get("notice"), f"{place}notice", keeps=True),
         notices=(*notices, *_unpinned(endpoints, vendors, endpoint_place)),
     )
 

@@ -68,6 +68,7 @@ _UNUSED: Final[Mapping[str, str]] = {
     "strategy": "a record holds the heads of the queues, not the queues",
     "quota.loopWindow": _WHO_IS_HELD,
     "quota.loopLimit": _WHO_IS_HELD,
+    "gpuPreemption.notice": "it says when victims are evicted, not which",
     "quota.notice": "it says when victims are evicted, not which",
     "quota.proveNodes": "records of the quota plane hold no nodes",
     "quota.configurationMap": "accepted here: its content as quota.configuration",

@@ -18,6 +18,7 @@ _WHY: Final[Mapping[Rule, str]] = MappingProxyType(
         Rule.CRASH_LOOP: "it failed again and again soon after others had made way for it",
         Rule.REFUSED: "their eviction was refused",
         Rule.HARM_BUDGET: "a harm budget of theirs is used up",
+        Rule.KEPT: "their users keep them",
     }
 )
 

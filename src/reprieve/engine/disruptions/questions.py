@@ -46,6 +46,7 @@ class Rule(StrEnum):
     CRASH_LOOP = "crash loop"
     REFUSED = "eviction refused"
     HARM_BUDGET = "harm budget"
+    KEPT = "kept by its user"
 
 
 @dataclass(frozen=True, slots=True)

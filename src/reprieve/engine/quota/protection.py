@@ -45,6 +45,7 @@ _WHY: Final[Mapping[Rule, str]] = MappingProxyType(
         "way for it",
         Rule.REFUSED: "whose eviction was refused",
         Rule.HARM_BUDGET: "whose harm budget is used up",
+        Rule.KEPT: "whose users keep them",
     }
 )
 

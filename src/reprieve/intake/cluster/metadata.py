@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from sys import intern
 from typing import Final
 
@@ -25,6 +25,7 @@ __all__ = [
     "disruption_of",
     "floor_of",
     "min_runtime_of",
+    "notice_in",
     "notice_of",
     "protection_of",
     "seconds_of",
@@ -103,7 +104,12 @@ def min_runtime_of(metadata: ObjectMeta) -> int | None:
 
 def notice_of(metadata: ObjectMeta) -> int:
     """Return seconds of notice that a pod asks for, rounded up; 0 for none and no such duration."""
-    text = (metadata.annotations or {}).get(NOTICE)
+    return notice_in(metadata.annotations or {})
+
+
+def notice_in(annotations: Mapping[str, str]) -> int:
+    """Return the same for annotations alone."""
+    text = annotations.get(NOTICE)
     if text is None:
         return 0
     try:

@@ -56,6 +56,7 @@ async def assemble(given: Surroundings) -> Assembled:
         decision_log=given.decision_log,
         measured=given.measured,
         joint=given.joint,
+        notices=given.notices,
         dry_run=given.options.dry_run,
     )
     plane = IdlePlane(context, given.namespace)

@@ -18,6 +18,7 @@ from reprieve.engine.quota.faults import Faults
 from reprieve.execution.book import Book
 from reprieve.execution.carried import Carried
 from reprieve.execution.intents import IntentTaken
+from reprieve.execution.notices import is_told
 from reprieve.kube.errors import ApiError, Conflict
 from reprieve.planes.common.displacements import Issued
 from reprieve.planes.idle.context import IdleContext, log
@@ -176,6 +177,7 @@ class CarryOut:
                 decision_input={**decided_on, **self._kept(issued)},
                 at_stake=self._open_intents.at_stake(plan),
                 beside=self._beside(plan),
+                notices=self._open_intents.grants(plan),
             )
         except (IntentTaken, Conflict) as stale:
             self._displacements.told.take_back(issued)
@@ -188,6 +190,10 @@ class CarryOut:
             return None
         self._displacements.told.recorded(intent.metadata.name, issued)
         self._unrecorded.forget(plan.id)
+        if is_told(intent):
+            self._open_intents.tell(plan, intent, self.hold)
+            context.metrics.count_plan(plan.id, plan.plane, "committed")
+            return None
         begun = await self._open_intents.begin(plan, intent)
         if begun.abandoned or begun.stalled:
             context.metrics.count_plan(plan.id, plan.plane, "abandoned")

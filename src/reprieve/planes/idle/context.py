@@ -11,6 +11,7 @@ from reprieve.api.reprieve import PLAN_ANNOTATION
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Fence
+from reprieve.execution.notices import Notices
 from reprieve.intake.exposition import Exposition
 from reprieve.kube.client import Client
 from reprieve.kube.discovery import RestMapper
@@ -66,6 +67,7 @@ class IdleContext:
     loops: LoopNotices | None = None
     decision_log: DecisionLog | None = None
     joint: Joint = field(default_factory=Joint)
+    notices: Notices | None = None
     # When something was said that need not be said again soon, monotonic; oldest first.
     said: dict[str, Nanos] = field(default_factory=dict)
     shared: InitVar[Mirror | None] = None

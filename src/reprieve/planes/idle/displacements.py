@@ -24,6 +24,7 @@ from reprieve.execution.returns import Returns
 from reprieve.planes.common.displacements import Issued, PlaneDisplacements, Side
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.idle.harm import IdleHarm
+from reprieve.planes.idle.kept import Kept
 from reprieve.planes.idle.lines import Lines
 from reprieve.planes.idle.records import PodRecord
 from reprieve.planes.idle.workloads import TrackedWorkload, TrackedWorkloads, key_of
@@ -59,6 +60,7 @@ class IdleDisplacements:
         self.lines = lines
         self.told = PlaneDisplacements(governor, Actor.IDLE, self._waits, loops)
         self.not_evictable = NotEvictable()
+        self.kept = Kept()
         self._governor = governor
         self._workloads = workloads
         self._clock = clock
@@ -82,7 +84,11 @@ class IdleDisplacements:
             found[""] = self._held_from(NOBODY, always)
         if self.harm:
             self._ask_budgets(rows, demands, priorities, found)
-        refused = self.not_evictable.held(self._clock.wall())
+        for row in rows:
+            if row.status.phase is Phase.ACTIVE:
+                self.kept.at_work(row.root.uid)
+        now = self._clock.wall()
+        refused = {**self.kept.held(now), **self.not_evictable.held(now)}
         if refused:
             found = {key: {**found.get(key, {}), **refused} for key in ("", *demands)}
         return {key: held for key, held in found.items() if held}
@@ -132,6 +138,11 @@ class IdleDisplacements:
             priority=priority or 0,
             asks=self.harm.asking(self.demand_of(plan), priority),
         )
+
+    def priority_of(self, plan: Plan) -> int | None:
+        """Return the priority of the demand that a plan is for, None where it is for nobody."""
+        demand = self._demand(plan)
+        return None if demand is None else self.lines.priority(demand.root)
 
     def demand_of(self, plan: Plan) -> Party | None:
         """Return the line of work that a plan is for."""

@@ -35,6 +35,7 @@ from reprieve.planes.idle.effects import Begin, Refuse, answers_of, plans_of
 from reprieve.planes.idle.evaluation_lease import evaluation_lease
 from reprieve.planes.idle.joint_side import JointSide
 from reprieve.planes.idle.open_intents import OpenIntents
+from reprieve.planes.idle.records import PodRecord
 from reprieve.planes.idle.set_aside import SetAside
 from reprieve.planes.idle.workloads import TrackedWorkloads
 from reprieve.records.idle.record import encode
@@ -62,7 +63,7 @@ class Evaluator:
     plane; `pods_left` whether pods of a root still exist; `lost_with` what work is lost with it;
     `action_of` what a root's owner wants to happen to it; `held_back` why nothing may be decided
     now; `noted` is told of each evaluation, `displacements` of each plan; `holds_quota`: whether
-    a root, by uid, has reserved quota.
+    a root, by uid, has reserved quota; `pods_of` and `annotations_of`: of a root.
     """
 
     def __init__(
@@ -82,6 +83,8 @@ class Evaluator:
         displacements: IdleDisplacements,
         side: Callable[[], JointSide],
         holds_quota: Callable[[str], bool],
+        pods_of: Callable[[Reference], Sequence[PodRecord]],
+        annotations_of: Callable[[Reference], Mapping[str, str]],
     ) -> None:
         self._side = side
         self._refused: dict[str, None] = {}  # ids of plans that were not confirmed, oldest first
@@ -111,6 +114,8 @@ class Evaluator:
             again=self.ask_at,
             displacements=displacements,
             evicted=lambda spec: side().evicted(spec),
+            pods_of=pods_of,
+            annotations_of=annotations_of,
         )
         self._carry_out = CarryOut(
             context,
@@ -149,6 +154,8 @@ class Evaluator:
         context = self._context
         if not context.read_only and not context.dry_run and context.fence.open:
             await self.open_intents.reconcile()
+        elif context.read_only:
+            self.open_intents.notices.taken_over(Plane.IDLE)  # nothing is told by this plane
 
     async def _once(self) -> None:
         context = self._context

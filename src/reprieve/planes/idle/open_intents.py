@@ -14,7 +14,7 @@ this process that it does not show yet. Source: the design's "Intent log and exe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence, Set
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence, Set
 from typing import Any, Final
 
 from reprieve.api.reprieve import (
@@ -25,6 +25,7 @@ from reprieve.api.reprieve import (
 )
 from reprieve.engine.idle.model import Phase
 from reprieve.engine.idle.outcome import RULE_BESIDE_PRIORITY
+from reprieve.engine.notice.granting import Grant
 from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel, Victim, plan_id
 from reprieve.execution.at_stake import AtStake, Stake
 from reprieve.execution.book import Book
@@ -32,10 +33,14 @@ from reprieve.execution.carried import Carried
 from reprieve.execution.executor import SERVED_WITHIN, Executor
 from reprieve.execution.fence import Deposed
 from reprieve.execution.intents import IntentTaken
+from reprieve.execution.letting_save import LettingSave
+from reprieve.execution.notices import Asking, Notices
+from reprieve.intake.cluster.metadata import notice_in
 from reprieve.kube.errors import ApiError, Conflict, NotFound
 from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.displacements import IdleDisplacements
 from reprieve.planes.idle.lines import party_of_root
+from reprieve.planes.idle.records import PodRecord
 from reprieve.planes.idle.victims import IdleVictims
 from reprieve.planes.idle.workloads import TrackedWorkload, TrackedWorkloads, key_of
 from reprieve.units.durations import SECOND
@@ -73,7 +78,14 @@ class OpenIntents:
         again: Callable[[Nanos], None],
         displacements: IdleDisplacements,
         evicted: Callable[[PreemptionSpec], None],
+        pods_of: Callable[[Reference], Sequence[PodRecord]],
+        annotations_of: Callable[[Reference], Mapping[str, str]],
     ) -> None:
+        self._pods_of = pods_of
+        self._annotations_of = annotations_of
+        self.notices = context.notices or Notices(context.clock, context.metrics)
+        self.notices.expect(Plane.IDLE)
+        self._resuming = 0
         self._evicted = evicted
         self._displacements = displacements
         self._context = context
@@ -93,6 +105,8 @@ class OpenIntents:
             lost_with,
             pods_left,
             displacements.not_evictable,
+            pods_of,
+            displacements.kept,
         )
         self._executor = Executor[None](
             book,
@@ -101,6 +115,7 @@ class OpenIntents:
             self._spawn,
             ended=self._ended,
             disruptions=context.disruptions,
+            saving=LettingSave(self.notices, self._victims, context.clock),
         )
         # Intents in parts that others have begun, put together, by name.
         self._whole: dict[str, PreemptionSpec] = {}
@@ -116,6 +131,33 @@ class OpenIntents:
         self._plans[plan.id] = plan
         async with self._slots:
             return await self._executor.mark(intent)
+
+    def tell(self, plan: Plan, intent: Preemption, hold: Callable[[Plan], None]) -> None:
+        """Let the victims of a plan save, in a task of its own, and evict them then.
+
+        `hold` is called where they stay.
+        """
+        self._plans[plan.id] = plan
+        self._spawn(self._tell(plan, intent, hold))
+
+    async def _tell(self, plan: Plan, intent: Preemption, hold: Callable[[Plan], None]) -> None:
+        each = await self._executor.mark(intent)
+        if each.abandoned or each.stalled:
+            hold(plan)
+        else:
+            await self._evict(each)
+
+    def grants(self, plan: Plan) -> Sequence[Grant]:
+        """Return what each victim of a plan is given before it goes, empty for nobody."""
+        urgent = self._context.governor.policy.emergency_priority
+        priority = self._displacements.priority_of(plan)
+        asking = []
+        for victim in plan.victims:
+            asked = notice_in(self._annotations_of(victim.root)) * SECOND
+            pods = [pod.uid for pod in self._pods_of(victim.root)]
+            asking.append(Asking(victim.unit or str(victim.root.uid), (asked,), pods))
+        hurried = urgent is not None and priority is not None and priority >= urgent
+        return self.notices.grants(self._context.start.notice, asking, hurried=hurried)
 
     def at_stake(self, plan: Plan) -> AtStake:
         """Return what a plan costs whom; a line of work is what a root has made."""
@@ -143,6 +185,8 @@ class OpenIntents:
         """
         await self._read_parts()
         self._resume_open()
+        if not self._resuming:
+            self.notices.taken_over(Plane.IDLE)
         await self._adopt()
         await self._executor.reconcile()
         clock = self._context.clock
@@ -220,6 +264,7 @@ class OpenIntents:
         except (Conflict, NotFound):
             pass  # written by somebody else: the watch shows it again
         finally:
+            self._resuming -= 1
             name = intent.metadata.name
             if name not in self._executor.open:
                 self._book.let_go(name)
@@ -237,6 +282,7 @@ class OpenIntents:
             name = intent.metadata.name
             if intent.status.phase.open and not intent.spec.dry_run and name not in self._book.open:
                 self._book.open[name] = self._whole.get(name, intent.spec)
+                self._resuming += 1
                 self._spawn(self._resume(intent))
 
     async def _adopt(self) -> None:

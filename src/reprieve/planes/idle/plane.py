@@ -161,6 +161,8 @@ class IdlePlane:
             displacements=self._displacements,
             side=lambda: self.side,
             holds_quota=lambda root: any(map(holds_quota, self._queued.workloads(root))),
+            pods_of=self._ownership.pods_of,
+            annotations_of=self._annotations_of,
         )
         context.governor.harm.observers.append(self.evaluator.ask)
         self.side = JointSide(
@@ -472,10 +474,13 @@ class IdlePlane:
         record = self.watches.namespaces.cache.named("", name)
         return {} if record is None else record.annotations
 
+    def _annotations_of(self, root: Reference) -> Mapping[str, str]:
+        facts = self._roots.facts(root.uid)
+        return {} if facts is None else facts.annotations
+
     def _action_of(self, root: Reference) -> Action:
         """Return what happens to the root; what is no action (`Tracking` tells) is the default."""
-        facts = self._roots.facts(root.uid)
-        text = facts.annotations.get(ON_PREEMPTION, "") if facts is not None else ""
+        text = self._annotations_of(root).get(ON_PREEMPTION, "")
         try:
             return Action(text) if text else Action.DELETE
         except ValueError:

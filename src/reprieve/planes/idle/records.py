@@ -29,7 +29,7 @@ from reprieve.api.reprieve import Preemption
 from reprieve.engine.idle.discovery import Owner
 from reprieve.engine.idle.model import PodRow
 from reprieve.engine.idle.vendors import Vendor
-from reprieve.intake.cluster.metadata import checkpoint_of, claims_of
+from reprieve.intake.cluster.metadata import checkpoint_of, claims_of, speaks_of
 from reprieve.intake.owners import found
 from reprieve.intake.pods import (
     counted_pod_row,
@@ -72,7 +72,7 @@ class PodRecord:
     the names of its ResourceClaims; of those that hold or ask for GPUs `claimed` has the resource
     names that it waits for, and `shared`, as `namespace/name`, which are named by other pods, too.
     `part`: the resource name by which it asks for a share of a GPU, empty for whole ones.
-    `priority`: as the API server has resolved it.
+    `priority`: as the API server has resolved it. `speaks`: it answers a notice for its unit.
     """
 
     uid: str
@@ -90,6 +90,7 @@ class PodRecord:
     shared: tuple[str, ...] = ()
     part: str = ""
     priority: int = 0
+    speaks: bool = False
 
     @property
     def occupies(self) -> bool:
@@ -132,6 +133,7 @@ def pod_converter(
             claims=claims,
             part=gpu_share(pod.spec) if gpus else "",
             priority=pod.spec.priority or 0,
+            speaks=speaks_of(metadata),
         )
 
     return convert

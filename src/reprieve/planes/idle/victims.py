@@ -2,9 +2,11 @@
 
 The marks are those of Kaiwo (`marks`). A root is deleted, scaled to zero or suspended
 (`execution.evict`), and gone when its pods are. All victims of a plan are marked or nobody is
-evicted, but by the literal switch `partialSetsMarked`. After a crash marks are finished, since
-their owners may have been told; the rest is marked only while every guard still holds. Source:
-specification of the idle plane, sections 11, 12 and 14; the design's "Intent log and executor".
+evicted, but by the literal switch `partialSetsMarked`. Victims that were told before are pardoned
+as soon as a guard does not hold, the demand is served, or their users keep them. After a crash
+marks are finished, since their owners may have been told; the rest is marked only while every guard
+still holds. Source: specification of the idle plane, sections 11, 12 and 14; the design's "Intent
+log and executor".
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from dataclasses import replace
 from typing import Final
 
 from reprieve.api.reprieve import (
+    ObjectRef,
     Preemption,
     Victim,
     VictimState,
@@ -23,15 +26,21 @@ from reprieve.engine.idle.model import Phase
 from reprieve.engine.plan import Plan
 from reprieve.execution.contest import Contest
 from reprieve.execution.evict import Result, evict, obstacle
+from reprieve.execution.letting_save import Depth
 from reprieve.execution.not_evictable import NotEvictable
+from reprieve.execution.notices import Member
+from reprieve.execution.takeover import LET_GO
 from reprieve.execution.victims import Manner, Marked, Reading, Standing, VictimResult
 from reprieve.kube.errors import ApiError, Conflict
 from reprieve.kube.retry import retried, says_nothing
 from reprieve.planes.idle.context import IdleContext, log
+from reprieve.planes.idle.kept import Kept
 from reprieve.planes.idle.marks import Marks
+from reprieve.planes.idle.records import PodRecord
 from reprieve.planes.idle.workloads import TrackedWorkloads, key_of
 from reprieve.units.durations import MINUTE
 from reprieve.units.ids import GpuWorkloadKey
+from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 from reprieve.wording.events import EventText
 
@@ -46,7 +55,8 @@ class IdleVictims:
     """The victims of one plane.
 
     `plans` gives a plan of this process by its id; `lost_with` the device-seconds of work that are
-    lost with a root as it stands; `pods_left` whether pods of a root still exist.
+    lost with a root as it stands; `pods_left` whether pods of a root still exist; `pods_of` gives
+    its pods; `kept`: who was kept.
     """
 
     def __init__(
@@ -58,7 +68,11 @@ class IdleVictims:
         lost_with: Callable[[Reference], int],
         pods_left: Callable[[Reference], bool],
         not_evictable: NotEvictable,
+        pods_of: Callable[[Reference], Sequence[PodRecord]],
+        kept: Kept,
     ) -> None:
+        self._pods_of = pods_of
+        self._kept = kept
         literal = context.start.policy.literal
         self.manner = Manner(
             marked_at_once=1,
@@ -96,9 +110,7 @@ class IdleVictims:
                 continue
             shown = await self._marks.read(guard.subject, intent)
             if shown.found is None or shown.phase not in guard.phases:
-                found = shown.phase or "gone"
-                wanted = " or ".join(guard.phases)
-                return f"{guard.subject.namespace}/{guard.subject.name} is {found}, not {wanted}"
+                return _not_as_planned(guard.subject, shown.phase or "gone", guard.phases)
         client, mapper = self._context.client, self._context.mapper
         for victim in victims:
             blocked = await obstacle(client, mapper, victim, ask=len(everybody) > 1)
@@ -214,6 +226,38 @@ class IdleVictims:
             or demand.status.phase is not Phase.PENDING_GPU
         )
 
+    # Notice.
+
+    def members(self, victim: Victim) -> Sequence[Member] | None:
+        if not self._workloads.of_root(victim.root.uid):
+            return None
+        pods = self._pods_of(victim.root.reference)
+        return [Member(pod.uid, pod.speaks, not pod.occupies) for pod in pods]
+
+    @property
+    def keeps(self) -> bool:
+        return self._context.start.notice.keep > 0
+
+    def keep(self, victims: Sequence[Victim]) -> str:
+        until = Nanos(self._context.clock.wall() + self._context.start.notice.keep)
+        granted = [each for each in victims if self._kept.keep(each.root.uid, until)]
+        if not granted:
+            return ""
+        return f"the users of {granted[0].root.kind}/{granted[0].root.name} keep it"
+
+    def why_pardoned(self, intent: Preemption, depth: Depth) -> str:
+        if intent.spec.preemptor is not None and self.served(intent):
+            return LET_GO
+        for guard in intent.spec.guards:
+            subject = guard.subject
+            held = self._workloads.get(key_of(subject.namespace, subject.name))
+            phase = "gone"
+            if held is not None and held.ref.uid == subject.uid:
+                phase = held.status.phase.value
+            if phase not in guard.phases:
+                return _not_as_planned(subject, phase, guard.phases)
+        return ""
+
     def held_up(self, intent: Preemption, left: Sequence[tuple[Victim, str]], since: int) -> None:
         if since <= _OVERDUE or intent.metadata.name in self._overdue:
             return
@@ -223,3 +267,8 @@ class IdleVictims:
             log.warning("plan %s: %s", intent.spec.plan_id, message)
             text = EventText("Warning", "EvictionOverdue", message)
             self._context.announce(victim.subject.reference, text, intent.spec.plan_id)
+
+
+def _not_as_planned(subject: ObjectRef, phase: str, wanted: Sequence[str]) -> str:
+    """Return why a plan does not hold whose guard is in another phase."""
+    return f"{subject.namespace}/{subject.name} is {phase}, not {' or '.join(wanted)}"

@@ -202,6 +202,10 @@ class QuotaVictims:
             for row in self._pods(key_of(workload))
         ]
 
+    @property
+    def keeps(self) -> bool:
+        return False
+
     def keep(self, victims: Sequence[Victim]) -> str:
         return ""
 

@@ -231,6 +231,10 @@ class SchedulingVictims:
             return (Member(uid, ended=True),)
         return (Member(uid, row.speaks, row.finished),)
 
+    @property
+    def keeps(self) -> bool:
+        return False
+
     def keep(self, victims: Sequence[Victim]) -> str:
         return ""
 
