@@ -104,6 +104,12 @@ def test_values_beyond_the_guide_go_into_the_configuration_file(tmp_path: Path) 
         "irreducible": True,
         "profile": "best",
         "vendors": ["amd", {"name": "acme", "resources": ["acme.example/gpu"], "metrics": ["use"]}],
+        "notice": {
+            "max": "5m",
+            "extension": "1m",
+            "keep": "1h",
+            "patience": {"default": "5m", "emergency": "0s"},
+        },
         "literal": {"deleteWithoutUid": True},
     }
     rendered = render(tmp_path, {"gpuPreemption": {**ENABLED, **extra}})

@@ -48,7 +48,9 @@ class Book:
         self.tried.append((self._clock.monotonic() - self._start) // SECOND)
         if len(self.tried) <= self._failures:
             raise ServerError("the disk is full")
-        return SimpleNamespace(metadata=SimpleNamespace(name="idle-always-1"), spec=None)
+        return SimpleNamespace(
+            metadata=SimpleNamespace(name="idle-always-1"), spec=SimpleNamespace(victims=[])
+        )
 
 
 @pytest.mark.parametrize("asked", [[], [1, 2], [3, 4, 9]], ids=str)

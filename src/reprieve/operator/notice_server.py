@@ -6,9 +6,9 @@
 | `POST /v1/notice/ID` | 200 with the notice after the pod's word about it |
 
 Refusals: 401 without a token of a pod (`pod_tokens`), 404 for a notice that is not of the pod's
-unit, 400 for what is no word and for `keep` where work may not be kept, 413 for a body above 4 KiB, 429 for the 61st request of a pod in a
-minute, 503 by a process that does not lead or while the API server does not review tokens. Source:
-the contract of notices in `docs/notice.md`.
+unit, 400 for what is no word and for `keep` where work may not be kept, 413 for a body above 4 KiB,
+429 for the 61st request of a pod in a minute, 503 by a process that does not lead or while the API
+server does not review tokens. Source: the contract of notices in `docs/notice.md`.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ class CarryOut:
         self._displacements.told.recorded(intent.metadata.name, issued)
         self._unrecorded.forget(plan.id)
         if is_told(intent):
-            self._open_intents.tell(plan, intent, self.hold)
+            self._open_intents.begin_noticed(plan, intent, self.hold)
             context.metrics.count_plan(plan.id, plan.plane, "committed")
             return None
         begun = await self._open_intents.begin(plan, intent)

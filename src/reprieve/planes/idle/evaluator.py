@@ -34,8 +34,7 @@ from reprieve.planes.idle.displacements import IdleDisplacements
 from reprieve.planes.idle.effects import Begin, Refuse, answers_of, plans_of
 from reprieve.planes.idle.evaluation_lease import evaluation_lease
 from reprieve.planes.idle.joint_side import JointSide
-from reprieve.planes.idle.open_intents import OpenIntents
-from reprieve.planes.idle.records import PodRecord
+from reprieve.planes.idle.open_intents import OpenIntents, RootAnswers
 from reprieve.planes.idle.set_aside import SetAside
 from reprieve.planes.idle.workloads import TrackedWorkloads
 from reprieve.records.idle.record import encode
@@ -60,10 +59,10 @@ class Evaluator:
     """Runs evaluations one at a time, whenever asked and when time alone may change the answer.
 
     `snapshot` gives the engine's view with the claims handed in; `intents` all Preemptions of the
-    plane; `pods_left` whether pods of a root still exist; `lost_with` what work is lost with it;
+    plane; `roots` what is known of roots;
     `action_of` what a root's owner wants to happen to it; `held_back` why nothing may be decided
     now; `noted` is told of each evaluation, `displacements` of each plan; `holds_quota`: whether
-    a root, by uid, has reserved quota; `pods_of` and `annotations_of`: of a root.
+    a root, by uid, has reserved quota.
     """
 
     def __init__(
@@ -74,8 +73,7 @@ class Evaluator:
         *,
         snapshot: Callable[[Mapping[Uid, GpuWorkloadKey | None]], IdleSnapshot],
         intents: Callable[[], Sequence[Preemption]],
-        pods_left: Callable[[Reference], bool],
-        lost_with: Callable[[Reference], int],
+        roots: RootAnswers,
         action_of: Callable[[Reference], Action],
         changed: Callable[[GpuWorkloadKey], None],
         held_back: Callable[[], str],
@@ -83,8 +81,6 @@ class Evaluator:
         displacements: IdleDisplacements,
         side: Callable[[], JointSide],
         holds_quota: Callable[[str], bool],
-        pods_of: Callable[[Reference], Sequence[PodRecord]],
-        annotations_of: Callable[[Reference], Mapping[str, str]],
     ) -> None:
         self._side = side
         self._refused: dict[str, None] = {}  # ids of plans that were not confirmed, oldest first
@@ -107,15 +103,12 @@ class Evaluator:
             workloads,
             book,
             intents=intents,
-            pods_left=pods_left,
-            lost_with=lost_with,
+            roots=roots,
             action_of=action_of,
             changed=changed,
             again=self.ask_at,
             displacements=displacements,
             evicted=lambda spec: side().evicted(spec),
-            pods_of=pods_of,
-            annotations_of=annotations_of,
         )
         self._carry_out = CarryOut(
             context,

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Any, Final
 
 from reprieve.api.reprieve import (
@@ -48,18 +49,31 @@ from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 
-__all__ = ["OpenIntents"]
+__all__ = ["OpenIntents", "RootAnswers"]
 
 _RULE_FOUND_PREEMPTING: Final = "FoundPreempting"
 _AT_ONCE: Final = 8
 _RETRY: Final = SECOND
 
 
+@dataclass(frozen=True, slots=True)
+class RootAnswers:
+    """What is known of roots: whether pods of one still exist, and what work is lost with it.
+
+    And its pods, and its annotations.
+    """
+
+    pods_left: Callable[[Reference], bool]
+    lost_with: Callable[[Reference], int]
+    pods_of: Callable[[Reference], Sequence[PodRecord]]
+    annotations_of: Callable[[Reference], Mapping[str, str]]
+
+
 class OpenIntents:
     """The intents that are not over, and the tasks that carry them.
 
-    `intents` gives all Preemptions of the plane; `pods_left` whether pods of a root still exist;
-    `lost_with` what work is lost with it; `action_of` what a root's owner wants to happen to it;
+    `intents` gives all Preemptions of the plane; `action_of` what a root's owner wants to happen to
+    it;
     `again` asks for another look at a wall instant; `displacements`: where the governor is told;
     `evicted` is called when the victims of a plan have been evicted.
     """
@@ -71,18 +85,14 @@ class OpenIntents:
         book: Book,
         *,
         intents: Callable[[], Sequence[Preemption]],
-        pods_left: Callable[[Reference], bool],
-        lost_with: Callable[[Reference], int],
+        roots: RootAnswers,
         action_of: Callable[[Reference], Action],
         changed: Callable[[GpuWorkloadKey], None],
         again: Callable[[Nanos], None],
         displacements: IdleDisplacements,
         evicted: Callable[[PreemptionSpec], None],
-        pods_of: Callable[[Reference], Sequence[PodRecord]],
-        annotations_of: Callable[[Reference], Mapping[str, str]],
     ) -> None:
-        self._pods_of = pods_of
-        self._annotations_of = annotations_of
+        self._roots = roots
         self.notices = context.notices or Notices(context.clock, context.metrics)
         self.notices.expect(Plane.IDLE)
         self._resuming = 0
@@ -93,7 +103,6 @@ class OpenIntents:
         self._book = book
         self._intents = intents
         self._action_of = action_of
-        self._lost_with = lost_with
         self._again = again
         # Plans of this process by id, for the texts of their events.
         self._plans: dict[str, Plan] = {}
@@ -102,10 +111,10 @@ class OpenIntents:
             workloads,
             self._plans.get,
             changed,
-            lost_with,
-            pods_left,
+            roots.lost_with,
+            roots.pods_left,
             displacements.not_evictable,
-            pods_of,
+            roots.pods_of,
             displacements.kept,
         )
         self._executor = Executor[None](
@@ -132,15 +141,17 @@ class OpenIntents:
         async with self._slots:
             return await self._executor.mark(intent)
 
-    def tell(self, plan: Plan, intent: Preemption, hold: Callable[[Plan], None]) -> None:
+    def begin_noticed(self, plan: Plan, intent: Preemption, hold: Callable[[Plan], None]) -> None:
         """Let the victims of a plan save, in a task of its own, and evict them then.
 
         `hold` is called where they stay.
         """
         self._plans[plan.id] = plan
-        self._spawn(self._tell(plan, intent, hold))
+        self._spawn(self._carry_noticed(plan, intent, hold))
 
-    async def _tell(self, plan: Plan, intent: Preemption, hold: Callable[[Plan], None]) -> None:
+    async def _carry_noticed(
+        self, plan: Plan, intent: Preemption, hold: Callable[[Plan], None]
+    ) -> None:
         each = await self._executor.mark(intent)
         if each.abandoned or each.stalled:
             hold(plan)
@@ -153,8 +164,8 @@ class OpenIntents:
         priority = self._displacements.priority_of(plan)
         asking = []
         for victim in plan.victims:
-            asked = notice_in(self._annotations_of(victim.root)) * SECOND
-            pods = [pod.uid for pod in self._pods_of(victim.root)]
+            asked = notice_in(self._roots.annotations_of(victim.root)) * SECOND
+            pods = [pod.uid for pod in self._roots.pods_of(victim.root)]
             asking.append(Asking(victim.unit or str(victim.root.uid), (asked,), pods))
         hurried = urgent is not None and priority is not None and priority >= urgent
         return self.notices.grants(self._context.start.notice, asking, hurried=hurried)
@@ -167,7 +178,7 @@ class OpenIntents:
         return AtStake(
             party_of_root(demand.root).lineage if demand else "",
             [
-                Stake(party_of_root(each.root).lineage, self._lost_with(each.root))
+                Stake(party_of_root(each.root).lineage, self._roots.lost_with(each.root))
                 for each in plan.victims
             ],
         )

@@ -56,6 +56,7 @@ from reprieve.planes.idle.measures.metric_sources import (
 )
 from reprieve.planes.idle.measures.poll_report import PollReport
 from reprieve.planes.idle.measures.scraper import Poll, Scraper, TargetReader
+from reprieve.planes.idle.open_intents import RootAnswers
 from reprieve.planes.idle.ownership import Ownership, pod_found
 from reprieve.planes.idle.queued import Queued
 from reprieve.planes.idle.reconcile import Reconciler
@@ -152,8 +153,9 @@ class IdlePlane:
             self._book,
             snapshot=self._snapshot,
             intents=self._intents,
-            pods_left=self._pods_left,
-            lost_with=self._lost_with,
+            roots=RootAnswers(
+                self._pods_left, self._lost_with, self._ownership.pods_of, self._annotations_of
+            ),
             action_of=self._action_of,
             changed=self._due.workloads.add,
             held_back=self._held_back,
@@ -161,8 +163,6 @@ class IdlePlane:
             displacements=self._displacements,
             side=lambda: self.side,
             holds_quota=lambda root: any(map(holds_quota, self._queued.workloads(root))),
-            pods_of=self._ownership.pods_of,
-            annotations_of=self._annotations_of,
         )
         context.governor.harm.observers.append(self.evaluator.ask)
         self.side = JointSide(
