@@ -85,7 +85,7 @@ def _short(room: Capacity, best: int | None, asks: str) -> str:
     elif best is None:
         return f"there is no {room.tree.levels[level]}"
     else:
-        most = int(room.slices(level)[best])
+        most = room.room(level, best)
         text = f"no {room.tree.levels[level]} has room for {asks}"
         if most:
             return f"{text}: the best, {room.name(level, best)}, has room for {most}"

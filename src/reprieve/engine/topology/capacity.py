@@ -49,6 +49,10 @@ class Capacity:
             return counts.slices
         return np.where(counts.leader > 0, counts.slices_beside, 0)
 
+    def room(self, level: int, domain: int) -> int:
+        """Return how many slices one domain of a level has room for."""
+        return int(self.slices(level)[domain])
+
     def best(self, level: int) -> int | None:
         """Return the domain of a level with the most room, the first of equals."""
         slices = self.slices(level)
