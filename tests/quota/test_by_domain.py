@@ -12,11 +12,19 @@ from typing import TypeAlias
 import pytest
 
 from reprieve.engine.quota.entries import Entry, Outcome
-from reprieve.engine.quota.model import Settings
+from reprieve.engine.quota.model import (
+    FlavorFungibility,
+    FlavorQuotas,
+    Fungibility,
+    Quota,
+    ResourceFlavor,
+    ResourceGroup,
+    Settings,
+)
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.topology.model import HOSTNAME
 from reprieve.engine.victim_choice import VictimChoice
-from tests.engine.topology.build import RACK
+from tests.engine.topology.build import GPU, RACK
 from tests.quota.test_topologies import World, victims
 
 Cost: TypeAlias = tuple[int, int]
@@ -59,6 +67,50 @@ def test_no_higher_priority_goes_where_another_rack_needs_none() -> None:
     for name in names:
         played.end(name)
     assert played.decide().of(Outcome.ADMITTED)
+
+
+@pytest.mark.parametrize("wanted", [4, 6], ids=["victims would do", "it never fits there"])
+def test_another_flavor_with_room_is_taken_before_anybody_goes(wanted: int) -> None:
+    chosen = {}
+    for profile in VictimChoice:
+        played = world({"b/r1/a": 4, "b/r2/c": 8}, profile)
+        _two_flavors(played, Fungibility.TRY_NEXT_FLAVOR)
+        played.submit("low", 3, 1, required=HOSTNAME)
+        assert played.decide().of(Outcome.ADMITTED)
+        played.submit("urgent", wanted, 1, 5, required=HOSTNAME)
+        (entry,) = played.decide().entries
+        chosen[profile] = entry.outcome
+    waits = Outcome.PREEMPTING if wanted == 4 else Outcome.NO_FIT
+    assert chosen == {VictimChoice.COMPATIBLE: waits, VictimChoice.BEST: Outcome.ADMITTED}
+
+
+def test_a_queue_that_preempts_before_it_tries_the_next_flavor_does_so() -> None:
+    played = world({"b/r1/a": 4, "b/r2/c": 8}, VictimChoice.BEST)
+    _two_flavors(played, Fungibility.MAY_STOP_SEARCH)
+    played.submit("low", 3, 1, required=HOSTNAME)
+    assert played.decide().of(Outcome.ADMITTED)
+    played.submit("urgent", 4, 1, 5, required=HOSTNAME)
+    assert victims(played.decide()) == {"low"}
+
+
+def _two_flavors(played: World, when_can_preempt: Fungibility) -> None:
+    """Let the rack `r1` be of the first flavor, and `r2` of the second."""
+    offers = tuple(FlavorQuotas(name, {GPU: Quota(100)}) for name in ("first", "second"))
+    old = played.configuration.cluster_queues["team"]
+    queue = replace(
+        old,
+        groups=(ResourceGroup((GPU,), offers),),
+        fungibility=FlavorFungibility(when_can_preempt=when_can_preempt),
+    )
+    flavors = {
+        name: ResourceFlavor(name, topology="default", labels={RACK: rack})
+        for name, rack in (("first", "r1"), ("second", "r2"))
+    }
+    played.configuration = replace(
+        played.configuration, cluster_queues={"team": queue}, flavors=flavors
+    )
+    played.holdings.configure(played.configuration)
+    played.queues = Queues(played.configuration)
 
 
 def where(played: World, name: str) -> Collection[str]:

@@ -12,13 +12,13 @@ from dataclasses import replace
 
 from reprieve.engine.pace import Pace
 from reprieve.engine.quota.assigner import Assigner
-from reprieve.engine.quota.assignment import Assignment, Mode
+from reprieve.engine.quota.assignment import Assignment, Mode, NoFitReason
 from reprieve.engine.quota.candidates import Preemptor, Target, preemptor
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import Entry, Recomputation, Unready
 from reprieve.engine.quota.heads import LastScan, RequeueReason
 from reprieve.engine.quota.holders import Holder
-from reprieve.engine.quota.model import Check, PodSet, Workload
+from reprieve.engine.quota.model import Check, Fungibility, PodSet, Workload
 from reprieve.engine.quota.nominated import Nominated
 from reprieve.engine.quota.partial import reduced, reduction_steps
 from reprieve.engine.quota.preemption import SearchOracle, nobody
@@ -191,6 +191,10 @@ class Nominations:
         )
         found, entry.targets, full = self._whole_or_reduced(workload, assigner, oracle)
         entry.assignment = found
+        other = self._with_room_elsewhere(entry)
+        if other is not None:
+            entry.assignment = found = full = other
+            entry.targets = ()
         if full.mode is Mode.NO_FIT and entry.resumed:
             # It would be told of the last flavors alone, and of pod sets that fit others.
             whole = Assigner(snapshot, workload, entry.queue, nobody, None, only, bool(only))
@@ -232,6 +236,24 @@ class Nominations:
         configuration = self.snapshot.configuration
         queue = configuration.cluster_queues[entry.cluster_queue]
         return asks_for_places(entry.workload, queue, configuration)
+
+    def _with_room_elsewhere(self, entry: Entry) -> Assignment | None:
+        """Return the first flavor whose nodes have room, of one that was chosen by quota alone.
+
+        Kueue looks at nodes only once a flavor is chosen, and preempts, or waits for ever, though
+        the next one has room. Only with profile `best`, and where the queue goes on to the next
+        flavor rather than preempt. Source: specification of topology-aware scheduling, section 9.
+        """
+        assignment = entry.assignment
+        if not self.settings.best or assignment is None or entry.replaced is not None:
+            return None
+        without = NoFitReason.TOPOLOGY_PLACEMENT_FAILED
+        if not assignment.lacks_places and assignment.no_fit_reason is not without:
+            return None
+        queue = self.snapshot.configuration.cluster_queues[entry.cluster_queue]
+        if queue.fungibility.when_can_preempt is not Fungibility.TRY_NEXT_FLAVOR:
+            return None
+        return next((found for _, found in self.elsewhere(entry)), None)
 
     def _fits_again(self, entry: Entry) -> bool:
         """Give the entry what others of its shape got, if it fits as they did."""
