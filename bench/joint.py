@@ -19,11 +19,11 @@ from bench.measuring import Measurement, Stopwatch, best_of, peak_mib, print_lin
 from bench.scheduling_input import Scenario, Unrest, generated
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.placement.profile import FilterName, Gates, Policy, Profile
+from reprieve.engine.scheduling.confirming import refusal
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.proof import faults_of
 from reprieve.engine.scheduling.session import Session
 from reprieve.operator.collector import freeze_records, relax_collector
-from reprieve.planes.scheduling.joint_side import refusal
 from reprieve.units.ids import Uid
 
 __all__ = ["main"]

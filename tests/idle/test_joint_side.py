@@ -55,7 +55,14 @@ def test_a_demand_is_helped_only_once_no_pod_of_the_idle_work_stays(
 ) -> None:
     asked = side(phase, pods, mixed=mixed)
     root = workload("demand").root
-    assert asked._verdict_of_root(root, frozenset({DEMAND})) is expected
+    assert asked._verdict_of_root(root, frozenset({DEMAND}), for_quota=False) is expected
+
+
+def test_what_was_said_of_a_demand_that_waited_for_quota_says_nothing_of_its_nodes() -> None:
+    asked, root = side(Phase.PREEMPTED, []), workload("demand").root
+    asked._answered = frozenset({(DEMAND, True)})
+    found = [asked._verdict_of_root(root, frozenset(), for_quota=on) for on in (True, False)]
+    assert found == [Verdict.DECLINED, Verdict.UNDECIDED]
 
 
 def test_the_quota_plane_preempts_nobody_for_a_demand_that_is_helped() -> None:

@@ -58,13 +58,21 @@ class Rules:
 
 @dataclass
 class Judge:
-    """Who is where, and who is idle since when; `told` counts what was judged."""
+    """Who is where, and who is idle since when; `told` counts what was judged.
+
+    `together`: the planes decide about each demand together. Then fewest devices go before those
+    that are idle for longest, jobs that were displaced within the hour (`displaced_at`) may wait
+    beside idle ones, and by priority nobody goes where idle ones suffice.
+    """
 
     nodes: int
     of_a_node: int
     jobs: Mapping[str, Person]
     rules: Rules
     told: Counter[str] = field(default_factory=Counter)
+    together: bool = False
+    displaced_at: dict[str, int] = field(default_factory=dict)
+    mixed: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         asked = {name: Asked(job.devices, job.priority) for name, job in self.jobs.items()}
@@ -113,6 +121,7 @@ class Judge:
 
     def displaced(self, name: str, now: int) -> None:
         """A run is stopped for a job of higher priority: it falls back to its last save."""
+        self.displaced_at[name] = now
         job = self.jobs[name]
         progress, _, unused = self.lived(name, now)
         job.kept = self._saved(job, now)
@@ -121,6 +130,7 @@ class Judge:
 
     def reclaimed(self, name: str, now: int) -> None:
         """An idle run is stopped: its job is over, or comes back when it would have been used."""
+        self.displaced_at[name] = now
         job = self.jobs[name]
         progress, since, unused = self.lived(name, now)
         assert since is not None, f"{name} is busy"
@@ -174,10 +184,53 @@ class Judge:
             for nodes in product(range(self.nodes), repeat=len(widths[0]))
         ), "somebody goes in vain"
         last = max(long.index(victim) for victim in victims)
-        assert not has_room(self.board.free(long[:last]), widths[0]), "others were idle for longer"
-        self.told["passed over"] += last + 1 > len(victims)
         self.told["for a demand"] += 1
         self.told["several victims"] += len(victims) > 1
+        if self.together:
+            devices = sum(self.jobs[victim].devices for victim in victims)
+            self._fewest(widths[0], long[: last + 1], devices)
+            return
+        assert not has_room(self.board.free(long[:last]), widths[0]), "others were idle for longer"
+        self.told["passed over"] += last + 1 > len(victims)
+
+    def _fewest(self, widths: Sequence[int], long: Sequence[str], devices: int) -> None:
+        """Oldest idle first, as many as suffice, without those not needed, hold no less."""
+        chosen = next(
+            [*long[:number]]
+            for number in range(len(long) + 1)
+            if has_room(self.board.free(long[:number]), widths)
+        )
+        for name in reversed(chosen[:]):
+            fewer = [each for each in chosen if each != name]
+            if has_room(self.board.free(fewer), widths):
+                chosen = fewer
+        assert devices <= sum(self.jobs[each].devices for each in chosen), "fewer would do"
+
+    def beside(self, name: str, victims: Sequence[str], now: int) -> None:
+        """Idle work goes with which and all lower ones a job fits, but with neither alone."""
+        long = self.idle_long(now)
+        assert set(victims) <= set(long), (victims, long)
+        priority = self.board.jobs[name].priority
+        lower = [each for each in self.board.where if self.board.jobs[each].priority < priority]
+        widths = pods(self.jobs[name].devices, self.of_a_node)
+        assert has_room(self.board.free([*victims, *lower]), widths), "they go in vain"
+        assert not has_room(self.board.free(lower), widths), "lower ones were enough"
+        assert not has_room(self.board.free(long), widths), "idle ones were enough"
+        self.mixed[name] = len(victims)
+        self.told["beside priority"] += 1
+
+    def preempts(self, name: str, victims: Sequence[str], leaving: Sequence[str], now: int) -> None:
+        """By priority nobody goes where idle work suffices, unless fewer idle devices go so."""
+        if not self.together or self._returned(name, now) or self.mixed.pop(name, 0):
+            return
+        long = [each for each in self.idle_long(now) if each not in leaving]
+        widths = pods(self.jobs[name].devices, self.of_a_node)
+        enough = has_room(self.board.free([*long, *leaving]), widths)
+        assert not enough or set(victims) <= set(long), f"{victims} go beside idle {long}"
+        self.told["by priority beside idle"] += bool(long)
+
+    def _returned(self, name: str, now: int) -> bool:
+        return now - self.displaced_at.get(name, -3_600) < 3_600
 
     def idle_long(self, now: int) -> list[str]:
         """Return who is idle for its grace period, the longest first."""
@@ -196,6 +249,9 @@ class Judge:
         for name in waiting:
             widths = pods(self.jobs[name].devices, self.of_a_node)
             assert not has_room(self.board.free(), widths), f"{name} waits, and there is room"
+            if self.together and self._returned(name, now):
+                self.told["returned"] += 1
+                continue
             assert not has_room(self.board.free(long), widths), f"{name} waits beside {long}"
             self.told["refused"] += 1
             self.told["refused beside idle"] += bool(long)

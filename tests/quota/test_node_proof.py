@@ -162,6 +162,21 @@ def test_room_that_was_promised_to_others_is_not_promised_again() -> None:
     assert victims(Site(small, pods, quota=8).decide(low, busy, high)) == ["low"]
 
 
+def test_what_was_promised_to_a_victim_is_room_for_its_preemptor() -> None:
+    """The victim has quota, and its pod waits for the only node, which is empty."""
+    low = holding("low", 1, 4)
+    high = workload("high", 1, 4, priority=1)
+    waiting = pod("low-0", gpus=4, workload="ns/low")
+    one = Site([node("n0", gpus=4)], [waiting], quota=4)
+    result = one.decide(low, high)
+    assert victims(result) == ["low"]
+    # What is kept for others stays kept, also after somebody was refused.
+    small = [node("n0", gpus=4), node("n1", gpus=2)]
+    busy, other = holding("busy", 1, 4, priority=2), pod("busy-0", gpus=4, workload="ns/busy")
+    refused = Site(small, [other, waiting], quota=8).decide(low, busy, high)
+    assert (victims(refused), refused.entries[0].outcome) == ([], Outcome.UNPROVEN)
+
+
 def test_what_is_preempted_for_follows_from_counting_what_nodes_can_hold() -> None:
     """Pods of one shape: as many go on a node as its free GPUs divided by theirs."""
     random, seen = Random(41), Counter[str]()

@@ -11,6 +11,7 @@ import pytest
 
 from reprieve.engine.idle.model import Fit, PreemptionPolicy, Workload
 from reprieve.engine.idle.model import Policy as IdlePlane
+from reprieve.engine.idle.outcome import RULE_BESIDE_PRIORITY
 from reprieve.engine.plan import ProofLevel
 from reprieve.settings.idle import FALLBACK
 from reprieve.simulation.idle_decider import IdleDecider
@@ -21,6 +22,7 @@ from reprieve.simulation.quota_cluster import key_of
 from reprieve.simulation.replay import replay
 from reprieve.simulation.trace import Job
 from reprieve.units.instants import Nanos
+from tests.oracle.gang_replay import has_room, pods
 from tests.oracle.idle_replay import Judge, Person, Rules
 from tests.simulation.building import SECOND, job, life_of, random_jobs, work
 
@@ -62,10 +64,13 @@ def played(
     return replay(ordered, policy, model, ("a",), nodes, None, utilization)
 
 
-def judged(done: Replay, nodes: tuple[int, int], rules: Rules) -> Counter[str]:
+def judged(
+    done: Replay, nodes: tuple[int, int], rules: Rules, *, together: bool = False
+) -> Counter[str]:
     """Play a replay's decisions before the naive judge, instant by instant."""
     lives = {key_of(life.job): life for life in done.lives}
-    judge = Judge(*nodes, {key: _person(life.job) for key, life in lives.items()}, rules)
+    people = {key: _person(life.job) for key, life in lives.items()}
+    judge = Judge(*nodes, people, rules, together=together)
     instants = {each.at for each in done.decisions} | {life.job.arrival for life in done.lives}
     instants |= {life.finished or 0 for life in done.lives}
     decisions = list(done.decisions)
@@ -89,6 +94,7 @@ def judged(done: Replay, nodes: tuple[int, int], rules: Rules) -> Counter[str]:
             assert isinstance(one, Preempted)
             if one.plane != "idle":
                 names = [victim.job for victim in one.victims]
+                judge.preempts(one.preemptor, names, leaving, at)
                 judge.board.makes_way(one.preemptor, names, leaving)
                 for name in names:
                     judge.displaced(name, at)
@@ -97,7 +103,12 @@ def judged(done: Replay, nodes: tuple[int, int], rules: Rules) -> Counter[str]:
             plans = [one]
             while decisions and decisions[0].at == now and _is_idle_plan(decisions[0]):
                 plans.append(decisions.pop(0))  # type: ignore[arg-type]
-            judge.makes_way([(p.preemptor, [v.job for v in p.victims]) for p in plans], at)
+            beside = [p for p in plans if p.victims[0].rule == RULE_BESIDE_PRIORITY]
+            for plan in beside:
+                judge.beside(plan.preemptor, [victim.job for victim in plan.victims], at)
+            others = [(p.preemptor, [v.job for v in p.victims]) for p in plans if p not in beside]
+            if others:
+                judge.makes_way(others, at)
             for name in [victim.job for plan in plans for victim in plan.victims]:
                 judge.reclaimed(name, at)
                 leaving.append(name)
@@ -162,10 +173,11 @@ def _jobs(random: Random, nodes: tuple[int, int], count: int = 25) -> list[Job]:
 @pytest.mark.parametrize("planes", [("idle",), ("idle", "scheduling")], ids=" and ".join)
 def test_small_replays_stand_before_a_naive_judge(planes: tuple[str, ...]) -> None:
     random, told, round_ = Random(11), Counter[str](), 0
+    together = "scheduling" in planes
     wanted = (
         "for a demand",
         "several victims",
-        "passed over",
+        "by priority beside idle" if together else "passed over",
         "over",
         "came back",
         "undone",
@@ -177,7 +189,7 @@ def test_small_replays_stand_before_a_naive_judge(planes: tuple[str, ...]) -> No
         always = round_ % 3 == 2
         rules = Rules(random.choice([0, 30, 60, 200]), always, random.choice([0, 50]), 5, 7)
         done = played(_jobs(random, nodes), idling(always, planes, rules.grace), nodes, rules)
-        told += judged(done, nodes, rules)
+        told += judged(done, nodes, rules, together=together)
         round_ += 1
     assert told["refused"] > 100
 
@@ -335,7 +347,9 @@ def _judged_with_quota(done: Replay, nodes: tuple[int, int], rules: Rules) -> Co
                 if one.plane == "quota":
                     quota.difference_update(gone)
                 if one.plane != "idle":
-                    gone = [name for name in gone if name in judge.board.where]
+                    # Who leaves as idle work already goes only once.
+                    there = judge.board.where.keys() - set(leaving)
+                    gone = [name for name in gone if name in there]
                     for name in gone:
                         judge.displaced(name, at)
                     leaving += gone
@@ -347,9 +361,10 @@ def _judged_with_quota(done: Replay, nodes: tuple[int, int], rules: Rules) -> Co
                 for name in gone:
                     judge.reclaimed(name, at)
                 leaving += gone
+                had = set(quota)
                 quota.difference_update(gone)
                 if not rules.always:
-                    _needed(judge, one, quota, capacity)
+                    _needed(judge, one, quota, had, capacity)
         for name in leaving:
             judge.board.leaves(name)
         assert not (judge.idle_long(at) and rules.always)
@@ -360,10 +375,12 @@ def _judged_with_quota(done: Replay, nodes: tuple[int, int], rules: Rules) -> Co
     return judge.told
 
 
-def _needed(judge: Judge, plan: Preempted, quota: set[str], capacity: int) -> None:
-    """Judge whether a demand waits, and what it is freed suffices, by sum where it has no quota."""
+def _needed(judge: Judge, plan: Preempted, quota: set[str], had: set[str], capacity: int) -> None:
+    """Judge whether a demand waits, and what it is freed suffices, in quota where it lacks that.
+
+    `quota`: who holds it afterwards, `had`: who held it.
+    """
     wanted = judge.jobs[plan.preemptor].devices
-    freed = [judge.jobs[victim.job].devices for victim in plan.victims]
     assert plan.preemptor not in judge.board.where
     assert plan.proof is not None
     if plan.preemptor in quota:
@@ -371,9 +388,18 @@ def _needed(judge: Judge, plan: Preempted, quota: set[str], capacity: int) -> No
         assert plan.proof.level is ProofLevel.PLACEMENT
         return
     judge.told["quota"] += 1
-    assert plan.proof.level is ProofLevel.SUM
-    assert sum(freed) >= wanted > sum(freed[:-1]), "not the first ones that suffice"
-    assert sum(judge.jobs[key].devices for key in quota) <= capacity
+    assert plan.proof.level is ProofLevel.QUOTA
+    left = capacity - sum(judge.jobs[key].devices for key in quota)
+    assert left >= wanted, "its quota is not free afterwards"
+    gone = [victim.job for victim in plan.victims]
+    free = judge.board.free(gone)
+    if has_room(free, pods(wanted, judge.of_a_node)):
+        judge.told["quota and nodes"] += 1
+    for name in gone:
+        others = [each for each in gone if each != name]
+        room = has_room(judge.board.free(others), pods(wanted, judge.of_a_node))
+        held = judge.jobs[name].devices if name in had else 0
+        assert left - held < wanted or not room, f"{name} goes in vain"
 
 
 @pytest.mark.parametrize(("fit", "goes"), [(Fit.NODE, 0), (Fit.SUM, 2)])

@@ -26,7 +26,7 @@ from reprieve.simulation.study import read_study
 from reprieve.simulation.trace import Job
 from reprieve.simulation.work import WorkModel
 from reprieve.units.errors import UsageError
-from tests.oracle.gang_replay import Asked, Board
+from tests.oracle.gang_replay import Asked, Board, has_room, pods
 from tests.oracle.quota_replay import Claim, Ledger
 from tests.simulation.building import (
     SECOND,
@@ -143,6 +143,7 @@ class Judged:
                 self._leave(now)
             names = [victim.job for victim in one.victims]
             self.ledger.takes(one.preemptor, names)
+            assert self._may_have_nodes(one.preemptor, names), "no node takes it afterwards"
             for victim in one.victims:
                 if victim.job not in self.board.where:
                     self.told["returned"] += 1
@@ -180,8 +181,19 @@ class Judged:
         left = [key for key in here if (self.lives[key].finished or 0) > now and key not in out]
         if not self.leaving:
             waiting = [key for key in left if key not in self.ledger.held]
+            refused = [key for key in waiting if self._for_nodes() or not self._may_have_nodes(key)]
+            self.told["no nodes"] += len(refused)
+            waiting = [key for key in waiting if key not in refused or self.ledger.has_room(key)]
             self.ledger.waits_rightly(waiting, for_saves=self.harm)
             self.board.waits_rightly(self._for_nodes())
+
+    def _may_have_nodes(self, key: str, gone: Sequence[str] = ()) -> bool:
+        """Whether nodes take a job once others are gone, and all that it may preempt there."""
+        job = self.board.jobs[key]
+        lower = [each for each in self.board.where if self.board.jobs[each].priority < job.priority]
+        leaving = [each for each in self.leaving if each in self.board.where]
+        there = [each for each in {*gone, *lower, *leaving} if each in self.board.where]
+        return has_room(self.board.free(there), pods(job.devices, self.board.of_a_node))
 
     def _for_nodes(self) -> list[str]:
         return [key for key in self.ledger.held if key not in self.board.where]

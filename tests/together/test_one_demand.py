@@ -77,6 +77,24 @@ async def test_no_more_idle_work_goes_for_a_return_than_was_lost(tmp_path: Path)
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("opted", [True, False])
+async def test_idle_work_goes_for_the_demand_that_gets_its_room(
+    tmp_path: Path, opted: bool
+) -> None:
+    """The older demand wants all of it, and the one of higher priority would take a half."""
+    idle = [deployment(name, "b", priority="high") for name in ("ann", "bob")]
+    async with site(tmp_path, [node("n0")], {"a": 8, "b": 0}) as cluster:
+        await cluster.runs(*idle)
+        await cluster.runs(job("wide", "a", gpus=8, priority="low"))
+        await cluster.runs(job("wanted", "a", priority="high", opted=opted))
+        await cluster.idle(*idle)
+        await cluster.rest()
+        assert (cluster.placed("wanted"), cluster.placed("wide")) == (int(opted), 0)
+        # Nobody goes for who has not opted in, and so nobody goes in vain.
+        assert sum(cluster.evicted.values()) == 4 * opted
+
+
+@pytest.mark.thorough
 async def test_a_second_return_has_no_idle_work_evicted_for_it(tmp_path: Path) -> None:
     """First displaces bob, bob's return displaces cat by priority, and there the chain ends."""
     labels = {"rack": "1"}

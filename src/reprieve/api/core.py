@@ -329,10 +329,11 @@ class KueueWorkloadSpec(_Struct, frozen=True):
     """What a Kueue Workload asks for."""
 
     pod_sets: list[KueuePodSet] = []
+    priority: int | None = None
 
 
 class KueueWorkload(_Struct, frozen=True):
-    """A Kueue Workload, for whether it lacks GPU quota, and how many GPUs it asks for."""
+    """A Kueue Workload, for whether it lacks GPU quota, how many GPUs it asks for, and its turn."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: KueueWorkloadSpec = KueueWorkloadSpec()

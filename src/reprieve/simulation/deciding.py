@@ -17,12 +17,20 @@ from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.plan import Proof
 from reprieve.engine.quota.cycle import cycles
 from reprieve.engine.quota.displacements import Displacements
-from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
+from reprieve.engine.quota.entries import CycleResult, Entry, NodeCheck, Outcome
 from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.model import Eviction
 from reprieve.engine.quota.nominated import Nominated
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.refusals import Refusals
+from reprieve.engine.quota.release import (
+    IdleUnit,
+    NodeTest,
+    Promise,
+    Release,
+    Standing,
+    release,
+)
 from reprieve.engine.quota.state import Holdings
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.quota_cluster import configuration, key_of, workload
@@ -178,8 +186,26 @@ class EngineDecider:
         """Tell whether anybody is queued."""
         return self._queues.anybody()
 
-    def decide(self, now: Nanos) -> Iterator[CycleResult]:
-        """Run cycles until they change nothing.
+    @property
+    def at(self) -> Nanos:
+        """The instant of the cycles that run, or ran last."""
+        return self._at
+
+    def release(
+        self,
+        key: str,
+        units: Sequence[IdleUnit],
+        promised: Sequence[Promise],
+        nodes: NodeTest,
+        check: NodeCheck,
+        now: Nanos,
+    ) -> Release:
+        """Return which of these units of idle work have to go for a job that waits for quota."""
+        standing = Standing(self._holdings, self._queues, nodes, promised, check, now=now)
+        return release(standing, key, units)
+
+    def decide(self, now: Nanos, check: NodeCheck | None = None) -> Iterator[CycleResult]:
+        """Run cycles until they change nothing; `check` is asked before anybody is preempted.
 
         What follows from somebody leaving at once is decided a nanosecond later: the governor
         counts instants, and turns of a circle that all happened at one would be one.
@@ -193,6 +219,7 @@ class EngineDecider:
             _CYCLES,
             self._cycles,
             self._ledger,
+            check,
             refusals=self._refusals,
             nominated=self._nominated,
         ):

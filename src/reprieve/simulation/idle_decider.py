@@ -1,25 +1,28 @@
 """Deciding by the idle engine, for whom the other planes find no devices.
 
 1. Nodes are given first, and quota before them where it is needed (`scheduling_decider`,
-   `joint_decider`); with `planes: [idle]` nobody is preempted for nodes.
+   `joint_decider`); with `planes: [idle]` nobody is preempted for nodes. Beside other planes nobody
+   is preempted yet for whom the idle engine has not evaluated, or lets idle work go.
 2. Then the idle engine evaluates: who still waits for nodes, and has none nominated, is a demand,
-   and so is who waits for quota and preempts nobody for it; who has been idle for its grace period
-   may make way, for a demand or, by policy `Always`, for nobody. Phases come of the engine's own
-   table (`idle_rows.stepped`), plans of its evaluation.
-3. Every plan passes the check that the plane asks before it carries one out.
-4. Room that comes free is kept for nobody, as on a cluster: the scheduling engine gives it to who
-   comes first there.
+   and so is who waits for quota; who has been idle for its grace period may make way, for a demand
+   or, by policy `Always`, for nobody. Phases come of the engine's own table (`idle_rows.stepped`),
+   plans of its evaluation.
+3. Beside other planes the quota engine names what has to go for quota, the scheduling engine what
+   goes beside victims by priority, and it confirms what the idle engine has found (`idle_asking`).
+4. Every plan passes the check that the plane asks before it carries one out.
+5. Who got nobody is tried again, and may preempt. Room that comes free is kept for whom it was
+   made where the scheduling plane decides; else it goes to who comes first.
 
 Nothing is evaluated while nobody has been idle for so long, since no plan comes of that, and a
 demand that wants more than is free, on its way and idle is not put before the engine.
 
-Source: specification of the idle plane, sections 11 and 14.
+Source: specification of the idle plane, sections 11 and 14; the design's "Where the planes meet".
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from reprieve.engine.check import check
@@ -27,10 +30,12 @@ from reprieve.engine.cluster.rows import PodRow as ClusterPod
 from reprieve.engine.idle.claims import before_each
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.lifecycle import marked
-from reprieve.engine.idle.model import IdleSnapshot, Phase, PodRow, Status, Workload
-from reprieve.engine.plan import Plan
+from reprieve.engine.idle.model import Debt, Fit, IdleSnapshot, Phase, PodRow, Status, Workload
+from reprieve.engine.idle.outcome import RULE_BESIDE_PRIORITY, Evaluation
+from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.quota.entries import CycleResult, Entry
 from reprieve.simulation.deciding import Placements, Reclaim, Reclaims
+from reprieve.simulation.idle_asking import idle_units, mixtures, releases
 from reprieve.simulation.idle_rows import (
     BUSY,
     free_rows,
@@ -39,8 +44,9 @@ from reprieve.simulation.idle_rows import (
     polled,
     stepped,
 )
+from reprieve.simulation.joint_answers import Answers, Chains
 from reprieve.simulation.joint_decider import JointDecider
-from reprieve.simulation.policy import QUOTA, PolicySpec
+from reprieve.simulation.policy import QUOTA, SCHEDULING, PolicySpec
 from reprieve.simulation.quota_cluster import key_of
 from reprieve.simulation.scheduling_decider import SchedulingDecider
 from reprieve.simulation.trace import Job
@@ -89,6 +95,13 @@ class IdleDecider:
         self.placing = self.joint.placing if self.joint else SchedulingDecider(policy, nodes, saved)
         self._name, self._nodes, self._percent = policy.name, nodes, percent
         self._settings, self._policy = policy.idle.settings, policy.idle.policy
+        self._answers, self._chains = Answers(), Chains()
+        self._together = SCHEDULING in policy.planes
+        if self._together:
+            self.placing.answers = self._answers
+            self._policy = replace(self._policy, fewest=self._policy.fit is Fit.NODE)
+        self._preempts = self._together and policy.preempts
+        self._devices: dict[str, int] = {}
         self._held: dict[str, _Held] = {}
         self._idle: set[str] = set()  # in the phase Idle
         self._claims: dict[Uid, GpuWorkloadKey | None] = {}
@@ -103,6 +116,7 @@ class IdleDecider:
 
     def waits(self, job: Job, number: int, now: Nanos) -> None:
         """Queue a job."""
+        self._devices[key_of(job)] = job.devices
         self._inner.waits(job, number, now)
 
     def left(self, job: Job) -> None:
@@ -113,6 +127,7 @@ class IdleDecider:
         claim = self._claimed.pop(key, None)
         if claim is not None:
             del self._claims[claim]
+            self._note_going()
         self._inner.left(job)
 
     def shows(self, job: Job, idle: bool, now: Nanos) -> Nanos | None:
@@ -154,15 +169,57 @@ class IdleDecider:
     def decide(self, now: Nanos) -> Iterator[CycleResult | Placements | Reclaims]:
         """Give nodes until that changes nothing, then see whether idle work is to make way."""
         self._changed = False
+        if self._together:
+            yield from self._decide_together(now)
+            return
+        yield from self._given(now)
+        if any(self._is_due(key, now) for key in self._idle):
+            plans = self._evaluated(now)
+            if plans:
+                yield Reclaims(plans)
+
+    def _decide_together(self, now: Nanos) -> Iterator[CycleResult | Placements | Reclaims]:
+        """Have the idle engine answer about whoever would preempt, and try those again."""
+        answers = self._answers
+        answers.begin(self._idle_pods())
+        while True:
+            yield from self._given(now)
+            waiting = {key_of(job) for job in self._waiting()}
+            plans: tuple[Reclaim, ...] = ()
+            if any(self._is_due(key, now) for key in self._idle):
+                plans = self._evaluated(now)
+            if plans:
+                yield Reclaims(plans)
+            again = (answers.asked & waiting) | {each.preemptor for each in plans}
+            answers.asked.clear()
+            answers.decline(waiting)
+            if not again - {""}:
+                return
+            self._inner.activate(again)
+
+    def _given(self, now: Nanos) -> Iterator[CycleResult | Placements]:
+        """Give quota and nodes until that changes nothing."""
         if self._inner.has_heads():
             for found in self._inner.decide(now):
                 yield found
                 if isinstance(found, Placements):
                     self._note(found, now)
-        if any(self._is_due(key, now) for key in self._idle):
-            plans = self._evaluated(now)
-            if plans:
-                yield Reclaims(plans)
+                if self._together:
+                    self._note_displaced(found, now)
+
+    def _note_displaced(self, found: CycleResult | Placements, now: Nanos) -> None:
+        """Take note of who was preempted, by whom."""
+        if isinstance(found, Placements):
+            preempted = {key: [name for name, _ in victims] for key, victims, _ in found.preempted}
+        else:
+            preempted = {
+                entry.workload.key: [target.holder.key for target in entry.issued]
+                for entry in found.entries
+                if entry.issued
+            }
+        for key, victims in preempted.items():
+            devices = {name: self._devices[name] for name in victims}
+            self._chains.displaced(now, key, devices, asked=self._answers.decides)
 
     def _note(self, found: Placements, now: Nanos) -> None:
         """Take note of who runs."""
@@ -184,17 +241,59 @@ class IdleDecider:
         return since is not None and now - since >= self._settings.grace_period
 
     def _evaluated(self, now: Nanos) -> tuple[Reclaim, ...]:
-        snapshot = self._snapshot(now)
-        found = evaluate(snapshot, self._policy, now)
+        snapshot, found = self._evaluation(now)
         plans = []
         for plan, seen in before_each(found.plans, snapshot, found.reservations):
             wrong = check(plan, seen, self._policy, now)
             if wrong:
                 raise IdleFault(f"policy {self._name}: {'; '.join(map(str, wrong))}")
-            plans.append(self._committed(with_reasons(plan, seen.workloads, now)))
+            if not self._refused(plan, now):
+                plans.append(self._committed(with_reasons(plan, seen.workloads, now), now))
         return tuple(plans)
 
-    def _committed(self, plan: Plan) -> Reclaim:
+    def _evaluation(self, now: Nanos) -> tuple[IdleSnapshot, Evaluation]:
+        """Return what is decided, with what the other planes name, and what it was decided on."""
+        snapshot = self._snapshot(now)
+        found = evaluate(snapshot, self._policy, now)
+        if not self._together:
+            return snapshot, found
+        units = idle_units(snapshot, found, self.joint)
+        released = {} if self.joint is None else releases(snapshot, units, self.joint, now)
+        taken = {uid for each in released.values() for uid in each.roots}
+        free = [unit for unit in units if unit.root not in taken]
+        mixed = mixtures(snapshot, found, free, self.placing, now)
+        if not released and not mixed:
+            return snapshot, found
+        snapshot = replace(snapshot, released=released, mixed=mixed)
+        return snapshot, evaluate(snapshot, self._policy, now)
+
+    def _refused(self, plan: Plan, now: Nanos) -> bool:
+        """Whether the scheduling plane would not place the demand of a plan."""
+        if not self._together or not plan.placement or _is_mixed(plan):
+            return False
+        assert plan.preemptor is not None, "only demands are placed"
+        victims = [_key(victim.root) for victim in plan.victims]
+        gone = [pod.uid for key in victims for pod in self.placing.pods_of(key)]
+        return bool(self.placing.refusal(_key(plan.preemptor), gone, self._due_pods(now), now))
+
+    def _idle_pods(self) -> frozenset[Uid]:
+        return frozenset(pod.uid for key in self._idle for pod in self.placing.pods_of(key))
+
+    def _due_pods(self, now: Nanos) -> frozenset[Uid]:
+        """Return the pods of what has been idle for its grace period."""
+        due = [key for key in self._idle if self._is_due(key, now)]
+        return frozenset(pod.uid for key in due for pod in self.placing.pods_of(key))
+
+    def _note_going(self) -> None:
+        """Tell the other planes for whom idle work goes."""
+        going: dict[str, set[Uid]] = {}
+        for key, root in self._claimed.items():
+            whom = self._claims[root]
+            if whom and self.placing.is_placed(key):
+                going.setdefault(whom, set()).update(p.uid for p in self.placing.pods_of(key))
+        self._answers.going = {whom: frozenset(pods) for whom, pods in going.items()}
+
+    def _committed(self, plan: Plan, now: Nanos) -> Reclaim:
         """Mark the victims, and tell them to go."""
         demand = "" if plan.preemptor is None else _key(plan.preemptor)
         victims = []
@@ -210,6 +309,12 @@ class IdleDecider:
             else:
                 self.placing.stopped(held.job)
             victims.append((key, victim.rule, victim.reason))
+        if self._together:
+            self._note_going()
+            if _is_mixed(plan):
+                self._answers.beside.add(demand)
+            devices = {key: self._devices[key] for key, *_ in victims}
+            self._chains.displaced(now, demand, devices, asked=True)
         return Reclaim(demand, tuple(victims), plan.proof)
 
     def _snapshot(self, now: Nanos) -> IdleSnapshot:
@@ -229,34 +334,61 @@ class IdleDecider:
             else:
                 most -= held.job.devices  # what neither is free, nor idle, nor on its way
         demands = list(self._demand_rows(most, now))
+        owned: dict[GpuWorkloadKey, Plane] = {}
+        debts: dict[GpuWorkloadKey, Debt | None] = {}
+        for demand in demands if self._together else ():
+            if self.joint is not None and self.joint.waits_for_quota(demand.key):
+                owned[demand.key] = Plane.QUOTA
+            if self._chains.was_displaced(demand.key, now):
+                debts[demand.key] = self._chains.debt(demand.key, now)
         return IdleSnapshot(
             self._revision,
             (*rows, *demands),
             free_rows(self._nodes, (each for of in pods.values() for each in of)),
             dict(self._claims),
             served=frozenset(each for each in self._claims.values() if each in self._held),
+            owned=owned,
+            displaced=frozenset(debts),
+            debts={key: owed for key, owed in debts.items() if owed is not None},
         )
+
+    def _waiting(self) -> Iterator[Job]:
+        """Yield who waits for nodes, or for quota."""
+        for job, *_ in self.placing.waiting():
+            yield job
+        for job, _ in self.joint.queued() if self.joint is not None else ():
+            yield job
 
     def _demand_rows(self, most: int, now: Nanos) -> Iterator[Workload]:
         """Yield who waits for nodes, unless it is in vain for want of devices."""
         for job, number, pods in self.placing.waiting():
-            if job.devices > most:
+            if job.devices > most and not self._preempts:
                 continue
             known = self._demands.get(key_of(job))
             if known is None or known[0] is not pods:
                 waiting = idle_pods(job, pods, self._nodes[1])
                 row = idle_workload(job, number, self._settings, Status(), waiting)
                 status = stepped(row, self._policy, now)
-                row = idle_workload(job, number, self._settings, status, waiting)
+                row = idle_workload(
+                    job, number, self._settings, status, waiting, self._precedence(job)
+                )
                 known = self._demands[key_of(job)] = pods, row
             if known[1].status.phase is Phase.PENDING_GPU:
                 yield known[1]
-        for job, number in self.joint.lacking() if self.joint is not None else ():
-            if job.devices <= most:
+        for job, number in self.joint.queued() if self.joint is not None else ():
+            if job.devices <= most or self._preempts:
                 row = idle_workload(job, number, self._settings, Status(Phase.PENDING_OTHER), ())
                 status = stepped(row, self._policy, now, quota_short=True)
-                yield idle_workload(job, number, self._settings, status, ())
+                yield idle_workload(job, number, self._settings, status, (), self._precedence(job))
+
+    def _precedence(self, job: Job) -> int:
+        return (job.priority or 0) if self._together else 0
 
 
 def _key(of: Reference) -> str:
     return f"{of.namespace}/{of.name}"
+
+
+def _is_mixed(plan: Plan) -> bool:
+    """Whether work of lower priority goes beside the victims of a plan."""
+    return any(victim.rule == RULE_BESIDE_PRIORITY for victim in plan.victims)

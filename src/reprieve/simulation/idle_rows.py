@@ -51,7 +51,12 @@ def idle_pods(job: Job, pods: Sequence[ClusterPod], of_a_node: int) -> tuple[Pod
 
 
 def idle_workload(
-    job: Job, number: int, settings: Settings, status: Status, pods: tuple[PodRow, ...]
+    job: Job,
+    number: int,
+    settings: Settings,
+    status: Status,
+    pods: tuple[PodRow, ...],
+    precedence: int = 0,
 ) -> Workload:
     """Return the row of a job's GpuWorkload; `number` is its place in the order of arrivals."""
     uid = f"{number:012}"
@@ -63,6 +68,7 @@ def idle_workload(
         settings,
         status,
         pods,
+        precedence=precedence,
     )
 
 

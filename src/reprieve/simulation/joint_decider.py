@@ -6,32 +6,95 @@
 2. Then the scheduling engine places who has quota. Who gets no nodes waits for them and holds its
    quota meanwhile, so that others do not get it, unless it is said how long that may take
    (`waitForPodsReady`): then it gives its quota back and is queued again after a while.
-3. Who makes way on nodes keeps its quota, as a Workload does whose pods the scheduler preempts: its
+3. Quota is preempted for nobody whom no node would take, also with all gone whom it may preempt on
+   nodes, and all idle work (`engine.quota.node_proof`).
+4. Who makes way on nodes keeps its quota, as a Workload does whose pods the scheduler preempts: its
    job makes them again once they have left, and they wait for nodes like new ones. If the quota
    engine takes the quota, too, before they have left, it is queued for quota when they have.
 
+Beside the idle plane (`idle_decider`) nobody is preempted before that has answered, and which idle
+work has to go for quota is worked out here.
+
 Source: specification of the quota plane, sections 1.6 and 9; `docs/quota.md`, "What happens to a
-job".
+job"; the design's "Where the planes meet".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from reprieve.engine.quota.assignment import Assignment
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
-from reprieve.engine.quota.model import Eviction
+from reprieve.engine.quota.holders import Holder
+from reprieve.engine.quota.model import Eviction, ResourceFlavor, Workload
+from reprieve.engine.quota.node_proof import NodeProof, Template
+from reprieve.engine.quota.release import IdleUnit, Promise, Release
 from reprieve.simulation.deciding import EngineDecider, Placements
+from reprieve.simulation.joint_answers import Answers
+from reprieve.simulation.node_cluster import class_of
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.quota_cluster import key_of
 from reprieve.simulation.scheduling_decider import SchedulingDecider
 from reprieve.simulation.trace import Job
 from reprieve.simulation.work import Saved
+from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos
 
 __all__ = ["JointDecider"]
 
 _NOT_READY: Final = "PodsReadyTimeout"
+_LOWEST: Final = 1 << 62
+_LOOKED_FOR: Final = "It is looked at first whether idle workloads make room"
+
+
+class _Check:
+    """Asks before a job preempts by quota: of idle work first, then of nodes. For one run.
+
+    `refused`: whose queues are to be tried again when nodes come free.
+    """
+
+    def __init__(self, prove: Callable[[], NodeProof], answers: Answers | None) -> None:
+        self._prove = prove
+        self._answers = answers
+        self._proof: NodeProof | None = None
+        self._promised: list[Entry] = []
+        self.refused: set[str] = set()
+
+    def puts_off(self, entry: Entry) -> str:
+        """Return why an entry preempts nobody yet; empty if it may."""
+        waits = self._answers is not None and self._answers.puts_off(entry.workload.key)
+        return _LOOKED_FOR if waits else ""
+
+    def refusal(
+        self, entry: Entry, holders: Iterable[Holder], flavors: Mapping[str, ResourceFlavor]
+    ) -> str:
+        """Return why an entry's targets are not preempted; empty if nodes take its pods."""
+        if self._proof is None:
+            self._proof = self._prove()
+            for each in self._promised:
+                self._proof.claim(each, flavors)
+        why = self._proof.refusal(entry, holders, flavors)
+        if why:
+            self.refused.add(entry.cluster_queue)
+        return why
+
+    def flavor_for(
+        self,
+        entry: Entry,
+        others: Iterable[tuple[str, Assignment]],
+        holders: Iterable[Holder],
+        flavors: Mapping[str, ResourceFlavor],
+    ) -> tuple[str, Assignment] | None:
+        """There is one flavor."""
+        return None
+
+    def claim(self, entry: Entry, flavors: Mapping[str, ResourceFlavor]) -> None:
+        """Keep room for an entry that needs nobody evicted."""
+        if self._proof is not None:
+            self._proof.claim(entry, flavors)
+        else:
+            self._promised.append(entry)
 
 
 class JointDecider:
@@ -50,10 +113,11 @@ class JointDecider:
         """`nodes`: how many, and the devices of each; `saved` tells what a job saved by then."""
         self._quota = EngineDecider(policy, tenants, nodes, saved, runs_at_once=False)
         self.placing = SchedulingDecider(policy, nodes, saved)
+        self._scheduler, self._preempts = policy.placing.profiles[0].scheduler_name, policy.preempts
+        self._unproven: set[str] = set()  # tenants who were refused for want of nodes
         self._jobs: dict[str, tuple[Job, int]] = {}
         self._displaced: set[str] = set()  # on nodes, with quota that they keep
         self._for_quota: dict[str, None] = {}  # who waits for it
-        self._preempting: set[str] = set()  # who is to get it when others have left, or saved
         self._unready: dict[str, Eviction] = {}  # who gave its quota back, and when
 
     def waits(self, job: Job, number: int, now: Nanos) -> None:
@@ -71,17 +135,19 @@ class JointDecider:
         key = key_of(job)
         if self.placing.is_placed(key):
             self.placing.left(job)
+            for tenant in sorted(self._unproven):
+                self._quota.retry(tenant)
+            self._unproven.clear()
         holder = self._quota.holder(key)
         keeps = key in self._displaced and holder is not None and not holder.evicted
         self._displaced.discard(key)
         if not keeps:
             self._quota.left(job)
 
-    def lacking(self) -> Iterator[tuple[Job, int]]:
-        """Yield who waits for quota, and preempts nobody for it."""
+    def queued(self) -> Iterator[tuple[Job, int]]:
+        """Yield who waits for quota."""
         for key in self._for_quota:
-            if key not in self._preempting:
-                yield self._jobs[key]
+            yield self._jobs[key]
 
     def has_quota(self, job: Job) -> bool:
         """Tell whether a job holds quota."""
@@ -119,9 +185,11 @@ class JointDecider:
         while again:
             again = False
             if self._quota.has_heads():
-                for result in self._quota.decide(now):
+                check = _Check(self._proof, self.placing.answers)
+                for result in self._quota.decide(now, check):
                     yield result
                     self._make_pods(result, now)
+                self._unproven |= check.refused
             for found in self.placing.decide(now):
                 yield found
                 for key, _ in found.started:
@@ -131,15 +199,63 @@ class JointDecider:
                         self._displaced.add(key)
                         self._quota.stopped(key)
 
+    def activate(self, jobs: Collection[str]) -> None:
+        """Try these jobs again, for quota or for nodes."""
+        for tenant in sorted({self._jobs[key][0].tenant for key in jobs if key in self._for_quota}):
+            self._quota.retry(tenant)
+        self.placing.activate(jobs)
+
+    def holds_quota(self, key: str) -> bool:
+        """Whether a job holds quota, by its key."""
+        return self._quota.holder(key) is not None
+
+    def waits_for_quota(self, key: str) -> bool:
+        """Whether a job waits for quota, also where it has chosen its victims."""
+        return key in self._for_quota
+
+    def release(
+        self, key: str, units: Sequence[IdleUnit], promised: Sequence[Promise], now: Nanos
+    ) -> Release:
+        """Return which of these units of idle work have to go for a job that waits for quota."""
+        idle = [uid for unit in units for uid in unit.pods]
+        proof = self._node_proof(now, reclaimable=idle)
+        check = _Check(self._proof, None)
+        return self._quota.release(key, units, promised, proof, check, now)
+
+    def _proof(self) -> NodeProof:
+        """Return the proof that nodes take a job, with all gone that may go for it on nodes."""
+        idle = self.placing.answers.reclaimable if self.placing.answers is not None else ()
+        return self._node_proof(self._quota.at, reclaimable=idle, scheduler_preempts=True)
+
+    def _node_proof(
+        self, now: Nanos, *, reclaimable: Collection[Uid], scheduler_preempts: bool = False
+    ) -> NodeProof:
+        return NodeProof(
+            self.placing.snapshot(),
+            self.placing.pods_by_job(),
+            self._templates,
+            now,
+            scheduler_preempts=scheduler_preempts,
+            reclaimable=reclaimable,
+        )
+
+    def _templates(self, workload: Workload) -> Mapping[str, Template]:
+        below = workload.priority if self._preempts else -_LOWEST
+        return {
+            each.name: Template(
+                class_of(each.requests, self._scheduler, self._preempts), preempts_below=below
+            )
+            for each in workload.pod_sets
+        }
+
     def _make_pods(self, result: CycleResult, now: Nanos) -> None:
         """Make the pods of who got quota, and delete those of who is to give it back."""
         for entry in result.entries:
             key = entry.workload.key
-            self._preempting.discard(key)
-            if entry.outcome in (Outcome.PREEMPTING, Outcome.DEFERRED):
-                self._preempting.add(key)
             if entry.outcome is Outcome.ADMITTED:
                 del self._for_quota[key]
+                if self.placing.answers is not None:
+                    self.placing.answers.reopen(key)
                 self.placing.waits(*self._jobs[entry.workload.key], now)
             for target in entry.issued:
                 self.placing.stopped(self._jobs[target.holder.key][0])

@@ -7,6 +7,7 @@ made anew when a job waits again, as a job controller does, so that their uids s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
@@ -15,7 +16,7 @@ from reprieve.simulation.quota_cluster import DEVICE, key_of
 from reprieve.simulation.trace import Job
 from reprieve.units.ids import Uid
 
-__all__ = ["group_of", "node_rows", "pods_of"]
+__all__ = ["class_of", "group_of", "node_rows", "pods_of"]
 
 _MOST_PODS: Final = 1_000_000  # no limit: devices are what is short
 
@@ -69,6 +70,11 @@ def pods_of(
         )
         for place, width in enumerate(widths)
     ]
+
+
+def class_of(amounts: Mapping[str, int], scheduler: str, preempts: bool) -> PodClass:
+    """Return what a scheduler sees of the pods of a pod set."""
+    return _class(amounts[DEVICE], scheduler, preempts)
 
 
 @cache

@@ -9,22 +9,32 @@
 A gang that was refused is tried again when somebody has left, as nothing else makes room. Of those
 that wait and are alike in width and priority only the first is asked until then: the others get the
 same answer. There is no backoff, which a cluster has to spare its scheduler.
+
+Beside the idle plane (`idle_decider`) it preempts nobody before that has answered, waits for pods
+that leave already, and says whether it would place a gang with idle work gone.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.rows import Gone, GroupRow, Kind, PodRow
+from reprieve.engine.cluster.snapshot import Snapshot
+from reprieve.engine.mixed import IdlePods, Mixture
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.quota.entries import Entry
+from reprieve.engine.scheduling.confirming import MOST_AHEAD, refusal
+from reprieve.engine.scheduling.leaving import NOBODY_PUT_OFF, PutOff, left_out
+from reprieve.engine.scheduling.mixtures import mixture
 from reprieve.engine.scheduling.outcome import Attempt, Nominate, Unit
 from reprieve.engine.scheduling.proof import faults_of
 from reprieve.engine.scheduling.session import Session
 from reprieve.simulation.deciding import Placements
+from reprieve.simulation.joint_answers import Answers
 from reprieve.simulation.node_cluster import group_of, node_rows, pods_of
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.quota_cluster import key_of
@@ -32,6 +42,7 @@ from reprieve.simulation.trace import Job
 from reprieve.simulation.work import Saved
 from reprieve.units.durations import SECOND
 from reprieve.units.errors import ReprieveError
+from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos
 from reprieve.wording.kube_scheduler import explanation_text
 
@@ -54,6 +65,10 @@ class _Gang:
     @property
     def order(self) -> tuple[int, int, int]:
         return (-self.group.priority, self.since, self.number)
+
+    @property
+    def unit(self) -> Unit:
+        return Unit(tuple(pod.uid for pod in self.pods), self.group.key)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -84,6 +99,9 @@ class SchedulingDecider:
         self._times: Counter[str] = Counter()  # how often each has waited
         self._ready: set[str] = set()  # who is to be tried
         self._going: set[str] = set()  # who makes way and has not left
+        self.answers: Answers | None = None  # of the idle plane, where it decides beside this one
+        self._fruitless: dict[str, tuple[object, ...]] = {}
+        self._let_go: set[str] = set()  # whose nodes are no longer kept, as they do not suffice
         self._version = 0
 
     @property
@@ -116,6 +134,7 @@ class SchedulingDecider:
         if gang is None:
             self._forget(self._waiting.pop(key_of(job)))
             self._ready.discard(key_of(job))
+            self._ends_waiting(key_of(job))
             self._waits_no_more(job.devices)
         elif key_of(job) not in self._going:
             self._going.add(key_of(job))
@@ -132,6 +151,11 @@ class SchedulingDecider:
         for gang in self._running.values():
             yield gang.job, gang.number, gang.pods
 
+    def pods_by_job(self) -> dict[str, list[Uid]]:
+        """Return the pods of all jobs that are on nodes, or wait for them."""
+        gangs = {**self._waiting, **self._running}
+        return {key: [pod.uid for pod in gang.pods] for key, gang in gangs.items()}
+
     def pods_of(self, key: str) -> list[PodRow]:
         """Return the pods of a job that is on nodes."""
         return self._running[key].pods
@@ -142,6 +166,57 @@ class SchedulingDecider:
 
     def retry(self, tenant: str) -> None:
         """Do nothing: nobody is spared for a time."""
+
+    def activate(self, jobs: Collection[str]) -> None:
+        """Try these jobs again, those of them that wait for nodes."""
+        self._ready.update(self._waiting.keys() & set(jobs))
+
+    def snapshot(self) -> Snapshot:
+        """Return nodes and pods as they are now."""
+        return self._cluster.snapshot()
+
+    def refusal(self, job: str, gone: Collection[Uid], idle: Collection[Uid], now: Nanos) -> str:
+        """Return why a job would not be placed once others are gone; empty if it would.
+
+        Where fewer of the pods of idle work have to go by priority, they alone may.
+        """
+        why, fewer = refusal(
+            self.snapshot(),
+            self._policy,
+            [self._waiting[job].unit],
+            frozenset(gone),
+            frozenset(idle) | frozenset(gone),
+            frozenset(),
+            now // SECOND,
+            {},
+            self._ahead_of(self._waiting[job]),
+        )
+        if fewer and self.answers is not None:
+            self.answers.among[job] = fewer
+        return why
+
+    def _ahead_of(self, gang: _Gang) -> list[Unit]:
+        """Return the first gangs of higher priority that wait as well."""
+        higher = (
+            each for each in self._waiting.values() if each.group.priority > gang.group.priority
+        )
+        return [each.unit for each in sorted(higher, key=lambda each: each.order)[:MOST_AHEAD]]
+
+    def mixture(self, job: str, idle: Sequence[IdlePods], now: Nanos) -> Mixture | None:
+        """Return which idle work has to go for a job beside victims by priority, if that helps."""
+        progress = self._cluster.progress
+        asked = (progress.helped, progress.joined, tuple(idle))
+        if job not in self._waiting or self._fruitless.get(job) == asked:
+            return None
+        snapshot = self.snapshot()
+        begin = partial(self._began, snapshot, now // SECOND)
+        found = mixture(snapshot, [self._waiting[job].unit], idle, begin)
+        if found is None and not self._policy.timed:
+            self._fruitless[job] = asked
+        return found
+
+    def _began(self, snapshot: Snapshot, seconds: int, waits: PutOff) -> Session:
+        return Session(snapshot, self._policy, now=seconds, waits=waits)
 
     def borrows(self, entry: Entry) -> bool:
         """Tell that nobody does: there are no quotas."""
@@ -155,26 +230,28 @@ class SchedulingDecider:
         """Try who is ready, the first first, until nobody is."""
         if self._policy.harm_order:
             self._note_saves(now)
-        queue = sorted((self._waiting[key] for key in self._ready), key=lambda gang: gang.order)
-        self._ready.clear()
-        refused: set[tuple[int, int]] = set()
-        while queue:
-            found, queue = self._session(now, queue, refused)
-            if found.started or found.preempted:
-                yield found
+        self._let_go.clear()
+        while self._ready:
+            queue = sorted((self._waiting[key] for key in self._ready), key=lambda gang: gang.order)
+            self._ready.clear()
+            refused: set[tuple[int, int]] = set()
+            while queue:
+                found, queue = self._session(now, queue, refused)
+                if found.started or found.preempted:
+                    yield found
 
     def _session(
         self, now: Nanos, queue: list[_Gang], refused: set[tuple[int, int]]
     ) -> tuple[Placements, list[_Gang]]:
         """Try gangs over one snapshot; return what was decided, and who needs another one."""
         snapshot, seconds = self._cluster.snapshot(), now // SECOND
-        session = Session(snapshot, self._policy, now=seconds)
+        waits = self._put_off({key_of(gang.job): gang.unit for gang in queue})
+        session = self._began(snapshot, seconds, waits)
         started, preempted, done = [], [], []
         for place, gang in enumerate(queue):
-            if gang.shape in refused and not gang.claims:
+            if gang.shape in refused and not gang.claims and not waits.concerns(gang.unit):
                 continue
-            unit = Unit(tuple(pod.uid for pod in gang.pods), gang.group.key)
-            attempt = session.attempt(unit)
+            attempt = session.attempt(gang.unit)
             if attempt is None:
                 rest = queue[place:]
                 break
@@ -186,13 +263,43 @@ class SchedulingDecider:
                 found = self._preemption(gang, attempt)
                 if found[1]:
                     preempted.append(found)
-            else:
+            elif not waits.concerns(gang.unit):
                 refused.add(gang.shape)
         else:
             rest = []
         for gang, attempt in done:
+            nominated = any(pod.nominated for pod in gang.pods)
             self._note(gang, attempt, seconds)
+            self._note_answer(gang, attempt)
+            if nominated and not gang.claims and attempt.code is not Code.SUCCESS:
+                self._note_let_go(key_of(gang.job))
         return Placements(tuple(started), tuple(preempted)), rest
+
+    def _put_off(self, units: Mapping[str, Unit]) -> PutOff:
+        return NOBODY_PUT_OFF if self.answers is None else self.answers.waits(units)
+
+    def _note_answer(self, gang: _Gang, attempt: Attempt) -> None:
+        """Forget what the idle plane said of a gang once it is placed, or has its victims."""
+        key, answers = key_of(gang.job), self.answers
+        if answers is None:
+            return
+        if attempt.code is Code.SUCCESS or attempt.plan is not None:
+            self._ends_waiting(key)
+        elif key in answers.among:
+            # They do not help any more: the next attempt is as always.
+            del answers.among[key]
+            self._ready.add(key)
+
+    def _note_let_go(self, key: str) -> None:
+        """Try others again, since what was kept for a gang is kept no longer."""
+        if self.answers is not None and key not in self._let_go:
+            self._let_go.add(key)
+            self._ready.update(self._waiting.keys() - {key})
+
+    def _ends_waiting(self, key: str) -> None:
+        self._fruitless.pop(key, None)
+        if self.answers is not None:
+            self.answers.forget(key)
 
     def _prove(self, session: Session, attempt: Attempt, now: int) -> None:
         if attempt.code is Code.ERROR:
@@ -200,7 +307,11 @@ class SchedulingDecider:
             raise PlacingFault(f"policy {self._name}: {attempt.unit.group}: {said}")
         if attempt.plan is None:
             return
-        faults = faults_of(session.snapshot, self._policy, attempt, now, session.nominations)
+        beside = frozenset[Uid]()
+        if self.answers is not None:
+            beside = self.answers.pods_beside(attempt.unit.group)
+        snapshot = left_out(session.snapshot, beside)
+        faults = faults_of(snapshot, self._policy, attempt, now, session.nominations)
         if faults:
             raise PlacingFault(f"policy {self._name}: {attempt.unit.group}: {faults[0]}")
 

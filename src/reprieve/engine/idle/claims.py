@@ -42,9 +42,13 @@ def before_each(
         snapshot = committed(snapshot, plan)
 
 
-def demand_order(workload: Workload) -> tuple[int, GpuWorkloadKey]:
-    """Order in which demands are served: 1. creation of the GpuWorkload; 2. namespace/name."""
-    return (workload.created, workload.key)
+def demand_order(workload: Workload) -> tuple[int, int, GpuWorkloadKey]:
+    """Order in which demands are served.
+
+    1. Precedence, higher first, where other planes decide as well: the room that is freed goes to
+       the higher priority; 2. creation of the GpuWorkload; 3. namespace/name.
+    """
+    return (-workload.precedence, workload.created, workload.key)
 
 
 def committed(snapshot: IdleSnapshot, plan: Plan) -> IdleSnapshot:

@@ -2,13 +2,14 @@
 
 1. Workloads under policy Always that have been idle for their grace period: each is its own plan,
    without a preemptor.
-2. Demands (phase PendingGpu), oldest first. What is in flight for a demand is credited, then what
-   is in flight for nobody, unless it was free before the demand came (its pods found it taken):
-   GPUs freed under policy Always, and those freed for a demand that has let go. What remains is
-   collected from eligible OnPressure workloads, oldest idle first, over all resource names at
-   once, leaving out those that add nothing, until every pending pod has a node (fit Node), or the
-   sum reaches the need (fit Sum, and for demands that wait for quota). If that never comes about,
-   nobody is taken.
+2. Demands (phase PendingGpu), oldest first; where other planes of the process decide as well, by
+   priority before that (`claims.demand_order`). What is in flight for a demand is credited, then
+   what is in flight for nobody, unless it was free before the demand came (its pods found it
+   taken): GPUs freed under policy Always, and those freed for a demand that has let go. What
+   remains is collected from eligible OnPressure workloads, oldest idle first, over all resource
+   names at once, leaving out those that add nothing, until every pending pod has a node (fit Node),
+   or the sum reaches the need (fit Sum, and for demands that wait for quota). If that never comes
+   about, nobody is taken.
 3. With fit Node, or `irreducible`, victims that can be put back are reprieved, youngest idle first.
 4. With `fewest`, other sets are tried (`fewest`); the one with fewer GPUs is taken, that of the
    oldest among equals.

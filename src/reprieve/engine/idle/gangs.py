@@ -119,6 +119,7 @@ def _together(first: Workload, several: Sequence[Workload]) -> Workload:
     return replace(
         first,
         gpus=add(*(each.gpus for each in several)),
+        precedence=max(each.precedence for each in several),
         pods=tuple(sorted(pods.values(), key=lambda pod: (pod.name, pod.uid))),
     )
 

@@ -171,6 +171,7 @@ class Workload:
     resource name over all owned pods. `pods`: all and only the owned pods that still exist.
     `released`: when the last of them went away, None while one exists or when that was not seen.
     `unit`: the group, `namespace/name`, with which it is evicted as a whole; empty for none.
+    `precedence`: the priority of a demand that another plane of the process gives its room to.
     """
 
     ref: Reference
@@ -182,6 +183,7 @@ class Workload:
     pods: tuple[PodRow, ...] = ()
     released: Nanos | None = None
     unit: str = ""
+    precedence: int = 0
 
     @property
     def key(self) -> GpuWorkloadKey:

@@ -115,11 +115,14 @@ class NodeProof:
         Then the entry counts as proven, its pods keep their nodes, and the targets' pods are gone.
         """
         simulation = self._ready(holders, flavors)
-        leaving = self._slots_of(target.holder.key for target in entry.targets)
+        targets = {target.holder.key for target in entry.targets}
+        before = self._let_go(targets)
+        leaving = self._slots_of(targets)
         leaving = leaving[simulation.present[leaving]]
         simulation.remove(leaving)
         # Those who wait for a node already come first.
-        placed, waiting = self._place(self._waiting)
+        staying = [each for each in self._waiting if each.row.workload not in targets]
+        placed, waiting = self._place(staying)
         wanted = self._wanted(entry, flavors)
         found, without = self._place(wanted)
         placed += found
@@ -131,6 +134,8 @@ class NodeProof:
             simulation.unplace(pod)
         enough = self._scheduler_preempts and self._fits_by_priority(entry.workload, wanted)
         simulation.restore(leaving)
+        if len(before) > len(simulation.simulated):
+            self._put(before)
         if enough:
             return ""
         return f"Not preempted: {len(without)} of {len(wanted)} pod(s) would still fit on no node"
@@ -229,6 +234,27 @@ class NodeProof:
             simulation.unplace(pod)
         simulation.restore(slots)
         return not without
+
+    def _let_go(self, targets: Collection[str]) -> list[Placed]:
+        """Take back what is kept for pods of targets; return what was kept for all."""
+        assert self._simulation is not None
+        before = list(self._simulation.simulated)
+        others = [
+            pod for pod in before if pod.pending is None or pod.pending.row.workload not in targets
+        ]
+        if len(others) < len(before):
+            self._put(others)
+        return before
+
+    def _put(self, pods: Iterable[Placed]) -> None:
+        """Keep room for these pods, each on its node, and for no others."""
+        simulation = self._simulation
+        assert simulation is not None
+        for pod in reversed(tuple(simulation.simulated)):
+            simulation.unplace(pod)
+        for pod in pods:
+            assert pod.pending is not None, "nobody but pods that wait is placed here"
+            simulation.place(pod.pending, pod.node)
 
     def _there(self, uids: Iterable[Uid]) -> I64:
         found = np.array(sorted({self._slots[u] for u in uids if u in self._slots}), np.int64)

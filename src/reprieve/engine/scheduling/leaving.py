@@ -21,7 +21,14 @@ from reprieve.engine.cluster.snapshot import I64, Flag, Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence, Unit
+from reprieve.engine.scheduling.outcome import (
+    Attempt,
+    Explanation,
+    Nominate,
+    Preemption,
+    Sentence,
+    Unit,
+)
 from reprieve.engine.scheduling.placing import Choose, place_members
 from reprieve.engine.scheduling.tree_placing import place_unit
 from reprieve.units.ids import Uid
@@ -35,6 +42,7 @@ __all__ = [
     "left_out",
     "room_on_its_way",
     "with_gone",
+    "without_room",
 ]
 
 
@@ -168,6 +176,19 @@ def with_gone(
         return preempt(simulation, *given)
     finally:
         simulation.rollback(before)
+
+
+def without_room(attempt: Attempt) -> Attempt:
+    """Let all members of a rejected unit lose their nominated nodes, also those not tried now.
+
+    Else the others kept room that helps nobody: the unit does not fit with it any more.
+    """
+    found = attempt.preemption
+    lacks = attempt.code is Code.UNSCHEDULABLE and attempt.plan is None
+    if not lacks or found is None or not found.evaluated or found.nominated:
+        return attempt
+    cleared = (replace(each, nominate=Nominate.CLEAR) for each in attempt.members)
+    return replace(attempt, members=tuple(cleared))
 
 
 def room_on_its_way(

@@ -40,6 +40,7 @@ from reprieve.engine.scheduling.leaving import (
     leaving_slots,
     room_on_its_way,
     with_gone,
+    without_room,
 )
 from reprieve.engine.scheduling.min_runtime import protected_until, spared_by
 from reprieve.engine.scheduling.nominations import kept_for_others, nominations_of
@@ -169,6 +170,8 @@ class Session:
             return None
         attempt = self._explained(self._planned(attempt, turn), turn, left_alone)
         attempt = with_reservations(simulation, attempt)
+        if unit in self._waits.patient:
+            attempt = without_room(attempt)
         plugins = turn.profile.pod_group_post_filters if unit.group else turn.profile.post_filters
         if attempt.code is Code.UNSCHEDULABLE and "DynamicResources" in plugins:
             attempt = replace(attempt, deallocations=deallocations(simulation, queued))
@@ -202,15 +205,21 @@ class Session:
         self._remember(attempt, turn.queued, turn.group, simulation)
         return attempt
 
-    def places_all(self, units: Iterable[Unit], gone: Collection[Uid] = ()) -> bool:
+    def places_all(
+        self, units: Iterable[Unit], gone: Collection[Uid] = (), ahead: Collection[Unit] = ()
+    ) -> bool:
         """Return whether all of these units have nodes once `gone`, and what ends, are gone.
 
-        The session is of no further use: its simulations are changed.
+        `ahead`: those whose turn comes first, which take nodes where they fit. The session is of no
+        further use: its simulations are changed.
         """
         emptied: set[str] = set()
-        for unit in units:
+        first = len(ahead)
+        for number, unit in enumerate((*ahead, *units)):
             turn = self._turn(unit)
             if isinstance(turn, Attempt):
+                if number < first:
+                    continue
                 return False
             name = turn.profile.scheduler_name
             simulation = self._simulation(name)
@@ -219,6 +228,7 @@ class Session:
             if name not in emptied:
                 emptied.add(name)
                 simulation.remove(leaving_slots(simulation, gone, self._waits.slots))
+            before = simulation.checkpoint() if number < first else None
             if turn.group is None:
                 found, _ = place_members(simulation, turn.queued, 0, len(turn.queued), self._choose)
                 failed = found.failure is not None or found.error
@@ -227,7 +237,9 @@ class Session:
                     simulation, turn.group, turn.queued, self._policy, self._choose
                 )
                 failed = placing.failure is not None or placing.error
-            if failed:
+            if failed and before is not None:
+                simulation.rollback(before)
+            elif failed:
                 return False
         return True
 

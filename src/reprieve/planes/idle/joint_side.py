@@ -96,7 +96,8 @@ class JointSide:
         self._mixtures = Mixtures(joint, self._is_placed_by_us)
         self._ready = ready
         self._stays_out = stays_out
-        self._answered: frozenset[GpuWorkloadKey] = frozenset()
+        # Each with whether it waited for quota: what is said of that says nothing of nodes.
+        self._answered: frozenset[tuple[GpuWorkloadKey, bool]] = frozenset()
 
     def verdicts(self, demands: Sequence[Sequence[Uid]]) -> list[Verdict]:
         """Return for each of these demands, given by its pods, whether idle work is evicted."""
@@ -107,7 +108,7 @@ class JointSide:
         served = frozenset(filter(None, self._claims().values()))
         if not served and not self._anybody_idle():
             return [Verdict.NOT_ASKED] * len(demands)
-        return [self._verdict(pods, served) for pods in demands]
+        return [self._verdict(pods, served, for_quota=False) for pods in demands]
 
     def queued_verdicts(self, workloads: Sequence[Uid]) -> list[Verdict]:
         """Return for each pending Kueue Workload, by uid, whether idle work is evicted for it."""
@@ -123,12 +124,14 @@ class JointSide:
     def _queued_verdict(self, uid: Uid, served: frozenset[GpuWorkloadKey]) -> Verdict:
         pods, asks = self._queued.pods(uid), self._queued.asks(uid)
         if pods:
-            found = self._verdict(pods, served)
+            found = self._verdict(pods, served, for_quota=True)
         elif asks is None:
             return Verdict.UNDECIDED
         else:
             root, gpus = asks
-            found = self._verdict_of_root(root, served) if gpus else Verdict.NOT_ASKED
+            found = Verdict.NOT_ASKED
+            if gpus:
+                found = self._verdict_of_root(root, served, for_quota=True)
         # Who makes the rest of the room does so once the Workload has its quota.
         return Verdict.SERVED if found is Verdict.HELPED else found
 
@@ -144,8 +147,10 @@ class JointSide:
     def _anybody_idle(self) -> bool:
         return any(each.status.phase is Phase.IDLE for each in self._workloads)
 
-    def _verdict(self, pods: Sequence[Uid], served: frozenset[GpuWorkloadKey]) -> Verdict:
-        found = {self._verdict_of(uid, served) for uid in pods}
+    def _verdict(
+        self, pods: Sequence[Uid], served: frozenset[GpuWorkloadKey], *, for_quota: bool
+    ) -> Verdict:
+        found = {self._verdict_of(uid, served, for_quota) for uid in pods}
         for verdict in (
             Verdict.NOT_ASKED,
             Verdict.HELPED,
@@ -156,7 +161,7 @@ class JointSide:
                 return verdict
         return Verdict.UNDECIDED
 
-    def _verdict_of(self, uid: Uid, served: frozenset[GpuWorkloadKey]) -> Verdict:
+    def _verdict_of(self, uid: Uid, served: frozenset[GpuWorkloadKey], for_quota: bool) -> Verdict:
         pod = self._pod_of(uid)
         if pod is None:
             return Verdict.UNDECIDED
@@ -165,9 +170,11 @@ class JointSide:
         root = self._ownership.root_of(uid)
         if root is None:
             return Verdict.UNDECIDED
-        return self._verdict_of_root(root.ref, served)
+        return self._verdict_of_root(root.ref, served, for_quota=for_quota)
 
-    def _verdict_of_root(self, root: Reference, served: frozenset[GpuWorkloadKey]) -> Verdict:
+    def _verdict_of_root(
+        self, root: Reference, served: frozenset[GpuWorkloadKey], *, for_quota: bool
+    ) -> Verdict:
         keys = {each.key for each in self._workloads.of_root(root.uid) if not each.over}
         if not keys:
             return Verdict.NOT_ASKED if self._tracks(root) is False else Verdict.UNDECIDED
@@ -175,7 +182,8 @@ class JointSide:
             mixed = self._mixed()
             going = [uid for key in keys for uid in mixed.get(key, ())]
             return Verdict.HELPED if going and all(map(self._goes, going)) else Verdict.SERVED
-        return Verdict.DECLINED if keys & self._answered else Verdict.UNDECIDED
+        declined = any((key, for_quota) in self._answered for key in keys)
+        return Verdict.DECLINED if declined else Verdict.UNDECIDED
 
     def going_for(self, demand: Sequence[Uid]) -> frozenset[Uid]:
         """Return the pods of idle work that is evicted for a demand, given by its pods."""
@@ -231,15 +239,19 @@ class JointSide:
             if plan.preemptor is not None
         }
         unanswered = served | self._releases.unanswered
-        answered = {key for key in waiting.keys() - unanswered if self._is_whole(waiting[key])}
+        answered = {
+            (key, snapshot.owned.get(key) is Plane.QUOTA)
+            for key in waiting.keys() - unanswered
+            if self._is_whole(waiting[key])
+        }
         before, self._answered = self._answered, frozenset(answered)
-        self._wake(waiting[key] for key in self._answered - before)
+        self._wake(waiting[key] for key, _ in self._answered - before)
 
     def refused(self, plan: Plan, snapshot: IdleSnapshot) -> None:
         """Take note of a plan that the scheduling plane does not confirm."""
         demand = _demand_of(plan, snapshot)
         if demand is not None and self._is_whole(demand):
-            self._answered |= {demand.key}
+            self._answered |= {(demand.key, snapshot.owned.get(demand.key) is Plane.QUOTA)}
             self._wake((demand,))
 
     def begun(self, plan: Plan, snapshot: IdleSnapshot) -> None:

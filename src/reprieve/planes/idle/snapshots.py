@@ -84,9 +84,10 @@ class Snapshots:
                 continue
             self._workloads.settle(held)
             try:
-                found.append(self._row(held, nodes))
+                row = self._row(held, nodes)
                 if held.status.phase is Phase.PENDING_GPU:
-                    self._judge(held, owned, debts, others)
+                    row = self._judge(held, row, owned, debts, others)
+                found.append(row)
             except Exception:
                 if held.root.uid in claims or held.key in claims.values():
                     # What is freed for it, or from it, would be freed again.
@@ -193,16 +194,19 @@ class Snapshots:
     def _judge(
         self,
         held: TrackedWorkload,
+        row: Workload,
         owned: dict[GpuWorkloadKey, Plane],
         debts: dict[GpuWorkloadKey, Debt | None],
         others: Mapping[str, Plane],
-    ) -> None:
+    ) -> Workload:
         """Note whether another plane evicts for a demand, and its debt if it was displaced.
+
+        Return its row with the precedence that it has where another plane gives it its room.
 
         `others`: which other planes serve demands with an open record, by names of the demands.
         """
         if self._side is None:
-            return
+            return row
         pods = self._ownership.pods_of(held.root)
         kueue = [*self._kueue_of(held.root.uid), *(e for p in pods for e in self._kueue_of(p.uid))]
         if others:
@@ -210,7 +214,7 @@ class Snapshots:
             serves = next(filter(None, known_by), None)
             if serves is not None:
                 owned[held.key] = serves
-                return
+                return row
         owner = self._side.owner(held, pods, kueue)
         if owner is Plane.QUOTA:
             owned[held.key] = owner
@@ -218,6 +222,11 @@ class Snapshots:
         if owner is not Plane.IDLE and displaced_lately(self._context.governor, lineages, now):
             names = held.object.spec.gpu_resources
             debts[held.key] = debt_of(self._records(), lineages, names, now)
+        if owner is Plane.IDLE:
+            return row
+        of_pods = [pod.priority for pod in pods if pod.row.live]
+        of_workloads = [each.spec.priority or 0 for each in kueue]
+        return replace(row, precedence=max(of_pods or of_workloads, default=0))
 
     def _served(self, rows: Sequence[Workload]) -> Iterator[GpuWorkloadKey]:
         """Yield those for whom something was freed, and who have a pod on a node."""

@@ -19,11 +19,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from itertools import islice
+from typing import Final
 
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
-from reprieve.engine.cluster.texts import places_of
 from reprieve.engine.demands import Rejection
 from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.gangs.job import JobOptions
@@ -31,8 +31,9 @@ from reprieve.engine.mixed import IdlePods, Mixture
 from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.plan import Plane
-from reprieve.engine.scheduling.leaving import PutOff, are_named
-from reprieve.engine.scheduling.mixtures import held_devices, mixture, priority_of
+from reprieve.engine.scheduling.confirming import MOST_AHEAD, refusal
+from reprieve.engine.scheduling.leaving import PutOff
+from reprieve.engine.scheduling.mixtures import mixture, priority_of
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.session import Session
@@ -216,10 +217,10 @@ class SchedulingJoint:
             return ""
         if not units:
             return "its pods no longer wait for a node"
-        context = self._context
+        context, snapshot = self._context, self._state.cluster.snapshot()
         refused, fewer = await self._solver.run(
             refusal,
-            self._state.cluster.snapshot(),
+            snapshot,
             context.policy,
             units,
             frozenset(gone),
@@ -227,12 +228,26 @@ class SchedulingJoint:
             frozenset(self._state.overdue),
             context.clock.wall() // SECOND if context.policy.timed else 0,
             context.scorers,
+            self._ahead_of(snapshot, units),
         )
         if fewer:
             self._deferrals.among.update((unit.name, fewer) for unit in units)
             while len(self._deferrals.among) > _REMEMBERED:
                 del self._deferrals.among[next(iter(self._deferrals.among))]
         return refused
+
+    def _ahead_of(self, snapshot: Snapshot, units: Sequence[Unit]) -> list[Unit]:
+        """Return the first units of higher priority that wait as well; older gangs are left out."""
+        own = max(priority_of(snapshot, unit) for unit in units)
+        higher = [
+            each.row
+            for each in snapshot.pending.values()
+            if each.row.priority > own and not each.row.gang and self._state.ours(each.row)
+        ]
+        higher.sort(key=lambda row: (-row.priority, row.uid))
+        keys = dict.fromkeys(self._unit_key(row) for row in higher)
+        first = frozenset(islice(keys, MOST_AHEAD))
+        return self._units([row.uid for row in higher if self._unit_key(row) in first]) or []
 
     async def mixture(self, pods: Sequence[Uid], idle: Sequence[IdlePods]) -> Mixture | None:
         """Return which idle work has to go beside work of lower priority; None where none helps.
@@ -316,53 +331,3 @@ def _session(
         holds=holds,
         waits=waits,
     )
-
-
-def refusal(
-    snapshot: Snapshot,
-    policy: Policy,
-    units: Sequence[Unit],
-    gone: frozenset[Uid],
-    idle: frozenset[Uid],
-    overdue: frozenset[Uid],
-    now: int,
-    scorers: Mapping[str, PlacementScorer],
-) -> tuple[str, frozenset[Uid]]:
-    """Return why it is wrong to evict `gone` for these units; empty where it is right.
-
-    Where the units could preempt idle pods by priority, so that fewer devices go, it is wrong, and
-    the pods of idle work are returned: they alone may be their victims.
-    """
-    # Whoever is among the victims of the last of these sessions is one of these.
-    slots = places_of(snapshot.pod_uids, gone | idle)
-
-    def session(**waits: Any) -> Session:
-        return Session(
-            snapshot,
-            policy,
-            overdue=overdue,
-            now=now,
-            scorers=scorers,
-            waits=PutOff(**waits, slots=slots),
-        )
-
-    if session().places_all(units):
-        return "what is free, or on its way, is enough for it", frozenset()
-    if not session().places_all(units, gone):
-        return "not all of its pods have a node with the victims gone", frozenset()
-    lower = snapshot.pod_priority < max(priority_of(snapshot, unit) for unit in units)
-    if not (lower & are_named(snapshot, idle, slots)).any():
-        return "", frozenset()
-    among = session(patient=frozenset(units), among=dict.fromkeys(units, idle))
-    victims: set[Uid] = set()
-    for unit in units:
-        attempt = among.attempt(unit)
-        found = None if attempt is None else attempt.preemption
-        if attempt is None or (attempt.plan is None and (found is None or not found.nominated)):
-            return "", frozenset()
-        if attempt.plan is not None:
-            victims.update(victim.root.uid for victim in attempt.plan.victims)
-    fewest = held_devices(snapshot, units, victims, slots)
-    if fewest < held_devices(snapshot, units, gone, slots):
-        return "fewer of the idle pods have to go by their priority", idle
-    return "", frozenset()

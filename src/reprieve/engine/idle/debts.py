@@ -1,0 +1,62 @@
+"""What displaced work may take back: the debt of those by whom it was displaced.
+
+Of the displacements of the last hour those count by which the demand itself was displaced, the last
+one and those for the same preemptor in the minute before. The debt is the devices that it lost,
+less those that were evicted for its return since. There is none where the preemptor had been
+displaced itself (depth 2 is the end).
+
+Idle work that could have gone for the preemptor stays: only where the idle plane was not to be
+asked may all of it go for the return. Else that may go which has become idle since: what was idle
+before may have helped by its priority, or beside others. Source: the design's
+"Where the planes meet".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from reprieve.engine.idle.model import Debt
+from reprieve.units.durations import HOUR, MINUTE
+from reprieve.units.instants import Nanos
+
+__all__ = ["WITHIN", "Loss", "debt"]
+
+#: How long a displacement counts.
+WITHIN: Final = HOUR
+_TOGETHER: Final = MINUTE
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A displacement of the demand.
+
+    `name` orders those of one instant; `whom`: the preemptor's lineage; `asked`: the idle plane
+    was to be asked for the preemptor.
+    """
+
+    at: Nanos
+    name: str
+    whom: str
+    devices: int
+    depth: int
+    asked: bool
+
+
+def debt(losses: Collection[Loss], taken: Iterable[tuple[Nanos, int]], now: Nanos) -> Debt | None:
+    """Return the debt of displaced work, None without one.
+
+    `taken`: when and how many devices were evicted for it.
+    """
+    lately = [each for each in losses if now - WITHIN < each.at <= now]
+    if not lately:
+        return None
+    lately.sort(key=lambda each: (each.at, each.name))
+    last = lately[-1]
+    own = [e for e in lately if e.whom == last.whom and last.at - e.at <= _TOGETHER]
+    left = sum(each.devices for each in own)
+    left -= sum(devices for at, devices in taken if own[0].at <= at <= now)
+    if left <= 0 or any(each.depth > 1 for each in own):
+        return None
+    return Debt(left, last.at if any(each.asked for each in own) else None)

@@ -1,0 +1,147 @@
+"""What the idle plane of a replay asks the others: which idle work goes for whom they know.
+
+As in an operator with several planes: the quota engine names what holds the quota that a job lacks
+(`engine.quota.release`), the scheduling engine what goes beside victims by priority
+(`engine.scheduling.mixtures`). Both are asked about jobs in their order, a bounded number of them
+at one instant. Source: the design's "Where the planes meet".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from reprieve.engine.idle.claims import demand_order
+from reprieve.engine.idle.model import IdleSnapshot, Mixed, Phase, Released, Workload
+from reprieve.engine.idle.outcome import Evaluation, Reason
+from reprieve.engine.mixed import IdlePods
+from reprieve.engine.plan import Plane
+from reprieve.engine.quota.release import IdleUnit, Promise
+from reprieve.simulation.joint_decider import JointDecider
+from reprieve.simulation.scheduling_decider import SchedulingDecider
+from reprieve.units.ids import GpuWorkloadKey, Uid
+from reprieve.units.instants import Nanos
+
+__all__ = ["Unit", "idle_units", "mixtures", "releases"]
+
+#: How many jobs are asked about at one instant: for quota, and beside priority.
+_MOST_RELEASES: Final = 20
+_MOST_MIXTURES: Final = 10
+_SPARE: Final = (Reason.NO_DEMAND, Reason.REPRIEVED)
+_TOO_LITTLE: Final = (Reason.SHORT, Reason.NO_PLACEMENT)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """An idle job that nobody needs; `quota`: it holds some."""
+
+    row: Workload
+    quota: bool
+
+    @property
+    def root(self) -> Uid:
+        """Return by what it is evicted."""
+        return self.row.root.uid
+
+    @property
+    def pods(self) -> tuple[Uid, ...]:
+        """Return its pods that stay so far."""
+        return tuple(pod.uid for pod in self.row.pods if pod.live)
+
+    def released(self) -> IdleUnit:
+        """Return it as the quota engine is asked about it."""
+        held = (str(self.row.key),) if self.quota else ()
+        return IdleUnit(self.root, held, self.pods, sum(self.row.gpus.values()))
+
+
+def idle_units(
+    snapshot: IdleSnapshot, evaluation: Evaluation, joint: JointDecider | None
+) -> list[Unit]:
+    """Return the idle jobs that nobody needs, oldest idle first."""
+    spare = {each.subject for each in evaluation.declined if each.reason in _SPARE}
+    rows = [
+        row for row in snapshot.workloads if row.status.phase is Phase.IDLE and row.ref in spare
+    ]
+    rows.sort(key=lambda row: (row.status.idle_since or 0, row.key))
+    return [Unit(row, joint is not None and joint.holds_quota(row.key)) for row in rows]
+
+
+def releases(
+    snapshot: IdleSnapshot, units: Sequence[Unit], joint: JointDecider, now: Nanos
+) -> dict[GpuWorkloadKey, Released]:
+    """Return for jobs that wait for quota the idle work that has to go."""
+    served = set(filter(None, snapshot.claims.values()))
+    owned = [
+        each
+        for each in snapshot.workloads
+        if snapshot.owned.get(each.key) is Plane.QUOTA
+        and (each.key not in snapshot.displaced or each.key in snapshot.debts)
+        and each.key not in served
+    ]
+    promised = _promised(snapshot, joint)
+    left = {unit.root: unit for unit in units}
+    found: dict[GpuWorkloadKey, Released] = {}
+    for demand in sorted(owned, key=demand_order)[:_MOST_RELEASES] if units else ():
+        debt = snapshot.debts.get(demand.key)
+        free = [each for each in left.values() if debt is None or debt.allows(each.row)]
+        answer = joint.release(demand.key, [each.released() for each in free], promised, now)
+        going = [left[Uid(name)] for name in answer.units]
+        devices = sum(sum(each.row.gpus.values()) for each in going)
+        if not going or (debt is not None and devices > debt.devices):
+            continue
+        for each in going:
+            del left[each.root]
+        roots = tuple(each.root for each in going)
+        found[demand.key] = Released(roots, answer.placed, answer.mixed)
+        promised.append(_promise(demand.key, going))
+    return found
+
+
+def mixtures(
+    snapshot: IdleSnapshot,
+    evaluation: Evaluation,
+    units: Sequence[Unit],
+    placing: SchedulingDecider,
+    now: Nanos,
+) -> dict[GpuWorkloadKey, Mixed]:
+    """Return for jobs that wait for nodes the idle work that goes beside work of lower priority."""
+    short = {each.subject for each in evaluation.declined if each.reason in _TOO_LITTLE}
+    demands = [
+        each
+        for each in snapshot.workloads
+        if each.ref in short and each.pods and each.key not in snapshot.displaced
+    ]
+    left = {unit.root: unit for unit in units}
+    found: dict[GpuWorkloadKey, Mixed] = {}
+    for demand in sorted(demands, key=demand_order)[:_MOST_MIXTURES]:
+        idle = [IdlePods(unit.root, unit.pods) for unit in left.values()]
+        answer = placing.mixture(demand.key, idle, now) if idle else None
+        if answer is None:
+            continue
+        roots = tuple(Uid(name) for name in answer.idle)
+        found[demand.key] = Mixed(roots, answer.placement)
+        for root in roots:
+            del left[root]
+    return found
+
+
+def _promised(snapshot: IdleSnapshot, joint: JointDecider) -> list[Promise]:
+    """Return the jobs for whose quota idle work goes already."""
+    rows = {each.key: each for each in snapshot.workloads}
+    going: dict[GpuWorkloadKey, list[Unit]] = {}
+    for each in snapshot.workloads:
+        whom = snapshot.claims.get(each.root.uid)
+        if whom and snapshot.owned.get(whom) is Plane.QUOTA and whom in rows:
+            going.setdefault(whom, []).append(Unit(each, joint.holds_quota(each.key)))
+    demands = sorted((rows[whom] for whom in going), key=demand_order)
+    return [_promise(demand.key, going[demand.key]) for demand in demands]
+
+
+def _promise(key: GpuWorkloadKey, going: Sequence[Unit]) -> Promise:
+    units = [each.released() for each in going]
+    return Promise(
+        key,
+        tuple(each for unit in units for each in unit.workloads),
+        tuple(each for unit in units for each in unit.pods),
+    )
