@@ -13,6 +13,7 @@ from tests.chart.go_tools import HELM, tool
 
 ROOT: Final = Path(__file__).parents[2]
 CHART: Final = ROOT / "charts" / "reprieve"
+KUBERNETES: Final = "1.37.1"
 
 
 class RenderingFailed(Exception):
@@ -57,6 +58,9 @@ def run_helm(*arguments: str) -> str:
     Raises:
         RenderingFailed: Helm ended with an error.
     """
+    if arguments[0] == "template" and "--kube-version" not in arguments:
+        # A Helm that was built here takes the cluster for one of 1.20 else.
+        arguments += ("--kube-version", KUBERNETES)
     done = subprocess.run(
         [str(tool(HELM)), *arguments], capture_output=True, text=True, timeout=120, check=False
     )

@@ -1,9 +1,13 @@
-"""Helm installs, upgrades and removes the chart on the embedded cluster."""
+"""Helm installs, upgrades and removes the chart on the embedded cluster.
+
+No Job runs there: the program of the hook that runs before a removal is run here.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +18,14 @@ import yaml
 from kubelocal.cluster import EmbeddedCluster
 from kubelocal.server.options import WriteOptions
 from reprieve.api.crds import NAMES, load
+from reprieve.kube.client import connect
+from reprieve.kube.credentials import load_connection
+from reprieve.kube.resource import Resource
+from reprieve.units.clock import SystemClock
 from tests.chart.go_tools import HELM, tool
 from tests.chart.helm import CHART
 
+JOBS = Resource("batch", "v1", "jobs", "Job")
 GPU_WORKLOADS, KAIWO_CONFIGS, *_ = NAMES
 ENABLED = {"enabled": True, "metricsEndpoint": "http://exporter.gpu-operator.svc:5000/metrics"}
 
@@ -46,8 +55,33 @@ class Release:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
+        hook = asyncio.create_task(self._run_hook()) if verb == "uninstall" else None
         _, complaint = await process.communicate()
+        if hook is not None:
+            hook.cancel()
+            await asyncio.wait([hook])
         return complaint.decode() if process.returncode else ""
+
+    async def _run_hook(self) -> None:
+        """Run the program of the Job that Helm makes, and report how it ended."""
+        jobs = self._cluster.registry.find("batch", "v1", "jobs")
+        assert jobs is not None
+        while True:
+            found = (await self._cluster.api.list(jobs, "ops")).objects
+            if found:
+                break
+            await asyncio.sleep(0.05)
+        (container,) = found[0]["spec"]["template"]["spec"]["containers"]
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "reprieve", *container["args"]),
+            *("--kubeconfig", str(self._kubeconfig)),
+        )
+        how = "Failed" if await process.wait() else "Complete"
+        client = connect(await load_connection(str(self._kubeconfig)), SystemClock())
+        status = {"conditions": [{"type": how, "status": "True"}]}
+        name = found[0]["metadata"]["name"]
+        await client.patch_status(JOBS, "ops", name, status, dict)
+        await client.close()
 
     async def objects(self, group: str, version: str, plural: str) -> dict[str, dict[str, Any]]:
         """Return all objects of a kind by name; none when the kind is not served."""
