@@ -11,8 +11,10 @@ from click.testing import CliRunner
 
 from reprieve.api.disruption import KEY_SECRET
 from reprieve.cli.webhooks import webhooks
+from reprieve.execution.harm_refusals import REFUSED
 from reprieve.jobs.table import job_kinds
 from reprieve.planes.quota.webhooks.registration import CONFIGURATIONS
+from reprieve.records.harm_sums import PARTS, part_name
 from tests.chart.helm import Rendered, render
 from tests.integration.roles import roles_of_the_template
 
@@ -410,3 +412,20 @@ def test_tokens_of_pods_are_reviewed_only_where_they_may_ask_for_notices(tmp_pat
 
     assert not reviewed({})
     assert reviewed({"notice": {"enabled": True}})
+
+
+def test_config_maps_are_written_by_name_in_the_operators_namespace_alone(tmp_path: Path) -> None:
+    rendered = render(tmp_path)
+    rules = [
+        rule
+        for role in rendered.all("Role")
+        for rule in role["rules"]
+        if rule["resources"] == ["configmaps"]
+    ]
+    made, written = rules
+    assert made["verbs"] == ["create"]
+    months = [
+        part_name(f"2026-{month:02d}", part) for month in range(1, 13) for part in range(PARTS)
+    ]
+    assert written["verbs"] == ["get", "update"]
+    assert written["resourceNames"] == [REFUSED, *months]

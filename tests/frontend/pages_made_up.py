@@ -426,7 +426,44 @@ def mine(size: str, tick: int) -> Made:
     }
 
 
+def harm(size: str, tick: int) -> Made:
+    nodes, _, _ = SIZES[size]
+    at = time.time()
+    ledger = (
+        "payer beneficiary plane:word reason displacements:number lost:number saved:number"
+        " waitSaved:number"
+    )
+    paid: Rows = {
+        "one": ["team-a", "team-b", "quota", "InCohortReclamation", 4, 12.5, 2.0, 6.25],
+        "two": ["team-c", "nobody", "idle", "idle", 2, 0.0, 0.0, 0.0],
+    }
+    budgets: Rows = {
+        "day/team-a": [
+            "batch-day", "team-a", "24h", 20, 20, 31.2, 50, at + 3_600, "Hold",
+        ],
+        "day/team-c": ["batch-day", "team-c", "24h", 2, 20, 0.0, 50, None, "Hold"],
+        "office/team-a": [
+            "office", "team-a", "0 8 * * MON-FRI UTC for 10h", 3, None, 6.0, 12, None, "Tell",
+        ],
+    }  # fmt: skip
+    kinds = (
+        "budget of window displacements:number mostDisplacements:number lost:number"
+        " mostLost:number free:instant holds:word"
+    )
+    few = bool(nodes)
+    values = {
+        "counts": {"budgets": 3 * few, "exhausted": 1 * few},
+        "refused": ["odd: spec.schedule: hour '25'; accepted: 0 to 23"] if few else [],
+    }
+    return values, {
+        "budgets": (columns(kinds), budgets if few else {}),
+        "week": (columns(ledger), paid if few else {}),
+        "month": (columns(ledger), paid if few else {}),
+    }
+
+
 PAGES = {
+    "harm": harm,
     "mine": mine,
     "history": history,
     "now": now,

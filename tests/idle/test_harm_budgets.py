@@ -11,8 +11,10 @@ from reprieve.engine.harm_budgets.budget import Harm, HarmBudget, HarmSide
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.model import Policy
 from reprieve.engine.idle.outcome import Reason
-from reprieve.records.harm_sums import sums_from
+from reprieve.records.harm_sums import part_rows
 from reprieve.records.harm_table import harm_rows
+from reprieve.records.idle.record import encode
+from reprieve.records.idle.replay import decode
 from reprieve.scenarios.model import NodeSpec
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import MINUTE
@@ -42,6 +44,8 @@ def test_an_exhausted_budget_spares_idle_work_until_it_is_free() -> None:
     assert (spared.reason, spared.until, spared.budget) == (Reason.HELD, until, "day")
     assert declined_text(spared).startswith("harm budget day lets it not be displaced before")
     assert found.next_due == until
+    written = encode(snapshot(*rows, holds=holds), Policy(), now)
+    assert decode(written).snapshot.holds == holds
 
 
 def harm_budget(**spec: Any) -> Object:
@@ -88,7 +92,7 @@ async def test_the_ledger_says_who_paid_for_whom(tmp_path: Path) -> None:
             return [each for each in found if each["metadata"]["name"].startswith("reprieve-harm-")]
 
         (part,) = await site.until(stored)
-        rows = harm_rows(sums_from(part["data"]["rows"])[0].items(), Nanos(0), "month")
+        rows = harm_rows(part_rows(part)[0].items(), Nanos(0), "month")
         assert [(row.payer, row.beneficiary, row.plane, row.displacements) for row in rows] == [
             ("team", "team", "idle", 1)
         ]

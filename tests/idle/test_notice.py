@@ -16,10 +16,12 @@ import aiohttp
 import pytest
 
 from kubelocal.cluster import Stage, Write
+from reprieve.engine.harm_budgets.sums import Amount
+from reprieve.records.harm_sums import HARM_LABEL, part_rows
 from reprieve.scenarios.embedded import OPERATOR_USER
 from reprieve.scenarios.model import NodeSpec
-from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import Nanos, parse_instant
+from reprieve.units.durations import HOUR, MINUTE, SECOND
+from reprieve.units.instants import Nanos, format_instant, parse_instant
 from tests.idle.site import NAMESPACE, Object, Operator, Site, container, job, open_site
 from tests.virtual_time import LoopClock
 
@@ -77,6 +79,12 @@ class Users:
         assert found is not None
         return found
 
+    async def ledger(self) -> list[Amount]:
+        """Return the rows of the stored ledger of harm."""
+        found = await self.site.all("configmaps")
+        parts = [each for each in found if HARM_LABEL in each["metadata"].get("labels", {})]
+        return [row for part in parts for row in part_rows(part)[0].values()]
+
     async def until_ended(self, phase: str) -> None:
         async def ended() -> bool:
             return all(each["status"]["phase"] == phase for each in await self.site.records())
@@ -88,8 +96,10 @@ class Users:
 
 
 @asynccontextmanager
-async def idle(folder: Path, notice: str = "1m", config: str = CONFIG) -> AsyncIterator[Users]:
-    """The victim is idle, and the demand waits for its GPUs."""
+async def idle(
+    folder: Path, notice: str = "1m", config: str = CONFIG, ran: int = 0
+) -> AsyncIterator[Users]:
+    """The victim is idle, and the demand waits for its GPUs, `ran` after it began."""
     nodes = [NodeSpec("gpu-0", {"amd.com/gpu": "4"})]
     async with open_site(folder, nodes) as site, aiohttp.ClientSession() as session:
         asks = {"enabled": "true", "reprieve.dev/notice": notice}
@@ -97,6 +107,11 @@ async def idle(folder: Path, notice: str = "1m", config: str = CONFIG) -> AsyncI
         site.busy(DEMAND, 90)
         operator = await site.run(None, "--notice-port", "0", config=config)
         await site.until_phase(VICTIM, "Idle")
+        if ran:
+            began = {"startTime": format_instant(Nanos(LoopClock().wall() - ran))}
+            (pod,) = await site.all("pods", NAMESPACE)
+            name = pod["metadata"]["name"]
+            await site.patch("pods", name, {"status": began}, subresource="status")
         await site.create(job("demand", container(gpu=4), enabled="true"))
         yield Users(site, operator, session)
 
@@ -123,7 +138,7 @@ async def test_idle_work_that_stays_silent_goes_at_its_deadline(tmp_path: Path) 
 
 
 async def test_idle_work_that_has_saved_goes_at_once(tmp_path: Path) -> None:
-    async with idle(tmp_path, "10m") as users:
+    async with idle(tmp_path, "10m", ran=HOUR) as users:
         deadline = deadline_of(await users.told())
         status, notice = await users.asked()
         assert (status, parse_instant(notice["deadline"])) == (200, deadline)
@@ -132,6 +147,8 @@ async def test_idle_work_that_has_saved_goes_at_once(tmp_path: Path) -> None:
         await users.site.until_phase(VICTIM, "Preempted")
 
         assert users.clock.wall() < deadline - 9 * MINUTE
+        (row,) = await users.site.until(users.ledger)
+        assert row.saved_device_seconds >= 4 * 3_600 > row.lost_device_seconds + 4 * 3_500
 
 
 async def test_work_that_its_user_keeps_is_spared_once(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.questions import GovernorPolicy
 from reprieve.engine.harm_budgets.budget import Expression, HarmBudget, Scope, Selector
+from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import Outcome
 from reprieve.engine.quota.model import (
@@ -23,6 +24,9 @@ from reprieve.engine.quota.model import (
     Settings,
     Workload,
 )
+from reprieve.records.quota.record import inputs_of
+from reprieve.records.quota.replay import Standing, decide_quota_again, quota_answers
+from reprieve.records.quota.story import quota_answer_text
 from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.instants import Nanos, format_instant
 from tests.quota.simulation import Cluster
@@ -198,3 +202,20 @@ def test_lost_gpu_hours_are_bounded() -> None:
     assert not found.preempted
     outcomes = {e.outcome for r in found.results for e in r.entries if e.workload.name == "waits"}
     assert outcomes == {Outcome.NO_CANDIDATES}
+
+
+def test_the_record_names_the_candidate_that_a_budget_spared_and_until_when() -> None:
+    batch = Selector(namespaces=(Expression("tier", "In", ("batch",)),))
+    found = cluster(HarmBudget("none", selector=batch, displacements=0, window=10 * MINUTE))
+    found.submit(work("one", "spared", 2, 1), work("two", "other", 2, 2))
+    found.settle()
+    found.queues.push(work("ours", "urgent", 2, 9))
+    holdings, queues, ledger = found.holdings, found.queues, found.ledger
+    assert ledger is not None
+    result = cycle(holdings, queues, found.now, 1, ledger)
+    written = inputs_of(result, holdings, queues, found.now, ledger)["ours/urgent"]
+    answers = {each.key: each for each in quota_answers(decide_quota_again(written))}
+    assert answers["two/other"].standing is Standing.VICTIM
+    until = format_instant(Nanos(found.now + 10 * MINUTE))
+    told = quota_answer_text(answers["one/spared"])
+    assert told.endswith(f"stays: harm budget none is used up until {until}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import msgspec
 import pytest
 
 from reprieve.api.kueue import Workload
+from reprieve.engine.harm_budgets.accounts import HarmAccounts
 from reprieve.planes.quota.meters import lost_with
 from reprieve.scenarios.model import NodeSpec
 from tests.quota_plane.site import (
@@ -23,6 +25,7 @@ from tests.quota_plane.site import (
     site,
 )
 from tests.quota_plane.test_jobs import LOWER
+from tests.quota_plane.test_notice import OPTIONS, recorded, say_saved
 
 GPU = "amd.com/gpu"
 NODE = NodeSpec("node-0", {"cpu": "16", "memory": "32Gi", "pods": "110", GPU: "4"}, {})
@@ -63,6 +66,35 @@ async def test_what_a_preempted_workload_has_run_for_is_counted_once(tmp_path: P
         )
         assert lost is not None
         assert 4 * 600 <= lost <= 4 * (600 + time.monotonic() - began + 1)
+
+
+#: With a limit of loops displacements are known.
+KEPT = replace(OPTIONS, loop_limit=2)
+
+
+async def test_what_a_workload_loses_that_has_saved_counts_from_when_it_had(tmp_path: Path) -> None:
+    clock = TurnedClock()
+    classes = [priority_class("low", 100), priority_class("high", 10_000)]
+    objects = [flavor(), gpu_queue(), local_queue("q", "cq"), *classes]
+    async with site(tmp_path, *objects, nodes=[NODE], clock=clock, options=KEPT) as cluster:
+        low = gpu_job("low", priority="low")
+        low["spec"]["template"]["metadata"] = {"annotations": {"reprieve.dev/notice": "10m"}}
+        await cluster.create(low)
+        await cluster.until_admitted("low")
+        clock.turn(600)
+        await cluster.create(gpu_job("high", priority="high"))
+        await recorded(cluster)
+        await say_saved(cluster, "low")
+        await cluster.until_admitted("high")
+        assert cluster.plane is not None
+        assert cluster.plane.held_pairs.ledger is not None
+        harm = cluster.plane.held_pairs.ledger.governor.harm
+        await cluster.until("it is saved", lambda: is_saved(harm))
+
+
+async def is_saved(harm: HarmAccounts) -> bool:
+    ((_, row),) = harm.sums
+    return row.lost_device_seconds < 4 * 60 < 4 * 600 - 4 * 60 < row.saved_device_seconds
 
 
 def workload(*conditions: tuple[str, str], checkpoint: str = "", **usage: str) -> Workload:

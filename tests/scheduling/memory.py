@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Deposed, Fence, Tenure
 from reprieve.execution.harm_ledger import HarmLedger
+from reprieve.execution.harm_refusals import HarmRefusals
 from reprieve.kube.client import Client
 from reprieve.kube.events import EventRecorder
 from reprieve.kube.transport import Request, Transport
@@ -390,12 +391,15 @@ class Memory:
             governor = plane.context.governor
             followed = HarmBudgets(governor, client, plane.context.mirror, self.clock)
             ledger = HarmLedger(client, _OPERATOR_NAMESPACE, fence, self.clock, governor)
+            refusals = HarmRefusals(client, _OPERATOR_NAMESPACE, fence, self.clock, governor)
             statuses = HarmStatuses(followed, governor, client, fence, self.clock, metrics)
-            governor.harm.known = lambda: followed.known and ledger.loaded
+            governor.harm.known = lambda: followed.known and ledger.loaded and refusals.loaded
+            told.returns.returned = ledger.returned
             tasks += [
                 asyncio.create_task(plane.run()),
                 asyncio.create_task(followed.run()),
                 asyncio.create_task(ledger.run()),
+                asyncio.create_task(refusals.run()),
                 asyncio.create_task(statuses.run()),
             ]
         self._running.append((wire, tasks))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from reprieve.planes.scheduling.plane import SchedulingPlane
-from reprieve.units.durations import MINUTE, SECOND
+from reprieve.records.harm_sums import part_rows
+from reprieve.records.harm_table import harm_rows
+from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.instants import Nanos, format_instant, parse_instant
 from tests.kube.fakes import FakeAnswer
 from tests.scheduling.memory import Memory, Target, memory
 from tests.scheduling.site import NAMESPACE, Object, group, pod
+from tests.scheduling.test_notice import ALLOWED, asking, say_saved
+
+GPU = "nvidia.com/gpu"
 
 
 def budget(name: str = "batch-day", **spec: Any) -> Object:
@@ -272,7 +276,43 @@ async def test_sums_outlive_the_records_and_the_process() -> None:
         assert (use.account, use.displacements) == (NAMESPACE, 2)
         assert set(dict(plane.context.governor.harm.sums)) == set(before)
         (part,) = parts(cluster).values()
-        assert len(part["data"]["rows"].splitlines()) == 2
+        assert len(part_rows(part)[0]) == 2
+
+
+def on_gpus(obj: Object) -> Object:
+    """Return a pod of the ReplicaSet `train` that takes all of a node's GPUs."""
+    (container,) = obj["spec"]["containers"]
+    container["resources"] = {"limits": {GPU: "4"}, "requests": {GPU: "4", "cpu": "4"}}
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "train", "uid": "train"}
+    obj["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    return obj
+
+
+async def test_the_ledger_has_what_a_notice_saved_and_for_how_long_work_was_away() -> None:
+    async with memory() as cluster:
+        amounts = {"cpu": "4", "memory": "256Gi", "pods": "110", GPU: "4"}
+        status = {"allocatable": amounts, "capacity": amounts}
+        cluster.api.put("nodes", {"metadata": {"name": "node-0"}, "spec": {}, "status": status})
+        plane = cluster.start(budgets=True, tells=True, section=ALLOWED)
+        cluster.running(on_gpus(asking("old", notice="10m")), "node-0")
+        await cluster.pass_time(HOUR)
+        cluster.create(pod("new", 4, priority="high"))
+        await cluster.until(cluster.intents)
+        chosen = cluster.clock.wall()
+        await cluster.pass_time(SECOND)
+        say_saved(cluster, "old")
+        await cluster.until(lambda: cluster.victims() == {"old"})
+        cluster.end_all()
+        await cluster.until(lambda: "new" in cluster.placed())
+        cluster.end("new")
+        await cluster.pass_time(30 * MINUTE - (cluster.clock.wall() - chosen))
+        cluster.running(on_gpus(pod("again", 4, priority="low")), "node-0")
+        await cluster.pass_time(MINUTE)
+        (row,) = harm_rows(plane.context.governor.harm.sums, Nanos(0), "month")
+        assert (row.displacements, row.lost_gpu_hours) == (1, "0.00")
+        assert (row.saved_gpu_hours, row.wait_saved_hours) == ("4.00", "0.50")
+        (part,) = parts(cluster).values()
+        assert harm_rows(part_rows(part)[0].items(), Nanos(0), "month") == [row]
 
 
 async def story(cluster: Memory, kill_at: int | None) -> tuple[dict[str, int], int]:
@@ -315,9 +355,9 @@ async def story(cluster: Memory, kill_at: int | None) -> tuple[dict[str, int], i
     await cluster.pass_time(10 * SECOND)
     now, harm = cluster.clock.wall(), plane.context.governor.harm
     stored = sum(
-        json.loads(line)[5]
+        amount.displacements
         for part in parts(cluster).values()
-        for line in part["data"]["rows"].splitlines()
+        for amount in part_rows(part)[0].values()
     )
     assert stored == sum(use.displacements for use in harm.used("batch-day", now))
     return {use.account: use.displacements for use in harm.used("batch-day", now)}, writes

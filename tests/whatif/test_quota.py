@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from reprieve.cli.plan_text import plan_text
+from reprieve.kube.resource import HARM_BUDGETS
 from reprieve.whatif.answer import Borrowed, Verdict
 from tests.quota_plane.site import (
     cluster_queue,
@@ -119,3 +120,23 @@ async def test_what_is_more_than_the_queue_can_have_never_fits(tmp_path: Path) -
         await cluster.until_admitted("first")
         asked = await ask(cluster.embedded.kubeconfig, job("wanted", priority="high", pods=5))
         assert (asked.answer.verdict, asked.answer.reason) == (Verdict.NEVER_FITS, "NeverFits")
+
+
+async def test_a_plan_holds_what_a_harm_budget_holds_and_names_it(tmp_path: Path) -> None:
+    budget = {
+        "apiVersion": "reprieve.dev/v1alpha1",
+        "kind": "HarmBudget",
+        "metadata": {"name": "none"},
+        "spec": {"limits": {"displacements": 0}, "window": "10m"},
+    }
+    async with site(tmp_path, *BASE, nodes=[node("node-0")]) as cluster:
+        await cluster.create(job("first", priority="low", pods=4))
+        await cluster.until_admitted("first")
+        await cluster.client.create(HARM_BUDGETS, budget, dict)
+        wanted = job("wanted", priority="high", pods=2)
+        asked = await ask(cluster.embedded.kubeconfig, wanted)
+        assert asked.answer.victims == ()
+        assert "harm budget is used up (none)" in plan_text(asked.answer)
+        await cluster.client.delete(HARM_BUDGETS, "", "none")
+        asked = await ask(cluster.embedded.kubeconfig, wanted)
+        assert asked.answer.verdict is Verdict.STARTS_WITH_VICTIMS

@@ -66,7 +66,7 @@ async def test_what_a_tenant_may_not_list_is_told_and_nothing_of_it_named(tmp_pa
         # To him the node looks free.
         assert asked.answer.verdict is Verdict.STARTS
         told = list(plan_text(asked.answer, ["scheduling"]))
-        assert told[0].endswith("(1 node, 0 pods); you may not list 6 of 7 namespaces and 7 kinds")
+        assert told[0].endswith("(1 node, 0 pods); you may not list 6 of 7 namespaces and 8 kinds")
         assert len(told[0]) <= 120
         (sure,) = [line for line in told if line.startswith("how sure: ")]
         assert sure.startswith("how sure: figures are lower bounds: you may not list ")

@@ -45,6 +45,7 @@ from tests.virtual_time import LoopClock
 
 Json = dict[str, Any]
 SECRET = "HIDDEN"
+KIND = "HarmBudget"
 GPUS = {"nvidia.com/gpu": "7777"}
 
 
@@ -281,6 +282,22 @@ def test_pseudonyms_are_the_same_within_a_snapshot_and_no_name_is_left() -> None
     assert one.object({"metadata": {"labels": {"cpu": "train"}}}) == {
         "metadata": {"labels": {"cpu": one.of("train")}}
     }
+
+
+def test_a_budget_under_pseudonyms_holds_what_it_held() -> None:
+    spec: Json = {
+        "scope": "Caused",
+        "per": "ClusterQueue",
+        "selector": {"clusterQueues": ["train"]},
+        "schedule": "0 8 * * MON-FRI",
+        "duration": "10h",
+        "planes": ["quota"],
+        "limits": {"displacements": 2},
+        "whenExhausted": "Tell",
+    }
+    name, budget = Pseudonyms(), {"metadata": {"name": "day"}, "spec": spec}
+    found = name.object(pruned({**budget, "apiVersion": "reprieve.dev/v1alpha1", "kind": KIND}))
+    assert found["spec"] == {**spec, "selector": {"clusterQueues": [name.of("train")]}}
 
 
 BASE = (

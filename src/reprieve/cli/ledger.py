@@ -13,9 +13,9 @@ import click
 from reprieve.cli.cluster_options import context_option, kubeconfig_option, namespace_option
 from reprieve.cli.reading import reading_client
 from reprieve.engine.harm_budgets.sums import Amount, Key
-from reprieve.execution.harm_ledger import CONFIG_MAPS, HARM_LABEL
 from reprieve.kube.credentials import load_connection
-from reprieve.records.harm_sums import sums_from
+from reprieve.kube.resource import CONFIG_MAPS
+from reprieve.records.harm_sums import HARM_LABEL, part_rows
 from reprieve.records.harm_table import WINDOWS, as_csv, as_open_metrics, harm_rows
 from reprieve.settings.start_up import DEFAULT_NAMESPACE
 from reprieve.units.clock import SystemClock
@@ -92,8 +92,4 @@ async def _sums(
         )
     finally:
         await client.close()
-    return [
-        row
-        for obj in found.items
-        for row in sums_from((obj.get("data") or {}).get("rows", ""))[0].items()
-    ]
+    return [row for obj in found.items for row in part_rows(obj)[0].items()]

@@ -1,60 +1,72 @@
 """The ledger of harm: hourly sums that outlive records and processes.
 
-Parts are ConfigMaps of the operator's namespace, `reprieve-harm-2026-11-0` and so on, several for
-a month where one is full. A part holds rows of sums (`records.harm_sums`) and the names of the
-records that they sum up: both change in one write, so that a record counts once whichever write a
-process dies at. What a plan displaced is appended once the plan is over. A process that takes over
-loads the parts, and counts from records those whose names are in no part.
+Parts are ConfigMaps of the operator's namespace, `reprieve-harm-11-0` to `reprieve-harm-11-7` for
+November: a tenant's displacements are all in one of them. A part of the same month a year ago is
+replaced, so that the ledger reaches back a year. A part holds rows of sums (`records.harm_sums`)
+and the records that they sum up: both change in one write, so that a record counts once in each
+part whichever write a process dies at. What a plan displaced is appended once the plan is over. A
+process that takes over loads the parts that windows reach, and counts from records what is in no
+part.
 
-Only the leader appends, behind the fence. A part that cannot be written is tried again; nobody
-waits for it.
+A part that is too large is summed up by the day, without lineages, but for the last day: a month of
+1,000 tenants takes 2 MB at most. Only the leader appends, behind the fence. A part that cannot be
+written is tried again; nobody waits for it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import datetime
-import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+import zlib
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.harm_budgets.budget import Harm
-from reprieve.engine.harm_budgets.sums import LONGEST_WINDOW, Amount, Key
+from reprieve.engine.harm_budgets.sums import LONGEST_WINDOW, Amount, Key, coarser
 from reprieve.execution.fence import Deposed, Fence
+from reprieve.execution.returns import Unit
 from reprieve.kube.client import Client
-from reprieve.kube.errors import ApiError, Forbidden
-from reprieve.kube.resource import Resource
+from reprieve.kube.errors import ApiError, Forbidden, NotFound
+from reprieve.kube.resource import CONFIG_MAPS
 from reprieve.kube.writes import Priority
-from reprieve.records.harm_sums import merged, sums_from, sums_text
+from reprieve.records.harm_sums import (
+    HARM_LABEL,
+    MONTH,
+    PARTS,
+    merged,
+    part_data,
+    part_name,
+    part_records,
+    part_rows,
+    record_digest,
+)
 from reprieve.units.clock import Clock
 from reprieve.units.durations import HOUR, SECOND
 from reprieve.units.instants import Nanos
 
-__all__ = ["HARM_LABEL", "HarmLedger", "named"]
+__all__ = ["HarmLedger"]
 
 log: Final = logging.getLogger("reprieve.harm")
 
-#: On each part of the ledger.
-HARM_LABEL: Final = "reprieve.dev/harm-ledger"
-CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
-_NAME: Final = "reprieve-harm"
-_FULL: Final = 600_000  # characters of rows
-_MOST_NAMES: Final = 10_000  # of records in one part, which no more than this are kept for a week
+_FULL: Final = 160_000  # characters of a part's rows
+_MOST_RECORDS: Final = 6_000  # of one part, which no more than this are kept for a week
+_DAY: Final = 24 * HOUR
 _AGAIN: Final = 2 * SECOND
-_PAGE: Final = 50
 
 
 @dataclass(slots=True)
 class _Part:
     """One part as it is stored; `obj`: None before it was made."""
 
-    name: str
+    month: str
+    number: int
     obj: dict[str, Any] | None = None
     rows: dict[Key, Amount] = field(default_factory=dict)
-    names: list[str] = field(default_factory=list)
+    records: list[bytes] = field(default_factory=list)
 
 
 class HarmLedger:
@@ -76,8 +88,9 @@ class HarmLedger:
         self._fence = fence
         self._clock = clock
         self._governor = governor
-        self._part: _Part | None = None
-        self._owed: list[tuple[str, Sequence[Harm]]] = []
+        self._parts: dict[int, _Part] = {}  # those of this month that are known, by number
+        self._stored: set[tuple[bytes, int]] = set()  # records, by the number of the part
+        self._owed: list[tuple[bytes, Sequence[Harm]]] = []
         self._owing = asyncio.Event()
         self._wait_leading = wait_leading
         self.loaded = False
@@ -87,7 +100,7 @@ class HarmLedger:
         """Take over what former processes stored, until that was possible."""
         while True:
             try:
-                parts = await self._parts()
+                parts = [part async for part in self._reached()]
             except Forbidden as refusal:
                 log.warning("harm is forgotten at restarts: %s", refusal)
                 self.loaded = True
@@ -99,16 +112,25 @@ class HarmLedger:
                 break
         harm, oldest = self._governor.harm, self._clock.wall() - LONGEST_WINDOW - HOUR
         rows = [(k, a) for part in parts for k, a in part.rows.items() if a.last >= oldest]
+        self._stored = {(record, part.number) for part in parts for record in part.records}
         with self._governor.guard:
-            harm.store, harm.stored_as = self._store, named
-            harm.load(rows, (name for part in parts for name in part.names))
-        self._part = max(parts, key=lambda part: _order(part.name), default=None)
+            harm.store, harm.is_stored = self._store, self._is_stored
+            harm.load(rows)
         self.loaded = True
 
+    def _is_stored(self, record: str, harm: Harm) -> bool:
+        return (record_digest(record), _part_of(harm)) in self._stored
+
+    def returned(self, unit: Unit, at: Nanos) -> None:
+        """Count how long a displaced unit was away."""
+        with self._governor.guard:
+            name = "/".join(("back", *unit.name))
+            self._governor.harm.returned(name, unit.lineage, unit.noticed, at)
+
     def _store(self, record: str, harms: Sequence[Harm]) -> None:
-        name = named(record)
-        if harms and name not in self._governor.harm.stored:
-            self._owed.append((name, harms))
+        owed = [harm for harm in harms if not self._is_stored(record, harm)]
+        if owed:
+            self._owed.append((record_digest(record), owed))
             self._owing.set()
 
     @property
@@ -128,96 +150,99 @@ class HarmLedger:
                     await self._append()
                 except (ApiError, Deposed) as failure:
                     log.warning("the ledger of harm is not written: %s", failure)
-                    self._part = None
+                    self._parts.clear()
             if self._owed:
                 await self._clock.sleep(_AGAIN)
             else:
                 self._owing.clear()
 
     async def _append(self) -> None:
-        """Add what is owed to the last part, in one write.
+        """Add what is owed, in one write for each part.
 
         Raises:
             ApiError: to be tried again; it may have been written all the same.
             Deposed: the fence is closed.
         """
-        if self._part is None:
-            parts = await self._parts()
-            self._part = max(parts, key=lambda part: _order(part.name), default=None)
-            # An answer may have been lost.
-            known = {name for part in parts for name in part.names}
-            self._governor.harm.stored |= known
-            self._owed = [each for each in self._owed if each[0] not in known]
-            if not self._owed:
-                return
-        part, owed = self._current(self._part), list(self._owed)
-        rows = merged(part.rows, (harm for _, harms in owed for harm in harms))
-        names = [*part.names, *(name for name, _ in owed)][-_MOST_NAMES:]
-        stored = await self._stored(part, rows, names)
-        self._part = _Part(part.name, stored, rows, names)
-        self._governor.harm.stored |= {name for name, _ in owed}
+        owed = list(self._owed)
+        by_part: dict[int, list[tuple[bytes, Harm]]] = defaultdict(list)
+        for record, harms in owed:
+            for harm in harms:
+                by_part[_part_of(harm)].append((record, harm))
+        for number, added in sorted(by_part.items()):
+            await self._append_to(number, added)
         self._owed = self._owed[len(owed) :]
 
-    def _current(self, last: _Part | None) -> _Part:
-        """Return the part that is appended to now."""
+    async def _append_to(self, number: int, added: list[tuple[bytes, Harm]]) -> None:
         month = _month(self._clock.wall())
-        if last is not None and last.name.startswith(f"{_NAME}-{month}-"):
-            size = len((last.obj or {}).get("data", {}).get("rows", ""))
-            if size < _FULL and len(last.names) < _MOST_NAMES:
-                return last
-            number = int(last.name.rpartition("-")[2]) + 1
-            return _Part(f"{_NAME}-{month}-{number}")
-        return _Part(f"{_NAME}-{month}-0")
+        part = self._parts.get(number)
+        if part is None or part.month != month:
+            # An answer may have been lost.
+            part = await self._part(month, number)
+            self._stored |= {(record, number) for record in part.records}
+        new = [(record, harm) for record, harm in added if (record, number) not in self._stored]
+        if new:
+            rows = merged(part.rows, (harm for _, harm in new))
+            names = dict.fromkeys([*part.records, *(record for record, _ in new)])
+            part = await self._written(part, rows, list(names)[-_MOST_RECORDS:])
+            self._stored |= {(record, number) for record, _ in new}
+        self._parts[number] = part
 
-    async def _stored(
-        self, part: _Part, rows: dict[Key, Amount], names: list[str]
-    ) -> dict[str, Any]:
-        data = {"rows": sums_text(rows.items()), "records": "\n".join(names)}
-        if part.obj is not None:
-            return await self._writer.replace(CONFIG_MAPS, {**part.obj, "data": data}, dict)
-        obj = {
+    async def _written(self, part: _Part, rows: dict[Key, Amount], records: list[bytes]) -> _Part:
+        data = part_data(rows.items(), records)
+        if len(data["rows"]) > _FULL:
+            rows = coarser(rows, Nanos(self._clock.wall() - _DAY))
+            data = part_data(rows.items(), records)
+        if len(data["rows"]) > _FULL:
+            rows = coarser(rows, self._clock.wall())
+            data = part_data(rows.items(), records)
+        obj: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {
-                "name": part.name,
+                "name": part_name(part.month, part.number),
                 "namespace": self._namespace,
-                "labels": {HARM_LABEL: "sums", "app.kubernetes.io/part-of": "reprieve"},
+                "labels": {
+                    HARM_LABEL: "sums",
+                    MONTH: part.month,
+                    "app.kubernetes.io/part-of": "reprieve",
+                },
             },
-            "data": data,
+            "binaryData": data,
         }
-        return await self._writer.create(CONFIG_MAPS, obj, dict)
+        if part.obj is None:
+            stored = await self._writer.create(CONFIG_MAPS, obj, dict)
+        else:
+            obj["metadata"]["resourceVersion"] = part.obj["metadata"]["resourceVersion"]
+            stored = await self._writer.replace(CONFIG_MAPS, obj, dict)
+        return _Part(part.month, part.number, stored, rows, records)
 
-    async def _parts(self) -> list[_Part]:
-        found = []
-        pages = self._client.list_pages(
-            CONFIG_MAPS,
-            dict,
-            namespace=self._namespace,
-            label_selector=f"{HARM_LABEL}=sums",
-            page_size=_PAGE,
-        )
-        async for page in pages:
-            for obj in page.items:
-                data = obj.get("data") or {}
-                rows, unread = sums_from(data.get("rows", ""))
-                name = obj["metadata"]["name"]
-                if unread:
-                    log.warning("ConfigMap %s: %d rows cannot be read", name, unread)
-                names = [each for each in data.get("records", "").split("\n") if each]
-                whole = {"apiVersion": "v1", "kind": "ConfigMap", **obj}
-                found.append(_Part(name, whole, rows, names))
-        return found
+    async def _reached(self) -> AsyncIterator[_Part]:
+        """Yield the parts that windows reach."""
+        now = self._clock.wall()
+        for month in sorted({_month(Nanos(now - back * _DAY)) for back in range(32)}):
+            for number in range(PARTS):
+                part = await self._part(month, number)
+                if part.records or part.rows:
+                    yield part
+
+    async def _part(self, month: str, number: int) -> _Part:
+        """Return a part as it is stored; empty where it is none, or one of another year."""
+        name = part_name(month, number)
+        try:
+            obj: dict[str, Any] = await self._client.get(CONFIG_MAPS, self._namespace, name, dict)
+        except NotFound:
+            return _Part(month, number)
+        if (obj["metadata"].get("labels") or {}).get(MONTH) != month:
+            return _Part(month, number, obj)
+        rows, unread = part_rows(obj)
+        if unread:
+            log.warning("ConfigMap %s: %d rows cannot be read", name, unread)
+        return _Part(month, number, obj, rows, part_records(obj))
 
 
-def named(record: str) -> str:
-    """Return by what a part knows a record: 16 hexadecimal digits of its name."""
-    return hashlib.blake2b(record.encode(), digest_size=8).hexdigest()
+def _part_of(harm: Harm) -> int:
+    return zlib.crc32(harm.victim.tenant.encode()) % PARTS
 
 
 def _month(now: Nanos) -> str:
     return datetime.datetime.fromtimestamp(now // SECOND, datetime.UTC).strftime("%Y-%m")
-
-
-def _order(name: str) -> tuple[str, int]:
-    month, _, number = name.rpartition("-")
-    return month, int(number) if number.isdecimal() else -1

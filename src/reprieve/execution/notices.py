@@ -18,10 +18,12 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
 from reprieve.api.reprieve import Preemption, Victim
+from reprieve.engine.lost_work import devices_of
 from reprieve.engine.notice.granting import MOST, Grant, NoticePolicy, granted
 from reprieve.engine.notice.states import Notice, State
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.clock import Clock
+from reprieve.units.durations import SECOND
 from reprieve.units.instants import parse_instant
 
 __all__ = ["Asking", "Member", "Notices", "Told", "is_told"]
@@ -63,7 +65,8 @@ class Told:
     """One unit that was told: `pods` may read its notice, the speakers among them answer it.
 
     `speaks`: those of `pods` that said that they answer for all. `since`: when it was told, or
-    taken over. `keeps`: it may say that it is needed; `kept`: it did.
+    taken over. `keeps`: it may say that it is needed; `kept`: it did. `saved_at`: when all of them
+    had saved.
     """
 
     id: str
@@ -76,6 +79,7 @@ class Told:
     speaks: set[str] = field(default_factory=set)
     keeps: bool = False
     kept: bool = False
+    saved_at: int = 0
 
     @property
     def at_stake(self) -> int:
@@ -94,6 +98,7 @@ class Notices:
         self._by_plan: dict[str, list[str]] = {}  # open plans alone
         self._waiters: dict[str, set[asyncio.Future[None]]] = defaultdict(set)
         self._planes: dict[str, bool] = {}  # whether each has taken its records over
+        self._lost: dict[str, dict[str, int]] = {}  # by plan and root, of those that had saved
 
     # The planes.
 
@@ -200,9 +205,21 @@ class Notices:
         """The units of a plan are evicted now."""
         for told in self._of_plan(intent):
             saved = told.notice.state is State.SAVED
+            if saved:
+                self._lose(told, (self._now() - told.saved_at) // SECOND)
             told.notice = told.notice.released()
             self._ended(told, intent, "saved" if saved else "overdue")
         self._by_plan.pop(intent.metadata.name, None)
+
+    def _lose(self, told: Told, seconds: int) -> None:
+        lost = self._lost.setdefault(told.plan, {})
+        for victim in told.victims:
+            spent = seconds * devices_of(victim.amounts.items())
+            lost[victim.root.uid] = lost.get(victim.root.uid, 0) + spent
+
+    def lost(self, plan: str) -> dict[str, int]:
+        """Return once the device seconds that victims lost which had saved, by uids of roots."""
+        return self._lost.pop(plan, {})
 
     def pardon(self, intent: Preemption) -> None:
         """The units of a plan stay."""
@@ -262,6 +279,8 @@ class Notices:
         return [victim for told in self._of_plan(intent) if told.kept for victim in told.victims]
 
     def _said(self, told: Told, notice: Notice) -> None:
+        if notice.state is State.SAVED and told.notice.state is not State.SAVED:
+            told.saved_at = self._now()
         told.notice = notice
         if notice.may_go:
             self._wake(told.plan)

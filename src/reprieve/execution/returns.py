@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -114,6 +114,8 @@ class Returns:
     """Follows lines of work that were displaced. `run` writes what is due."""
 
     def __init__(self, client: Client, fence: Fence, clock: Clock) -> None:
+        #: Told of each unit that runs again, and since when.
+        self.returned: Callable[[Unit, Nanos], None] = lambda unit, at: None
         self._client = client
         self._writer = client.at(Priority.STATUS, fence.check, timeout=fence.request_timeout)
         self._clock = clock
@@ -257,6 +259,7 @@ class Returns:
             del line.away[unit.name]
             self._due[unit.name] = back[-1][0]
             self._arrived.set()
+            self.returned(unit, back[-1][0])
 
     def _since(self, line: _Line, noticed: Nanos) -> Iterator[tuple[Nanos, str]]:
         """Yield what began to run since then, and has not brought another unit back since."""

@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import quote
 
 __all__ = [
+    "CONFIG_MAPS",
     "CUSTOM_RESOURCE_DEFINITIONS",
     "DEVICE_CLAIMS",
     "DEVICE_CLASSES",
@@ -99,6 +100,7 @@ GPU_WORKLOADS: Final = Resource("kaiwo.silogen.ai", "v1alpha1", "gpuworkloads", 
 KAIWO_CONFIGS: Final = Resource(
     "config.kaiwo.silogen.ai", "v1alpha1", "kaiwoconfigs", "KaiwoConfig", namespaced=False
 )
+CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
 PREEMPTIONS: Final = Resource("reprieve.dev", "v1alpha1", "preemptions", "Preemption")
 PREEMPTION_PARTS: Final = Resource("reprieve.dev", "v1alpha1", "preemptionparts", "PreemptionPart")
 HARM_BUDGETS: Final = Resource(

@@ -28,6 +28,7 @@ from reprieve.engine.plan import Plane as Decider
 from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Fence
 from reprieve.execution.harm_ledger import HarmLedger
+from reprieve.execution.harm_refusals import HarmRefusals
 from reprieve.execution.notices import Notices
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client, connect
@@ -249,9 +250,14 @@ async def _served(
         ledger = HarmLedger(
             client, namespace, given.fence, clock, given.governor, given.wait_leading
         )
-        given.governor.harm.known = lambda: harm.known and ledger.loaded
+        refusals = HarmRefusals(
+            client, namespace, given.fence, clock, given.governor, given.wait_leading
+        )
+        given.governor.harm.known = lambda: harm.known and ledger.loaded and refusals.loaded
+        if given.disruptions is not None:
+            given.disruptions.returns.returned = ledger.returned
         statuses = HarmStatuses(harm, given.governor, client, given.fence, clock, given.metrics)
-        beside: list[Runner] = [events, lag, harm, ledger, statuses, *runners]
+        beside: list[Runner] = [events, lag, harm, ledger, refusals, statuses, *runners]
         background = [asyncio.create_task(each.run()) for each in beside]
         answering = None if serving is None else asyncio.create_task(serving.run())
         background += [] if answering is None else [answering]

@@ -2,7 +2,8 @@
 
 One row for each window, payer, beneficiary, plane and reason, in that order. A payer is the
 namespace of the work that was displaced, a beneficiary that of the work that it was displaced for,
-`nobody` where nothing waited.
+`nobody` where nothing waited. What a notice saved is not in the lost GPU-hours. The wait that a
+beneficiary was saved is how long the displaced unit was away in its place.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ from reprieve.engine.harm_budgets.sums import Amount, Key
 from reprieve.units.durations import HOUR, SECOND
 from reprieve.units.instants import Nanos
 
-__all__ = ["WINDOWS", "HarmRow", "as_csv", "as_open_metrics", "harm_rows"]
+__all__ = ["NOBODY", "WINDOWS", "HarmRow", "as_csv", "as_open_metrics", "harm_rows"]
 
 #: How instants are put into windows.
 WINDOWS: Final = {"hour": "%Y-%m-%dT%H:00Z", "day": "%Y-%m-%d", "month": "%Y-%m"}
-_NOBODY: Final = "nobody"
+NOBODY: Final = "nobody"
 _SECONDS: Final = 3_600
 _COLUMNS: Final = (
     *("window", "payer", "beneficiary", "plane", "reason"),
-    *("displacements", "lost_gpu_hours"),
+    *("displacements", "lost_gpu_hours", "saved_gpu_hours", "wait_saved_hours"),
 )
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class HarmRow:
-    """One row; lost GPU-hours as a decimal text with two places."""
+    """One row; hours as decimal texts with two places."""
 
     window: str
     payer: str
@@ -41,25 +42,36 @@ class HarmRow:
     reason: str
     displacements: int
     lost_gpu_hours: str
+    saved_gpu_hours: str
+    wait_saved_hours: str
 
 
 def harm_rows(
     sums: Iterable[tuple[Key, Amount]], since: Nanos, window: str, payer: str | None = None
 ) -> list[HarmRow]:
     """Return the rows of hours that began at `since` or later; `payer`: of this namespace alone."""
-    found: dict[tuple[str, str, str, str, str], tuple[int, int]] = {}
+    found: dict[tuple[str, str, str, str, str], Amount] = {}
     for key, amount in sums:
         if key.hour * HOUR < since or payer not in (None, key.victim.tenant):
             continue
         began = datetime.datetime.fromtimestamp(key.hour * HOUR // SECOND, datetime.UTC)
-        gains = _NOBODY if key.preemptor is None else key.preemptor.tenant
+        gains = NOBODY if key.preemptor is None else key.preemptor.tenant
         named = (began.strftime(WINDOWS[window]), key.victim.tenant, gains, key.plane, key.reason)
-        number, lost = found.get(named, (0, 0))
-        found[named] = number + amount.displacements, lost + amount.lost_device_seconds
+        found.setdefault(named, Amount()).merge(amount)
     return [
-        HarmRow(*named, number, f"{lost / _SECONDS:.2f}")
-        for named, (number, lost) in sorted(found.items())
+        HarmRow(
+            *named,
+            row.displacements,
+            _hours(row.lost_device_seconds),
+            _hours(row.saved_device_seconds),
+            _hours(row.waited_seconds if named[2] != NOBODY else 0),
+        )
+        for named, row in sorted(found.items())
     ]
+
+
+def _hours(seconds: int) -> str:
+    return f"{seconds / _SECONDS:.2f}"
 
 
 def as_csv(rows: Iterable[HarmRow]) -> str:
@@ -75,10 +87,8 @@ def as_open_metrics(rows: Iterable[HarmRow]) -> str:
     """Return the rows as OpenMetrics text."""
     found = list(rows)
     lines = []
-    for name, column in (
-        ("reprieve_ledger_displacements", "displacements"),
-        ("reprieve_ledger_lost_gpu_hours", "lost_gpu_hours"),
-    ):
+    for column in _COLUMNS[5:]:
+        name = f"reprieve_ledger_{column}"
         lines.append(f"# TYPE {name} gauge")
         for row in found:
             labels = ",".join(f'{each}="{_escaped(getattr(row, each))}"' for each in _COLUMNS[:5])

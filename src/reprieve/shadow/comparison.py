@@ -17,8 +17,7 @@ from msgspec.structs import replace
 from reprieve.api.reprieve import Preemption, Victim
 from reprieve.engine.plan import Plane
 from reprieve.engine.plan import Victim as Decided
-from reprieve.records.idle.record import DecisionInput
-from reprieve.records.idle.replay import InputOmitted, SpoiltInput, unpacked
+from reprieve.records.idle.replay import InputOmitted, SpoiltInput, decode, unpacked
 from reprieve.records.quota.record import QuotaInput
 from reprieve.records.scheduling.record import SchedulingInput
 from reprieve.records.scheduling.replay import PluginMissing
@@ -150,7 +149,7 @@ def _decided(
         other = candidate.of_scheduling(placed, at)
         before = scheduling_again(placed, at, plugins)
         return before, scheduling_again(other, at, plugins), placed.program
-    idle = unpacked(spec.input, DecisionInput)
+    idle = decode(spec.input)
     return idle_again(spec, idle), idle_again(spec, candidate.of_idle(idle)), idle.program
 
 

@@ -17,6 +17,7 @@ from reprieve.kube.resource import (
     DEVICE_SLICES,
     DEVICE_TEMPLATES,
     GPU_WORKLOADS,
+    HARM_BUDGETS,
     KAIWO_CONFIGS,
     NAMESPACES,
     NODES,
@@ -89,7 +90,9 @@ class Deciders:
 
     def kinds(self) -> tuple[Resource, ...]:
         """Return the kinds that an answer depends on, as the planes and the stand-ins read them."""
-        found: dict[Resource, None] = dict.fromkeys((PREEMPTIONS, PREEMPTION_PARTS))
+        found: dict[Resource, None] = dict.fromkeys(
+            (PREEMPTIONS, PREEMPTION_PARTS, HARM_BUDGETS, NAMESPACES)
+        )
         if SCHEDULING in self.options.controllers and self.settings.scheduling is not None:
             from reprieve.planes.scheduling.gangs.watches import RESOURCES
             from reprieve.planes.scheduling.kinds import kinds

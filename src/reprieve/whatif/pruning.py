@@ -20,6 +20,7 @@ from reprieve.api.core import OwnerReference
 from reprieve.api.devices import ResourceClaim
 from reprieve.api.disruption import Disruption
 from reprieve.api.gangs import KOORDINATOR, SCHEDULER_PLUGINS
+from reprieve.api.harm_budget import HarmBudget
 from reprieve.api.reprieve import Preemption, PreemptionPart
 from reprieve.api.scheduling import PriorityClass
 from reprieve.engine.placement.profile import Policy
@@ -329,6 +330,7 @@ _DECODED: Final[Mapping[tuple[str, str], type]] = {
     (KOORDINATOR.api_version.partition("/")[0], "PodGroup"): gangs.PodGroup,
     (SCHEDULER_PLUGINS.api_version.partition("/")[0], "PodGroup"): gangs.PodGroup,
     ("reprieve.dev", "Disruption"): Disruption,
+    ("reprieve.dev", "HarmBudget"): HarmBudget,
     ("reprieve.dev", "Preemption"): Preemption,
     ("reprieve.dev", "PreemptionPart"): PreemptionPart,
 }

@@ -17,13 +17,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from reprieve.execution.fence import Fence
+from reprieve.execution.harm_ledger import HarmLedger
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client
 from reprieve.kube.events import EventRecorder
-from reprieve.kube.resource import PODS
+from reprieve.kube.resource import HARM_BUDGETS, PODS
 from reprieve.kube.transport import Transport
 from reprieve.operator.process import PLANES
 from reprieve.planes.common.assembly import Assembled, Plane, Surroundings
+from reprieve.planes.common.harm_budgets import HarmBudgets
 from reprieve.planes.common.joint import Joint
 from reprieve.planes.common.mirror import Mirror
 from reprieve.planes.common.process_settings import IDLE, QUOTA
@@ -50,6 +52,7 @@ __all__ = ["Question", "Stage"]
 
 _PACE: Final = SECOND // 100  # between two objects that are submitted
 _STAND_INS: Final = "stand-ins"
+_BUDGETS: Final = "harm budgets"
 _EPOCH: Final = 2**31
 
 
@@ -87,10 +90,14 @@ class Stage:
     async def over(cls, overlay: Overlay, clock: LoopClock, deciders: Deciders) -> Stage:
         """Set them to work."""
         joint = Joint()
-        assembled = await _assembled(overlay, clock, deciders, joint)
+        given = _surroundings(overlay, clock, deciders, joint)
+        assembled = await _assembled(given, deciders)
         stand_ins = StandIns(overlay, clock)
         planes = {name: each.plane for name, each in assembled.items()}
         tasks = {_STAND_INS: asyncio.create_task(stand_ins.run())}
+        if overlay.all(HARM_BUDGETS):
+            given.governor.harm.known = lambda: False
+            tasks[_BUDGETS] = asyncio.create_task(_follow_budgets(given))
         tasks |= {name: asyncio.create_task(plane.run()) for name, plane in planes.items()}
         rest = Rest(overlay, clock, stand_ins, tasks)
         return cls(deciders, overlay, clock, stand_ins, planes, rest, joint)
@@ -186,13 +193,24 @@ async def _ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*found, return_exceptions=True)
 
 
-async def _assembled(
+async def _follow_budgets(given: Surroundings) -> None:
+    """Have the planes hold what harm budgets do not allow, on top of what is stored."""
+    governor, namespace = given.governor, given.settings.start.operator_namespace
+    followed = HarmBudgets(governor, given.client, given.mirror, given.clock)
+    # What happens here is not stored.
+    ledger = HarmLedger(given.client, namespace, given.fence, given.clock, governor)
+    governor.harm.known = lambda: followed.known and ledger.loaded
+    await ledger.load()
+    await followed.run()
+
+
+def _surroundings(
     overlay: Overlay, clock: LoopClock, deciders: Deciders, joint: Joint
-) -> dict[str, Assembled]:
-    """Return the planes as the operator makes them, over the overlay."""
+) -> Surroundings:
+    """Return what the planes have of an operator, over the overlay."""
     held = _AlwaysHeld(clock)
     client = Client(Transport(OverlayWire(overlay), clock))
-    given = Surroundings(
+    return Surroundings(
         options=deciders.options,
         settings=deciders.settings,
         client=client,
@@ -210,6 +228,10 @@ async def _assembled(
         joint=joint,
         measured=LastMeasured(overlay.snapshot, deciders.settings.start.policy),
     )
+
+
+async def _assembled(given: Surroundings, deciders: Deciders) -> dict[str, Assembled]:
+    """Return the planes as the operator makes them."""
     made: dict[str, Assembled] = {}
     for name, module in PLANES.items():
         if name in deciders.options.controllers:

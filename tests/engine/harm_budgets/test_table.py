@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from random import Random
+from uuid import UUID
+
 from reprieve.engine.harm_budgets.budget import Harm, HarmSide
-from reprieve.engine.harm_budgets.sums import HourlySums
-from reprieve.records.harm_sums import sums_from, sums_text
+from reprieve.engine.harm_budgets.sums import Amount, HourlySums, Key, coarser
+from reprieve.records.harm_sums import (
+    part_data,
+    part_records,
+    part_rows,
+    record_digest,
+    sums_from,
+    sums_text,
+)
 from reprieve.records.harm_table import as_csv, as_open_metrics, harm_rows
-from reprieve.units.durations import HOUR, MINUTE
+from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.instants import Nanos, parse_instant
 
 START = parse_instant("2026-11-01T00:00:00Z")
@@ -18,6 +29,9 @@ def sums() -> HourlySums:
     batch, urgent = HarmSide("batch", "", 5, "owner/a"), HarmSide("urgent", "", 9, "owner/b")
     for at in (START - HOUR, START + MINUTE, START + 2 * HOUR):
         found.add(Harm(Nanos(at), "scheduling", batch, urgent, 5_400, "lower priority"))
+    plane, reason = "scheduling", "lower priority"
+    found.add(Harm(START, plane, batch, urgent, 0, reason, waited_seconds=900, units=0))
+    found.add(Harm(START, plane, batch, urgent, 0, reason, saved_device_seconds=1_800, units=0))
     found.add(Harm(START, "idle", HarmSide("other"), None, 0, "idle"))
     return found
 
@@ -31,9 +45,10 @@ def test_sums_are_read_as_they_were_written_and_other_lines_are_counted() -> Non
 def test_the_table_says_who_paid_for_whom_by_month_since_a_day() -> None:
     rows = harm_rows(sums(), START, "month")
     assert as_csv(rows) == (
-        "window,payer,beneficiary,plane,reason,displacements,lost_gpu_hours\n"
-        "2026-11,batch,urgent,scheduling,lower priority,2,3.00\n"
-        "2026-11,other,nobody,idle,idle,1,0.00\n"
+        "window,payer,beneficiary,plane,reason,displacements,lost_gpu_hours,saved_gpu_hours,"
+        "wait_saved_hours\n"
+        "2026-11,batch,urgent,scheduling,lower priority,2,3.00,0.50,0.25\n"
+        "2026-11,other,nobody,idle,idle,1,0.00,0.00,0.00\n"
     )
     assert [row.window for row in harm_rows(sums(), Nanos(0), "month", "batch")] == [
         "2026-10",
@@ -49,5 +64,47 @@ def test_the_table_as_open_metrics_ends_as_such() -> None:
         f"reprieve_ledger_displacements{{{labels}}} 1\n"
         "# TYPE reprieve_ledger_lost_gpu_hours gauge\n"
         f"reprieve_ledger_lost_gpu_hours{{{labels}}} 0.00\n"
+        "# TYPE reprieve_ledger_saved_gpu_hours gauge\n"
+        f"reprieve_ledger_saved_gpu_hours{{{labels}}} 0.00\n"
+        "# TYPE reprieve_ledger_wait_saved_hours gauge\n"
+        f"reprieve_ledger_wait_saved_hours{{{labels}}} 0.00\n"
         "# EOF\n"
     )
+
+
+def test_a_part_is_read_as_it_was_written_and_an_odd_one_is_empty() -> None:
+    records = [record_digest("a"), record_digest("b")]
+    part = {"binaryData": part_data(sums(), records)}
+    assert part_rows(part) == (dict(sums()), 0)
+    assert part_records(part) == records
+    assert part_rows({"binaryData": {"rows": "AAAA"}}) == ({}, 1)
+    assert part_rows({"binaryData": {"rows": "?"}}) == ({}, 1)
+    assert part_records({}) == []
+
+
+def month_of_a_thousand_tenants(hours: int, tenants: int) -> dict[Key, Amount]:
+    """Return sums where each tenant's work is displaced every hour, another job each time."""
+    random, found = Random(5), HourlySums()
+    for hour in range(hours):
+        for tenant in range(tenants):
+            line = str(UUID(int=random.getrandbits(128)))
+            victim = HarmSide(f"team-{tenant}", "", 5, f"owner/{line}")
+            asks = HarmSide(f"team-{random.randrange(3)}", "", 9)
+            at = Nanos(START + hour * HOUR + random.randrange(3_600) * SECOND)
+            found.add(Harm(at, "scheduling", victim, asks, 5_400, "lower priority"))
+    return dict(found)
+
+
+def test_sums_that_are_coarser_have_the_same_totals_and_never_count_shorter() -> None:
+    fine = month_of_a_thousand_tenants(48, 5)
+    before = Nanos(START + 24 * HOUR)
+    rows = coarser(fine, before)
+    assert len(rows) < len(fine)
+    assert sum(each.displacements for each in rows.values()) == 240
+    for key, amount in fine.items():
+        if amount.last < before:
+            day = key._replace(hour=key.hour // 24 * 24, victim=replace(key.victim, lineage=""))
+            assert rows[day].last >= amount.last
+        else:
+            assert rows[key] == amount
+    assert harm_rows(rows.items(), START, "month") == harm_rows(fine.items(), START, "month")

@@ -9,6 +9,7 @@ import { Rest } from "./generic.tsx";
 import { capital } from "./format.ts";
 import { Live } from "./live.ts";
 import { Notice, Title } from "./parts.tsx";
+import { Harm } from "./pages/harm.tsx";
 import { Health } from "./pages/health.tsx";
 import { LoginPage } from "./pages/login.tsx";
 import { Mine } from "./pages/mine.tsx";
@@ -38,6 +39,7 @@ const VIEWS: Record<string, View> = {
   preemption: Preemption,
   queues: Queues,
   queue: Queues,
+  harm: Harm,
   health: Health,
 };
 /** Pages that ask the server for nothing by themselves. */

@@ -6,6 +6,7 @@ export const PAGES: [page: string, path: string, title: string][] = [
   ["waiting", "/waiting", "Waiting"],
   ["preemptions", "/preemptions", "Preemptions"],
   ["queues", "/queues", "Queues"],
+  ["harm", "/harm", "Harm"],
   ["plan", "/plan", "Plan"],
   ["study", "/study", "Study"],
   ["health", "/health", "Health"],

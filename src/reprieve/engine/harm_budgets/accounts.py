@@ -14,13 +14,14 @@ Pure: a fold over `Harm`, in any order. Callers hold the governor's guard (`Gove
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from reprieve.engine.harm_budgets.budget import Harm, HarmBudget, HarmSide
+from reprieve.engine.harm_budgets.reclaims import Reclaims
 from reprieve.engine.harm_budgets.sums import Amount, HourlySums, Key
-from reprieve.units.durations import HOUR
+from reprieve.units.durations import HOUR, SECOND
 from reprieve.units.instants import Nanos
 
 __all__ = ["Account", "HarmAccounts", "Refusal", "Use"]
@@ -66,14 +67,13 @@ class HarmAccounts:
         self.sums = HourlySums()
         #: Told when budgets, or what they select, are other ones.
         self.observers: list[Callable[[], None]] = []
-        #: Records whose displacements are stored, who stores another one, and what it is called.
-        self.stored: set[str] = set()
+        #: Who stores the displacements of a record, and whether one of them is stored.
         self.store: Callable[[str, Sequence[Harm]], None] = lambda record, harms: None
+        self.is_stored: Callable[[str, Harm], bool] = lambda record, harm: False
         #: Whether all is known that decisions need: budgets, labels and stored sums.
         self.known: Callable[[], bool] = lambda: True
         # What happened before stored sums were loaded, None where none are to come.
         self._early: list[Callable[[], None]] | None = None
-        self.stored_as: Callable[[str], str] = lambda record: record
         self._emergency = emergency
         self._budgets: dict[str, HarmBudget] = {}
         self._rows: dict[str, dict[str, dict[Key, Amount]]] = {}  # by budget and account
@@ -82,8 +82,7 @@ class HarmAccounts:
         self._stale = False
         # What is used of an account at an instant, until something else is counted.
         self._used: dict[Account, tuple[Nanos, int, int]] = {}
-        # Since when budgets refuse a ClusterQueue its own nominal quota, and when they did last.
-        self._refused: dict[tuple[str, str], tuple[Nanos, Nanos]] = {}
+        self.reclaims = Reclaims()
 
     def __bool__(self) -> bool:
         """Whether there is any budget."""
@@ -115,6 +114,8 @@ class HarmAccounts:
     def _record(self, harm: Harm) -> None:
         key, amount = self.sums.add(harm)
         self._used.clear()
+        if self.sums.made_coarser:
+            self.sums.made_coarser, self._stale = False, True
         if self._budgets and not self._stale:
             self._charge(key, amount)
 
@@ -122,13 +123,12 @@ class HarmAccounts:
         """Know that `load` is to come: what happens until then is counted again on top of it."""
         self._early = []
 
-    def load(self, rows: Iterable[tuple[Key, Amount]], records: Iterable[str]) -> None:
-        """Begin with stored sums, in which `records` are, and add what happened meanwhile."""
+    def load(self, rows: Iterable[tuple[Key, Amount]]) -> None:
+        """Begin with stored sums, and add what happened meanwhile."""
         early, self._early = self._early, None
         self.sums = HourlySums()
         for key, amount in rows:
             self.sums.load(key, amount)
-        self.stored = set(records)
         self._stale = True
         for happened in early or ():
             happened()
@@ -146,16 +146,38 @@ class HarmAccounts:
         self._note(partial(self._restore, record, harms, is_open))
 
     def _restore(self, record: str, harms: Sequence[Harm], is_open: bool) -> None:
-        if not is_open and self.stored_as(record) in self.stored:
-            return
-        for harm in harms:
+        new = [harm for harm in harms if is_open or not self.is_stored(record, harm)]
+        for harm in new:
             self._record(harm)
-        if not is_open:
-            self.store(record, harms)
+        if new and not is_open:
+            self.store(record, new)
 
     def close(self, record: str, harms: Sequence[Harm]) -> None:
         """A plan is over, with these displaced: they are stored."""
         self._note(lambda: self.store(record, harms))
+
+    def saved(self, harm: Harm, in_truth: int) -> Harm:
+        """Return a displacement that lost other device seconds in truth, since it was saved."""
+        saved = max(0, harm.lost_device_seconds - in_truth)
+        after = replace(harm, lost_device_seconds=in_truth, saved_device_seconds=saved)
+        self.undo(harm)
+        self.record(after)
+        return after
+
+    def returned(self, name: str, lineage: str, at: Nanos, back: Nanos) -> None:
+        """Count under a name of its own how long a unit that was displaced at `at` was away."""
+        self._note(partial(self._returned, name, lineage, at, back))
+
+    def _returned(self, name: str, lineage: str, at: Nanos, back: Nanos) -> None:
+        key = self.sums.of_lineage(at // HOUR, lineage)
+        if key is None:
+            return  # more than a month ago, or displaced by another process
+        away = max(0, back - at) // SECOND
+        sides = key.victim, key.preemptor
+        harm = Harm(at, key.plane, *sides, 0, key.reason, waited_seconds=away, units=0)
+        if not self.is_stored(name, harm):
+            self._record(harm)
+            self.store(name, [harm])
 
     def undo(self, harm: Harm) -> None:
         """Take a displacement back, which did not happen."""
@@ -186,23 +208,14 @@ class HarmAccounts:
             yield budget.name, account
 
     def reclaimed(self, budget: str, queue: str, now: Nanos) -> Nanos:
-        """Return until when a budget may keep a ClusterQueue from its own nominal quota.
-
-        Counted from when it first did. That is forgotten once the ClusterQueue was refused nothing
-        for long enough.
-        """
+        """Return until when a budget may keep a ClusterQueue from its own nominal quota."""
         after = self._budgets[budget].nominal_reclaim_after
-        first, last = self._refused.get((budget, queue), (now, now))
-        if now - last > 2 * after + HOUR:
-            first = now
-        self._refused[budget, queue] = first, now
-        return Nanos(first + after)
+        return self.reclaims.until(budget, queue, after, now)
 
     def has_waited(self, budget: str, queue: str, now: Nanos) -> bool:
         """Return whether a ClusterQueue was kept from its own quota for as long as is allowed."""
-        first, last = self._refused.get((budget, queue), (now, now))
         after = self._budgets[budget].nominal_reclaim_after
-        return now - last <= 2 * after + HOUR and first + after <= now
+        return self.reclaims.has_waited(budget, queue, after, now)
 
     def refusal(self, plan: Sequence[Harm], exempt: Container[str] = ()) -> Refusal | None:
         """Return which account the units of a plan exceed together; None where all fit in all.

@@ -62,7 +62,9 @@ class HarmSide:
 class Harm:
     """One unit that is displaced, or would be.
 
-    `uids`: the objects of the unit. `reason`: why it was chosen.
+    `uids`: the objects of the unit. `reason`: why it was chosen. `saved_device_seconds`: what a
+    notice saved of what the decision expected to be lost. `units` is 0, and `waited_seconds` how
+    long it was away, for one that was counted before and runs again.
     """
 
     at: Nanos
@@ -72,6 +74,9 @@ class Harm:
     lost_device_seconds: int = 0
     reason: str = ""
     uids: frozenset[str] = frozenset()
+    saved_device_seconds: int = 0
+    waited_seconds: int = 0
+    units: int = 1
 
 
 @dataclass(frozen=True, slots=True)

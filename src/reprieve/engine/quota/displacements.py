@@ -52,6 +52,8 @@ class Displacements:
         policy = GovernorPolicy(loop_limit=limit, loop_window=window)
         self.governor = governor or Governor(policy)
         self.refusals: dict[Uids, Nanos] = {}
+        #: Whom which harm budget spared from whom, as of `refusals`.
+        self.spared: dict[Uids, str] = {}
         self.recorded: dict[Uids, Displacement] = {}
         #: Whose eviction was refused, by uid: they are held from everybody.
         self.refused: Mapping[Uid, Hold] = {}
@@ -121,6 +123,11 @@ class Displacements:
         """Return what budgets count of these displacements, by uids, with the victims known."""
         known = [uid for uid in victims if (preemptor, uid) in self._harms]
         return [self._harms[preemptor, uid] for uid in known], known
+
+    def forget_refusals(self) -> None:
+        """Begin to collect anew whom one is held back from."""
+        self.refusals.clear()
+        self.spared.clear()
 
     def fold(self, rows: Iterable[Displacement]) -> None:
         """Take note of what former processes did."""

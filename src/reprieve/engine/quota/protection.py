@@ -137,6 +137,7 @@ class Spared:
             if spared is not None:
                 uids = self.who.workload.uid, workload.uid
                 self.ledger.refusals[uids] = spared.until
+                self.ledger.spared[uids] = spared.budget
                 self.rules.add(spared.rule)
                 self.budgets.add(spared.budget)
                 return self._spare(self.paired, holder, spared.until)

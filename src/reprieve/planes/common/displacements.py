@@ -9,7 +9,7 @@ section 3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,6 +29,7 @@ __all__ = ["Issued", "PlaneDisplacements", "Side", "harms_of"]
 
 
 _MOST_KNOWN: Final = 100_000
+_NOTHING: Final[Mapping[str, int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,16 +163,29 @@ class PlaneDisplacements:
         self._open[record] = issued
         self._written(issued)
 
-    def ended(self, record: str, evicted: Collection[str], *, interrupted: bool = False) -> None:
+    def ended(
+        self,
+        record: str,
+        evicted: Collection[str],
+        *,
+        interrupted: bool = False,
+        lost: Mapping[str, int] = _NOTHING,
+    ) -> None:
         """A plan is over, with these evicted, by uid: of the others nothing has happened.
 
         What the preemptor of a plan that was `interrupted` by a fault did not get is not its doing.
+        `lost`: the device seconds that those lost in truth who had saved after a notice, by uid.
         """
         issued = self._open.pop(record, Issued())
         if interrupted:
             self._excuse(issued.displacements)
         kept = [each for each in issued.harms if not each.uids.isdisjoint(evicted)]
-        self.governor.harm.close(record, kept)
+        with self.governor.guard:
+            for place, harm in enumerate(kept):
+                if harm.uids <= lost.keys():
+                    in_truth = sum(lost[uid] for uid in harm.uids)
+                    kept[place] = self.governor.harm.saved(harm, in_truth)
+            self.governor.harm.close(record, kept)
         self._undo(
             Issued(
                 tuple(each for each in issued.rows if each[1].isdisjoint(evicted)),

@@ -42,7 +42,7 @@ def recorded_cycles(
     found = []
     admitted = 0
     if ledger is not None:
-        ledger.refusals.clear()
+        ledger.forget_refusals()
         ledger.recorded.clear()
     for result in cycles(
         holdings, queues, now, limit, first, ledger, proof, pace, nominated=nominated
@@ -52,6 +52,6 @@ def recorded_cycles(
         if admitted >= most:
             break
         if ledger is not None:
-            ledger.refusals.clear()
+            ledger.forget_refusals()
             ledger.recorded.clear()
     return found

@@ -10,7 +10,7 @@ and 6; the design's "Where the planes meet".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -142,19 +142,26 @@ class HeldPairs:
                 self._loops.remember(party_of(each).lineage, workload_ref(each))
             self._loops.issued(_lineages(preemptor, victim))
 
-    def ended(self, intent: Preemption, evicted: Collection[str]) -> None:
-        """A plan is over, with these roots evicted, by uid: what they lost is stored."""
+    def ended(self, intent: Preemption, evicted: Collection[str], lost: Mapping[str, int]) -> None:
+        """A plan is over, with these roots evicted, by uid: what they lost is stored.
+
+        `lost`: the device seconds that those lost in truth who had saved after a notice, by uid.
+        """
         ledger, preemptor = self.ledger, intent.spec.preemptor
         if ledger is None or preemptor is None:
             return
         harms = []
         for victim in intent.spec.victims:
             harm = ledger.take_harm((preemptor.uid, victim.subject.uid))
-            if harm is not None and victim.root.uid in evicted:
-                harms.append(harm)
-            elif harm is not None:
-                with ledger.governor.guard:
+            if harm is None:
+                continue
+            with ledger.governor.guard:
+                if victim.root.uid not in evicted:
                     ledger.governor.harm.undo(harm)
+                elif victim.root.uid in lost:
+                    harms.append(ledger.governor.harm.saved(harm, lost[victim.root.uid]))
+                else:
+                    harms.append(harm)
         ledger.governor.harm.close(intent.metadata.name, harms)
 
     def failed(self, preemptor: Workload, victims: Iterable[str]) -> None:

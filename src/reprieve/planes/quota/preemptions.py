@@ -7,9 +7,9 @@ Source: specification of the quota plane, section 9; the design's "Intent log an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from reprieve.api.kueue import Workload
 from reprieve.api.reprieve import Action, Preemption, Victim, VictimState
@@ -47,6 +47,9 @@ _GATED: Final = ("Pod", "StatefulSet", "LeaderWorkerSet")
 # Teams that lend each other quota preempt all day, and whoever takes over reads all of it.
 _RETENTION: Final = Retention(24 * HOUR, cap=500, fresh_cap=5_000, every=MINUTE)
 
+#: Told of a plan that is over, the roots that were evicted, and what those lost that had saved.
+Over: TypeAlias = Callable[[Preemption, Collection[str], Mapping[str, int]], None]
+
 
 class Preemptions:
     """The preemptions of the quota plane. `spawn` runs a task; `pods`: those of a Workload."""
@@ -61,7 +64,7 @@ class Preemptions:
         refusals: RefusedEvictions,
         pods: Callable[[str], Sequence[PodRow]],
         restore: Callable[[list[Preemption], Collection[str]], None] = lambda intents, names: None,
-        over: Callable[[Preemption, Collection[str]], None] = lambda intent, evicted: None,
+        over: Over = lambda intent, evicted, lost: None,
     ) -> None:
         self._context = context
         self._state = state
@@ -99,7 +102,7 @@ class Preemptions:
     def _ended(self, each: Carried[Workload], record: Preemption | None) -> None:
         self._victims.forget(each.intent)
         evicted = {uid for uid, s in each.states.items() if s.state is VictimState.EVICTED}
-        self._over(each.intent, evicted)
+        self._over(each.intent, evicted, self.notices.lost(each.name))
         claimed = self._claimed.pop(each.name, [])
         if claimed and each.abandoned:
             self._spawn(self._let_go(each.intent, claimed))

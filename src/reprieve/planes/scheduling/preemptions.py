@@ -313,7 +313,8 @@ class Preemptions:
     def _ended(self, each: Carried[Json], record: Preemption | None) -> None:
         self._victims.forget(each.intent)
         evicted = {uid for uid, s in each.states.items() if s.state is VictimState.EVICTED}
-        self._displacements.told.ended(each.name, evicted, interrupted=each.interrupted)
+        told, lost = self._displacements.told, self.notices.lost(each.name)
+        told.ended(each.name, evicted, interrupted=each.interrupted, lost=lost)
 
     async def _record_dry_run(
         self, plan: Plan, record: Record | None, beside: Beside | None

@@ -23,6 +23,7 @@ from typing import Any, Final
 import msgspec
 
 import reprieve
+from reprieve.engine.disruptions.questions import budget_of
 from reprieve.engine.idle.flights import in_flight
 from reprieve.engine.idle.model import Fit, IdleSnapshot, Phase, Policy, Workload
 from reprieve.units.instants import Nanos
@@ -50,18 +51,27 @@ RUN_LIMIT: Final = 16 * 1024 * 1024
 
 
 class DecisionInput(msgspec.Struct, frozen=True):
-    """Everything that a run of the evaluation depends on; `program` is Reprieve's version then."""
+    """Everything that a run of the evaluation depends on; `program` is Reprieve's version then.
+
+    `spared`: the harm budgets of those of the snapshot's holds that are theirs, by demand and root.
+    """
 
     snapshot: IdleSnapshot
     policy: Policy
     now: Nanos
     program: str = ""
+    spared: dict[str, dict[str, str]] | msgspec.UnsetType = msgspec.UNSET
 
 
 def encode(snapshot: IdleSnapshot, policy: Policy, now: Nanos, records: int = 1) -> dict[str, Any]:
     """Return the value for `spec.input`; `records` is how many will have a copy of it."""
     kept = relevant(snapshot, policy, now)
-    decided_on = DecisionInput(kept, policy, now, reprieve.__version__)
+    spared = {
+        demand: {str(root): budget_of(hold) for root, hold in holds.items() if budget_of(hold)}
+        for demand, holds in kept.holds.items()
+    }
+    named = {demand: roots for demand, roots in spared.items() if roots} or msgspec.UNSET
+    decided_on = DecisionInput(kept, policy, now, reprieve.__version__, named)
     text = msgspec.json.encode(decided_on, order="deterministic")
     return packed(text, f"{len(kept.workloads)} workloads", records)
 

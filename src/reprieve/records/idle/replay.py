@@ -11,12 +11,13 @@ import binascii
 import hashlib
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
 import msgspec
 
+from reprieve.engine.disruptions.questions import BudgetHold
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.flights import in_flight
 from reprieve.engine.idle.model import Workload
@@ -94,7 +95,19 @@ class Replay:
 
 def decode(recorded: Mapping[str, Any]) -> DecisionInput:
     """Return the input that `record.encode` wrote; raises what `unpacked` does."""
-    return unpacked(recorded, DecisionInput)
+    found = unpacked(recorded, DecisionInput)
+    if isinstance(found.spared, msgspec.UnsetType):
+        return found
+    holds = {
+        demand: {
+            root: BudgetHold(hold.until, hold.rule, budget)
+            if (budget := found.spared.get(demand, {}).get(str(root)))
+            else hold
+            for root, hold in held.items()
+        }
+        for demand, held in found.snapshot.holds.items()
+    }
+    return msgspec.structs.replace(found, snapshot=replace(found.snapshot, holds=holds))
 
 
 def unpacked(recorded: Mapping[str, Any], form: type[T]) -> T:

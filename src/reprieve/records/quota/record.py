@@ -18,7 +18,7 @@ import msgspec
 
 import reprieve
 from reprieve.engine.quota.assignment import Bookmark
-from reprieve.engine.quota.displacements import Displacements
+from reprieve.engine.quota.displacements import Displacements, Uids
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
 from reprieve.engine.quota.heads import LastScan, RequeueReason, shape
 from reprieve.engine.quota.holders import effective_priority
@@ -74,7 +74,8 @@ class QuotaInput(msgspec.Struct, frozen=True):
 
     `preemptor`: key of the head that the record is about. `usage`: of LocalQueues, as text, since
     it may be infinite. `refused`: who was held back from whom as one of a pair, by uids, and until
-    when. `held`: such pairs, either way, in records that were written before there was `refused`.
+    when. `spared`: those of them that a harm budget spared, which has that name. `held`: such
+    pairs, either way, in records that were written before there was `refused`.
     """
 
     preemptor: str
@@ -90,6 +91,7 @@ class QuotaInput(msgspec.Struct, frozen=True):
     usage: dict[str, str] = {}
     held: tuple[tuple[str, str], ...] = ()
     refused: tuple[tuple[str, str, Nanos], ...] = ()
+    spared: tuple[tuple[str, str, str], ...] | msgspec.UnsetType = msgspec.UNSET
     program: str = ""
 
 
@@ -116,13 +118,14 @@ def inputs_of(
         if not entry.placed and (entry.issued or (_is_refused(entry) and sampled()))
     ]
     refusals = {} if ledger is None else dict(ledger.refusals)
+    spared = {} if ledger is None else dict(ledger.spared)
     for entry in wanted:
         try:
             names = frozenset((entry.cluster_queue, *holdings.related(entry.cluster_queue)))
             if names not in known:
                 known[names] = tuple(_before(names, result, holdings))
             inputs[entry.workload.key] = _encoded(
-                entry, result, holdings, queues, now, refusals, names, known[names]
+                entry, result, holdings, queues, now, (refusals, spared), names, known[names]
             )
             if ledger is not None:
                 told = (ledger.recorded.get((entry.workload.uid, uid)) for uid in _uids(entry))
@@ -201,14 +204,16 @@ def _encoded(
     holdings: Holdings,
     queues: Queues,
     now: Nanos,
-    refusals: Mapping[tuple[str, str], Nanos],
+    held_back: tuple[Mapping[Uids, Nanos], Mapping[Uids, str]],
     names: frozenset[str],
     holders: tuple[Workload, ...],
 ) -> dict[str, Any]:
     """Return the value for `spec.input`; the cycle is over, and its changes are taken back.
 
-    `names`: the ClusterQueues of the tree; `holders`: what held quota in them before.
+    `names`: the ClusterQueues of the tree; `holders`: what held quota in them before. `held_back`:
+    who is held back from whom until when, and by which harm budget.
     """
+    refusals, spared = held_back
     tree, configuration = holdings.tree, holdings.configuration
     size = f"{len(holders)} workloads with quota"
     if len(holders) > MOST_WORKLOADS:
@@ -240,6 +245,8 @@ def _encoded(
         heads=tuple(_head(each) for each in sorted(heads, key=lambda e: e.cluster_queue)),
         usage={key: repr(queues.local_queue_usage.get(key, 0.0)) for key in sorted(doors)},
         refused=tuple(sorted((*pair, end) for pair, end in refusals.items() if pair[0] in uids)),
+        spared=tuple(sorted((*pair, name) for pair, name in spared.items() if pair[0] in uids))
+        or msgspec.UNSET,
         program=reprieve.__version__,
     )
     return packed(msgspec.json.encode(decided_on), size)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+import msgspec
+
 from reprieve.engine.plan import Plan
 from reprieve.engine.quota.assignment import Assignment
 from reprieve.engine.quota.candidates import Preemptor, preemptor, satisfies
@@ -25,6 +27,7 @@ from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.tree import exceeds
 from reprieve.records.idle.replay import SpoiltInput, unpacked
 from reprieve.records.quota.record import QuotaInput, policy_text, restored
+from reprieve.units.instants import format_instant
 
 __all__ = [
     "QuotaAnswer",
@@ -204,8 +207,19 @@ def _why_spared(replay: QuotaReplay, holder: Holder) -> tuple[Standing, str]:
     if not own and not _uses_more(replay, holder, need):
         return Standing.WITHIN_QUOTA, ""
     if who.spares is not None and who.spares(holder):
-        return Standing.PROTECTED, ""
+        return Standing.PROTECTED, _spared_by(replay, holder)
     return Standing.REPRIEVED, ""
+
+
+def _spared_by(replay: QuotaReplay, holder: Holder) -> str:
+    """Return which harm budget spared a workload and until when, empty where none did."""
+    decided_on, pair = replay.decided_on, (replay.who.workload.uid, holder.workload.uid)
+    spared = decided_on.spared
+    for *named, budget in () if isinstance(spared, msgspec.UnsetType) else spared:
+        if tuple(named) == pair:
+            ends = (end for *other, end in decided_on.refused if tuple(other) == pair)
+            return f"harm budget {budget} is used up until {format_instant(max(ends))}"
+    return ""
 
 
 def _uses_more(replay: QuotaReplay, holder: Holder, need: frozenset[int]) -> bool:

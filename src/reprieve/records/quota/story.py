@@ -65,6 +65,8 @@ def quota_answer_text(answer: QuotaAnswer) -> str:
             return f"{who} makes way for {answer.detail}, which came first in the cycle"
         case Standing.POLICY:
             return f"{who} stays: {answer.detail}"
+        case Standing.PROTECTED if answer.detail:
+            return f"{who} stays: {answer.detail}"
     return f"{who} {_STAYS[answer.standing]}"
 
 

@@ -20,6 +20,7 @@ from reprieve.api.reprieve import Preemption
 from reprieve.kube.cache import Cache
 from reprieve.units.durations import SECOND
 from reprieve.web.history.history import History
+from reprieve.web.mirror.harm import HarmRead
 from reprieve.web.mirror.leading import Lease, LeaseRecord, lease_record
 from reprieve.web.mirror.pods import NEVER, NodeRecord, PodRecord, node_record, pod_record
 from reprieve.web.mirror.queues import (
@@ -81,6 +82,7 @@ class Mirror:
         key: to the numbers under which work of other tenants is told; empty where it is not known.
         watched: tells how each kind is watched.
         history: what the cluster was like.
+        harm: budgets of harm and their ledger.
     """
 
     def __init__(self, cluster: str = "") -> None:
@@ -90,6 +92,7 @@ class Mirror:
         self.opened: Opened = Unopened()
         self.key = b""
         self.history = History()
+        self.harm = HarmRead()
         self.watched: Callable[[], Sequence[Watched]] = tuple
         self.pods: Cache[Pod, PodRecord] = Cache(
             pod_record, {"unit": lambda pod: (pod.unit,), "node": _nodes_of}

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 from reprieve.units.instants import Nanos
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.pages import (
+    harm,
     health,
     history,
     mine,
@@ -36,6 +37,7 @@ PAGES: Final[Mapping[str, MakePage]] = MappingProxyType(
         "preemptions": preemptions.page,
         "preemption": preemption.page,
         "health": health.page,
+        "harm": harm.page,
         "history": history.page,
     }
 )

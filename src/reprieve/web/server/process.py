@@ -29,6 +29,7 @@ from reprieve.units.errors import ReprieveError
 from reprieve.web.history.history import History
 from reprieve.web.history.sampling import keep_sampling
 from reprieve.web.live.watching import Watching
+from reprieve.web.mirror.harm_reading import keep_reading_harm
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.watches import Feed, feeds, run_feeds, settled
 from reprieve.web.records.numbers_key import numbers_key
@@ -110,7 +111,8 @@ async def serve_page(
     )
     connections = Connections(limits=LIMITS)
     runner = page_runner(site, connections)
-    work = (run_feeds(found), watching.run(), opening.run())
+    harm = keep_reading_harm(mirror, reader, operator_namespace, clock)
+    work = (run_feeds(found), watching.run(), opening.run(), harm)
     tasks = [asyncio.create_task(each) for each in work]
     try:
         await _filled(found, clock)

@@ -1,0 +1,133 @@
+"""Keeps since when harm budgets refuse ClusterQueues their own quota, over restarts.
+
+The ConfigMap `reprieve-harm-refused` holds a line for each budget and ClusterQueue: `[budget,
+queue, first, last]`, instants in nanoseconds. It is written a few seconds after a budget refuses a
+ClusterQueue for the first time, and while it goes on every ten minutes, behind the fence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+
+from reprieve.engine.disruptions.governor import Governor
+from reprieve.engine.harm_budgets.reclaims import Refused
+from reprieve.execution.fence import Deposed, Fence
+from reprieve.kube.client import Client
+from reprieve.kube.errors import ApiError, Forbidden, NotFound
+from reprieve.kube.resource import CONFIG_MAPS
+from reprieve.kube.writes import Priority
+from reprieve.units.clock import Clock
+from reprieve.units.durations import MINUTE, SECOND
+
+__all__ = ["REFUSED", "HarmRefusals"]
+
+log: Final = logging.getLogger("reprieve.harm")
+
+REFUSED: Final = "reprieve-harm-refused"
+_LINES: Final = "refused"
+_EVERY: Final = 5 * SECOND
+_AGAIN: Final = 2 * SECOND
+_LATE: Final = 10 * MINUTE
+
+
+class HarmRefusals:
+    """Loads and stores refusals. `run` works beside the planes, which wait until it `loaded`."""
+
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        fence: Fence,
+        clock: Clock,
+        governor: Governor,
+        wait_leading: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Arguments as of `HarmLedger`."""
+        self._client = client
+        self._writer = client.at(Priority.STATUS, fence.check, timeout=fence.request_timeout)
+        self._namespace = namespace
+        self._fence = fence
+        self._clock = clock
+        self._governor = governor
+        self._wait_leading = wait_leading
+        self._obj: dict[str, Any] | None = None
+        self._stored: dict[tuple[str, str], Refused] = {}
+        self.loaded = False
+
+    async def run(self) -> None:
+        """Load once this process leads, then store until cancelled."""
+        if self._wait_leading is not None:
+            await self._wait_leading()
+        while not self.loaded:
+            try:
+                await self._load()
+            except Forbidden as refusal:
+                log.warning("refusals are forgotten at restarts: %s", refusal)
+                self.loaded = True
+                return
+            except ApiError as failure:
+                log.warning("refusals of harm budgets cannot be read: %s", failure)
+                await self._clock.sleep(_AGAIN)
+        while True:
+            await self._clock.sleep(_EVERY)
+            if self._fence.open:
+                await self._store()
+
+    async def _load(self) -> None:
+        try:
+            self._obj = await self._client.get(CONFIG_MAPS, self._namespace, REFUSED, dict)
+        except NotFound:
+            self._obj = None
+        rows = _rows((self._obj or {}).get("data", {}).get(_LINES, ""))
+        self._stored = {row[:2]: row for row in rows}
+        with self._governor.guard:
+            self._governor.harm.reclaims.load(rows)
+        self.loaded = True
+
+    async def _store(self) -> None:
+        with self._governor.guard:
+            known = set(self._governor.harm.budgets)
+            rows = [row for row in self._governor.harm.reclaims.rows() if row.budget in known]
+        if not any(self._differs(row) for row in rows):
+            return
+        obj = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": REFUSED,
+                "namespace": self._namespace,
+                "labels": {"app.kubernetes.io/part-of": "reprieve"},
+            },
+            "data": {_LINES: "\n".join(msgspec.json.encode(row).decode() for row in rows)},
+        }
+        try:
+            if self._obj is None:
+                self._obj = await self._writer.create(CONFIG_MAPS, obj, dict)
+            else:
+                obj["metadata"] = self._obj["metadata"]
+                self._obj = await self._writer.replace(CONFIG_MAPS, obj, dict)
+        except (ApiError, Deposed) as failure:
+            log.warning("refusals of harm budgets are not written: %s", failure)
+            with contextlib.suppress(ApiError):
+                await self._load()
+            return
+        self._stored = {row[:2]: row for row in rows}
+
+    def _differs(self, row: Refused) -> bool:
+        stored = self._stored.get(row[:2])
+        return stored is None or stored.first != row.first or row.last - stored.last > _LATE
+
+
+def _rows(text: str) -> list[Refused]:
+    found = []
+    for line in filter(None, text.split("\n")):
+        try:
+            found.append(msgspec.json.decode(line, type=Refused))
+        except msgspec.DecodeError:
+            log.warning("ConfigMap %s: a line cannot be read", REFUSED)
+    return found
