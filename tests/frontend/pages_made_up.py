@@ -59,6 +59,7 @@ def now(size: str, tick: int) -> Made:
         pool = "h100" if i % 3 else "a100"
         on[f"node-{i}"] = [
             f"node-{i}", pool, 8, *parts.values(), ["job/team-a/train-1"], i % 17 == 16,
+            [f"b{i // 32}", f"r{i // 8}"] if i % 29 else [],
         ]  # fmt: skip
     values = {
         "resource": "nvidia.com/gpu",
@@ -70,6 +71,7 @@ def now(size: str, tick: int) -> Made:
             "preemptions": 3 if holders else 0, "units": 14 if holders else 0,
             "spared": 3 if holders else 0, "lostDeviceSeconds": 113_040 if holders else 0,
         },
+        "levels": ["example.com/block", "example.com/rack"] if nodes else [],
         "unseen": [] if holders else ["preemptions.reprieve.dev"],
     }  # fmt: skip
     return values, {
@@ -87,7 +89,7 @@ def now(size: str, tick: int) -> Made:
         "nodes": (
             columns(
                 "node pool total:number working:number idle:number leaving:number claimed:number"
-                " free:number units:list cordoned:flag"
+                " free:number units:list cordoned:flag domains:list"
             ),
             on,
         ),

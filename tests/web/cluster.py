@@ -150,6 +150,15 @@ def workload(
     }
 
 
+def topology(name: str, *levels: str) -> Json:
+    """Return a Topology."""
+    return {
+        "kind": "Topology",
+        "metadata": meta(name),
+        "spec": {"levels": [{"nodeLabel": each} for each in levels]},
+    }
+
+
 def cluster_queue(name: str, nominal: int, cohort: str = "", weight: str = "1") -> Json:
     """Return a ClusterQueue with a quota of flavor `default`."""
     quota = {"name": GPU, "nominalQuota": str(nominal)}
@@ -244,6 +253,7 @@ def _of(found: Mirror, obj: Json) -> tuple[Any, type[Any]]:
         "Workload": (found.workloads, kueue.Workload),
         "ClusterQueue": (found.cluster_queues, kueue.ClusterQueue),
         "Cohort": (found.cohorts, kueue.Cohort),
+        "Topology": (found.topologies, kueue.Topology),
         "LocalQueue": (found.local_queues, kueue.LocalQueue),
         "GpuWorkload": (found.idle, GpuWorkload),
         "Event": (found.waiting, WaitingEvent),

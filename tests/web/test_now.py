@@ -18,6 +18,7 @@ from tests.web.cluster import (
     put,
     rows,
     take,
+    topology,
     waiting_event,
     workload,
 )
@@ -208,3 +209,32 @@ def test_totals_are_told_to_tenants_only_where_three_hold():
 
 def _controller(kind: str, name: str) -> dict[str, object]:
     return {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "u", "controller": True}
+
+
+def test_nodes_say_in_which_domains_of_the_topology_they_are():
+    racks = [{"zone": "z", "rack": each} for each in ("r1", "r2")]
+    cluster = mirror(
+        topology("other", "room"),
+        node("n1", labels=racks[0]),
+        node("n2", labels=racks[1] | {"room": "a"}),
+        node("n3", labels={"zone": "z"}),
+    )
+    assert now.page(cluster, EVERYTHING, {}, START).values["levels"] == ["room"]
+    racked = topology("racks", "zone", "rack", "kubernetes.io/hostname")
+    put(cluster, racked)
+    page = now.page(cluster, EVERYTHING, {}, START)
+    # Two nodes have all levels of this one, a single node those of the other.
+    assert page.values["levels"] == ["zone", "rack"]
+    found = {each["node"]: each["domains"] for each in rows(page, "nodes")}
+    assert found == {"n1": ["z", "r1"], "n2": ["z", "r2"], "n3": []}
+    take(cluster, racked)
+    take(cluster, topology("other", "room"))
+    page = now.page(cluster, EVERYTHING, {}, START)
+    assert page.values["levels"] == []
+    assert all(each["domains"] == [] for each in rows(page, "nodes"))
+
+
+def test_who_does_not_see_the_cluster_is_told_no_domains():
+    cluster = mirror(topology("racks", "rack"), node("n1", labels={"rack": "r1"}))
+    page = now.page(cluster, Viewer(sees_all=False, namespaces=frozenset({"team-a"})), {}, START)
+    assert page.values["levels"] == [] and not page.tables["nodes"].rows

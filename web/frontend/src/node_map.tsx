@@ -6,7 +6,7 @@
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import { useId, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { number } from "./format.ts";
 import { PARTS, type Part, Swatch } from "./gpu_bar.tsx";
 import { theme } from "./theme.ts";
@@ -34,7 +34,8 @@ interface Layout {
 const GAP = 3;
 const MOST_CELLS = 16;
 
-export function NodeMap({ table }: { table: TableState }): JSX.Element {
+/** All nodes, or those of `slots` alone. */
+export function NodeMap({ table, slots, legend = true }: { table: TableState; slots?: number[]; legend?: boolean }): JSX.Element {
   const frame = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const width = useSignal(0);
@@ -43,11 +44,13 @@ export function NodeMap({ table }: { table: TableState }): JSX.Element {
   const blocks = useMemo(() => {
     // Names are sorted only when nodes come or go.
     const { rowOf } = table;
+    const wanted = slots && new Set(slots);
     if (order.current.of !== rowOf || order.current.size !== rowOf.size) {
       order.current = { of: rowOf, size: rowOf.size, slots: sortedSlots(table) };
     }
-    return blocksOf(table, order.current.slots);
-  }, [table]);
+    return blocksOf(table, wanted ? order.current.slots.filter((slot) => wanted.has(slot)) : order.current.slots);
+  }, [table, slots]);
+  const said = useId();
   const layout = layoutOf(blocks, width.value);
   const rows = Math.ceil(blocks.length / Math.max(1, layout.columns));
   const height = rows * layout.height;
@@ -91,7 +94,7 @@ export function NodeMap({ table }: { table: TableState }): JSX.Element {
           role="application"
           aria-roledescription="map of nodes"
           aria-label={`${blocks.length} nodes; arrow keys go from node to node`}
-          aria-describedby="node-said"
+          aria-describedby={said}
           tabIndex={0}
           style={{ width: `${width.value}px`, height: `${height}px` }}
           onMouseMove={hit}
@@ -102,8 +105,8 @@ export function NodeMap({ table }: { table: TableState }): JSX.Element {
         />
         {block && <Pointer index={at.value} layout={layout} />}
       </div>
-      <p class="node-said" id="node-said" aria-live="polite">
-        {block ? <Told block={block} /> : <MapLegend />}
+      <p class="node-said" id={said} aria-live="polite">
+        {block ? <Told block={block} /> : legend && <MapLegend />}
       </p>
     </div>
   );
@@ -140,7 +143,7 @@ function Told({ block }: { block: Block }): JSX.Element {
   );
 }
 
-function MapLegend(): JSX.Element {
+export function MapLegend(): JSX.Element {
   return (
     <span class="map-legend">
       {PARTS.map((part) => (

@@ -26,10 +26,12 @@ from reprieve.web.mirror.pods import NEVER, NodeRecord, PodRecord, node_record, 
 from reprieve.web.mirror.queues import (
     LocalQueueRecord,
     QueueRecord,
+    TopologyRecord,
     WorkloadRecord,
     cluster_queue_record,
     cohort_record,
     local_queue_record,
+    topology_record,
     workload_record,
 )
 from reprieve.web.mirror.sums import NodeSum, UnitSum, node_sum, unit_sum
@@ -49,6 +51,7 @@ from reprieve.web.records.judged import Opened, Unopened
 __all__ = ["Mirror", "Watched"]
 
 #: How long a Lease is renewed before that is told.
+_HOSTNAME: Final = "kubernetes.io/hostname"
 _RENEWALS: Final = 10 * SECOND
 
 
@@ -103,6 +106,7 @@ class Mirror:
         )
         self.cluster_queues: Cache[kueue.ClusterQueue, QueueRecord] = Cache(cluster_queue_record)
         self.cohorts: Cache[kueue.Cohort, QueueRecord] = Cache(cohort_record)
+        self.topologies: Cache[kueue.Topology, TopologyRecord] = Cache(topology_record)
         self.local_queues: Cache[kueue.LocalQueue, LocalQueueRecord] = Cache(local_queue_record)
         self.idle: Cache[GpuWorkload, IdleRecord] = Cache(
             idle_record, {"unit": lambda record: (record.unit,)}
@@ -123,6 +127,8 @@ class Mirror:
         self.pods.subscribe(self._pod_changed, self._settled)
         self.idle.subscribe(self._idle_changed, self._settled)
         self.nodes.subscribe(self._node_changed, self._settled)
+        self._levels: tuple[str, ...] | None = None
+        self.topologies.subscribe(lambda old, new: self._levels_changed(), self._settled)
         rest: tuple[Cache[Any, Any], ...] = (
             self.workloads,
             self.cluster_queues,
@@ -169,6 +175,25 @@ class Mirror:
                 self._nodes[node.name] = found
             yield found
 
+    def levels(self) -> tuple[str, ...]:
+        """Return the levels of the topology that most nodes have, without the node's own name."""
+        if self._levels is None:
+            self._levels = self._levels_of_most()
+        return self._levels
+
+    def _levels_of_most(self) -> tuple[str, ...]:
+        known = {
+            each.name: tuple(level for level in each.levels if level != _HOSTNAME)
+            for each in self.topologies
+        }
+        counts = {
+            name: sum(all(level in node.labels for level in levels) for node in self.nodes)
+            for name, levels in known.items()
+            if levels
+        }
+        most = max(sorted(counts), key=lambda name: counts[name], default="")
+        return known[most] if counts.get(most) else ()
+
     def cluster_queue_of(self, namespace: str, queue: str) -> str:
         """Return the ClusterQueue that a LocalQueue leads to, empty where that is not known."""
         found = self.local_queues.named(namespace, queue)
@@ -187,6 +212,11 @@ class Mirror:
         for node in (old, new):
             if node is not None:
                 self._nodes.pop(node.name, None)
+        if old is None or new is None or old.labels != new.labels:
+            self._levels_changed()
+
+    def _levels_changed(self) -> None:
+        self._levels = None
 
     def _idle_changed(self, old: IdleRecord | None, new: IdleRecord | None) -> None:
         before, after = _idle_names(old), _idle_names(new)

@@ -20,6 +20,7 @@ from reprieve.web.mirror.units import controller_uid, unit_of_pod
 __all__ = ["NEVER", "NodeRecord", "PodRecord", "PodState", "instant", "node_record", "pod_record"]
 
 #: Labels by which clouds and people name a pool of nodes, the most specific first.
+_HOSTNAME: Final = "kubernetes.io/hostname"
 _POOLS: Final = (
     "karpenter.sh/nodepool",
     "cloud.google.com/gke-nodepool",
@@ -87,7 +88,7 @@ class PodRecord:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """A node; `amounts` are allocatable."""
+    """A node; `amounts` are allocatable, `labels` all but its own name."""
 
     uid: str
     namespace: str
@@ -96,6 +97,7 @@ class NodeRecord:
     pool: str
     amounts: Mapping[str, int]
     cordoned: bool
+    labels: Mapping[str, str]
 
 
 def pod_record(pod: Pod) -> PodRecord:
@@ -145,6 +147,7 @@ def node_record(node: Node) -> NodeRecord:
         sys.intern(next((labels[name] for name in _POOLS if labels.get(name)), "")),
         amounts,
         node.spec.unschedulable,
+        {sys.intern(k): sys.intern(v) for k, v in labels.items() if k != _HOSTNAME},
     )
 
 

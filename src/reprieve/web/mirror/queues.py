@@ -96,6 +96,29 @@ class WorkloadRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class TopologyRecord:
+    """A Topology; `levels` are its labels from the widest to the narrowest."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int
+    levels: tuple[str, ...]
+
+
+def topology_record(topology: kueue.Topology) -> TopologyRecord:
+    """Return what is kept of a Topology."""
+    metadata = topology.metadata
+    return TopologyRecord(
+        metadata.uid,
+        "",
+        metadata.name,
+        version_number(metadata.resource_version),
+        tuple(each.node_label for each in topology.spec.levels),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Quota:
     """What a queue has of one resource in one flavor; a limit of None is no limit."""
 

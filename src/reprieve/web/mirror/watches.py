@@ -44,6 +44,7 @@ __all__ = ["Feed", "feeds", "read_once", "run_feeds", "settled"]
 _CLUSTER_QUEUES: Final = Resource(
     kueue.GROUP, "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False
 )
+_TOPOLOGIES: Final = Resource(kueue.GROUP, "v1beta2", "topologies", "Topology", namespaced=False)
 _COHORTS: Final = Resource(kueue.GROUP, "v1beta2", "cohorts", "Cohort", namespaced=False)
 #: The better first.
 _WORSE: Final = (
@@ -218,6 +219,7 @@ def _kinds(mirror: Mirror) -> tuple[_Kind, ...]:
         _Kind(WORKLOADS[0], kueue.Workload, mirror.workloads),
         _Kind(_CLUSTER_QUEUES, kueue.ClusterQueue, mirror.cluster_queues),
         _Kind(_COHORTS, kueue.Cohort, mirror.cohorts),
+        _Kind(_TOPOLOGIES, kueue.Topology, mirror.topologies),
         _Kind(LOCAL_QUEUES[0], kueue.LocalQueue, mirror.local_queues),
         _Kind(PREEMPTIONS, Preemption, mirror.preemptions),
         _Kind(DISRUPTIONS, Disruption, mirror.disruptions),

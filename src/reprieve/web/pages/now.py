@@ -3,13 +3,14 @@
 Table `holders`: unit, queue, cohort, amount, idle, leaving, pods, nodes, since, state.
 Table `waiters`: unit, queue, amount, resource (that of the amount), since, reason, message: all
 that waits, unless a resource is asked for.
-Table `nodes`: node, pool, total, working, idle, leaving, claimed, free, units, cordoned; empty for
-viewers who do not see the whole cluster.
+Table `nodes`: node, pool, total, working, idle, leaving, claimed, free, units, cordoned, domains
+(values of the topology's levels, the widest first; empty without one); empty for viewers who do not
+see the whole cluster.
 `at` asks for an instant of the past (`then`).
 Values: `resource`, `resources`, `bar` (total, working, idle, leaving, claimed, free; null for those
 who may not know), `others` (what those hold whose work is not shown), `counts`, `hour`
-(preemptions, units, spared, lostDeviceSeconds), `unseen`, and of the past `sampled`: when what is
-shown was seen.
+(preemptions, units, spared, lostDeviceSeconds), `levels` (labels of the topology), `unseen`,
+and of the past `sampled`: when what is shown was seen.
 
 A total tells nobody's work apart only where at least three tenants hold. Source: specification of
 the page, "Login".
@@ -67,6 +68,7 @@ _NODES: Final = (
     Column("free", Kind.NUMBER),
     Column("units", Kind.LIST),
     Column("cordoned", Kind.FLAG),
+    Column("domains", Kind.LIST),
 )
 _MOST_UNITS: Final = 4  # named on one node
 
@@ -103,7 +105,10 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
     }
     waiting = {each.unit: each for each in waiters(mirror, viewer, asked)}
     sums = list(mirror.node_sums())
-    nodes = {each.node.name: _node(each, resource) for each in sums} if viewer.sees_all else {}
+    levels = mirror.levels() if viewer.sees_all else ()
+    nodes = (
+        {each.node.name: _node(each, resource, levels) for each in sums} if viewer.sees_all else {}
+    )
     return Page(
         {
             "resource": resource,
@@ -120,6 +125,7 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
                 "nodes": len(nodes),
             },
             "hour": _last_hour(mirror, viewer, asked, at),
+            "levels": list(levels),
             "unseen": list(mirror.unseen),
         },
         {
@@ -264,15 +270,16 @@ def _waiter(waiter: Waiter) -> tuple[Cell, ...]:
     )
 
 
-def _node(each: NodeSum, resource: str) -> tuple[Cell, ...]:
+def _node(each: NodeSum, resource: str, levels: tuple[str, ...]) -> tuple[Cell, ...]:
     """Return a node's row: the same object as before, where the node is as it was."""
-    known: tuple[Cell, ...] | None = each.shown.get(("row", resource))
+    key = " ".join(("row", *levels)), resource
+    known: tuple[Cell, ...] | None = each.shown.get(key)
     if known is None:
-        known = each.shown["row", resource] = _node_made(each, resource)
+        known = each.shown[key] = _node_made(each, resource, levels)
     return known
 
 
-def _node_made(each: NodeSum, resource: str) -> tuple[Cell, ...]:
+def _node_made(each: NodeSum, resource: str, levels: tuple[str, ...]) -> tuple[Cell, ...]:
     bar = _bar_on(each, resource)
     return (
         each.node.name,
@@ -280,6 +287,9 @@ def _node_made(each: NodeSum, resource: str) -> tuple[Cell, ...]:
         *(whole(resource, getattr(bar, name)) for name in Bar.__dataclass_fields__),
         [unit for unit, _ in each.units[:_MOST_UNITS]],
         each.node.cordoned,
+        [each.node.labels[level] for level in levels]
+        if all(level in each.node.labels for level in levels)
+        else [],
     )
 
 

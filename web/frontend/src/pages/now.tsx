@@ -7,6 +7,7 @@ import { Word } from "../cells.tsx";
 import { instant, number } from "../format.ts";
 import { Rest } from "../generic.tsx";
 import { type Amounts, GpuBar, Patterns } from "../gpu_bar.tsx";
+import { Domains } from "../domain_map.tsx";
 import { History } from "../history.tsx";
 import { NodeMap } from "../node_map.tsx";
 import { Figures, Title, Unseen, gpuHours, plural } from "../parts.tsx";
@@ -15,7 +16,7 @@ import type { PageState, TableState } from "../topic_state.ts";
 import { HolderTree } from "../tree.tsx";
 import { type JsonObject, isObject, textOf } from "../wire.ts";
 
-const SHOWN = ["bar", "gpus", "counts", "hour", "others", "unseen", "holders", "waiters", "nodes", "sampled"];
+const SHOWN = ["bar", "gpus", "counts", "hour", "others", "unseen", "holders", "waiters", "nodes", "sampled", "levels"];
 
 export function Now({ state }: { state: PageState }): JSX.Element {
   const { values, tables } = state;
@@ -61,7 +62,9 @@ export function Now({ state }: { state: PageState }): JSX.Element {
           empty={<>Nobody waits. What would happen to new work, the <a href={to("/plan")}>Plan</a> page tells.</>}
         />
       </div>
-      {tables["nodes"] && !address.value.query.has("at") && <Nodes table={tables["nodes"]} resource={resource} />}
+      {tables["nodes"] && !address.value.query.has("at") && (
+        <Nodes table={tables["nodes"]} resource={resource} levels={(values["levels"] as string[] | undefined) ?? []} />
+      )}
       <History by="team" scrub />
       {isObject(values["hour"]) && <LastHour hour={values["hour"]} />}
       <Rest state={state} shown={SHOWN} />
@@ -110,18 +113,22 @@ function Grouping({ by }: { by: string }): JSX.Element {
   );
 }
 
-function Nodes({ table, resource }: { table: TableState; resource: string }): JSX.Element {
-  const asTable = useSignal(false);
+const HOW = ["map", "by domain", "as a table"] as const;
+
+function Nodes({ table, resource, levels }: { table: TableState; resource: string; levels: string[] }): JSX.Element {
+  const how = useSignal<(typeof HOW)[number]>("map");
+  const offered = HOW.filter((each) => each !== "by domain" || levels.length > 0);
+  const shown = offered.includes(how.value) ? how.value : "map";
   const choice = table.slots.length > 0 && (
     <div class="choice" role="group" aria-label="Nodes">
-      {[false, true].map((each) => (
-        <button key={String(each)} type="button" aria-pressed={asTable.value === each} onClick={() => (asTable.value = each)}>
-          {each ? "as a table" : "map"}
+      {offered.map((each) => (
+        <button key={each} type="button" aria-pressed={shown === each} onClick={() => (how.value = each)}>
+          {each}
         </button>
       ))}
     </div>
   );
-  if (asTable.value || !table.slots.length) {
+  if (shown === "as a table" || !table.slots.length) {
     return (
       <DataTable
         name="nodes"
@@ -139,7 +146,7 @@ function Nodes({ table, resource }: { table: TableState; resource: string }): JS
         <h2>Nodes <span class="count">{number(table.slots.length)}</span></h2>
         {choice}
       </header>
-      <NodeMap table={table} />
+      {shown === "by domain" ? <Domains table={table} levels={levels} /> : <NodeMap table={table} />}
     </section>
   );
 }
