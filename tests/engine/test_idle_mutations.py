@@ -85,9 +85,11 @@ def call_everything_compatible(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every plan says that it may take too many."""
     proof = evaluation.proof_of
 
-    def compatible(search: Search, *, compatible: bool) -> Proof:
+    def compatible(
+        search: Search, *, compatible: bool, profile: str = "", gap: int | None = None
+    ) -> Proof:
         del compatible
-        return proof(search, compatible=True)
+        return proof(search, compatible=True, profile=profile, gap=gap)
 
     monkeypatch.setattr(evaluation, "proof_of", compatible)
 

@@ -155,9 +155,8 @@ MUTATIONS = [
     Mutation(
         "what an entry takes is not counted for those after it",
         "cycle",
-        "        self.snapshot.add_usage(entry.queue, assignment.usage.items())\n"
-        "        if assignment.mode is Mode.PREEMPT:",
-        "        if assignment.mode is Mode.PREEMPT:",
+        "self.snapshot.add_usage(entry.queue, assignment.usage.items())",
+        "pass",
         "flows",
     ),
     Mutation(
@@ -206,8 +205,8 @@ MUTATIONS = [
     Mutation(
         "victims by all that is asked, not by what is missing",
         "nominations",
-        "found.usage, found.need)",
-        "found.usage, frozenset(found.usage))",
+        "found.usage, found.need, asked)",
+        "found.usage, frozenset(found.usage), asked)",
         "proof",
     ),
     Mutation(
@@ -339,8 +338,8 @@ MUTATIONS = [
     Mutation(
         "candidates are looked for by all that is asked, not by what is missing",
         "nominations",
-        "found.usage, found.need)",
-        "found.usage, frozenset(found.usage))",
+        "found.usage, found.need, asked)",
+        "found.usage, frozenset(found.usage), asked)",
         "plans",
     ),
     Mutation(
@@ -374,8 +373,8 @@ MUTATIONS = [
     Mutation(
         "the order of a cycle asks whether, not how far, an entry borrows",
         "tournament",
-        "(_preemptor(entry, settings.gates), entry.level,",
-        "(_preemptor(entry, settings.gates), entry.level > 0,",
+        "(_preemptor(entry, settings), entry.level,",
+        "(_preemptor(entry, settings), entry.level > 0,",
         "vectors:TestSchedule.json",
     ),
     Mutation(

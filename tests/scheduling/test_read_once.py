@@ -20,10 +20,13 @@ _SETTLED_S = 30.0
 
 
 def asked(cluster: Site, verb: str) -> dict[str, int]:
+    """Return how often each kind that is served was asked for; others are looked for again."""
+    served = cluster.embedded.cluster.registry.stored
     return {
         f"{resource}.{group}".rstrip("."): count
         for (user, said, group, resource), count in cluster.embedded.cluster.requests.items()
         if (user, said) == (OPERATOR_USER, verb) and resource not in READ_BESIDE
+        and served(group, resource) is not None
     }
 
 

@@ -78,7 +78,11 @@ def test_the_report_tells_the_story_of_who_made_way_while_it_was_idle(tmp_path: 
     for _, at, preemptor, rule, _, why, since, back in went:
         assert since < at
         assert back is None or back > at
-        assert (texts[rule], preemptor is None) in (("OldestIdle", False), ("Always", True))
+        assert (texts[rule], preemptor is None) in (
+            ("OldestIdle", False),
+            ("BesidePriority", False),
+            ("Always", True),
+        )
         assert texts[why].startswith(("Preempted to free", "Policy is Always"))
     assert {back is None for *_, back in went} == {True, False}
 

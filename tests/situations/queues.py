@@ -170,7 +170,7 @@ def held_by_work_of_the_same_priority() -> Situation:
         [[job("old", 1, 8, "q", "low")]],
         "quota",
         plan_expects=["priority-class] high instead of low it starts"],
-        explain_expects=["Use a priority above 100"],
+        explain_expects=["priority-class] high instead of low it starts"],
     )
 
 

@@ -70,6 +70,8 @@ OPTIONS: Final[dict[str, dict[str, Any]]] = {
         "scheduling": {"profile": "best", "harmOrder": True},
         "quota": {"profile": "best"},
     },
+    "others": {**SCHEDULING, "watchOthers": True},
+    "all-others": {**ALL, "watchOthers": True},
     "dry": {**ALL, "dryRun": True},
     "notices": {**ALL, "notice": {"enabled": True}, "notifications": {"hosts": ["*.example.com"]}},
 }

@@ -122,7 +122,8 @@ class Chains:
 
     def depth(self, job: str, now: Nanos) -> int:
         """Return the place of a preemption for a job in a chain of displacements, from 1 on."""
-        depth, seen, before = 1, {""}, int(now)
+        depth, seen = 1, {""}
+        before: int = now
         while job not in seen:
             seen.add(job)
             losses = [
