@@ -190,6 +190,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                     "id": report.nodeid,
                     "outcome": outcome,
                     "reason": reason.removeprefix("Skipped: "),
+                    "seconds": round(report.duration, 2),
                 }
                 file.write(json.dumps(line) + "\n")
 

@@ -25,7 +25,8 @@ def asked(cluster: Site, verb: str) -> dict[str, int]:
     return {
         f"{resource}.{group}".rstrip("."): count
         for (user, said, group, resource), count in cluster.embedded.cluster.requests.items()
-        if (user, said) == (OPERATOR_USER, verb) and resource not in READ_BESIDE
+        if (user, said) == (OPERATOR_USER, verb)
+        and resource not in READ_BESIDE
         and served(group, resource) is not None
     }
 
