@@ -318,9 +318,14 @@ class Attempt:
         return ("preempt" if own else "reclaim", level_of(after, queue, pair, wanted)[0]), why, ""
 
 
-def nominate(case: Case, head: Case) -> tuple[Attempt, list[tuple[str, str]]]:
-    """Return the assignment and the targets; a reduced one where only that helps."""
-    full = Attempt(case, head, None)
+def nominate(
+    case: Case, head: Case, chosen: dict[tuple[str, str], str] | None = None
+) -> tuple[Attempt, list[tuple[str, str]]]:
+    """Return the assignment and the targets; a reduced one where only that helps.
+
+    `chosen`: the only flavors, by pod set and resource, where it is decided again.
+    """
+    full = Attempt(case, head, None, chosen)
     found = full.search() if full.mode == "Preempt" else []
     if full.mode == "Fit" or found:
         return full, found
@@ -335,7 +340,7 @@ def nominate(case: Case, head: Case) -> tuple[Attempt, list[tuple[str, str]]]:
             p["count"] - delta * step // total
             for p, delta in zip(head["pod_sets"], deltas, strict=True)
         ]
-        one = Attempt(case, head, counts)
+        one = Attempt(case, head, counts, chosen)
         whom = one.search() if one.mode == "Preempt" else []
         if one.mode == "Fit" or whom:
             good[step] = (one, whom)
@@ -399,10 +404,8 @@ def _process(case: Case, state: Case, entry: Case) -> Case:
                 if each["name"] == one["name"] or (group and each["group"] == group):
                     for resource, choice in one["flavors"].items():
                         chosen[each["name"], resource] = choice["flavor"]
-        counts = {p["name"]: p["count"] for p in attempt.pod_sets}
         later = _now(case, state, set(state["designated"]))
-        attempt = Attempt(later, head, [counts[p["name"]] for p in head["pod_sets"]], chosen)
-        found = attempt.search() if attempt.mode == "Preempt" else []
+        attempt, found = nominate(later, head, chosen)
     result = {
         "pod_sets": attempt.pod_sets,
         "level": attempt.level,

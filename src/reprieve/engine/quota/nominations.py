@@ -73,8 +73,7 @@ class Nominations:
     def again(self, entry: Entry, without: Snapshot, deferred: bool = True) -> Recomputation:
         """Look again at the flavors of the nomination, as if everything designated were gone.
 
-        `deferred`: what fits then fits only once these are gone. Its pod counts stay as nominated;
-        else, with nobody gone, other counts may be chosen.
+        `deferred`: what fits then fits only once these are gone.
         """
         assert entry.assignment is not None
         who = self._preemptor(entry)
@@ -94,13 +93,7 @@ class Nominations:
             None,
             lambda name, resource: chosen.get((name, resource)),
         )
-        if deferred:
-            # Pod sets of one group stand together, wherever they are in the workload.
-            nominated = {each.name: each.count for each in entry.assignment.pod_sets}
-            counts = [nominated[each.name] for each in entry.workload.pod_sets]
-            found, entry.targets = _attempt(assigner, oracle, counts)
-        else:
-            found, entry.targets, _ = self._whole_or_reduced(entry.workload, assigner, oracle)
+        found, entry.targets, _ = self._whole_or_reduced(entry.workload, assigner, oracle)
         entry.assignment = found
         self.searched[entry.workload.key] = without
         entry.deferred = deferred and found.mode is Mode.FIT
