@@ -280,3 +280,21 @@ def test_all_ranks_save_when_one_was_told(
     operator.notice = dict(NOTICE)
     assert notice.saved(step=20)
     assert operator.said == [{"path": "/v1/notice/a1", "state": "saved", "step": 20}]
+
+
+def test_a_notice_that_the_loop_has_seen_is_reported_by_the_thread(
+    operator: Operator, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("t")
+    notices = Notices(HttpSource(operator.url, token))
+    operator.notice = NOTICE
+    notices.ask()
+    notices.ask()
+    assert operator.said == []
+
+    assert notices.due(1) is not None
+    notices.close()
+    notices.ask()
+
+    assert operator.said[-1] == {"path": "/v1/notice/a1", "state": "saving"}

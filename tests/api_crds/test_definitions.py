@@ -23,12 +23,18 @@ from reprieve.api.disruption import (
     DisruptionSpec,
     DisruptionStatus,
 )
+from reprieve.api.preemption_notice import (
+    PreemptionNotice,
+    PreemptionNoticeSpec,
+    PreemptionNoticeStatus,
+)
 from reprieve.engine.demands import Half, Rejection
 from reprieve.engine.idle.model import Aggregation, Phase, PreemptionPolicy
+from reprieve.engine.notice.states import State
 from reprieve.engine.plan import Plane, ProofLevel
 from reprieve.execution.parts import Sizes, split
 
-GPU_WORKLOADS, KAIWO_CONFIGS, PREEMPTIONS, PARTS, DISRUPTIONS, HARM_BUDGETS = NAMES
+GPU_WORKLOADS, KAIWO_CONFIGS, PREEMPTIONS, PARTS, DISRUPTIONS, HARM_BUDGETS, NOTICES = NAMES
 
 
 def version(name: str) -> dict[str, Any]:
@@ -413,7 +419,7 @@ def unknown(node: dict[str, Any], value: Any, path: str = "") -> list[str]:
 
 
 def test_a_recorded_decision_cannot_be_changed() -> None:
-    for name in (PREEMPTIONS, PARTS, DISRUPTIONS):
+    for name in (PREEMPTIONS, PARTS, DISRUPTIONS, NOTICES):
         rules = schema(name, "spec")["x-kubernetes-validations"]
         assert [rule["rule"] for rule in rules] == ["self == oldSelf"]
 
@@ -473,3 +479,24 @@ def test_a_harm_budget_as_documented_is_accepted_and_others_are_not() -> None:
     assert unknown(schema(HARM_BUDGETS), {"spec": spec}) == []
     assert errors(HARM_BUDGETS, {"spec": {**spec, "limits": {}}}) == ["spec.limits"]
     assert errors(HARM_BUDGETS, {"spec": {**spec, "scope": "Mine"}}) == ["spec.scope"]
+
+
+def test_a_notice_is_accepted_as_it_is_written() -> None:
+    told = PreemptionNotice(
+        records.Metadata("train-0a1b2c3d4e", "team"),
+        PreemptionNoticeSpec(
+            records.ObjectRef("batch/v1", "Job", "train", "u-1", "team"),
+            "p-1",
+            "idle",
+            "idle",
+            "another tenant's work #a3f1",
+            "2026-03-04T10:10:00Z",
+            "2026-03-04T10:12:00Z",
+        ),
+        PreemptionNoticeStatus("Saved", "2026-03-04T10:10:00Z", 4, 4, "2026-03-04T10:05:00Z"),
+    )
+    written = msgspec.json.decode(msgspec.json.encode(told))
+    assert errors(NOTICES, written) == []
+    assert unknown(schema(NOTICES), written) == []
+    states = schema(NOTICES, "status", "state")["enum"]
+    assert states == [state.value for state in State]

@@ -127,6 +127,12 @@ STORIES: Final[Mapping[str, Story]] = {
         {_one("reprieve_harm_budget_exhausted", 'budget="batch-day"'): "0x60"},
         {"budget": "batch-day"},
     ),
+    "ReprieveNoticesUnheard": Story(
+        60,
+        {_one("reprieve_notices_total", 'plane="quota", end="unheard"'): _RISES},
+        {_one("reprieve_notices_total", 'plane="quota", end="saved"'): _RISES},
+        {"plane": "quota"},
+    ),
     "ReprieveUnproven": _counts("reprieve_quota_unproven_preemptions_total", cluster_queue="a"),
     "ReprieveQueueStuck": Story(
         150,

@@ -352,7 +352,10 @@ def test_only_the_operator_may_write_preemptions_in_its_namespace(tmp_path: Path
     # What tenants are told is nobody else's to say, in whatever namespace.
     assert "namespaceSelector" not in told["spec"]["matchConstraints"]
     (rule,) = told["spec"]["matchConstraints"]["resourceRules"]
-    assert (rule["resources"], rule["operations"]) == (["disruptions"], ["CREATE", "UPDATE"])
+    assert (rule["resources"], rule["operations"]) == (
+        ["disruptions", "preemptionnotices"],
+        ["CREATE", "UPDATE"],
+    )
     assert told["spec"]["validations"][0]["expression"] == validation["expression"]
 
 

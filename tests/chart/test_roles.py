@@ -65,7 +65,8 @@ def cluster_role(rendered: Rendered) -> dict[str, Any]:
 def cluster(rendered: Rendered) -> Rights:
     """Return what the planes may do everywhere, but for what every plane does alike."""
     granted = rights(cluster_role(rendered)["rules"])
-    assert granted.pop(("reprieve.dev", "disruptions")) == {"list", "create", "patch", "delete"}
+    for kind in ("disruptions", "preemptionnotices"):
+        assert granted.pop(("reprieve.dev", kind)) == {"list", "create", "patch", "delete"}
     assert granted.pop(("reprieve.dev", "harmbudgets")) == {"list", "watch"}
     assert granted.pop(("reprieve.dev", "harmbudgets/status")) == {"patch"}
     return granted
@@ -338,7 +339,8 @@ def test_whoever_may_view_a_namespace_reads_what_became_of_work_there(tmp_path: 
         if each["metadata"]["name"].endswith("-disruptions-view")
     )
     assert role["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"] == "true"
-    assert rights(role["rules"]) == {("reprieve.dev", "disruptions"): READ}
+    kinds = ("disruptions", "preemptionnotices")
+    assert rights(role["rules"]) == {("reprieve.dev", kind): READ for kind in kinds}
 
 
 def test_scaling_and_suspending_need_their_own_consent(tmp_path: Path) -> None:

@@ -358,6 +358,7 @@ class Site:
             "/gpuworkloads",
             "/kaiwoconfigs",
             "/leases",
+            "/preemptionnotices",
             "/preemptions",
             "/secrets",
             "/selfsubj",

@@ -26,6 +26,8 @@ from tests.idle.site import NAMESPACE, Object, Operator, Site, container, job, o
 from tests.virtual_time import LoopClock
 
 CONFIG = "gpuPreemption: {notice: {max: 10m, keep: 5m}}\n"
+FLAGS = ("--notice-port", "0", "--controllers", "idle")
+NOTICES = "preemptionnotices.reprieve.dev"
 VICTIM, DEMAND = "Job/victim", "Job/demand"
 
 
@@ -41,7 +43,7 @@ class Users:
     async def restarted(self) -> None:
         """Another process takes over."""
         await self._operator.stop()
-        self._operator = await self.site.run(None, "--notice-port", "0", config=CONFIG)
+        self._operator = await self.site.run(None, *FLAGS, config=CONFIG)
 
     async def asked(self) -> tuple[int, Any]:
         """Return status and notice of a poll of the victim's pod."""
@@ -49,7 +51,7 @@ class Users:
 
     async def said(self, id: str, state: str) -> tuple[int, Any]:
         """Return status and answer to a word about a notice."""
-        return await self._sent("POST", f"/{id}", {"state": state})
+        return await self._sent("POST", f"/{id}", {"state": state, "message": "by hand"})
 
     async def _sent(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         (pod,) = await self.pods("victim")
@@ -91,6 +93,17 @@ class Users:
 
         await self.site.until(ended)
 
+    async def until_shown(self, state: str) -> Object:
+        """Return the PreemptionNotice once it says so."""
+
+        async def shown() -> Object | None:
+            found = await self.site.all(NOTICES, NAMESPACE)
+            return found[-1] if found and found[-1]["status"]["state"] == state else None
+
+        found = await self.site.until(shown)
+        assert found is not None
+        return found
+
     async def pass_time(self, nanoseconds: int) -> None:
         await self.clock.sleep(nanoseconds)
 
@@ -105,7 +118,7 @@ async def idle(
         asks = {"enabled": "true", "reprieve.dev/notice": notice}
         await site.create(job("victim", container(gpu=4), **asks))
         site.busy(DEMAND, 90)
-        operator = await site.run(None, "--notice-port", "0", config=config)
+        operator = await site.run(None, *FLAGS, config=config)
         await site.until_phase(VICTIM, "Idle")
         if ran:
             began = {"startTime": format_instant(Nanos(LoopClock().wall() - ran))}
@@ -127,6 +140,11 @@ async def test_idle_work_that_stays_silent_goes_at_its_deadline(tmp_path: Path) 
         deadline = deadline_of(await users.told())
         assert MINUTE <= deadline - start <= MINUTE + 5 * SECOND
 
+        notice = await users.until_shown("Noticed")
+        assert notice["spec"]["subject"]["name"] == "victim"
+        assert notice["spec"]["preemptor"].startswith("GpuWorkload/job-demand")
+        assert parse_instant(notice["spec"]["deadline"]) == deadline
+        assert (notice["status"]["speakers"], notice["status"].get("answered", 0)) == (1, 0)
         await users.pass_time(deadline - users.clock.wall() - 1)
         assert await users.site.phase(VICTIM) == "Idle"
         assert not users.site.evictions()
@@ -135,6 +153,13 @@ async def test_idle_work_that_stays_silent_goes_at_its_deadline(tmp_path: Path) 
         assert users.clock.wall() <= deadline + 10 * SECOND
         await users.site.until_phase(DEMAND, "Active")
         await users.until_ended("Completed")
+        await users.until_shown("Released")
+        (told,) = await users.site.events(VICTIM, "NoticeUnheard")
+        assert "said nothing until the deadline" in told
+        (became,) = await users.site.all("disruptions.reprieve.dev", NAMESPACE)
+        assert became["metadata"]["name"] == notice["metadata"]["name"]
+        await users.pass_time(12 * MINUTE)
+        assert await users.site.all(NOTICES, NAMESPACE) == []
 
 
 async def test_idle_work_that_has_saved_goes_at_once(tmp_path: Path) -> None:
@@ -145,6 +170,10 @@ async def test_idle_work_that_has_saved_goes_at_once(tmp_path: Path) -> None:
 
         assert (await users.said(notice["id"], "saved"))[1]["state"] == "Saved"
         await users.site.until_phase(VICTIM, "Preempted")
+        shown = await users.until_shown("Released")
+        assert (shown["status"]["answered"], shown["status"]["message"]) == (1, "by hand")
+        assert parse_instant(shown["status"]["savedAt"]) < deadline
+        assert not await users.site.events(VICTIM, "NoticeUnheard")
 
         assert users.clock.wall() < deadline - 9 * MINUTE
         (row,) = await users.site.until(users.ledger)
@@ -162,6 +191,7 @@ async def test_work_that_its_user_keeps_is_spared_once(tmp_path: Path) -> None:
         assert await users.asked() == (204, "")
         (record,) = await users.site.records()
         assert record["status"]["reason"] == "the users of Job/victim keep it"
+        await users.until_shown("Pardoned")
         await users.pass_time(5 * MINUTE - 2 * SECOND - (users.clock.wall() - kept))
         assert len(await users.site.records()) == 1
 

@@ -137,7 +137,7 @@ async def test_a_workload_that_stays_silent_goes_at_its_deadline_and_not_before(
         await cluster.until_admitted("new")
 
         assert deadline <= cluster.clock.wall() <= deadline + 10 * SECOND
-        assert counted(cluster, "overdue") == 1
+        assert counted(cluster, "unheard") == 1
         await until_phases(cluster, "Completed")
 
 

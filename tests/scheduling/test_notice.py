@@ -92,7 +92,7 @@ async def test_a_victim_that_stays_silent_goes_at_its_deadline_and_not_before() 
         cluster.end_all()
         await cluster.until(lambda: "new" in cluster.placed())
         await cluster.until(lambda: phases(cluster) == ["Completed"])
-        assert counted(cluster, "overdue") == 1
+        assert counted(cluster, "unheard") == 1
 
 
 async def test_a_victim_that_has_saved_goes_at_once() -> None:

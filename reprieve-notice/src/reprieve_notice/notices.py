@@ -1,8 +1,9 @@
 """`Notices`: what a training loop asks, and `Notice`: what it answers.
 
 A daemon thread asks the operator with long polls from the first call of `due` on. Once the pod is
-told it asks every few seconds whether the notice still stands, and repeats the pod's word to an
-operator that has not heard it, such as one that has just begun to lead.
+told it asks every few seconds whether the notice still stands, and repeats the pod's word, so that
+an operator hears it that has just begun to lead. The first word is that the pod saves: it is given
+once `due` has returned the notice, since a notice that the loop never sees is of no use.
 """
 
 from __future__ import annotations
@@ -56,7 +57,15 @@ class Notices:
             return None
         self._start()
         mine, any_rank = self._is_due(), agreement()
+        if mine:
+            self._heed()
         return Notice(self) if (mine if any_rank is None else any_rank(mine)) else None
+
+    def _heed(self) -> None:
+        """Let the thread report that the notice is seen, and that this pod will save."""
+        told, word = self._told, self._word
+        if told is not None and (word is None or word["id"] != told.id):
+            self._word = {"id": told.id, "state": "saving"}
 
     def _is_due(self) -> bool:
         told, word = self._told, self._word

@@ -25,7 +25,7 @@ from reprieve.engine.disruptions.ledger import Actor, Displacement
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.units.instants import Nanos, parse_instant
 
-__all__ = ["DisplacedUnit", "displaced_units", "displacement_of"]
+__all__ = ["DisplacedUnit", "displaced_units", "displacement_of", "subject_of", "unit_name"]
 
 _NOT_SAID: Final = Frees()
 _DIGITS: Final = 10
@@ -72,10 +72,10 @@ def displaced_units(
             continue
         first = victims[0]
         instants = (ended.get(uid) or states[uid].at for uid in (v.root.uid for v in gone))
-        subject = _subject(first)
+        subject = subject_of(first)
         found.append(
             DisplacedUnit(
-                _name(intent, subject, unit),
+                unit_name(intent, subject, unit),
                 subject,
                 first.lineage or f"object/{first.root.uid}",
                 first.rule,
@@ -108,7 +108,7 @@ def _went(state: VictimStatus | None) -> bool:
     return state is not None and state.state is VictimState.EVICTED
 
 
-def _subject(first: Victim) -> ObjectRef:
+def subject_of(first: Victim) -> ObjectRef:
     """Return what the unit is called: the object that was evicted, or its group."""
     root = first.root
     _, _, name = first.unit.rpartition("/")
@@ -117,7 +117,7 @@ def _subject(first: Victim) -> ObjectRef:
     return ObjectRef("scheduling.k8s.io/v1beta1", "PodGroup", name, "", root.namespace)
 
 
-def _name(intent: Preemption, subject: ObjectRef, unit: str) -> str:
+def unit_name(intent: Preemption, subject: ObjectRef, unit: str) -> str:
     """Return a name that no other displacement has, and this one always."""
     spec = intent.spec
     said = "\0".join((spec.plan_id, intent.metadata.name, spec.decided_at, unit))

@@ -204,6 +204,15 @@ class Disruptions:
         """
         return await self._names.known_as(namespace, lineage)
 
+    async def preemptor_of(self, intent: Preemption, namespace: str) -> str:
+        """Return for whom a plan is, as people of a namespace may know it.
+
+        Raises:
+            Deposed: the fence is closed.
+            ApiError: the key to the numbers could not be read now.
+        """
+        return await self._names.preemptor(intent, namespace)
+
     async def run(self) -> None:
         """Write what is owed and remove what is old, until cancelled."""
         async with asyncio.TaskGroup() as group:

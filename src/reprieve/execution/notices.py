@@ -26,7 +26,7 @@ from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import parse_instant
 
-__all__ = ["Asking", "Member", "Notices", "Told", "is_told"]
+__all__ = ["Asking", "Member", "Notices", "Told", "Word", "is_told"]
 
 _LATEST: Final = 600  # notices that ended, which are still answered for
 
@@ -60,18 +60,28 @@ class Asking(NamedTuple):
     allowed: int = MOST
 
 
+class Word(NamedTuple):
+    """What a pod says beside its state, for people."""
+
+    checkpoint: str = ""
+    message: str = ""
+
+
+NO_WORD: Final = Word()
+
+
 @dataclass(slots=True)
 class Told:
     """One unit that was told: `pods` may read its notice, the speakers among them answer it.
 
     `speaks`: those of `pods` that said that they answer for all. `since`: when it was told, or
-    taken over. `keeps`: it may say that it is needed; `kept`: it did. `saved_at`: when all of them
-    had saved.
+    taken over. `keeps`: it may say that it is needed; `kept`: it did. `word`: what a pod said last;
+    `heard`: one said something; `unheard`: it ended at its deadline without a word.
+    `saved_at`: when all of them had saved.
     """
 
     id: str
-    plan: str
-    plane: str
+    intent: Preemption
     victims: Sequence[Victim]
     notice: Notice
     since: int
@@ -79,7 +89,15 @@ class Told:
     speaks: set[str] = field(default_factory=set)
     keeps: bool = False
     kept: bool = False
+    word: Word = NO_WORD
+    heard: bool = False
+    unheard: bool = False
     saved_at: int = 0
+
+    @property
+    def plan(self) -> str:
+        """Return the name of the record."""
+        return self.intent.metadata.name
 
     @property
     def at_stake(self) -> int:
@@ -99,6 +117,8 @@ class Notices:
         self._waiters: dict[str, set[asyncio.Future[None]]] = defaultdict(set)
         self._planes: dict[str, bool] = {}  # whether each has taken its records over
         self._lost: dict[str, dict[str, int]] = {}  # by plan and root, of those that had saved
+        #: Told of each unit that is told, or whose state has changed.
+        self.observers: list[Callable[[Told], None]] = []
 
     # The planes.
 
@@ -160,9 +180,10 @@ class Notices:
             if victim.notice is not None:
                 units.setdefault(victim.unit or victim.root.uid, []).append(victim)
         self._by_plan[name] = [self._opened(intent, *each) for each in units.items()]
+        self.follow(intent, members)
         for id in self._by_plan[name]:
             self._told[id].keeps = keeps
-        self.follow(intent, members)
+            self._observe(self._told[id])
 
     def _opened(self, intent: Preemption, unit: str, victims: list[Victim]) -> str:
         said, plan = victims[0].notice, intent.metadata.name
@@ -171,7 +192,7 @@ class Notices:
         id = hashlib.sha256(f"{plan}/{unit}".encode()).hexdigest()[:32]
         deadline, until = parse_instant(said.deadline), parse_instant(said.extend_until)
         notice = Notice(deadline, until, frozenset())
-        self._told[id] = Told(id, plan, intent.spec.plane, victims, notice, self._now())
+        self._told[id] = Told(id, intent, victims, notice, self._now())
         return id
 
     def follow(self, intent: Preemption, members: Members) -> None:
@@ -194,9 +215,9 @@ class Notices:
 
     def waits(self, intent: Preemption) -> int:
         """Return for how long a plan still waits for its units at most, 0 where all may go."""
-        now, longest = self._clock.wall(), 0
+        now, longest = self._now(), 0
         for told in self._of_plan(intent):
-            told.notice = told.notice.at(now)
+            self._said(told, told.notice.at(now))
             if not told.notice.may_go:
                 longest = max(longest, told.notice.due - now)
         return longest
@@ -205,10 +226,12 @@ class Notices:
         """The units of a plan are evicted now."""
         for told in self._of_plan(intent):
             saved = told.notice.state is State.SAVED
+            told.unheard = not saved and not told.heard
             if saved:
+                self._metrics.saved_device_seconds.labels(intent.spec.plane).inc(told.at_stake)
                 self._lose(told, (self._now() - told.saved_at) // SECOND)
             told.notice = told.notice.released()
-            self._ended(told, intent, "saved" if saved else "overdue")
+            self._ended(told, "saved" if saved else "unheard" if told.unheard else "overdue")
         self._by_plan.pop(intent.metadata.name, None)
 
     def _lose(self, told: Told, seconds: int) -> None:
@@ -225,18 +248,25 @@ class Notices:
         """The units of a plan stay."""
         for told in self._of_plan(intent):
             told.notice = told.notice.pardoned()
-            self._ended(told, intent, "pardoned")
+            self._ended(told, "pardoned")
         self._by_plan.pop(intent.metadata.name, None)
 
-    def _ended(self, told: Told, intent: Preemption, end: str) -> None:
-        plane = intent.spec.plane
+    def _ended(self, told: Told, end: str) -> None:
+        plane = told.intent.spec.plane
         self._metrics.notices.labels(plane, end).inc()
+        seconds = (self._now() - told.since) / SECOND
+        self._metrics.notice_seconds.labels(plane, end).observe(seconds)
+        self._observe(told)
         for pod in told.pods:
             self._wake(pod)
         self._told[told.id] = self._told.pop(told.id)
         over = [each for each in self._told.values() if each.plan not in self._by_plan]
         for each in over[: max(0, len(over) - _LATEST)]:
             self._forget(each)
+
+    def _observe(self, told: Told) -> None:
+        for observer in self.observers:
+            observer(told)
 
     def _forget(self, told: Told) -> None:
         del self._told[told.id]
@@ -260,16 +290,19 @@ class Notices:
         told = self._told.get(id)
         return told if told is not None and uid in told.pods else None
 
-    def saving(self, told: Told, uid: str, expected: int = 0) -> None:
+    def saving(self, told: Told, uid: str, expected: int = 0, word: Word = NO_WORD) -> None:
         """A pod of the unit says that it saves."""
+        self._hear(told, uid, word)
         self._said(told, told.notice.saving(uid, self._now(), expected))
 
-    def saved(self, told: Told, uid: str) -> None:
+    def saved(self, told: Told, uid: str, word: Word = NO_WORD) -> None:
         """A pod of the unit says that it has saved."""
+        self._hear(told, uid, word)
         self._said(told, told.notice.has_saved(uid, self._now()))
 
     def keep(self, told: Told, uid: str) -> None:
         """A pod of the unit says that it is needed."""
+        self._hear(told, uid, NO_WORD)
         if told.keeps and uid in told.notice.speakers and not told.notice.final:
             told.kept = True
             self._wake(told.plan)
@@ -278,10 +311,17 @@ class Notices:
         """Return the victims of a plan that were reported as needed."""
         return [victim for told in self._of_plan(intent) if told.kept for victim in told.victims]
 
+    def _hear(self, told: Told, uid: str, word: Word) -> None:
+        if uid in told.notice.speakers and not told.notice.final:
+            told.heard, told.word = True, word if any(word) else told.word
+
     def _said(self, told: Told, notice: Notice) -> None:
-        if notice.state is State.SAVED and told.notice.state is not State.SAVED:
-            told.saved_at = self._now()
+        changed = told.notice != notice
         told.notice = notice
+        if notice.state is State.SAVED and not told.saved_at:
+            told.saved_at = self._now()
+        if changed:
+            self._observe(told)
         if notice.may_go:
             self._wake(told.plan)
 

@@ -24,6 +24,7 @@ __all__ = [
     "NODES",
     "PODS",
     "PREEMPTIONS",
+    "PREEMPTION_NOTICES",
     "PREEMPTION_PARTS",
     "SECRETS",
     "Resource",
@@ -105,5 +106,8 @@ PREEMPTIONS: Final = Resource("reprieve.dev", "v1alpha1", "preemptions", "Preemp
 PREEMPTION_PARTS: Final = Resource("reprieve.dev", "v1alpha1", "preemptionparts", "PreemptionPart")
 HARM_BUDGETS: Final = Resource(
     "reprieve.dev", "v1alpha1", "harmbudgets", "HarmBudget", namespaced=False
+)
+PREEMPTION_NOTICES: Final = Resource(
+    "reprieve.dev", "v1alpha1", "preemptionnotices", "PreemptionNotice"
 )
 DISRUPTIONS: Final = Resource("reprieve.dev", "v1alpha1", "disruptions", "Disruption")

@@ -24,7 +24,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from reprieve.execution.notices import Notices, Told
+from reprieve.execution.notices import Notices, Told, Word
 from reprieve.operator.pod_tokens import Undecided
 from reprieve.telemetry.connections import IDLE_S, Connections, Limits, listening
 from reprieve.units.clock import Clock
@@ -40,6 +40,7 @@ _MOST_BYTES: Final = 4096
 _MOST_CONNECTIONS: Final = 20_256  # 20,000 polls that wait, and others
 _MOST_REQUESTS: Final = 60  # of a pod in a minute
 _LONGEST_POLL: Final = 55
+_LONGEST: Final = 256  # letters of what is told to people
 _BODY_S: Final = 5.0
 _BEARER: Final = "Bearer "
 _REASON: Final = "another workload needs the capacity"
@@ -99,9 +100,9 @@ class NoticeDesk:
                 raise _Refused(400, "keep: only idle work may be kept, where that is allowed")
             self._notices.keep(found, uid)
         elif word.state == "saved":
-            self._notices.saved(found, uid)
+            self._notices.saved(found, uid, _for_people(word))
         else:
-            self._notices.saving(found, uid, expected)
+            self._notices.saving(found, uid, expected, _for_people(word))
         return self._shown(found)
 
     def _shown(self, told: Told) -> web.StreamResponse:
@@ -136,6 +137,10 @@ class NoticeDesk:
         if self._requests[uid] > _MOST_REQUESTS:
             raise _Refused(429, f"more than {_MOST_REQUESTS} requests in a minute")
         return uid
+
+
+def _for_people(word: _Word) -> Word:
+    return Word(word.checkpoint[:_LONGEST], word.message[:_LONGEST])
 
 
 async def _word(request: web.Request) -> tuple[_Word, int]:

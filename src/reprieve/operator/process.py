@@ -29,6 +29,7 @@ from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Fence
 from reprieve.execution.harm_ledger import HarmLedger
 from reprieve.execution.harm_refusals import HarmRefusals
+from reprieve.execution.notice_objects import PreemptionNotices
 from reprieve.execution.notices import Notices
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client, connect
@@ -247,6 +248,11 @@ async def _served(
             runners.insert(0, given.disruptions)
         if given.notifier is not None:
             runners.append(given.notifier)
+        if given.notices is not None and given.disruptions is not None and _tells(given):
+            told = given.disruptions.preemptor_of
+            runners.append(
+                PreemptionNotices(given.notices, client, given.fence, clock, events, told)
+            )
         ledger = HarmLedger(
             client, namespace, given.fence, clock, given.governor, given.wait_leading
         )
@@ -272,6 +278,14 @@ async def _served(
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(events.flush(), _FLUSH)
             await end(background)
+
+
+def _tells(given: Surroundings) -> bool:
+    """Whether victims are told in any plane of the process."""
+    settings = given.settings
+    of_quota = {} if settings.quota is None else settings.quota.section or {}
+    of_scheduling = settings.scheduling is not None and settings.scheduling.notice.most
+    return bool(settings.start.notice.most or of_scheduling or of_quota.get("notice"))
 
 
 @contextlib.asynccontextmanager

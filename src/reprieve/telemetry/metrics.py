@@ -31,6 +31,7 @@ __all__ = ["IdleGpuSeconds", "Metrics", "Remembered"]
 _PREFIX: Final = "reprieve"
 _FAST: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _TIMES: Final = (1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0)
+_NOTICES: Final = (1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 _MOST_NAMESPACES: Final = 1_000
 _SLOW: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
@@ -76,7 +77,8 @@ class Metrics:
     `decision_log_dropped`: lines of the decision log that are missing, by reason (`full`: too many
     waited to be written; `unwritten`: they could not be).
     Memory: `remembered_rows`, rows of the tables that go on growing until a bound (`remembers`).
-    Notice: `notices`, units that were told, by `end` (`saved`, `overdue`, `pardoned`).
+    Notice: `notices`, units that were told, by `end` (`saved`, `overdue`, `unheard`, `pardoned`),
+    `notice_seconds` for how long, `saved_device_seconds` what work was saved.
     Process: `leader` 0 or 1, `intents_open`, `intents_closed` by phase, `loop_lag_seconds`.
     """
 
@@ -162,9 +164,22 @@ class Metrics:
         self.notices = self._counter(
             "notices",
             "Units that were told of their eviction before it, by how their notices ended: saved, "
-            "overdue or pardoned.",
+            "overdue, unheard (overdue without a word) or pardoned.",
             "plane",
             "end",
+        )
+        self.notice_seconds = self._histogram(
+            "notice_seconds",
+            "From when a unit was told to the end of its notice, by how that ended.",
+            _NOTICES,
+            "plane",
+            "end",
+        )
+        self.saved_device_seconds = self._counter(
+            "saved_device_seconds",
+            "Work that units had saved when they were evicted after a notice, and that their plan "
+            "counted as lost, in seconds times devices.",
+            "plane",
         )
         self.loop_lag_seconds = self._histogram(
             "loop_lag_seconds", "How late the event loop woke a sleeper.", _FAST

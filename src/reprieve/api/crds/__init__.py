@@ -7,6 +7,7 @@
   `spec`, since other operators have sections there, and prunes them inside `spec.gpuPreemption`.
 - `preemptions.reprieve.dev` is the intent log and the record, `preemptionparts.reprieve.dev` what
   of it is too large for one object; `disruptions.reprieve.dev` tells tenants of their own work,
+  `preemptionnotices.reprieve.dev` before it is evicted,
   `harmbudgets.reprieve.dev` bounds what work may lose to others; administrators write it.
 - Those of `kueue.x-k8s.io` are compatible with Kueue (specification of the quota plane, section 1):
   v1beta2 is stored, v1beta1 served. They come with the quota plane only (`KUEUE_NAMES`), since a
@@ -47,6 +48,7 @@ NAMES: Final = (
     "preemptionparts.reprieve.dev",
     "disruptions.reprieve.dev",
     "harmbudgets.reprieve.dev",
+    "preemptionnotices.reprieve.dev",
 )
 KUEUE_NAMES: Final = (
     "admissionchecks.kueue.x-k8s.io",

@@ -1,0 +1,56 @@
+"""`PreemptionNotice` (`reprieve.dev/v1alpha1`): that work is evicted soon, told to its tenant.
+
+One object for each unit that is told, in the namespace of the work, under the name that its
+Disruption will have. The operator alone writes it; it is removed some minutes after its end. It
+says nothing of other namespaces. Source: the contract of notices in `docs/notice.md`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from reprieve.api.reprieve import API_VERSION, Metadata, ObjectRef
+
+__all__ = ["PreemptionNotice", "PreemptionNoticeSpec", "PreemptionNoticeStatus"]
+
+
+class PreemptionNoticeSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What was told. Immutable.
+
+    `subject`: the object that is evicted, or the group that goes as a whole, without a uid then.
+    `preemptor`: as people of this namespace may know it. Instants are RFC 3339 in UTC.
+    """
+
+    subject: ObjectRef
+    plan_id: str
+    plane: str
+    rule: str
+    preemptor: str
+    deadline: str
+    extend_until: str
+
+
+class PreemptionNoticeStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """How far the unit is. `due`: when it goes at the latest, as far as is known.
+
+    `speakers`: pods that are asked, of which `answered` have saved or ended. `saved_at`: when all
+    had. `checkpoint` and `message`: what a pod said last.
+    """
+
+    state: str
+    due: str
+    speakers: int = 0
+    answered: int = 0
+    saved_at: str = ""
+    checkpoint: str = ""
+    message: str = ""
+
+
+class PreemptionNotice(msgspec.Struct, frozen=True, rename="camel"):
+    """One unit that was told."""
+
+    metadata: Metadata
+    spec: PreemptionNoticeSpec
+    status: PreemptionNoticeStatus
+    api_version: str = API_VERSION
+    kind: str = "PreemptionNotice"

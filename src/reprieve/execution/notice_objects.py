@@ -1,0 +1,219 @@
+"""Writes PreemptionNotices: one object for each unit that was told, in the namespace of the work.
+
+1. An object is created once its unit is told, and patched when the unit's state changes. No
+   eviction waits for that; what cannot be written is tried again with a growing pause.
+2. Ten minutes after its end an object is removed. Those that a former process left and this one
+   knows nothing of go once all planes have taken their records over.
+3. Whoever was told and said nothing until the deadline is named in an event, `NoticeUnheard`.
+
+Source: the contract of notices in `docs/notice.md`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from reprieve.api.preemption_notice import (
+    PreemptionNotice,
+    PreemptionNoticeSpec,
+    PreemptionNoticeStatus,
+)
+from reprieve.api.reprieve import Metadata, Preemption
+from reprieve.execution.displaced_units import subject_of, unit_name
+from reprieve.execution.fence import Deposed, Fence
+from reprieve.execution.notices import Notices, Told
+from reprieve.kube.client import Client
+from reprieve.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
+from reprieve.kube.events import EventRecorder
+from reprieve.kube.resource import PREEMPTION_NOTICES
+from reprieve.kube.writes import Priority
+from reprieve.units.clock import Clock
+from reprieve.units.durations import MINUTE, SECOND
+from reprieve.units.instants import Nanos, format_instant
+from reprieve.wording.displacements import rule_text
+
+__all__ = ["NOTICE_UNHEARD", "PreemptionNotices"]
+
+log: Final = logging.getLogger("reprieve.execution")
+
+NOTICE_UNHEARD: Final = "NoticeUnheard"
+_CONTROLLER: Final = "reprieve"
+_KEPT: Final = 10 * MINUTE
+_LONGEST_PAUSE: Final = MINUTE
+_MOST: Final = 5_000  # objects that this process wrote and has not removed yet
+
+#: Gives for whom a plan is, as people of a namespace may know it.
+NameOf = Callable[[Preemption, str], Awaitable[str]]
+
+
+class _Head(msgspec.Struct, frozen=True):
+    """A PreemptionNotice without its content."""
+
+    metadata: Metadata
+
+
+class PreemptionNotices:
+    """Tells tenants which units are told. `run` works beside the planes."""
+
+    def __init__(
+        self,
+        notices: Notices,
+        client: Client,
+        fence: Fence,
+        clock: Clock,
+        events: EventRecorder,
+        preemptor_of: NameOf,
+    ) -> None:
+        self._notices = notices
+        self._client = client
+        self._writer = client.at(Priority.STATUS, fence.check, timeout=fence.request_timeout)
+        self._fence = fence
+        self._clock = clock
+        self._events = events
+        self._preemptor_of = preemptor_of
+        self._due: dict[str, Told] = {}
+        self._changed = asyncio.Event()
+        # Objects that were written, with their status; when those go that ended (monotonic).
+        self._written: dict[tuple[str, str], PreemptionNoticeStatus] = {}
+        self._going: dict[tuple[str, str], int] = {}
+        self._swept = False
+        notices.observers.append(self._told)
+
+    def _told(self, told: Told) -> None:
+        if told.unheard:
+            self._tell_unheard(told)
+        self._due[told.id] = told
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Write what is due and remove what is old, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._write_all())
+            group.create_task(self._remove_old())
+
+    async def _write_all(self) -> None:
+        pause = SECOND
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            failed = not self._fence.open or not await self._write_once()
+            if failed:
+                await self._clock.sleep(pause)
+                self._changed.set()
+            pause = min(2 * pause, _LONGEST_PAUSE) if failed else SECOND
+
+    async def _write_once(self) -> bool:
+        """Write what is due; return whether all could be written."""
+        due, self._due = self._due, {}
+        for id, told in list(due.items()):
+            try:
+                await self._write(told)
+            except (Deposed, ApiError) as failure:
+                log.warning(
+                    "the notice of %s is not written: %s", told.victims[0].root.name, failure
+                )
+                self._due = {**due, **self._due}
+                return False
+            except Exception:
+                log.exception("the notice of %s is not written", told.victims[0].root.name)
+            del due[id]
+        return True
+
+    async def _write(self, told: Told) -> None:
+        intent, first = told.intent, told.victims[0]
+        subject = subject_of(first)
+        name = unit_name(intent, subject, first.unit or first.root.uid)
+        key, status = (subject.namespace, name), self._status(told)
+        if self._written.get(key) == status:
+            return
+        if key in self._written:
+            await self._patch(key, status)
+        else:
+            spec = PreemptionNoticeSpec(
+                subject=subject,
+                plan_id=intent.spec.plan_id,
+                plane=intent.spec.plane,
+                rule=rule_text(intent.spec.plane, first.rule),
+                preemptor=await self._preemptor_of(intent, subject.namespace),
+                deadline=format_instant(Nanos(told.notice.deadline)),
+                extend_until=format_instant(Nanos(told.notice.extend_until)),
+            )
+            made = PreemptionNotice(Metadata(name, subject.namespace), spec, status)
+            try:
+                await self._writer.create(PREEMPTION_NOTICES, made, _Head)
+            except AlreadyExists:
+                await self._patch(key, status)
+            except (NotFound, Forbidden) as refusal:
+                log.info("nobody in %s is told of %s: %s", subject.namespace, name, refusal)
+        self._written[key] = status
+        if told.notice.final:
+            self._going[key] = self._clock.monotonic() + _KEPT
+        while len(self._written) > _MOST:
+            self._going.setdefault(next(iter(self._written)), 0)
+            del self._written[next(iter(self._written))]
+
+    async def _patch(self, key: tuple[str, str], status: PreemptionNoticeStatus) -> None:
+        try:
+            await self._writer.patch(PREEMPTION_NOTICES, *key, {"status": status}, _Head)
+        except NotFound:
+            return  # it was removed by hand, or its namespace is gone
+
+    def _status(self, told: Told) -> PreemptionNoticeStatus:
+        notice = told.notice
+        return PreemptionNoticeStatus(
+            notice.state.value,
+            format_instant(Nanos(notice.due)),
+            len(notice.speakers),
+            len(notice.saved),
+            format_instant(Nanos(told.saved_at)) if told.saved_at else "",
+            told.word.checkpoint,
+            told.word.message,
+        )
+
+    def _tell_unheard(self, told: Told) -> None:
+        about = told.victims[0].root.reference
+        text = (
+            "It asked for notice, was told, and said nothing until the deadline: look whether its "
+            "pods call the operator, or at which place of the loop they ask"
+        )
+        self._events.event(
+            about, "Warning", NOTICE_UNHEARD, NOTICE_UNHEARD, text, controller=_CONTROLLER
+        )
+
+    async def _remove_old(self) -> None:
+        while True:
+            await self._clock.sleep(MINUTE)
+            try:
+                if self._fence.open and self._notices.ready:
+                    await self._sweep()
+                    await self._remove_due()
+            except (Deposed, ApiError) as failure:
+                log.warning("old notices stay for now: %s", failure)
+
+    async def _remove_due(self) -> None:
+        now = self._clock.monotonic()
+        for key in [key for key, due in self._going.items() if due <= now]:
+            await self._remove(key)
+
+    async def _remove(self, key: tuple[str, str]) -> None:
+        with contextlib.suppress(NotFound):
+            await self._writer.delete(PREEMPTION_NOTICES, *key)
+        self._going.pop(key, None)
+        self._written.pop(key, None)
+
+    async def _sweep(self) -> None:
+        """Remove what former processes left, once."""
+        if self._swept:
+            return
+        async for page in self._client.list_pages(PREEMPTION_NOTICES, _Head, metadata_only=True):
+            for each in page.items:
+                key = each.metadata.namespace, each.metadata.name
+                if key not in self._written:
+                    await self._remove(key)
+        self._swept = True
