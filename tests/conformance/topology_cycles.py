@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from reprieve.engine.quota.entries import Outcome
+from reprieve.engine.plan import Plan
+from reprieve.engine.quota.entries import CycleResult, Outcome
+from reprieve.engine.quota.plans import plan_of
 from reprieve.engine.topology.places import Grounds, NodeUse
+from reprieve.records.quota.record import inputs_of, policy_text
+from reprieve.records.quota.replay import decide_quota_again
 from tests.conformance.quota_objects import amount
 from tests.conformance.quota_runners import Scheduler, expectations
 from tests.conformance.topology_objects import nodes
@@ -18,6 +22,7 @@ def run_cycle(case: Json) -> tuple[Json, Json]:
     scheduler = Scheduler(case)
     scheduler.holdings.stand_on(grounds(case))
     result = scheduler.cycle()
+    assert decided_again(scheduler, result) == [plan for _, plan in plans(scheduler, result)]
     outcome = scheduler.outcome(result)
     failing = {
         w["metadata"]["namespace"] + "/" + w["metadata"]["name"]
@@ -39,6 +44,22 @@ def run_cycle(case: Json) -> tuple[Json, Json]:
     return {key: outcome[key] for key in expected if key in outcome}, {
         key: value for key, value in expected.items() if key in outcome
     }
+
+
+def plans(scheduler: Scheduler, result: CycleResult) -> list[tuple[str, Plan | None]]:
+    """Return by preemptor the plans of a cycle."""
+    configuration, tree = scheduler.holdings.configuration, scheduler.holdings.tree
+    return [
+        (each.workload.key, plan_of(each, tree, 1, policy_text(configuration, each.cluster_queue)))
+        for each in result.entries
+        if each.issued
+    ]
+
+
+def decided_again(scheduler: Scheduler, result: CycleResult) -> list[Plan | None]:
+    """Return the plans that the stored inputs of a cycle give."""
+    inputs = inputs_of(result, scheduler.holdings, scheduler.queues, scheduler.now)
+    return [decide_quota_again(inputs[key]).plan(1) for key, _ in plans(scheduler, result)]
 
 
 def grounds(case: Json) -> Grounds:

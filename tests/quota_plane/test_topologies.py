@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from reprieve.answers.recorded import judged
+from reprieve.api.reprieve import Preemption
 from reprieve.kube.resource import NODES, PODS
 from tests.quota_plane.site import (
     CLUSTER_QUEUES,
@@ -140,6 +144,10 @@ async def test_the_job_that_is_in_the_way_is_preempted_and_no_other(tmp_path: Pa
         assert await hosts(cluster, victim) == []
         others = {name for name in where if name != victim}
         assert others <= await cluster.running()
+        _, said, upheld = judged(msgspec.convert(gone[0], Preemption, strict=False))
+        counts = "1 ClusterQueues, 3 workloads with quota, 1 at the head, 3 nodes"
+        assert upheld, said
+        assert said == f"Decided again from its stored input ({counts}): the same plan"
 
 
 async def test_a_queue_whose_topology_is_missing_admits_nobody_and_says_which(

@@ -117,7 +117,8 @@ def _size(replay: Replays) -> str:
     decided_on = replay.decided_on
     if isinstance(decided_on, QuotaInput):
         counts = len(decided_on.cluster_queues), len(decided_on.holders), len(decided_on.heads)
-        return "{} ClusterQueues, {} workloads with quota, {} at the head".format(*counts)
+        nodes = f", {len(decided_on.nodes)} nodes" if decided_on.nodes else ""
+        return "{} ClusterQueues, {} workloads with quota, {} at the head".format(*counts) + nodes
     if isinstance(decided_on, SchedulingInput):
         return f"{len(decided_on.nodes)} nodes, {len(decided_on.pods.uids)} placed pods"
     return f"{len(decided_on.snapshot.workloads)} workloads"

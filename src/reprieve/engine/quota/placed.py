@@ -9,7 +9,7 @@ from reprieve.engine.quota.model import Admission, Configuration, Workload
 from reprieve.engine.topology.model import PlacedPods
 from reprieve.engine.topology.places import Grounds, Placed, Places, TasFlavor
 
-__all__ = ["placed_by", "places_of"]
+__all__ = ["placed_by", "places_of", "queues_with_places"]
 
 
 def places_of(configuration: Configuration, grounds: Grounds | None) -> Places | None:
@@ -42,3 +42,16 @@ def placed_by(workload: Workload, admission: Admission | None, places: Places) -
         flavors = set(each.flavors.values()) & places.trees.keys()
         found += [(flavor, pods) for flavor in sorted(flavors)]
     return found
+
+
+def queues_with_places(configuration: Configuration) -> list[str]:
+    """Return the ClusterQueues with a flavor that has a topology."""
+    if not configuration.settings.gates.topology_aware_scheduling:
+        return []
+    flavors = {name for name, row in configuration.flavors.items() if row.topology}
+    return [
+        name
+        for name, queue in configuration.cluster_queues.items()
+        if flavors
+        and any(each.flavor in flavors for group in queue.groups for each in group.flavors)
+    ]

@@ -58,6 +58,16 @@ class Grounds:
         self._nodes = tuple(nodes)
         self._uses = tuple(uses)
 
+    @property
+    def nodes(self) -> tuple[TopologyNode, ...]:
+        """Return the nodes, without what anybody uses of them."""
+        return self._nodes
+
+    @property
+    def uses(self) -> tuple[NodeUse, ...]:
+        """Return the pods that no topology has placed."""
+        return self._uses
+
     def tree(self, flavor: TasFlavor) -> Tree:
         """Return the tree of a flavor."""
         topology = flavor.topology

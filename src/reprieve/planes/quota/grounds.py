@@ -18,6 +18,7 @@ from typing import Final
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.quota.constraints import Taint
 from reprieve.engine.quota.model import Configuration
+from reprieve.engine.quota.placed import queues_with_places
 from reprieve.engine.topology.model import HOSTNAME, TopologyNode
 from reprieve.engine.topology.places import Grounds
 from reprieve.planes.quota.context import log
@@ -113,19 +114,6 @@ class GroundView:
             and any(each.topology is not None for each in holder.workload.admission.pod_sets)
             for uid in self._nodes.pods_of(key)
         }
-
-
-def queues_with_places(configuration: Configuration) -> list[str]:
-    """Return the ClusterQueues with a flavor that has a topology."""
-    if not configuration.settings.gates.topology_aware_scheduling:
-        return []
-    flavors = {name for name, row in configuration.flavors.items() if row.topology}
-    return [
-        name
-        for name, queue in configuration.cluster_queues.items()
-        if flavors
-        and any(each.flavor in flavors for group in queue.groups for each in group.flavors)
-    ]
 
 
 def nodes_of(snapshot: Snapshot, placed: Collection[Uid]) -> list[TopologyNode]:

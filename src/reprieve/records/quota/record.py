@@ -27,16 +27,18 @@ from reprieve.engine.quota.model import (
     Cohort,
     Configuration,
     LocalQueue,
-    PodSet,
     ResourceFlavor,
     Settings,
     Workload,
 )
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
+from reprieve.engine.topology.model import Topology, TopologyNode
+from reprieve.engine.topology.places import NodeUse
 from reprieve.records.displacements import stored
 from reprieve.records.harm import stored_harm
 from reprieve.records.idle.record import packed
+from reprieve.records.quota.nodes import counted_pods, grounds_of, node_rows, trees_with_places
 from reprieve.units.instants import Nanos
 
 __all__ = ["MOST_WORKLOADS", "Head", "QuotaInput", "inputs_of", "policy_text", "restored"]
@@ -47,6 +49,7 @@ log: Final = logging.getLogger("reprieve.quota")
 MOST_WORKLOADS: Final = 3_000
 # Who is held back in a decision that is made again stands in its input; nobody else is.
 _MOST_TURNS: Final = 2**31
+_OF_HOLDERS: Final = (Outcome.NODE_REPLACED, Outcome.NODE_FAILED)
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -75,7 +78,8 @@ class QuotaInput(msgspec.Struct, frozen=True):
     `preemptor`: key of the head that the record is about. `usage`: of LocalQueues, as text, since
     it may be infinite. `refused`: who was held back from whom as one of a pair, by uids, and until
     when. `spared`: those of them that a harm budget spared, which has that name. `held`: such
-    pairs, either way, in records that were written before there was `refused`.
+    pairs, either way, in records that were written before there was `refused`. `nodes`, their
+    `uses` and `topologies`: where flavors of these queues place pods (`nodes`).
     """
 
     preemptor: str
@@ -92,6 +96,9 @@ class QuotaInput(msgspec.Struct, frozen=True):
     held: tuple[tuple[str, str], ...] = ()
     refused: tuple[tuple[str, str, Nanos], ...] = ()
     spared: tuple[tuple[str, str, str], ...] | msgspec.UnsetType = msgspec.UNSET
+    topologies: tuple[Topology, ...] | msgspec.UnsetType = msgspec.UNSET
+    nodes: tuple[TopologyNode, ...] | msgspec.UnsetType = msgspec.UNSET
+    uses: tuple[NodeUse, ...] | msgspec.UnsetType = msgspec.UNSET
     program: str = ""
 
 
@@ -107,21 +114,19 @@ def inputs_of(
 
     `sampled` is asked of each head that got no quota whether its input is wanted, too. To be asked
     before the next cycle. One that cannot be made is left out, as what cannot be explained later is
-    carried out all the same; so are decisions about places, since nodes are in no input.
+    carried out all the same.
     """
     inputs = {}
     # Who preempts in one tree has the holders of that tree in common.
     known: dict[frozenset[str], tuple[Workload, ...]] = {}
     wanted = [
-        entry
-        for entry in result.entries
-        if not entry.placed and (entry.issued or (_is_refused(entry) and sampled()))
+        entry for entry in result.entries if entry.issued or (_is_refused(entry) and sampled())
     ]
     refusals = {} if ledger is None else dict(ledger.refusals)
     spared = {} if ledger is None else dict(ledger.spared)
     for entry in wanted:
         try:
-            names = frozenset((entry.cluster_queue, *holdings.related(entry.cluster_queue)))
+            names = trees_with_places(entry.cluster_queue, holdings)
             if names not in known:
                 known[names] = tuple(_before(names, result, holdings))
             inputs[entry.workload.key] = _encoded(
@@ -156,10 +161,14 @@ def restored(decided_on: QuotaInput) -> tuple[Holdings, Queues, Displacements | 
         flavors={each.name: each for each in decided_on.flavors},
         local_queues={each.key: each for each in decided_on.local_queues},
         namespaces=decided_on.namespaces,
+        topologies={each.name: each for each in decided_on.topologies or ()},
         settings=decided_on.settings,
     )
     holdings, queues = Holdings(configuration), Queues(configuration)
     queues.local_queue_usage = {key: float(text) for key, text in decided_on.usage.items()}
+    grounds = grounds_of(decided_on.nodes or (), decided_on.uses or ())
+    if grounds is not None:
+        holdings.stand_on(grounds)
     for workload in decided_on.holders:
         holdings.hold(workload)
     for head in decided_on.heads:
@@ -190,8 +199,13 @@ def restored(decided_on: QuotaInput) -> tuple[Holdings, Queues, Displacements | 
 
 def _is_refused(entry: Entry) -> bool:
     """Tell whether a head was considered, and got no quota."""
-    refused = entry.outcome not in (Outcome.ADMITTED, Outcome.FAULT)
+    refused = entry.outcome not in (Outcome.ADMITTED, Outcome.FAULT, *_OF_HOLDERS)
     return refused and entry.queue >= 0 and entry.assignment is not None
+
+
+def _holds(entry: Entry) -> bool:
+    """Tell whether it is about places of a workload that runs."""
+    return entry.outcome in _OF_HOLDERS
 
 
 def _uids(entry: Entry) -> list[str]:
@@ -222,12 +236,16 @@ def _encoded(
     heads = [
         each
         for each in result.entries
-        if each.cluster_queue in names and each.queue >= 0 and each.outcome is not Outcome.FAULT
+        if each.cluster_queue in names
+        and each.queue >= 0
+        and each.outcome not in (Outcome.FAULT, *_OF_HOLDERS)
     ]
     uids = {head.workload.uid for head in heads}
     flavors = {f.flavor for row in rows for group in row.groups for f in group.flavors}
     doors = {w.queue for w in holders} | {head.workload.queue for head in heads}
     spaces = {head.workload.namespace for head in heads}
+    nodes, uses = node_rows(holdings, names, (head.workload for head in heads))
+    topologies = {row.topology for row in _present(configuration.flavors, flavors)}
     above = {tree.names[node] for name in names for node in tree.path[tree.queues[name]][1:]}
     decided_on = QuotaInput(
         preemptor=entry.workload.key,
@@ -247,6 +265,9 @@ def _encoded(
         refused=tuple(sorted((*pair, end) for pair, end in refusals.items() if pair[0] in uids)),
         spared=tuple(sorted((*pair, name) for pair, name in spared.items() if pair[0] in uids))
         or msgspec.UNSET,
+        topologies=tuple(_present(configuration.topologies, topologies)) or msgspec.UNSET,
+        nodes=nodes or msgspec.UNSET,
+        uses=uses or msgspec.UNSET,
         program=reprieve.__version__,
     )
     return packed(msgspec.json.encode(decided_on), size)
@@ -265,12 +286,11 @@ def _before(names: frozenset[str], result: CycleResult, holdings: Holdings) -> I
         if each.replaced is not None
     }
     holders = {**holdings.holders, **changed, **replaced}
+    moved = {each.workload.key: each.workload for each in result.entries if _holds(each)}
     for key in sorted(holders.keys() - admitted):
         holder = holders[key]
         if tree.names[holder.queue] in names:
-            row = holder.workload
-            counts = tuple(PodSet(each.name, each.count) for each in row.pod_sets)
-            yield replace(row, pod_sets=counts, party=None)
+            yield counted_pods(moved.get(key, holder.workload))
 
 
 def _head(entry: Entry) -> Head:
