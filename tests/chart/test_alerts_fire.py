@@ -102,6 +102,18 @@ STORIES: Final[Mapping[str, Story]] = {
         {_one("reprieve_watch_restarts_total", 'resource="pods"'): "0+2x120"},
         {"resource": "pods"},
     ),
+    "ReprieveHarmBudgetExhausted": Story(
+        40,
+        {_one("reprieve_harm_budget_exhausted", 'budget="batch-day"'): "1x60"},
+        {_one("reprieve_harm_budget_exhausted", 'budget="batch-day"'): "0x60"},
+        {"budget": "batch-day"},
+    ),
+    "ReprieveNoticesUnheard": Story(
+        60,
+        {_one("reprieve_notices_total", 'plane="quota", end="unheard"'): _RISES},
+        {_one("reprieve_notices_total", 'plane="quota", end="saved"'): _RISES},
+        {"plane": "quota"},
+    ),
     "ReprievePollStale": Story(
         20,
         {_POLL: "0x60", _INTERVAL: "15x60", _LEADS: "1x60"},
@@ -120,18 +132,6 @@ STORIES: Final[Mapping[str, Story]] = {
     ),
     "ReprieveLoop": Story(
         30, {_one("reprieve_loop_members"): "2x60"}, {_one("reprieve_loop_members"): "0x60"}
-    ),
-    "ReprieveHarmBudgetExhausted": Story(
-        40,
-        {_one("reprieve_harm_budget_exhausted", 'budget="batch-day"'): "1x60"},
-        {_one("reprieve_harm_budget_exhausted", 'budget="batch-day"'): "0x60"},
-        {"budget": "batch-day"},
-    ),
-    "ReprieveNoticesUnheard": Story(
-        60,
-        {_one("reprieve_notices_total", 'plane="quota", end="unheard"'): _RISES},
-        {_one("reprieve_notices_total", 'plane="quota", end="saved"'): _RISES},
-        {"plane": "quota"},
     ),
     "ReprieveUnproven": _counts("reprieve_quota_unproven_preemptions_total", cluster_queue="a"),
     "ReprieveQueueStuck": Story(

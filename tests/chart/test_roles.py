@@ -14,9 +14,8 @@ from reprieve.cli.webhooks import webhooks
 from reprieve.execution.harm_refusals import REFUSED
 from reprieve.jobs.table import job_kinds
 from reprieve.planes.quota.webhooks.registration import CONFIGURATIONS
-from reprieve.records.harm_sums import PARTS, part_name
 from tests.chart.helm import Rendered, render
-from tests.integration.roles import roles_of_the_template
+from tests.integration.roles import harm_ledger, roles_of_the_template
 
 READ = {"get", "list", "watch"}
 OWNER = {"get", "list", "delete"}
@@ -312,7 +311,7 @@ def test_records_and_leases_are_written_in_the_operators_namespace_only(tmp_path
         ("reprieve.dev", "preemptions/status"): {"get", "update", "patch"},
         ("reprieve.dev", "preemptionparts"): {"get", "list", "create", "delete"},
         ("coordination.k8s.io", "leases"): everything,
-        ("", "configmaps"): {"list", "create", "update"},
+        ("", "configmaps"): {"create"},
     }
     assert rights(role["rules"], KEY_SECRET) == {("", "secrets"): {"get", "update"}}
 
@@ -424,10 +423,7 @@ def test_config_maps_are_written_by_name_in_the_operators_namespace_alone(tmp_pa
         for rule in role["rules"]
         if rule["resources"] == ["configmaps"]
     ]
-    made, written = rules
+    made, written, refused = rules
     assert made["verbs"] == ["create"]
-    months = [
-        part_name(f"2026-{month:02d}", part) for month in range(1, 13) for part in range(PARTS)
-    ]
-    assert written["verbs"] == ["get", "update"]
-    assert written["resourceNames"] == [REFUSED, *months]
+    assert (written["verbs"], written["resourceNames"]) == (["get", "update"], harm_ledger())
+    assert (refused["verbs"], refused["resourceNames"]) == (["get", "update"], [REFUSED])

@@ -14,6 +14,7 @@ from reprieve.web.mirror.leading import LEASE_NAME
 from reprieve.web.mirror.mirror import Mirror
 from tests.chart.helm import Rendered, RenderingFailed, render
 from tests.chart.test_roles import Rights, rights
+from tests.integration.roles import harm_ledger
 
 _REVIEWS = {
     ("authentication.k8s.io", "tokenreviews"): {"create"},
@@ -52,7 +53,8 @@ def test_its_rights_are_to_read_what_it_shows_and_to_ask_two_questions(tmp_path:
         rule = shown.setdefault(name if field == "metadata.name" else None, {})
         rule[kind.resource.group, kind.resource.plural] = {"list", "watch"}
 
-    assert _granted(rendered, "ClusterRole") == {**shown.pop(None), **_REVIEWS}
+    budgets = {("reprieve.dev", "harmbudgets"): {"list"}}
+    assert _granted(rendered, "ClusterRole") == {**shown.pop(None), **budgets, **_REVIEWS}
     assert list(shown) == [LEASE_NAME]
     assert _granted(rendered, "ClusterRole", LEASE_NAME) == shown[LEASE_NAME]
     assert _granted(rendered, "Role") == {
@@ -60,6 +62,12 @@ def test_its_rights_are_to_read_what_it_shows_and_to_ask_two_questions(tmp_path:
         ("reprieve.dev", "preemptionparts"): {"get", "list"},
     }
     assert _granted(rendered, "Role", KEY_SECRET) == {("", "secrets"): {"get"}}
+    (ledger,) = [rule for rule in _of_page(rendered, "Role")["rules"] if _reads(rule, "configmaps")]
+    assert (ledger["verbs"], ledger["resourceNames"]) == (["get"], harm_ledger())
+
+
+def _reads(rule: dict[str, Any], plural: str) -> bool:
+    return plural in rule["resources"]
 
 
 def test_none_of_its_rights_changes_anything(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
@@ -13,6 +14,7 @@ import yaml
 from reprieve.execution.rights import SELF_SUBJECT_ACCESS_REVIEWS
 from reprieve.kube.client import Client
 from reprieve.kube.resource import Resource
+from reprieve.records.harm_sums import PARTS, part_name
 from tests.chart.go_tools import ToolMissing
 from tests.chart.helm import CHART, installed, run_helm
 
@@ -124,6 +126,7 @@ def roles_of_the_template(namespace: str) -> list[Object]:
         'include "reprieve.clusterName" .': "reprieve",
         'include "reprieve.fullname" .': "reprieve",
         'include "reprieve.serviceAccountName" .': "reprieve",
+        'include "reprieve.harmLedger" .': json.dumps(harm_ledger()),
         ".Release.Namespace": namespace,
     }
     lines = []
@@ -132,6 +135,12 @@ def roles_of_the_template(namespace: str) -> list[Object]:
             lines.append(_NAMED.sub(lambda found: names[found[1]], line))
     documents = yaml.safe_load_all("\n".join(lines))
     return [each for each in documents if each and each["kind"] in ("ClusterRole", "Role")]
+
+
+def harm_ledger() -> list[str]:
+    """Return the names of the parts of the ledger of harm."""
+    months = (f"2026-{month:02}" for month in range(1, 13))
+    return [part_name(month, number) for month in months for number in range(PARTS)]
 
 
 def _kept(lines: Iterable[str], values: Object) -> Iterator[str]:

@@ -34,8 +34,10 @@ def counted(budget: Budget, row: Row) -> str | None:
     if budget["scope"] == "Cluster":
         return ""
     if budget["scope"] == "Work":
-        return str(side["lineage"])
-    by = {"Tenant": "tenant", "ClusterQueue": "queue", "Work": "lineage"}.get(budget["per"])
+        return f"{side['tenant']}/{side['lineage']}"
+    if budget["per"] == "Work":
+        return f"{side['tenant']}/{side['lineage']}"
+    by = {"Tenant": "tenant", "ClusterQueue": "queue"}.get(budget["per"])
     return "" if by is None else str(side[by])
 
 

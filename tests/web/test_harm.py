@@ -49,7 +49,7 @@ def mirror() -> Mirror:
     refused = [{"type": "Accepted", "status": "False", "message": "no such hour"}]
     budgets = (
         budget("day", "Tenant", ["team-a", "team-c"]),
-        budget("lines", "Work", ["owner/1"]),
+        budget("lines", "Work", ["team-a/owner/1", "team-c/owner/1"]),
         budget("odd", "Tenant", [], conditions=refused),
     )
     found.harm = HarmRead(budgets, tuple(sums), ("1",))
@@ -58,9 +58,11 @@ def mirror() -> Mirror:
 
 def test_who_sees_everything_sees_all_accounts_and_both_sides() -> None:
     made = page(mirror(), ALL, {}, NOW)
-    assert made.values["counts"] == {"budgets": 3, "exhausted": 3}
+    assert made.values["counts"] == {"budgets": 3, "exhausted": 4}
     assert made.values["refused"] == ["odd: no such hour"]
-    assert list(made.tables["budgets"].rows) == ["day/team-a", "day/team-c", "lines/owner/1"]
+    assert list(made.tables["budgets"].rows) == [
+        *("day/team-a", "day/team-c", "lines/team-a/owner/1", "lines/team-c/owner/1")
+    ]
     week = [row[:2] + row[4:6] for row in made.tables["week"].rows.values()]
     assert week == [("team-a", "team-b", 1, 1.0), ("team-c", "nobody", 1, 1.0)]
     month = [row[:2] + row[4:6] for row in made.tables["month"].rows.values()]
@@ -69,8 +71,8 @@ def test_who_sees_everything_sees_all_accounts_and_both_sides() -> None:
 
 def test_a_tenant_sees_accounts_of_their_own_and_others_under_numbers() -> None:
     made = page(mirror(), Viewer(sees_all=False, namespaces=frozenset({"team-a"})), {}, NOW)
-    assert made.values == {"counts": {"budgets": 0, "exhausted": 1}, "refused": []}
-    assert list(made.tables["budgets"].rows) == ["day/team-a"]
+    assert made.values == {"counts": {"budgets": 0, "exhausted": 2}, "refused": []}
+    assert list(made.tables["budgets"].rows) == ["day/team-a", "lines/team-a/owner/1"]
     ((payer, beneficiary, *_),) = made.tables["week"].rows.values()
     assert payer == "team-a"
     assert str(beneficiary).startswith("another tenant's work #")

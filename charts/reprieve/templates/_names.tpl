@@ -190,3 +190,14 @@ webhooks:
       kubernetes.io/metadata.name: {{ . | quote }}
 {{- end }}
 {{- end }}
+
+{{- /* The ConfigMaps of the ledger of harm, as a list: parts 0 to 7 of each month. */}}
+{{- define "reprieve.harmLedger" -}}
+{{- $names := list }}
+{{- range $month := untilStep 1 13 1 }}
+{{- range $part := until 8 }}
+{{- $names = append $names (printf "reprieve-harm-%02d-%d" (int $month) (int $part)) }}
+{{- end }}
+{{- end }}
+{{- toJson $names }}
+{{- end }}

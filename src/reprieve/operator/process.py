@@ -253,17 +253,7 @@ async def _served(
             runners.append(
                 PreemptionNotices(given.notices, client, given.fence, clock, events, told)
             )
-        ledger = HarmLedger(
-            client, namespace, given.fence, clock, given.governor, given.wait_leading
-        )
-        refusals = HarmRefusals(
-            client, namespace, given.fence, clock, given.governor, given.wait_leading
-        )
-        given.governor.harm.known = lambda: harm.known and ledger.loaded and refusals.loaded
-        if given.disruptions is not None:
-            given.disruptions.returns.returned = ledger.returned
-        statuses = HarmStatuses(harm, given.governor, client, given.fence, clock, given.metrics)
-        beside: list[Runner] = [events, lag, harm, ledger, refusals, statuses, *runners]
+        beside: list[Runner] = [events, lag, harm, *_keepers_of_harm(given, harm), *runners]
         background = [asyncio.create_task(each.run()) for each in beside]
         answering = None if serving is None else asyncio.create_task(serving.run())
         background += [] if answering is None else [answering]
@@ -278,6 +268,19 @@ async def _served(
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(events.flush(), _FLUSH)
             await end(background)
+
+
+def _keepers_of_harm(given: Surroundings, harm: HarmBudgets) -> list[Runner]:
+    """Return who stores what was displaced, what is refused, and the status of budgets."""
+    client, clock, fence, governor = given.client, given.clock, given.fence, given.governor
+    namespace = given.settings.start.operator_namespace
+    ledger = HarmLedger(client, namespace, fence, clock, governor, given.wait_leading)
+    refusals = HarmRefusals(client, namespace, fence, clock, governor, given.wait_leading)
+    governor.harm.known = lambda: harm.known and ledger.loaded and refusals.loaded
+    if given.disruptions is not None:
+        given.disruptions.returns.returned = ledger.returned
+    statuses = HarmStatuses(harm, governor, client, fence, clock, given.metrics)
+    return [ledger, refusals, statuses]
 
 
 def _tells(given: Surroundings) -> bool:

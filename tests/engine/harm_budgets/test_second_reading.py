@@ -94,7 +94,8 @@ def random_side(random: Random, priorities: tuple[int, ...]) -> Row:
         "tenant": tenant,
         "queue": random.choice("xy"),
         "priority": random.choice(priorities),
-        "lineage": f"{tenant}-{random.randint(0, 1)}",
+        # Also those of other namespaces, which anybody may name as an owner.
+        "lineage": f"owner/{random.randint(0, 2)}",
         "labels": LABELS[tenant],
     }
 

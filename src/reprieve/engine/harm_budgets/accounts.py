@@ -348,7 +348,7 @@ class HarmAccounts:
         harm = Harm(amount.last, key.plane, key.victim, key.preemptor)
         for budget in self._matched(harm):
             side = budget.side_of(harm)
-            if side is not None:
+            if side is not None and (side.lineage or not budget.of_lineages):
                 accounts = self._rows.setdefault(budget.name, {})
                 accounts.setdefault(budget.account(side), {})[key] = amount
                 self._charged.add(budget.name)

@@ -133,10 +133,20 @@ class HarmBudget:
         """Return the side that is counted."""
         return harm.preemptor if self.scope is Scope.CAUSED else harm.victim
 
+    @property
+    def of_lineages(self) -> bool:
+        """Whether each lineage has an account."""
+        return self.scope is Scope.WORK or (
+            self.per is Per.WORK and self.scope is not Scope.CLUSTER
+        )
+
     def account(self, side: HarmSide) -> str:
-        """Return the name of the account of a side."""
-        if self.scope is Scope.WORK or (self.per is Per.WORK and self.scope is not Scope.CLUSTER):
-            return side.lineage
+        """Return the name of the account of a side.
+
+        That of a lineage begins with its tenant, since anybody may name any owner.
+        """
+        if self.of_lineages:
+            return f"{side.tenant}/{side.lineage}"
         if self.scope is Scope.CLUSTER or self.per is Per.ALL:
             return ""
         return side.queue if self.per is Per.QUEUE else side.tenant

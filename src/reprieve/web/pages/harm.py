@@ -28,7 +28,6 @@ from reprieve.wording.displacements import known_as
 
 __all__ = ["page"]
 
-_TENANT: Final = "Tenant"
 _BUDGETS: Final = (
     Column("budget", Kind.TEXT),
     Column("of", Kind.TEXT),
@@ -77,9 +76,12 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
 
 def _accounts(budget: HarmBudget, viewer: Viewer) -> Iterator[tuple[str, _Row]]:
     spec, status = budget.spec, budget.status
-    of_tenants = spec.per == _TENANT and spec.scope in ("Suffered", "Caused")
+    # The account of a lineage begins with its namespace.
+    of_tenants = spec.scope == "Work" or (
+        spec.per in ("Tenant", "Work") and spec.scope in ("Suffered", "Caused")
+    )
     for use in () if status is None else status.used:
-        if viewer.sees_all or (of_tenants and viewer.sees(use.of)):
+        if viewer.sees_all or (of_tenants and viewer.sees(use.of.partition("/")[0])):
             yield f"{budget.metadata.name}/{use.of}", _account(budget, use)
 
 
