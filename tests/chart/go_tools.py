@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-__all__ = ["ACTIONLINT", "HELM", "PROMTOOL", "Tool", "ToolMissing", "definitions", "tool"]
+__all__ = ["ACTIONLINT", "HELM", "PROMTOOL", "Tool", "ToolMissing", "definitions", "go", "tool"]
 
 _BUILD_TIMEOUT_S: Final = 900
 
@@ -74,10 +74,10 @@ def tool(wanted: Tool) -> Path:
     binary = home / "reprieve" / f"{wanted.name}-{wanted.version}" / wanted.name
     if binary.exists():
         return binary
-    go = _go()
-    if go is None:
+    compiler = go()
+    if compiler is None:
         raise ToolMissing(f"needs {wanted.name}: set ${wanted.variable}, or install Go to build it")
-    return _build(go, wanted, binary)
+    return _build(compiler, wanted, binary)
 
 
 @cache
@@ -87,13 +87,13 @@ def definitions() -> tuple[Path, ...]:
     Raises:
         ToolMissing: Go is absent, or cannot fetch the modules.
     """
-    go = _go()
-    if go is None:
+    compiler = go()
+    if compiler is None:
         raise ToolMissing("needs the definitions of others: install Go to fetch their modules")
     found: list[Path] = []
     for module, files in _DEFINITIONS.items():
         done = subprocess.run(
-            [go, "mod", "download", "-json", module],
+            [compiler, "mod", "download", "-json", module],
             capture_output=True,
             text=True,
             timeout=_BUILD_TIMEOUT_S,
@@ -106,12 +106,13 @@ def definitions() -> tuple[Path, ...]:
     return tuple(found)
 
 
-def _go() -> str | None:
+def go() -> str | None:
+    """Return the Go compiler, None where there is none."""
     found = shutil.which("go") or "/usr/local/go/bin/go"
     return found if Path(found).exists() else None
 
 
-def _build(go: str, wanted: Tool, binary: Path) -> Path:
+def _build(compiler: str, wanted: Tool, binary: Path) -> Path:
     missing = f"needs {wanted.name}: set ${wanted.variable}"
     scratch = binary.parent / f"build-{os.getpid()}"
     scratch.mkdir(parents=True)
@@ -121,7 +122,7 @@ def _build(go: str, wanted: Tool, binary: Path) -> Path:
     )
     try:
         built = subprocess.run(
-            [go, "build", "-ldflags", "-s -w", "-o", wanted.name, wanted.package],
+            [compiler, "build", "-ldflags", "-s -w", "-o", wanted.name, wanted.package],
             cwd=scratch,
             env={**os.environ, "GOFLAGS": "-mod=mod", "CGO_ENABLED": "0"},
             capture_output=True,

@@ -27,6 +27,7 @@ ENDS_BY_ITSELF: Final = {
     "integration/test_plan.py": _COMMAND,
     "kubectl/play.py": "a command; one that watches loses its server",
     "kueue/test_guides.py": _COMMAND,
+    "node/sweeper.py Sweeper": "it removes what is left when the tests have ended",
     "peers/test_peers.py _output": "a script that plays to its end, or loses its server",
     "scenarios/test_with_parent.py": "the player is what is killed",
     "scheduling/test_walkthrough.py": _COMMAND,

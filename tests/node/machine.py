@@ -1,0 +1,68 @@
+"""What a real node needs of this machine, and where it lies.
+
+    python -m tests.node.machine    # says what is missing, and ends with 1 then
+    python -m tests.node.build      # makes what can be made, once
+
+Everything is kept in `reprieve/node-1.37.1` of the user's cache folder. The control plane is that
+of `tests/integration`. A node is a network namespace with a containerd and a kubelet of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Final
+
+from tests.chart.go_tools import HELM, ToolMissing, tool
+from tests.integration.control_plane import binaries_folder
+
+__all__ = ["BASE", "FOLDER", "IMAGE", "NAME", "NODES", "PROGRAMS", "missing"]
+
+FOLDER: Final = binaries_folder()[0].parent / "node-1.37.1"
+#: Built with Go by `tests.node.build`.
+PROGRAMS: Final = ("kubelet", "kube-proxy", "containerd", "containerd-shim-runc-v2", "ctr")
+#: A root file system with Python, and the image that the Dockerfile makes of it.
+BASE: Final = FOLDER / "base.tar"
+IMAGE: Final = FOLDER / "reprieve.tar"
+NODES: Final = ("n1", "n2")
+NAME: Final = "docker.io/library/reprieve:1"
+_COMMANDS: Final = (
+    "runc",
+    "ip",
+    "nsenter",
+    "unshare",
+    "mount",
+    "nft",
+    "conntrack",
+    "busybox",
+    "buildah",
+)
+_PLUGINS: Final = Path("/usr/lib/cni")
+
+
+def missing() -> str:
+    """Return what keeps a node from running here, in one line; empty where nothing does."""
+    if os.name != "posix" or os.geteuid() != 0:
+        return "real nodes need root"
+    if not Path("/sys/fs/cgroup/memory").is_dir():
+        return "real nodes need the hierarchies of cgroup v1 at /sys/fs/cgroup"
+    lacking = [name for name in _COMMANDS if shutil.which(name) is None]
+    lacking += [] if (_PLUGINS / "bridge").exists() else ["the CNI plugin bridge"]
+    if lacking:
+        return f"real nodes need {', '.join(lacking)}"
+    files = [*(FOLDER / name for name in PROGRAMS), BASE]
+    if lacking := [each.name for each in files if not each.exists()]:
+        return f"{', '.join(lacking)} not in {FOLDER}: `python -m tests.node.build` makes them"
+    if not all((binaries_folder()[0] / name).exists() for name in ("etcd", "kube-scheduler")):
+        return "there is no control plane (python -m tests.integration.control_plane)"
+    try:
+        tool(HELM)
+    except ToolMissing as lacks:
+        return str(lacks)
+    return ""
+
+
+if __name__ == "__main__":
+    sys.exit(missing() or 0)
