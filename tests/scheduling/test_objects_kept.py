@@ -1,5 +1,7 @@
 """However many displacements came, the plane keeps no object of them: what it remembers is packed.
 
+Only sums of harm are rows, one for each lineage and hour, up to a number.
+
 A thousand displacements in virtual time, with the bounds of the product but for what is kept of
 records. Objects are counted, and bytes of arrays: nothing here depends on an allocator.
 """
@@ -27,6 +29,7 @@ _MOST: Final = 20
 #: Ten seconds each: series of events are kept for six minutes.
 _BEFORE: Final = 40
 _GANGS: Final = 130
+_OF_SUMS: Final = ("sums.Key", "sums.Amount", "budget.HarmSide")
 
 
 def _objects() -> Counter[str]:
@@ -58,6 +61,11 @@ async def test_after_a_thousand_more_displacements_there_are_no_more_objects() -
             after, now = _objects(), _remembered(plane)
             named = len(plane.loops._known) - named
     grown = {name: (before[name], after[name]) for name in after if after[name] > before[name]}
+    rows = {name: counts for name, counts in grown.items() if ".harm_budgets." in name}
+    grown = {name: counts for name, counts in grown.items() if name not in rows}
+    # A key, an amount, and two sides of each row.
+    assert rows.keys() == {f"reprieve.engine.harm_budgets.{each}" for each in _OF_SUMS}
+    assert sum(last - first for first, last in rows.values()) <= 4 * _GANGS * 2 * _NODES
     # One name for each lineage of the ledger, of which each gang is one, up to a number.
     first, last = grown.pop("reprieve.units.references.Reference")
     assert (grown, last - first) == ({}, named)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from unittest.mock import patch
 from uuid import UUID
 
+from reprieve.engine.harm_budgets import sums as sums_of_harm
 from reprieve.engine.harm_budgets.budget import Harm, HarmSide
 from reprieve.engine.harm_budgets.sums import Amount, HourlySums, Key, coarser
 from reprieve.records.harm_sums import (
@@ -108,3 +110,15 @@ def test_sums_that_are_coarser_have_the_same_totals_and_never_count_shorter() ->
         else:
             assert rows[key] == amount
     assert harm_rows(rows.items(), START, "month") == harm_rows(fine.items(), START, "month")
+
+
+def test_sums_of_ever_new_lineages_keep_a_day_of_them_once_there_are_many() -> None:
+    found, side = HourlySums(), HarmSide("urgent", "", 9)
+    with patch.object(sums_of_harm, "MOST_ROWS", 50):
+        for hour in range(20 * 24):
+            victim = HarmSide("batch", "", 5, f"owner/{hour}")
+            at = Nanos(START + hour * HOUR)
+            found.add(Harm(at, "scheduling", victim, side, 60, "lower priority"))
+            # One of each hour of a day, one of each day before, and what has come since.
+            assert len(found) <= max(51, 25 + hour // 24 + 26), hour
+    assert sum(each.displacements for _, each in found) == 20 * 24
