@@ -36,7 +36,8 @@ from tests.integration.control_plane import (
 )
 from tests.integration.group_plane import group_flags, on_plane
 from tests.integration.site import ENVIRONMENT
-from tests.together.site import KINDS, deployment, gang, job, node, queue
+from tests.together.site import KINDS, deployment, job, node, queue
+from tests.together.stories import STORIES
 
 _PATIENCE_S: Final = 120.0
 _LOOK_S: Final = 0.2
@@ -138,79 +139,33 @@ async def test_two_planes_evict_for_a_demand_where_neither_alone_makes_the_room(
         assert evicted == [("deployments", "ann"), ("pods", "bob")]
 
 
-_CASES: Final = {
-    # Nodes, quotas, work that runs, how much of it is idle (from the first one on), the demand, and
-    # who goes.
-    "idle work before its victim": (
-        ((8,), {"a": 8, "b": 0}),
-        ([deployment("ann", "b", priority="high"), deployment("bob", "b")], 1),
-        (job("wanted", "a", priority="high"), {"ann"}),
-    ),
-    "quota and room of one victim": (
-        ((8,), {"a": 8, "b": 0}),
-        ([job("sweep", "b", queued=True), job("tune", "a", queued=True)], 0),
-        (job("wanted", "a", priority="high", queued=True), {"sweep"}),
-    ),
-    "quota and room on two nodes": (
-        ((4, 4), {"a": 8, "b": 0}),
-        ([job("sweep", "b", queued=True), job("tune", "a", queued=True)], 0),
-        (job("wanted", "a", priority="high", queued=True), {"sweep"}),
-    ),
-    "idle work that holds no quota": (
-        ((8, 8), {"a": 8, "b": 0}),
-        (
-            [
-                job("notebook", "b", priority="high"),
-                job("sweep", "b", queued=True),
-                job("own", "a", priority="high", queued=True),
-            ],
-            1,
-        ),
-        (job("wanted", "a", priority="high", queued=True), {"sweep"}),
-    ),
-    "a gang as a whole": (
-        ((8,), {"a": 8, "b": 0}),
-        ([gang("ring", "b", priority="high")], 1),
-        (job("wanted", "a", priority="high"), {"ring-0", "ring-1"}),
-    ),
-    "idle room for who has quota": (
-        ((4, 4), {"a": 4, "b": 4}),
-        ([job("plain", "b", priority="high"), job("queued", "b", pods=2, gpus=2, queued=True)], 1),
-        (job("wanted", "a", priority="high", queued=True), {"plain"}),
-    ),
-    "idle work that holds the quota": (
-        ((8,), {"a": 8, "b": 0}),
-        ([job("notebook", "a", queued=True), job("tune", "a", queued=True)], 1),
-        (job("wanted", "a", queued=True), {"notebook"}),
-    ),
-}
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("case", _CASES)
-async def test_nobody_goes_but_who_has_to(audited: ControlPlane, tmp_path: Path, case: str) -> None:
-    (sizes, quotas), (units, idle), (wanted, goes) = _CASES[case]
-    nodes = tuple(node(f"n{number}", gpus) for number, gpus in enumerate(sizes))
-    async with _decided(audited, tmp_path, nodes, quotas) as (stage, client, operator):
-        for unit in units:
+@pytest.mark.parametrize("name", STORIES)
+async def test_nobody_goes_but_who_has_to(audited: ControlPlane, tmp_path: Path, name: str) -> None:
+    story = STORIES[name]
+    nodes = tuple(node(f"n{number}", gpus) for number, gpus in enumerate(story.nodes))
+    async with _decided(audited, tmp_path, nodes, story.quotas) as (stage, client, _operator):
+        for unit in story.units:
             await _create(client, stage, unit)
-            name = unit[0]["metadata"]["name"]
-            await _until("it runs", lambda name=name: _runs(client, name))
-        for unit in units[:idle]:
+            running = unit[0]["metadata"]["name"]
+            await _until("it runs", lambda running=running: _runs(client, running))
+        for unit in story.units[: story.idle]:
             _use(stage, unit, 0.0)
-        if idle:
-            await operator.until_said("Active -> Idle", _PATIENCE_S)
-            await _until("the grace is over", lambda: _idle_for(client, 6))
-        await _create(client, stage, wanted)
+        if story.idle:
+            await _until("the grace is over", lambda: _idle_for(client, 6, story.idle))
+        await _create(client, stage, story.wanted)
         await _until("it runs", lambda: _runs(client, "wanted"))
-        await _until("all records are closed", lambda: _closed(client))
+        if story.goes:
+            await _until("all records are closed", lambda: _closed(client))
         evicted = {
-            root for _, kind, name in _evicted(tmp_path) for root in [_unit_of(kind, name, units)]
+            root
+            for _, kind, name in _evicted(tmp_path)
+            for root in [_unit_of(kind, name, story.units)]
         }
-        assert evicted == goes
+        assert evicted == story.goes
 
 
-def _unit_of(kind: str, name: str, units: list[list[dict[str, Any]]]) -> str:
+def _unit_of(kind: str, name: str, units: tuple[list[dict[str, Any]], ...]) -> str:
     """Return the name of a root; of a pod that a controller made, that of its controller."""
     roots = [each["metadata"]["name"] for unit in units for each in unit]
     if kind != "pods" or name in roots:
@@ -308,14 +263,14 @@ async def _runs(client: Client, *units: str) -> bool:
     return running >= set(units)
 
 
-async def _idle_for(client: Client, seconds: int) -> bool:
-    """Whether some work has been idle for so long, by what its GpuWorkload says."""
-    now = SystemClock().wall()
+async def _idle_for(client: Client, seconds: int, units: int = 1) -> bool:
+    """Whether so much work has been idle for so long, by what its GpuWorkloads say."""
+    now, idle = SystemClock().wall(), 0
     for found in (await client.list(GPU_WORKLOADS, dict)).items:
         since = (found.get("status") or {}).get("idleSince")
         if since and now - parse_instant(since) > seconds * SECOND:
-            return True
-    return False
+            idle += 1
+    return idle >= units
 
 
 async def _until(what: str, holds: Callable[[], Any]) -> None:
