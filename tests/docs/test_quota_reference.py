@@ -78,6 +78,7 @@ def test_every_option_is_described_with_its_default_and_has_an_example() -> None
     assert table["harmOrder"] == str(default.configuration.settings.harm_order).lower()
     assert table["loopLimit"] == str(default.loop_limit)
     assert parse_duration(table["loopWindow"]) == default.loop_window
+    assert parse_duration(table["preemptionDelay"]) == default.delay
     assert {key for section in sections() for key in section} == set(table)
 
 

@@ -40,6 +40,7 @@ def test_every_option_is_described_with_its_default() -> None:
     shown = {row[0]: row[1] for row in rows("option `scheduling.`")}
     assert parse_duration(shown.pop("victimDeadline")) == settings.victim_deadline
     assert parse_duration(shown.pop("maxGrace")) == settings.max_grace
+    assert (shown.pop("preemptionDelay"), settings.delay) == ("none", None)
     assert parse_duration(shown.pop("notice.max")) == settings.notice.most == 0
     assert parse_duration(shown.pop("maxLostWork")) == policy.max_lost_work * SECOND
     assert parse_duration(shown.pop("maxMinRuntime")) == policy.max_min_runtime == 0

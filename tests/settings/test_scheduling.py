@@ -118,7 +118,7 @@ def test_both_sections_live_in_one_file() -> None:
                 "kepMessages, simulateClaims, binarySearchPriority, topologyPreemption, "
                 "cascadeAware, harmOrder, nonUniformGroups, maxPlacements, maxMinRuntime, "
                 "maxLostWork, preemptionPriority, compositePriority, victimDeadline, maxGrace, "
-                "notice, featureGates, configuration, gangs"
+                "notice, preemptionDelay, featureGates, configuration, gangs"
             ),
         ),
         (
@@ -129,7 +129,7 @@ def test_both_sections_live_in_one_file() -> None:
                 "kepMessages, simulateClaims, binarySearchPriority, topologyPreemption, "
                 "cascadeAware, harmOrder, nonUniformGroups, maxPlacements, maxMinRuntime, "
                 "maxLostWork, preemptionPriority, compositePriority, victimDeadline, maxGrace, "
-                "notice, featureGates, configuration, gangs"
+                "notice, preemptionDelay, featureGates, configuration, gangs"
             ),
         ),
         (

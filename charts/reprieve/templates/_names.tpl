@@ -60,7 +60,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- /* The configuration file: the Helm values that have no variable. */}}
 {{- define "reprieve.configuration" -}}
 gpuPreemption:
-  {{- pick .Values.gpuPreemption "fit" "irreducible" "profile" "vendors" "notice" "literal" | toYaml | nindent 2 }}
+  {{- pick .Values.gpuPreemption "fit" "irreducible" "profile" "vendors" "notice" "preemptionDelay" "literal" | toYaml | nindent 2 }}
 {{- with .Values.governor }}
 governor:
   {{- toYaml . | nindent 2 }}
@@ -100,7 +100,7 @@ quota:
 {{ dict $key . | toYaml }}
 {{- end }}
 {{- end }}
-{{ $options := pick $given "profile" "proveNodes" "idleFirst" "harmOrder" "maxSaveWait" "notice" "loopWindow" "loopLimit" }}
+{{ $options := pick $given "profile" "proveNodes" "idleFirst" "harmOrder" "maxSaveWait" "notice" "preemptionDelay" "loopWindow" "loopLimit" }}
 {{- if eq $given.profile "best" }}
 {{- /* What is not switched on by itself is as the profile has it. */}}
 {{- range $key := list "idleFirst" "harmOrder" }}

@@ -24,6 +24,7 @@ __all__ = [
     "NOTICE_SPEAKER",
     "ON_PREEMPTION",
     "PLAN_ANNOTATION",
+    "PREEMPTION_DELAY",
     "PREEMPTION_LABEL",
     "PREEMPT_MIN_RUNTIME",
     "Action",
@@ -65,6 +66,9 @@ NOTICE: Final = "reprieve.dev/notice"
 NOTICE_MAX: Final = "reprieve.dev/notice-max"
 #: On a pod: it answers for its unit.
 NOTICE_SPEAKER: Final = "reprieve.dev/notice-speaker"
+#: On a ClusterQueue or a class of priorities: how long its work waits before it preempts; a
+#: duration.
+PREEMPTION_DELAY: Final = "reprieve.dev/preemption-delay"
 
 
 class Action(StrEnum):

@@ -149,6 +149,7 @@ def workload_row(
     min_runtimes_s: tuple[int, int] = (0, 0),
     idle: bool = False,
     party: Party | None = None,
+    delay: int = 0,
 ) -> Workload:
     """Return the row of a Workload.
 
@@ -159,6 +160,7 @@ def workload_row(
         min_runtimes_s: for which it is not preempted in its queue, and not reclaimed by others.
         idle: the idle plane knows it to hold GPUs without using them.
         party: its line of work.
+        delay: nanoseconds for which it waits before it preempts.
     """
     metadata, spec, status = workload.metadata, workload.spec, workload.status
     annotations, namespace = metadata.annotations or {}, metadata.namespace
@@ -173,6 +175,8 @@ def workload_row(
     checkpoint = _instant(annotations.get(LAST_CHECKPOINT))
     opened = {each.name for each in status.preemption_gates or () if each.position == "Open"}
     requeue = status.requeue_state
+    created = _instant(metadata.creation_timestamp) or _NOTHING
+    evicted = _eviction(conditions.get("Evicted"))
     return Workload(
         namespace=namespace,
         name=metadata.name,
@@ -180,12 +184,12 @@ def workload_row(
         queue=queue_key(workload),
         priority=spec.priority or 0,
         boost=_boost(annotations),
-        created=_instant(metadata.creation_timestamp) or _NOTHING,
+        created=created,
         pod_sets=rows,
         reclaimable={each.name: each.count for each in status.reclaimable_pods or ()},
         admission=admission,
         reserved_at=since,
-        evicted=_eviction(conditions.get("Evicted")),
+        evicted=evicted,
         preempted=_eviction(conditions.get("Preempted")),
         active=spec.active,
         requeued=(requeued is None or requeued.status != "False")
@@ -208,7 +212,15 @@ def workload_row(
         party=party,
         checkpoint=checkpoint,
         next_checkpoint=_next_checkpoint(annotations, since, checkpoint),
+        preempts_from=_preempts_from(delay, created, evicted),
     )
+
+
+def _preempts_from(delay: int, created: Nanos, evicted: Eviction | None) -> Nanos:
+    """Return when a workload has waited for long enough since it was made, or evicted last."""
+    if not delay:
+        return _NOTHING
+    return Nanos((created if evicted is None else max(created, evicted.at)) + delay)
 
 
 def _next_checkpoint(

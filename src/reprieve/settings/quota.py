@@ -9,6 +9,7 @@
       idleFirst: false                # among equal candidates the idle ones first
       harmOrder: false                # among equal candidates who saved last first; waits for saves
       maxSaveWait: 1h                 # and how long a preemptor does so at most; 0s: not at all
+      preemptionDelay: 0s             # how long a workload waits before it preempts
       loopWindow: 1h                  # what goes in a circle `loopLimit` times in this
       loopLimit: 2                    # time is held for a while; 0 holds none
       webhooks:
@@ -58,6 +59,7 @@ from reprieve.settings.fields import (
 )
 from reprieve.settings.idle import Notice
 from reprieve.settings.notice import notice_policy
+from reprieve.settings.preemption_delay import preemption_delay
 from reprieve.settings.quota_configuration import (
     CONFIG_MAP_KEY,
     QuotaConfiguration,
@@ -110,6 +112,7 @@ _KEYS: Final = (
     "harmOrder",
     "maxSaveWait",
     "notice",
+    "preemptionDelay",
     "loopWindow",
     "loopLimit",
     "webhooks",
@@ -133,6 +136,8 @@ class MinRuntimes:
 class QuotaSettings:
     """All that the quota plane is told. `loop_window` in nanoseconds; `loop_limit` 0 holds none.
 
+    `delay`: nanoseconds that a workload waits before it preempts.
+
     `webhook_selector` chooses the namespaces in which webhooks of jobs are asked, as JSON; None is
     that of `configuration`. `serves_webhooks`: it was said where they are found, by their Service
     or, outside of the cluster, at `webhook_url`. `job_kinds` are rows for the table of kinds,
@@ -146,6 +151,7 @@ class QuotaSettings:
     loop_window: int = HOUR
     loop_limit: int = 2
     notice: NoticePolicy = field(default_factory=NoticePolicy)
+    delay: int = 0
     job_failure_policy: str = "Ignore"
     serves_webhooks: bool = False
     webhook_service: str = "reprieve-webhook"
@@ -226,6 +232,7 @@ def quota_settings(
         configuration_map=named,
         prove_nodes=_switch(given, "proveNodes", place),
         notice=notice_policy(given.get("notice"), f"{place}.notice"),
+        delay=preemption_delay(given.get("preemptionDelay"), place) or 0,
         loop_window=duration(given.get("loopWindow", "1h"), f"{place}.loopWindow"),
         loop_limit=integer(given.get("loopLimit", 2), f"{place}.loopLimit", 0, 1_000),
         job_failure_policy=choice(

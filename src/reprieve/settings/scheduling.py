@@ -18,6 +18,7 @@
       victimDeadline: 5m            # how long past its grace period a victim may take to end
       maxGrace: 1h                  # victims with more go only where nobody else can; 0s: all
       notice: {max: 0s}             # for how long victims that ask for it may save, see `notice`
+      preemptionDelay: 0s           # how long a unit waits before it preempts
       featureGates: {CompositePodGroup: true}
       configuration: {apiVersion: kubescheduler.config.k8s.io/v1, ...}
       gangs: {placement: search}    # job preemption of older PodGroups, see `coscheduling`
@@ -45,6 +46,7 @@ from reprieve.settings.fields import boolean, choice, duration, integer, mapping
 from reprieve.settings.gates import Wish, gates_of_mapping, gates_of_text, resolve_gates
 from reprieve.settings.idle import Notice
 from reprieve.settings.notice import notice_policy
+from reprieve.settings.preemption_delay import preemption_delay
 from reprieve.settings.scheduler_configuration import (
     SchedulerConfiguration,
     scheduler_configuration,
@@ -96,6 +98,7 @@ _KEYS: Final = (
     "victimDeadline",
     "maxGrace",
     "notice",
+    "preemptionDelay",
     "featureGates",
     "configuration",
     "gangs",
@@ -109,7 +112,8 @@ class SchedulingSettings:
     `victim_deadline`: nanoseconds past its grace period after which a victim that has not ended is
     planned around. `max_grace`: nanoseconds; a victim with a longer grace period goes only where
     nobody else does, and is waited for as if it had this one; 0: without a bound. `wishes`: the
-    gates as somebody asked for them, for whoever else has gates.
+    gates as somebody asked for them, for whoever else has gates. `delay`: nanoseconds that a unit
+    waits before it preempts; None: also no class says so.
     """
 
     policy: Policy
@@ -121,6 +125,7 @@ class SchedulingSettings:
     notices: tuple[Notice, ...] = ()
     coscheduling: CoschedulingSettings = field(default_factory=CoschedulingSettings)
     notice: NoticePolicy = field(default_factory=NoticePolicy)
+    delay: int | None = None
 
 
 def read_scheduling(content: str, where: str) -> Mapping[str, Any]:
@@ -215,6 +220,7 @@ def scheduling_settings(
         notices=(*notices, *configuration.notices),
         coscheduling=gangs,
         notice=notice_policy(section.get("notice"), f"{place}.notice"),
+        delay=preemption_delay(section.get("preemptionDelay"), place),
     )
 
 

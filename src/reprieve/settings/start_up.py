@@ -31,6 +31,7 @@ from reprieve.engine.victim_choice import VictimChoice
 from reprieve.settings.fields import choice, read_yaml
 from reprieve.settings.idle import Notice, Rejected, Tier, environment_tier, tier_of
 from reprieve.settings.notice import notice_policy
+from reprieve.settings.preemption_delay import preemption_delay
 from reprieve.settings.queries import pins_exporters
 from reprieve.settings.vendors import parse_vendors
 from reprieve.units.durations import InvalidDuration, parse_duration
@@ -56,6 +57,7 @@ KEYS: Final = (
     "profile",
     "vendors",
     "notice",
+    "preemptionDelay",
     "literal",
 )
 _OTHERS: Final = ("scheduling", "quota", "governor")  # sections with readers of their own
@@ -107,6 +109,7 @@ class StartUp:
     notices: tuple[Notice, ...] = ()
     fit_given: bool = False
     notice: NoticePolicy = field(default_factory=NoticePolicy)
+    delay: int = 0
 
 
 def read_config(text: str, where: str) -> dict[str, Any]:
@@ -193,6 +196,7 @@ def start_up(
         rejected=tuple(rejected for tier in tiers for rejected in tier.rejected),
         fit_given=bool(section.get("fit")),
         notice=notice_policy(section.get("notice"), f"{place}notice", keeps=True),
+        delay=preemption_delay(section.get("preemptionDelay"), place.removesuffix(".")) or 0,
         notices=(*notices, *_unpinned(endpoints, vendors, endpoint_place)),
     )
 

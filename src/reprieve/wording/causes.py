@@ -150,6 +150,18 @@ CAUSES: Final[Mapping[Cause, CauseWords]] = {
         ),
         _LACKS,
     ),
+    Cause.DELAYED: CauseWords(
+        Reason.HELD_BY_OTHERS,
+        "The quota is in use by work that it may preempt, once it has waited for long enough",
+        ("Wait until {until}, or have its `preemptionDelay` shortened.",),
+        ("nobody is preempted for it before {until}",),
+    ),
+    Cause.NOT_YET: CauseWords(
+        Reason.VICTIMS_PROTECTED,
+        "It does not fit without victims, and has not waited for long enough",
+        ("Wait until {until}, or have its `preemptionDelay` shortened.",),
+        ("nobody is evicted for it before {until}",),
+    ),
     Cause.NODE_REFUSES: CauseWords(
         Reason.NOMINATED_WAITING,
         "Room is kept for it on a node that does not accept it any more",

@@ -244,6 +244,9 @@ def declined_text(declined: Declined) -> str:
             )
         case Reason.OWNED:
             return "another plane decides about it"
+        case Reason.DELAYED:
+            until = "" if declined.until is None else f" before {format_instant(declined.until)}"
+            return f"nobody is evicted for it{until} (preemptionDelay)"
         case Reason.DISPLACED:
             return "it was displaced lately, and no idle workload is evicted for its return"
         case Reason.HELD:
@@ -258,7 +261,8 @@ def not_served(declined: Declined, *, by_sum: bool) -> EventText | None:
 
     `by_sum`: the fit check adds up what idle work holds, and nothing else.
     """
-    if declined.reason not in (Reason.SHORT, Reason.NO_PLACEMENT, Reason.NO_PENDING_POD):
+    told = (Reason.SHORT, Reason.NO_PLACEMENT, Reason.NO_PENDING_POD, Reason.DELAYED)
+    if declined.reason not in told:
         return None
     beside = "; with fit: Sum free GPUs do not count" if by_sum else ""
     message = f"No idle workload makes way for it: {declined_text(declined)}{beside}"

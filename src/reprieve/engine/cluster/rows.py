@@ -281,10 +281,14 @@ class NamespaceRow:
 
 @dataclass(frozen=True, slots=True)
 class PriorityClassRow:
-    """A PriorityClass: its value, and the minimum runtime of pods that name it."""
+    """A PriorityClass: its value, and the minimum runtime of pods that name it.
+
+    `delay`: nanoseconds that they wait before they preempt, None where it does not say.
+    """
 
     value: int
     min_runtime: int | None = None
+    delay: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

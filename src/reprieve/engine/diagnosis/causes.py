@@ -38,6 +38,9 @@ class Cause(StrEnum):
     BORROWING = "borrowing"
     POLICY = "policy"
     NOT_TO_TAKE = "not to take"
+    DELAYED = "preemption delayed"
+    # VictimsProtected.
+    NOT_YET = "not yet"
     # NominatedWaiting.
     NODE_REFUSES = "node refuses"
     # NoNodeMatches.

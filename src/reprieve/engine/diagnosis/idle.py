@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Final
 
+from reprieve.engine.diagnosis.causes import CAUSE, Cause
 from reprieve.engine.diagnosis.model import Blocker, Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason, dominant
 from reprieve.engine.idle import outcome
@@ -29,7 +30,7 @@ from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos, format_instant
 from reprieve.units.references import Reference
 
-__all__ = ["IdleFacts", "counted_reasons", "diagnose_demand"]
+__all__ = ["IdleFacts", "counted", "counted_reasons", "diagnose_demand"]
 
 #: What keeps an idle workload from making way, and passes.
 _PASSING: Final[Mapping[outcome.Reason, Reason]] = {
@@ -108,6 +109,8 @@ def diagnose_demand(
     declined = kept.get(demand.ref)
     if declined is None or declined.reason in _NOT_ITS_DEMAND:
         return Diagnosis(Plane.IDLE, Reason.NO_PRESSURE)
+    if declined.reason is outcome.Reason.DELAYED and declined.until is not None:
+        return _delayed(declined.until)
     idle = _idle(facts.snapshot, demand)
     blockers, refused = _blockers(facts, demand, idle, kept)
     found = Diagnosis(Plane.IDLE, Reason.NOBODY_IDLE, blockers=blockers, refused=refused)
@@ -123,6 +126,19 @@ def diagnose_demand(
         return _passing(facts, demand, idle, frozenset((Reason.HELD_BY_CLAIM,)), found)
     last = next((each for each in alone.declined if each.subject == demand.ref), declined)
     return replace(found, reason=Reason.WOULD_NOT_HELP, deficit=_deficit(last))
+
+
+def counted(facts: IdleFacts, ref: Reference, reason: Reason) -> Diagnosis:
+    """Return what is told of a demand that was counted for a reason."""
+    declined = facts.kept.get(ref)
+    if declined is not None and declined.reason is outcome.Reason.DELAYED and declined.until:
+        return _delayed(declined.until)
+    return Diagnosis(Plane.IDLE, reason)
+
+
+def _delayed(until: Nanos) -> Diagnosis:
+    values = {CAUSE: Cause.NOT_YET, "until": format_instant(until)}
+    return Diagnosis(Plane.IDLE, Reason.VICTIMS_PROTECTED, values, earliest=until)
 
 
 def counted_reasons(facts: IdleFacts) -> dict[Reference, Reason]:
@@ -146,7 +162,9 @@ def counted_reasons(facts: IdleFacts) -> dict[Reference, Reason]:
     for workload in facts.snapshot.workloads:
         declined = kept.get(workload.ref)
         waits = workload.status.phase is Phase.PENDING_GPU
-        if waits and declined is not None and declined.reason in _UNSERVED:
+        if waits and declined is not None and declined.reason is outcome.Reason.DELAYED:
+            found[workload.ref] = Reason.VICTIMS_PROTECTED
+        elif waits and declined is not None and declined.reason in _UNSERVED:
             found[workload.ref] = _by_sums(workload, declined, sums, names)
     return found
 

@@ -41,7 +41,7 @@ from reprieve.engine.quota.state import Holdings
 from reprieve.engine.selectors import requirement_text
 from reprieve.units.instants import Nanos, format_instant
 
-__all__ = ["Standing", "diagnose", "reason_of", "standing"]
+__all__ = ["Standing", "delayed_values", "diagnose", "reason_of", "standing"]
 
 #: Reasons of `NoFit` that no time changes.
 _NEVER = {
@@ -57,6 +57,7 @@ _OUTCOMES = {
     Outcome.PUT_OFF: Reason.HELD_BY_OTHERS,
     Outcome.SKIPPED: Reason.HELD_BY_OTHERS,
     Outcome.GATED: Reason.CHECKS_OPEN,
+    Outcome.DELAYED: Reason.HELD_BY_OTHERS,
     Outcome.BLOCKED: Reason.PODS_NOT_READY,
     Outcome.FAULT: Reason.SET_ASIDE,
 }
@@ -147,6 +148,11 @@ def reason_of(entry: Entry, holdings: Holdings) -> Reason | None:
     if reason is Reason.HELD_BY_OTHERS and lacks_places:
         return Reason.PLACES_TAKEN
     return reason
+
+
+def delayed_values(workload: Workload) -> dict[str, str]:
+    """Return what is said of one that has not waited for long enough to preempt."""
+    return {CAUSE: Cause.DELAYED, "until": format_instant(workload.preempts_from)}
 
 
 def standing(facts: QuotaFacts, workload: Workload) -> Standing:
@@ -290,6 +296,9 @@ def _judge(facts: QuotaFacts, workload: Workload, trial: Trial) -> Diagnosis | N
         blocked = facts.configuration.settings.block_admission and not facts.holdings.all_ready
         return _said(Reason.PODS_NOT_READY, {}) if blocked else None
     if assignment.mode is Mode.PREEMPT and trial.targets:
+        if workload.preempts_from > facts.now:
+            said = _said(Reason.HELD_BY_OTHERS, delayed_values(workload))
+            return replace(said, earliest=workload.preempts_from)
         if facts.entry is None or not all(target.holder.evicted for target in trial.targets):
             return None
         if reason_of(facts.entry, facts.holdings) is Reason.VICTIMS_LEAVING:

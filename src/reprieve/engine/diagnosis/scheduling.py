@@ -16,6 +16,7 @@ figures are added by `scheduling_figures`. Found are, and the first of their ord
 | a rule about pods that are together refuses a node with room | SpreadOrAffinityBlocks |
 | its policy is Never | PolicyNever |
 | pods of lower priority have just started, or are protected by a class | VictimsProtected |
+| it has not waited for long enough to preempt | VictimsProtected |
 | victims were looked for, and all of them together do not make room | NoVictimsSuffice |
 | no pod is of lower priority | Full |
 """
@@ -28,6 +29,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
+from reprieve.engine.diagnosis.causes import CAUSE, Cause
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import REASONS, Reason, dominant
 from reprieve.engine.gangs.job import JobReason
@@ -181,6 +183,9 @@ def _told(
         if Reason.VICTIMS_PROTECTED in found and (earliest is None or held.until < earliest):
             earliest = held.until
             values["until"] = format_instant(held.until)
+    if attempt.delayed is not None and Reason.VICTIMS_PROTECTED in found:
+        earliest = attempt.delayed
+        values["until"] = format_instant(attempt.delayed)
     if attempt.protected:
         refused[PROTECTED] = attempt.protected
     job = None if attempt.gang is None else attempt.gang.job
@@ -281,7 +286,10 @@ def _by_preemption(attempt: Attempt, found: dict[Reason, str], values: dict[str,
     if preemption is None:
         return
     sentence = preemption.explanation.sentence
-    if preemption.code is Code.SUCCESS or sentence in _EVICTED:
+    if attempt.delayed is not None:
+        found[Reason.VICTIMS_PROTECTED] = ""
+        values[CAUSE] = Cause.NOT_YET
+    elif preemption.code is Code.SUCCESS or sentence in _EVICTED:
         found[Reason.VICTIMS_LEAVING] = ""
         count_victims(sum(len(each.pods) for each in preemption.victims), values)
     elif sentence is Sentence.NOT_ELIGIBLE_POLICY:

@@ -208,15 +208,13 @@ def _serve(run: _Run, demand: Workload) -> None:
     if on_nodes and not waiting:
         run.declined.append(Declined(demand.ref, Reason.NO_PENDING_POD))
         return
-    if demand.key in run.snapshot.mixed and on_nodes:
+    if demand.key in run.snapshot.mixed and on_nodes and demand.preempts_from <= run.now:
         _mix(run, demand, waiting)
         return
     _withdraw(run, demand)
     pods = waiting if on_nodes else ()
     search, credit = _search(run, demand, pods)
-    if search.fits():
-        run.covered.extend(_take_room(run, search, credit))
-        run.declined.append(Declined(demand.ref, Reason.COVERED, search.incoming))
+    if _covers(run, demand, search, credit) or _delays(run, demand):
         return
     idle = _candidates(run, demand, debt)
     if not search.collect(idle):
@@ -257,6 +255,25 @@ def _serve(run: _Run, demand: Workload) -> None:
     )
 
 
+def _covers(run: _Run, demand: Workload, search: Search, credit: Mapping[str, int]) -> bool:
+    """Return whether what is free or on its way is enough for a demand; then it is kept for it."""
+    if not search.fits():
+        return False
+    run.covered.extend(_take_room(run, search, credit))
+    run.declined.append(Declined(demand.ref, Reason.COVERED, search.incoming))
+    return True
+
+
+def _delays(run: _Run, demand: Workload) -> bool:
+    """Return whether a demand has not waited for long enough; then it is looked at again."""
+    until = demand.preempts_from
+    if until <= run.now:
+        return False
+    run.due.append(until)
+    run.declined.append(Declined(demand.ref, Reason.DELAYED, until=until))
+    return True
+
+
 def _fewer(
     run: _Run, search: Search, idle: Sequence[Workload], begin: Callable[[], Search]
 ) -> Least:
@@ -284,6 +301,8 @@ def _displaced(demand: Workload) -> Declined:
 
 def _release(run: _Run, demand: Workload) -> None:
     """Let the idle work go that the quota plane named, where all of it still may."""
+    if _delays(run, demand):
+        return
     released = run.snapshot.released.get(demand.key)
     roots = () if released is None else released.roots
     victims = _named(run, demand, roots)

@@ -13,15 +13,16 @@ Source: issue contract of the quota plane (a waiting gang reclaims once); the de
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from reprieve.engine.idle.model import Phase, Workload
+from reprieve.engine.idle.model import Phase, PodRow, Workload
 from reprieve.engine.idle.resources import add
 from reprieve.units.ids import GpuWorkloadKey, Uid
+from reprieve.units.instants import Nanos
 
-__all__ = ["SHARED_CLAIM", "gang_of", "joined", "tied", "units_of", "whole_units"]
+__all__ = ["SHARED_CLAIM", "gang_of", "joined", "tied", "units_of", "waits_since", "whole_units"]
 
 
 #: Before the name of a claim of devices, as a tie.
@@ -35,6 +36,19 @@ def gang_of(workload: Workload) -> str:
         return ""
     (group,) = groups
     return f"{workload.ref.namespace}/{group}" if group else ""
+
+
+def waits_since(waiting: Iterable[PodRow], otherwise: Nanos) -> Nanos:
+    """Return since when the first of these waits: a pod, or a group with its last pod.
+
+    `otherwise`: where no pod says when it was made.
+    """
+    last: dict[str, Nanos] = {}
+    for pod in waiting:
+        if pod.created is not None:
+            key = f"group {pod.group}" if pod.group else pod.uid
+            last[key] = max(last.get(key, pod.created), pod.created)
+    return min(last.values(), default=otherwise)
 
 
 def joined(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.idle.literal import LiteralSwitches
@@ -38,6 +39,8 @@ __all__ = [
     "TrackedPod",
     "Workload",
 ]
+
+EPOCH: Final = Nanos(0)
 
 
 class Phase(StrEnum):
@@ -172,6 +175,7 @@ class Workload:
     `released`: when the last of them went away, None while one exists or when that was not seen.
     `unit`: the group, `namespace/name`, with which it is evicted as a whole; empty for none.
     `precedence`: the priority of a demand that another plane of the process gives its room to.
+    Before `preempts_from` nobody is evicted for it.
     """
 
     ref: Reference
@@ -184,6 +188,7 @@ class Workload:
     released: Nanos | None = None
     unit: str = ""
     precedence: int = 0
+    preempts_from: Nanos = EPOCH
 
     @property
     def key(self) -> GpuWorkloadKey:

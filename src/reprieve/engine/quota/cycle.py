@@ -311,6 +311,8 @@ class _Cycle:
             )
             # Decided again at once, with no more of them than fit.
             self._skip(entry, message, True)
+        elif mode is Mode.PREEMPT and entry.workload.preempts_from > self.now:
+            self._delay(entry, entry.assignment or assignment)
         else:
             if mode is Mode.PREEMPT:
                 self.evictions.prove(entry, entry.assignment or assignment)
@@ -413,8 +415,7 @@ class _Cycle:
                 f"{assignment.message}. Preempts {len(entry.targets)} workload(s) once their work "
                 f"is saved, which is expected by {format_instant(until)}"
             )
-            known = self.result.retries.get(entry.cluster_queue, until)
-            self.result.retries[entry.cluster_queue] = min(known, until)
+            self._retry_at(entry, until)
             self._finish(entry, Outcome.PREEMPTING)
             return
         self.evictions.issue(entry)
@@ -422,6 +423,23 @@ class _Cycle:
         count = len(entry.targets)
         entry.message = f"{assignment.message}. Pending the preemption of {count} workload(s)"
         self._finish(entry, Outcome.PREEMPTING)
+
+    def _delay(self, entry: Entry, assignment: Assignment) -> None:
+        """Preempt nobody yet; what is free is kept, so that no more than now have to go then."""
+        until = entry.workload.preempts_from
+        kept = reserved_amounts(self.snapshot, entry.queue, assignment.usage, entry.level)
+        self.snapshot.add_usage(entry.queue, kept.items())
+        self._retry_at(entry, until)
+        entry.reason = Unready.WAITING_FOR_QUOTA
+        entry.message = (
+            f"{assignment.message}. Nobody is preempted for it before {format_instant(until)}"
+        )
+        entry.requeue, entry.scan = RequeueReason.PREEMPTION_DELAYED, None
+        self._finish(entry, Outcome.DELAYED)
+
+    def _retry_at(self, entry: Entry, until: Nanos) -> None:
+        known = self.result.retries.get(entry.cluster_queue, until)
+        self.result.retries[entry.cluster_queue] = min(known, until)
 
     def _no_candidates(self, entry: Entry, assignment: Assignment) -> None:
         rules = self.snapshot.configuration.cluster_queues[entry.cluster_queue].preemption
@@ -458,8 +476,7 @@ class _Cycle:
     def _finish(self, entry: Entry, outcome: Outcome) -> None:
         entry.outcome = outcome
         if entry.spared is not None and entry.spared.until is not None:
-            known = self.result.retries.get(entry.cluster_queue, entry.spared.until)
-            self.result.retries[entry.cluster_queue] = min(known, entry.spared.until)
+            self._retry_at(entry, entry.spared.until)
         if not self.settings.gates.unadmitted_workloads_observability:
             entry.reason = Unready.PENDING
         self.result.entries.append(entry)

@@ -35,6 +35,7 @@ class Outcome(StrEnum):
     PUT_OFF = "put off"  # idle work may go for it, and is asked for first
     SKIPPED = "skipped"
     GATED = "gated"
+    DELAYED = "delayed"  # it has not waited for long enough to preempt
     BLOCKED = "blocked"
     INADMISSIBLE = "inadmissible"
     NODE_REPLACED = "node replaced"  # of the places of a running one

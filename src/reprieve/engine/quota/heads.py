@@ -3,8 +3,9 @@
 It goes back into the queue at once, or is set aside as inadmissible:
 
 * StrictFIFO: back at once, but for a namespace that does not match
-* BestEffortFIFO: back at once if it failed after nomination, if its preemptions are pending or
-  failed, if flavors are left to try, or if what was set aside was flushed since this head was taken
+* BestEffortFIFO: back at once if it failed after nomination, if its preemptions are pending, failed
+  or may not begin yet, if flavors are left to try, or if what was set aside was flushed since this
+  head was taken
 
 With a head that does not fit or finds no candidates, a BestEffortFIFO queue sets aside everything
 of the same shape: everything that fits or does not fit alike.
@@ -35,6 +36,7 @@ class RequeueReason(StrEnum):
     PENDING_MIGRATION = "PendingMigration"
     PREEMPTION_FAILED = "PreemptionFailed"
     PREEMPTION_GATED = "PreemptionGated"
+    PREEMPTION_DELAYED = "PreemptionDelayed"
     NO_FIT = "NoFit"
     PREEMPTION_NO_CANDIDATES = "PreemptionNoCandidates"
 
@@ -45,6 +47,7 @@ _AT_ONCE: Final = frozenset(
         RequeueReason.PENDING_PREEMPTION,
         RequeueReason.PENDING_MIGRATION,
         RequeueReason.PREEMPTION_FAILED,
+        RequeueReason.PREEMPTION_DELAYED,
     }
 )
 ALIKE: Final = frozenset({RequeueReason.NO_FIT, RequeueReason.PREEMPTION_NO_CANDIDATES})

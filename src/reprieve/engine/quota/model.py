@@ -324,7 +324,8 @@ class Workload:
     the idle plane knows it to hold GPUs without using them. `party` is its line of work. It says
     itself up to when its work was saved last (`checkpoint`), and when the next save is to be good.
     `unhealthy_nodes` are nodes of its places that failed; `of_one_pod` says that a plain pod is all
-    that it is, so that nothing makes it anew elsewhere.
+    that it is, so that nothing makes it anew elsewhere. Before `preempts_from` nobody is preempted
+    for it.
     """
 
     namespace: str
@@ -359,6 +360,7 @@ class Workload:
     next_checkpoint: Nanos | None = None
     unhealthy_nodes: tuple[str, ...] = ()
     of_one_pod: bool = False
+    preempts_from: Nanos = EPOCH
 
     @property
     def key(self) -> str:

@@ -88,6 +88,7 @@ def decides_alike(before: Workload, after: Workload) -> bool:
         and before.closed_gates == after.closed_gates
         and before.checks == after.checks
         and before.invalid == after.invalid
+        and before.preempts_from == after.preempts_from
     )
 
 
@@ -122,6 +123,7 @@ QUIET: Final[Mapping[str, str]] = {
     "admission_gated": "read of those who wait",
     "closed_gates": "read of those who wait",
     "invalid": "read of those who wait",
+    "preempts_from": "read of those who wait",
     "idle": "orders victims alone",
     "party": "the governor wakes whom it held",
     "unhealthy_nodes": "of the workload itself, which is then given other nodes",

@@ -32,6 +32,7 @@ from reprieve.engine.scheduling.outcome import (
 from reprieve.engine.scheduling.placing import Choose, place_members
 from reprieve.engine.scheduling.tree_placing import place_unit
 from reprieve.units.ids import Uid
+from reprieve.units.instants import Nanos
 
 __all__ = [
     "NOBODY_PUT_OFF",
@@ -54,6 +55,7 @@ class PutOff:
     that end already, where those suffice. `until`: monotonic, when that ends by itself. `among`:
     the only pods that may be victims of a unit; `without`: pods that another plane evicts for a
     unit, which needs more room than they leave. `slots`: of all these pods, where known.
+    `delayed`: units that preempt from then on, Unix nanoseconds.
     """
 
     put_off: frozenset[Unit] = frozenset()
@@ -62,10 +64,15 @@ class PutOff:
     among: Mapping[Unit, frozenset[Uid]] = field(default_factory=dict)
     without: Mapping[Unit, frozenset[Uid]] = field(default_factory=dict)
     slots: Mapping[Uid, int] | None = None
+    delayed: Mapping[Unit, Nanos] = field(default_factory=dict)
+
+    def holds(self, unit: Unit) -> bool:
+        """Whether nobody is evicted for the unit yet."""
+        return unit in self.put_off or unit in self.delayed
 
     def concerns(self, unit: Unit) -> bool:
         """Whether what is said of the unit changes how its attempt ends."""
-        return unit in self.put_off or unit in self.among or unit in self.without
+        return self.holds(unit) or unit in self.among or unit in self.without
 
 
 #: Where one plane decides alone.

@@ -268,6 +268,7 @@ class Attempt:
     composite ones too; `status` is then the root's. `spared`: who might have made way otherwise,
     where nobody was found to; `held`: likewise, but for the governor of disruptions; `protected`:
     how many pods more, but for a class of their own.
+    `delayed`: nobody was looked for, as the unit preempts from then on only.
     `elsewhere`: why further placements have no node for the first pod that has none there.
     """
 
@@ -285,4 +286,5 @@ class Attempt:
     spared: Spared | None = None
     protected: int = 0
     held: Held | None = None
+    delayed: Nanos | None = None
     elsewhere: tuple[Diagnosis, ...] = ()

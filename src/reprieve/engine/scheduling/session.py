@@ -172,6 +172,8 @@ class Session:
         attempt = with_reservations(simulation, attempt)
         if unit in self._waits.patient:
             attempt = without_room(attempt)
+        if attempt.code is Code.UNSCHEDULABLE and not _has_room(attempt):
+            attempt = replace(attempt, delayed=self._waits.delayed.get(unit))
         plugins = turn.profile.pod_group_post_filters if unit.group else turn.profile.post_filters
         if attempt.code is Code.UNSCHEDULABLE and "DynamicResources" in plugins:
             attempt = replace(attempt, deallocations=deallocations(simulation, queued))
@@ -292,7 +294,7 @@ class Session:
     def _scheduled(self, simulation: Simulation, turn: _Turn) -> Attempt:
         """Look for nodes, and for victims, as a unit of its kind does."""
         unit, queued, choose = turn.unit, turn.queued, self._choose
-        put_off = unit in self._waits.put_off
+        put_off = self._waits.holds(unit)
         jobs = replace(self._jobs, enabled=False) if put_off else self._jobs
         if turn.gang is not None:
             return schedule_gang(simulation, unit, turn.gang, queued, jobs, choose)
@@ -510,6 +512,12 @@ class Session:
                     pending.pod_class,
                     pending.labels,
                 )
+
+
+def _has_room(attempt: Attempt) -> bool:
+    """Return whether the unit was given room by preemption, or waits for what ends already."""
+    found = attempt.preemption
+    return attempt.plan is not None or (found is not None and found.code is Code.SUCCESS)
 
 
 def _nobody(simulation: Simulation, pending: Pending, policy: Policy) -> Preemption:

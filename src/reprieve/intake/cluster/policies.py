@@ -22,6 +22,7 @@ from reprieve.engine.cluster.rows import (
 )
 from reprieve.intake.cluster.metadata import min_runtime_of, uid_of, version_of
 from reprieve.intake.cluster.selectors import equal_labels, label_selector
+from reprieve.intake.preemption_delay import said_delay
 
 __all__ = ["budget_row", "namespace_entry", "priority_class_entry", "selector_row"]
 
@@ -43,7 +44,7 @@ def budget_row(budget: PodDisruptionBudget) -> BudgetRow:
 def priority_class_entry(found: PriorityClass) -> Entry:
     """Return the entry of a PriorityClass."""
     metadata = found.metadata
-    row = PriorityClassRow(found.value, min_runtime_of(metadata))
+    row = PriorityClassRow(found.value, min_runtime_of(metadata), said_delay(metadata.annotations))
     version = version_of(metadata)
     return Entry(Kind.PRIORITY_CLASS, uid_of(metadata), "", metadata.name, version, row)
 

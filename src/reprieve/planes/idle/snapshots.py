@@ -15,7 +15,7 @@ from reprieve.api.core import KueueWorkload, Node
 from reprieve.api.reprieve import Preemption
 from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.idle.claims import reserved
-from reprieve.engine.idle.gangs import SHARED_CLAIM, gang_of, joined, tied
+from reprieve.engine.idle.gangs import SHARED_CLAIM, gang_of, joined, tied, waits_since
 from reprieve.engine.idle.model import Debt, IdleSnapshot, NodeRow, Phase, Workload
 from reprieve.engine.idle.resources import add
 from reprieve.engine.plan import Plane
@@ -32,6 +32,7 @@ from reprieve.planes.idle.records import PodRecord
 from reprieve.planes.idle.watches import Watches
 from reprieve.planes.idle.workloads import TrackedWorkload, TrackedWorkloads
 from reprieve.units.ids import GpuWorkloadKey, Uid
+from reprieve.units.instants import Nanos
 
 __all__ = ["Placement", "Snapshots"]
 
@@ -97,6 +98,7 @@ class Snapshots:
         found, busy_units = self._whole_units(found)
         gangs = {gang_of(row) for row in found if row.status.phase is Phase.PENDING_GPU}
         rows, speakers = joined(found, {gang: self._members(gang) for gang in gangs - {""}})
+        rows = tuple(map(self._delayed, rows)) if self._context.start.delay else rows
         pods_of = {row.key: row.pods for row in rows}
         claims = {
             root: whom if whom is None else speakers.get(whom, whom)
@@ -122,6 +124,22 @@ class Snapshots:
             busy_units,
             debts={key: debt for key, debt in debts.items() if debt is not None},
         )
+
+    def _delayed(self, row: Workload) -> Workload:
+        """Return a demand with the instant from which on others are evicted for it.
+
+        Emergency priorities do not wait.
+        """
+        waiting = [pod for pod in row.pods if pod.node is None and pod.live]
+        if row.status.phase is not Phase.PENDING_GPU or not waiting:
+            return row
+        urgent = self._context.governor.policy.emergency_priority
+        if urgent is not None:
+            records = (self._watches.pods.cache.get(pod.uid) for pod in waiting)
+            if any(record is not None and record.priority >= urgent for record in records):
+                return row
+        until = Nanos(waits_since(waiting, row.created) + self._context.start.delay)
+        return replace(row, preempts_from=until)
 
     def _with_gang(self, row: Workload, nodes: list[Node] | None) -> Workload:
         """Return a pending member of a gang of ours with those members that no node was tried for.

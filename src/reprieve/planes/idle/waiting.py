@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from reprieve.engine.diagnosis.idle import IdleFacts, counted_reasons, diagnose_demand
+from reprieve.engine.diagnosis.idle import IdleFacts, counted, counted_reasons, diagnose_demand
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.idle.evaluation import evaluate
@@ -99,7 +99,7 @@ class Waiting:
         for ref, reason in found.items():
             if self._told.get(ref.uid) is not reason:
                 self._told[ref.uid] = reason
-                said = Diagnosis(Plane.IDLE, reason)
+                said = counted(facts, ref, reason)
                 self._context.announce(ref, waiting_event(said))
                 if decision_log is not None:
                     decision_log.waits(ref.uid, ref, said)

@@ -59,7 +59,7 @@ class QuotaOptions:
     shown as metrics. Two workloads that preempted each other `loop_limit` times within
     `loop_window` nanoseconds are held; 0 holds none. `prove_nodes`: nobody is preempted for what
     would still not fit on nodes. `external`: kinds that others queue, as `Kind.version.group`.
-    `notice`: for how long victims may save.
+    `notice`: for how long victims may save; `delay`: how long preemptors wait, in nanoseconds.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -79,6 +79,7 @@ class QuotaOptions:
     prove_nodes: bool = False
     queue_metrics: bool = False
     notice: NoticePolicy = field(default_factory=NoticePolicy)
+    delay: int = 0
 
     @classmethod
     def of(cls, settings: QuotaSettings) -> QuotaOptions:
@@ -107,6 +108,7 @@ class QuotaOptions:
             prove_nodes=settings.prove_nodes,
             queue_metrics=said.queue_metrics,
             notice=settings.notice,
+            delay=settings.delay,
         )
 
 

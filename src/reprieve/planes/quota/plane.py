@@ -321,6 +321,7 @@ class QuotaPlane:
         for kind in self.context.options.kinds:
             self._subscribe_to(kind)
         self.watches.classes.cache.subscribe(self._class_changed)
+        self.watches.priorities.cache.subscribe(self.state.protection_changed)
         self.state.listeners.append(self._meters.changed)
         self.state.listeners.append(self._refusals.changed)
         self.state.listeners.append(self.held_pairs.changed)

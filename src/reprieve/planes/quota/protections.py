@@ -2,7 +2,11 @@
 
 They are read from the ClusterQueue that admitted the workload, its LocalQueue and its
 WorkloadPriorityClass; of several the longest holds. What cannot be read protects nobody and is
-named in a Warning on the object, once for each text. Source: the quota plane's own options.
+named in a Warning on the object, once for each text.
+
+Likewise for how long a workload waits before it preempts: its class of priorities decides, else its
+ClusterQueue, else the section `quota`; emergency priorities do not wait. Source: the quota plane's
+own options; the section "Preemption delay" of `docs/notice.md`.
 """
 
 from __future__ import annotations
@@ -11,6 +15,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from reprieve.api import kueue
+from reprieve.api.scheduling import PriorityClass
+from reprieve.intake.preemption_delay import delay_problem, said_delay
 from reprieve.planes.quota.context import QuotaContext, log
 from reprieve.planes.quota.watches import Held, HeldWatch, Watches
 from reprieve.settings.notice import notice_max
@@ -24,6 +30,7 @@ __all__ = ["Protections"]
 _KEPT: Final = 10_000
 _REASON: Final = "InvalidAnnotation"
 _PROTECTING: Final = (kueue.ClusterQueue, kueue.LocalQueue, kueue.WorkloadPriorityClass)
+_DELAYING: Final = (kueue.ClusterQueue, kueue.WorkloadPriorityClass, PriorityClass)
 
 
 class Protections:
@@ -61,6 +68,36 @@ class Protections:
             notice_max(None if name is None else _annotations(watches.classes, "", name.name)),
         )
 
+    def delay(self, workload: kueue.Workload) -> int:
+        """Return for how many nanoseconds a workload waits before it preempts."""
+        watches, spec, governor = self._watches, workload.spec, self._context.governor
+        urgent = None if governor is None else governor.policy.emergency_priority
+        if urgent is not None and (spec.priority or 0) >= urgent:
+            return 0
+        found = None
+        if spec.priority_class_ref is not None:
+            of_pods = spec.priority_class_ref.kind == PriorityClass.__name__
+            classes: HeldWatch[Any] = watches.priorities if of_pods else watches.classes
+            found = said_delay(_annotations(classes, "", spec.priority_class_ref.name))
+        if found is None:
+            namespace = workload.metadata.namespace
+            local = watches.local_queues.cache.named(namespace, spec.queue_name)
+            if local is not None:
+                name = local.object.spec.cluster_queue
+                found = said_delay(_annotations(watches.cluster_queues, "", name))
+        return self._context.options.delay if found is None else found
+
+    def delays_otherwise(self, old: Held[Any] | None, new: Held[Any] | None) -> bool:
+        """Return whether a queue or class has its work wait otherwise than before."""
+        if new is not None and _delay_problem(new):
+            self._wrong[new.uid] = new
+        held = new if old is None else old
+        if held is not None and isinstance(held.object, kueue.LocalQueue):
+            # Until it was there nobody knew of which ClusterQueue its work is.
+            queue = self._watches.cluster_queues.cache.named("", held.object.spec.cluster_queue)
+            return (old is None) != (new is None) and _said_delay(queue) is not None
+        return _said_delay(old) != _said_delay(new)
+
     def changed(self, old: Held[Any] | None, new: Held[Any] | None) -> bool:
         """Return whether a queue or class protects otherwise than before."""
         if new is not None and _said(new).problems:
@@ -72,7 +109,7 @@ class Protections:
         """Name what is wrong with annotations; only who decides says it."""
         wrong, self._wrong = self._wrong, {}
         for held in wrong.values():
-            for problem in _said(held).problems:
+            for problem in filter(None, (*_said(held).problems, _delay_problem(held))):
                 if (held.uid, problem) in self._told:
                     continue
                 if len(self._told) >= _KEPT:
@@ -80,7 +117,10 @@ class Protections:
                 self._told.add((held.uid, problem))
                 kind = type(held.object).__name__
                 log.warning("%s %s: %s", kind, held.name, problem)
-                about = Reference(kueue.API_VERSION, kind, held.namespace, held.name, Uid(held.uid))
+                version = kueue.API_VERSION
+                if isinstance(held.object, PriorityClass):
+                    version = "scheduling.k8s.io/v1"
+                about = Reference(version, kind, held.namespace, held.name, Uid(held.uid))
                 self._context.announce(about, EventText("Warning", _REASON, problem))
 
 
@@ -88,6 +128,18 @@ def _said(held: Held[Any] | None) -> MinRuntimes:
     if held is None or not isinstance(held.object, _PROTECTING):
         return MinRuntimes()
     return min_runtimes(held.object.metadata.annotations)
+
+
+def _said_delay(held: Held[Any] | None) -> int | None:
+    if held is None or not isinstance(held.object, _DELAYING):
+        return None
+    return said_delay(held.object.metadata.annotations)
+
+
+def _delay_problem(held: Held[Any]) -> str:
+    if not isinstance(held.object, _DELAYING):
+        return ""
+    return delay_problem(held.object.metadata.annotations)
 
 
 def _annotations(watch: HeldWatch[Any], namespace: str, name: str) -> Mapping[str, str] | None:

@@ -197,6 +197,7 @@ class QuotaState:
             min_runtimes_s=self.protections.of(workload),
             idle=self.idle.of(key, workload),
             party=self.lineages.of(workload),
+            delay=self.protections.delay(workload),
         )
         self._row_of[key] = (workload, row)
         return row
@@ -331,11 +332,16 @@ class QuotaState:
                 self._changed(key_of(workload))
 
     def protection_changed(self, old: Held[Any] | None, new: Held[Any] | None) -> None:
-        """Look at those who hold quota again if a queue or class protects them otherwise now."""
+        """Look again at those whom a queue or class protects, or delays, otherwise now."""
         if self.protections.changed(old, new):
             self._row_of.clear()
             admitted = (each for each in self.workloads() if each.status.admission is not None)
             self._dirty.update(dict.fromkeys(map(key_of, admitted)))
+            self._woken()
+        if self.protections.delays_otherwise(old, new):
+            self._row_of.clear()
+            waiting = (each for each in self.workloads() if each.status.admission is None)
+            self._dirty.update(dict.fromkeys(map(key_of, waiting)))
             self._woken()
 
     def _configuration_changed(self, old: Held[Any] | None, new: Held[Any] | None) -> None:

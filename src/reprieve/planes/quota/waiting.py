@@ -15,7 +15,13 @@ from typing import Any, Final
 
 from reprieve.api.kueue import Workload
 from reprieve.engine.diagnosis.model import Diagnosis
-from reprieve.engine.diagnosis.quota import Standing, diagnose, reason_of, standing
+from reprieve.engine.diagnosis.quota import (
+    Standing,
+    delayed_values,
+    diagnose,
+    reason_of,
+    standing,
+)
 from reprieve.engine.diagnosis.quota_fixes import ClassChoice, remedies
 from reprieve.engine.diagnosis.quota_trial import QuotaFacts
 from reprieve.engine.diagnosis.reasons import Reason
@@ -248,7 +254,9 @@ class Waiting:
         found_now = dict(standing(self._facts(row), row).found)
         reason = self._counts.reason(key)
         if reason is not None:
-            found_now.setdefault(reason, {})
+            known = self._said.get(key)
+            delayed = known is not None and known.entry.outcome is Outcome.DELAYED
+            found_now.setdefault(reason, delayed_values(row) if delayed else {})
         return Standing(found_now).told
 
     # Who asks

@@ -25,6 +25,7 @@ from reprieve.planes.common.loop import DecisionLoop, Pace
 from reprieve.planes.common.solve import TookTooLong
 from reprieve.planes.scheduling.carry_out import CarryOut
 from reprieve.planes.scheduling.context import SchedulingContext, log
+from reprieve.planes.scheduling.delays import Delays
 from reprieve.planes.scheduling.effects import Facts, effects_of, reminders
 from reprieve.planes.scheduling.futile import Futile, Stand, fits_without_victims, lacks
 from reprieve.planes.scheduling.gangs.carry_out import GangCarryOut
@@ -72,8 +73,10 @@ class Decisions:
         loop_of: Callable[[Unit], str] = lambda unit: "",
         refuses: Callable[[Unit, Plan | None], bool] = lambda unit, plan: False,
         deferrals: Deferrals | None = None,
+        delays: Delays | None = None,
     ) -> None:
         self._deferrals = deferrals or Deferrals(Joint(), context.clock)
+        self._delays = delays or Delays(context, state)
         self._holds = holds
         self._loop_of = loop_of
         self._refuses = refuses
@@ -214,7 +217,7 @@ class Decisions:
         snapshot = self._state.cluster.snapshot()
         disturbed = self._state.disturbed
         helped = self._state.cluster.progress.helped
-        put_off = self._deferrals.of(units)
+        put_off = self._delays.added(self._deferrals.of(units), units)
         stands = {unit: stand for unit in units if (stand := self._futile.stand(unit)) is not None}
         units = self._answered(units, stands, snapshot, put_off)
         if not units:

@@ -234,6 +234,10 @@ def reminders(attempt: Attempt) -> Iterator[Effect]:
         ends.append(held.until)
         text = held_text(held.pods, held.rule, held.until, held.budget)
         yield Log(logging.INFO, f"{attempt.unit.name}: {text}")
+    if attempt.delayed is not None:
+        ends.append(attempt.delayed)
+        text = f"nobody is evicted for it before {format_instant(attempt.delayed)}"
+        yield Log(DETAIL, f"{attempt.unit.name}: {text}")
     if ends:
         yield Remind(attempt.unit, min(ends))
 

@@ -160,6 +160,7 @@ def _is_final(attempt: Attempt, put_off: PutOff) -> bool:
         and not attempt.deallocations
         and attempt.spared is None
         and attempt.held is None
+        and attempt.delayed is None
         and not any(member.bind for member in attempt.members)
         and not put_off.concerns(unit)
         and (found is None or _found_nobody(found))

@@ -40,6 +40,7 @@ from reprieve.engine.scheduling.session import Session
 from reprieve.planes.common.joint import REJECTIONS, STARTING_FOR, Joint, Verdict
 from reprieve.planes.common.solve import Solver
 from reprieve.planes.scheduling.context import SchedulingContext
+from reprieve.planes.scheduling.delays import Delays
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MINUTE, SECOND
@@ -170,7 +171,9 @@ class SchedulingJoint:
         plugins: Mapping[str, PostFilter],
         jobs: Callable[[], JobOptions],
         holds: Callable[[Iterable[Unit]], Mapping[Unit, Mapping[Uid, Hold]]],
+        delays: Delays,
     ) -> None:
+        self._delays = delays
         self._plugins = plugins
         self._jobs = jobs
         self._holds = holds
@@ -252,10 +255,11 @@ class SchedulingJoint:
     async def mixture(self, pods: Sequence[Uid], idle: Sequence[IdlePods]) -> Mixture | None:
         """Return which idle work has to go beside work of lower priority; None where none helps.
 
-        None, too, where priority alone is enough. `idle`: what may go, oldest first.
+        None, too, where priority alone is enough, or may not preempt yet. `idle`: what may go,
+        oldest first.
         """
         units = self._units(pods)
-        if not units:
+        if not units or self._delays.of(units):
             return None
         context, holds = self._context, self._holds(units)
         snapshot, overdue = self._state.cluster.snapshot(), frozenset(self._state.overdue)

@@ -108,8 +108,13 @@ class Watched(Generic[W]):
     optional: bool = False
 
 
-def kinds(policy: Policy, turns: NodeTurns | None = None) -> Sequence[Watched[Any]]:
-    """Return all kinds but PodGroups; `turns` is told of the turns that stand on nodes."""
+def kinds(
+    policy: Policy, turns: NodeTurns | None = None, *, classes: bool = False
+) -> Sequence[Watched[Any]]:
+    """Return all kinds but PodGroups; `turns` is told of the turns that stand on nodes.
+
+    `classes`: PriorityClasses in any case.
+    """
     apps, core = ("apps", "v1"), ("", "v1")
     trees = policy.gates.composite_pod_group
     composite = Watched(
@@ -118,7 +123,7 @@ def kinds(policy: Policy, turns: NodeTurns | None = None) -> Sequence[Watched[An
     return (
         *((composite,) if trees else ()),
         *((_IDLE,) if policy.harm_order else ()),
-        *((_PRIORITIES,) if policy.protection is not None or policy.max_min_runtime else ()),
+        *((_PRIORITIES,) if classes or _reads_classes(policy) else ()),
         Watched(Kind.POD, PODS, PodObject, _pod_converter(policy)),
         Watched(Kind.NODE, NODES, NodeObject, _node_converter(turns)),
         Watched(Kind.NAMESPACE, NAMESPACES, Namespace, lambda each: (namespace_entry(each), None)),
@@ -140,9 +145,13 @@ def kinds(policy: Policy, turns: NodeTurns | None = None) -> Sequence[Watched[An
     )
 
 
-def snapshot_kinds(policy: Policy) -> tuple[Kind, ...]:
-    """Return the kinds without which there is no snapshot."""
-    return (*(watched.kind for watched in kinds(policy)), Kind.GROUP)
+def snapshot_kinds(policy: Policy, *, classes: bool = False) -> tuple[Kind, ...]:
+    """Return the kinds without which there is no snapshot; `classes` as in `kinds`."""
+    return (*(watched.kind for watched in kinds(policy, classes=classes)), Kind.GROUP)
+
+
+def _reads_classes(policy: Policy) -> bool:
+    return policy.protection is not None or policy.max_min_runtime > 0
 
 
 _IDLE: Final = Watched(

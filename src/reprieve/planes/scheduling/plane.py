@@ -32,6 +32,7 @@ from reprieve.planes.scheduling.bindings import Bindings
 from reprieve.planes.scheduling.carry_out import CarryOut
 from reprieve.planes.scheduling.context import SchedulingContext, log
 from reprieve.planes.scheduling.decisions import Decisions
+from reprieve.planes.scheduling.delays import Delays
 from reprieve.planes.scheduling.displacements import SchedulingDisplacements
 from reprieve.planes.scheduling.gangs.carry_out import GangCarryOut
 from reprieve.planes.scheduling.gangs.plane import GangPlane, QueueFacts
@@ -64,7 +65,7 @@ class SchedulingPlane:
         self.context = context
         self._tasks: asyncio.TaskGroup | None = None
         self.state = ClusterState(
-            Cluster(snapshot_kinds(context.policy)),
+            Cluster(snapshot_kinds(context.policy, classes=context.settings.delay is not None)),
             context.clock,
             context.scheduler_names,
             changed=self._changed,
@@ -129,6 +130,7 @@ class SchedulingPlane:
             lambda key: self.preemptions.deadline(key),
         )
         deferrals = Deferrals(context.joint, context.clock, self._demand_names)
+        self._delays = Delays(context, self.state)
         self.preemptions = Preemptions(
             context,
             self.state,
@@ -164,6 +166,7 @@ class SchedulingPlane:
             loop_of=self.displacements.loop_of,
             refuses=self.displacements.harm.refuses,
             deferrals=deferrals,
+            delays=self._delays,
         )
         solver = self.decisions.loop.solver
         self.side = SchedulingJoint(
@@ -174,6 +177,7 @@ class SchedulingPlane:
             plugins=context.plugins,
             jobs=self.gangs.options_now,
             holds=self.displacements.holds,
+            delays=self._delays,
         )
 
     def _demand_names(self, unit: Unit) -> Iterator[str]:

@@ -306,6 +306,12 @@ class ClusterState:
                 self._freed(pod)
                 return
 
+    def _delay_changed(self, old: Entry | None, row: Entry) -> None:
+        """Whoever waits before it preempts may have waited for long enough."""
+        if (None if old is None else old.row.delay) != row.row.delay:
+            keys = [entry.key for entry in self.queue.entries()]
+            self.queue.activate(keys, self.clock.monotonic())
+
     def _held(self, kind: Kind) -> Mapping[Uid, Change]:
         if kind is Kind.NODE:
             return dict(self._nodes)
@@ -357,6 +363,7 @@ class ClusterState:
             self._runtime_changed(former if isinstance(former, Entry) else None, row)
         if row.kind is Kind.PRIORITY_CLASS:
             self._class_changed(row.name)
+            self._delay_changed(former if isinstance(former, Entry) else None, row)
         self._offer(row, freed=unused(row))
 
     def _offer(self, row: Entry, *, freed: bool) -> None:
@@ -403,7 +410,9 @@ class ClusterState:
             if isinstance(old, Entry):
                 self._offer(old, freed=True)
                 if kind is Kind.PRIORITY_CLASS:
-                    self._runtime_changed(old, replace(old, row=PriorityClassRow(0)))
+                    gone = replace(old, row=PriorityClassRow(0))
+                    self._runtime_changed(old, gone)
+                    self._delay_changed(old, gone)
 
     def _pod_gone(self, uid: Uid, old: PodRow) -> None:
         self._pods.pop(uid, None)

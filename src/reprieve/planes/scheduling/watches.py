@@ -126,7 +126,7 @@ class Watches:
         self._listed: dict[Kind, asyncio.Event] = {}
         self._troubles = Troubles(context.clock)
         self._groups: tuple[Resource, asyncio.Task[None]] | None = None
-        self._kinds = kinds(context.policy, turns)
+        self._kinds = kinds(context.policy, turns, classes=context.settings.delay is not None)
         for watched in self._kinds:
             self._add(watched)
         self._listed[Kind.GROUP] = asyncio.Event()

@@ -1,0 +1,30 @@
+"""How long work waits before anybody is preempted for it: `preemptionDelay` in a plane's section.
+
+A duration from 0s to 1h. Classes of priorities and ClusterQueues say otherwise by an annotation
+(`intake.preemption_delay`). Source: the section "Preemption delay" of `docs/notice.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from reprieve.settings.fields import duration, refuse
+from reprieve.units.durations import HOUR
+
+__all__ = ["preemption_delay"]
+
+_KEY: Final = "preemptionDelay"
+
+
+def preemption_delay(value: object, place: str) -> int | None:
+    """Return the nanoseconds that a plane's section has, None where it has none.
+
+    Raises:
+        UsageError: what is wrong, where, and what is accepted.
+    """
+    if value is None or value == "":
+        return None
+    found = duration(value, f"{place}.{_KEY}")
+    if found > HOUR:
+        refuse(f"{place}.{_KEY}", value, "durations from 0s to 1h")
+    return found

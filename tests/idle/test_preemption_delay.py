@@ -1,0 +1,72 @@
+"""`gpuPreemption.preemptionDelay`: idle work goes for who has waited, in virtual time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reprieve.scenarios.model import NodeSpec
+from reprieve.units.durations import MINUTE, SECOND
+from reprieve.units.instants import Nanos, parse_instant
+from tests.idle.site import NAMESPACE, Object, Site, container, job, open_site
+from tests.virtual_time import LoopClock
+
+CONFIG = "gpuPreemption: {preemptionDelay: 60s}\n"
+FLAGS = ("--controllers", "idle")
+VICTIM, DEMAND = "Job/victim", "Job/demand"
+GPUS = {"amd.com/gpu": "4"}
+AMOUNTS = {**GPUS, "cpu": "16", "memory": "64Gi", "pods": "110"}
+NODE: Object = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "gpu-1", "labels": {"kubernetes.io/hostname": "gpu-1"}},
+    "status": {
+        "capacity": AMOUNTS,
+        "allocatable": AMOUNTS,
+        "conditions": [{"type": "Ready", "status": "True"}],
+    },
+}
+
+
+async def waiting(site: Site) -> Nanos:
+    """The victim is idle, and the demand waits; return until when it has to."""
+    await site.create(job("victim", container(gpu=4), enabled="true"))
+    site.busy(DEMAND, 90)
+    await site.run(None, *FLAGS, config=CONFIG)
+    await site.until_phase(VICTIM, "Idle")
+    await LoopClock().sleep(MINUTE)
+    await site.create(job("demand", container(gpu=4), enabled="true"))
+    await site.until_phase(DEMAND, "PendingGpu")
+    pods = await site.all("pods", NAMESPACE)
+    (made,) = [
+        each["metadata"]["creationTimestamp"]
+        for each in pods
+        if each["metadata"]["name"].startswith("demand")
+    ]
+    return Nanos(parse_instant(made) + MINUTE)
+
+
+async def test_idle_work_stays_until_the_demand_has_waited(tmp_path: Path) -> None:
+    async with open_site(tmp_path, [NodeSpec("gpu-0", GPUS)]) as site:
+        due, clock = await waiting(site), LoopClock()
+        told = "nobody is evicted for it before"
+        await site.until_event("GpuWorkload/job-demand", "NobodyMakesWay", told)
+        await site.until_event("GpuWorkload/job-demand", "Waiting", told)
+        await clock.sleep(due - clock.wall() - 1)
+        assert await site.phase(VICTIM) == "Idle"
+        assert not await site.records()
+
+        await site.until_phase(DEMAND, "Active")
+        (record,) = await site.records()
+        assert due <= parse_instant(record["spec"]["decidedAt"]) <= due + 2 * SECOND
+
+
+async def test_where_a_node_comes_meanwhile_idle_work_stays(tmp_path: Path) -> None:
+    async with open_site(tmp_path, [NodeSpec("gpu-0", GPUS)]) as site:
+        due, clock = await waiting(site), LoopClock()
+        await clock.sleep(MINUTE // 2)
+        await site.create(NODE)
+        await site.until_phase(DEMAND, "Active")
+        await clock.sleep(due + MINUTE - clock.wall())
+
+        assert await site.phase(VICTIM) == "Idle"
+        assert not await site.records()
