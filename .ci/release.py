@@ -1,6 +1,7 @@
 """What a release is checked for, and what it says: `release.py check TAG`, `release.py notes TAG`.
 
-A tag is `v` and the version that stands in both `pyproject.toml`, in the package and in the chart.
+A tag is `v` and the version that stands in each `pyproject.toml`, in the packages and in the chart.
+A candidate is `v1.2.3-rc1`, which Python writes 1.2.3rc1; catalogues are told of it by the chart.
 The changelog has a section of that version, with a date; that is the text of the release.
 """
 
@@ -14,6 +15,10 @@ from pathlib import Path
 __all__ = ["NotReleasable", "check", "notes"]
 
 
+_TAG = re.compile(r"v\d+\.\d+\.\d+(-rc\d+)?")
+_CHART_FILE = "charts/reprieve/Chart.yaml"
+
+
 class NotReleasable(Exception):
     """What stands in the way of a release, one line each."""
 
@@ -24,13 +29,15 @@ def check(root: Path, tag: str) -> None:
     Raises:
         NotReleasable: with all that does not.
     """
-    wanted = tag.removeprefix("v")
-    faults = [] if re.fullmatch(r"v\d+\.\d+\.\d+", tag) else [f"{tag}: a tag is such as v1.2.3"]
-    faults += [
-        f"{where}: {found or 'no version'}, not {wanted}"
-        for where, found in _versions(root).items()
-        if found != wanted
-    ]
+    faults = [] if _TAG.fullmatch(tag) else [f"{tag}: a tag is such as v1.2.3 or v1.2.3-rc1"]
+    version = tag.removeprefix("v")
+    for where, found in _versions(root).items():
+        wanted = version if where in _CHART else version.replace("-rc", "rc")
+        if found != wanted:
+            faults.append(f"{where}: {found or 'no version'}, not {wanted}")
+    candidate = "true" if "-rc" in tag else "false"
+    if f'artifacthub.io/prerelease: "{candidate}"' not in (root / _CHART_FILE).read_text("utf-8"):
+        faults.append(f"{_CHART_FILE}: artifacthub.io/prerelease is not {candidate}")
     try:
         notes(root, tag)
     except NotReleasable as missing:
@@ -56,18 +63,19 @@ def notes(root: Path, tag: str) -> str:
     return found[1].strip() + "\n"
 
 
-# Where a version stands, beside both `pyproject.toml`: what to call it, the file, and the line.
+# Where a version stands, beside each `pyproject.toml`: what to call it, the file, and the line.
 _LINES = (
     ("src/reprieve/__init__.py", "src/reprieve/__init__.py", r'^__version__ = "([^"]+)"$'),
-    ("version of the chart", "charts/reprieve/Chart.yaml", r'^version: "?([^"\s]+)"?$'),
-    ("appVersion of the chart", "charts/reprieve/Chart.yaml", r'^appVersion: "?([^"\s]+)"?$'),
+    ("version of the chart", _CHART_FILE, r'^version: "?([^"\s]+)"?$'),
+    ("appVersion of the chart", _CHART_FILE, r'^appVersion: "?([^"\s]+)"?$'),
 )
+_CHART = ("version of the chart", "appVersion of the chart")
 
 
 def _versions(root: Path) -> dict[str, str]:
     """Return the version that each place names, empty where there is none."""
     found: dict[str, str] = {}
-    for name in ("pyproject.toml", "kubelocal/pyproject.toml"):
+    for name in ("pyproject.toml", "kubelocal/pyproject.toml", "reprieve-notice/pyproject.toml"):
         found[name] = tomllib.loads((root / name).read_text(encoding="utf-8"))["project"]["version"]
     for name, file, pattern in _LINES:
         match = re.search(pattern, (root / file).read_text(encoding="utf-8"), re.MULTILINE)

@@ -21,6 +21,7 @@ FILES = (
     ".ci/release.py",
     "pyproject.toml",
     "kubelocal/pyproject.toml",
+    "reprieve-notice/pyproject.toml",
     "src/reprieve/__init__.py",
     "charts/reprieve/Chart.yaml",
 )
@@ -69,6 +70,7 @@ def test_everything_that_names_another_version_is_told_at_once(tmp_path: Path) -
     assert said.splitlines() == [
         "pyproject.toml: 0.1.0, not 0.2.0",
         "kubelocal/pyproject.toml: 0.1.0, not 0.2.0",
+        "reprieve-notice/pyproject.toml: 0.1.0, not 0.2.0",
         "src/reprieve/__init__.py: 0.1.0, not 0.2.0",
         "version of the chart: 0.1.0, not 0.2.0",
         "appVersion of the chart: 0.1.0, not 0.2.0",
@@ -87,8 +89,32 @@ def test_a_section_without_a_date_or_a_text_is_no_release(tmp_path: Path, change
 
 def test_a_tag_of_another_form_and_other_words_are_refused(tmp_path: Path) -> None:
     script = project(tmp_path, DATED)
-    assert asked(script, "check", "0.1.0")[2].startswith("0.1.0: a tag is such as v1.2.3\n")
+    assert asked(script, "check", "0.1.0")[2].startswith(
+        "0.1.0: a tag is such as v1.2.3 or v1.2.3-rc1\n"
+    )
     assert asked(script, "publish", "v0.1.0")[0] == asked(script)[0] == 2
+
+
+def test_a_candidate_is_one_for_python_and_for_catalogues(tmp_path: Path) -> None:
+    script = project(tmp_path, DATED.replace("[0.1.0]", "[0.1.0-rc2]"))
+    for name in FILES[1:]:
+        file = tmp_path / name
+        version = "0.1.0-rc2" if name.endswith("Chart.yaml") else "0.1.0rc2"
+        file.write_text(file.read_text().replace("0.1.0", version))
+    said = "charts/reprieve/Chart.yaml: artifacthub.io/prerelease is not true\n"
+    assert asked(script, "check", "v0.1.0-rc2") == (1, "", said)
+    chart = tmp_path / "charts/reprieve/Chart.yaml"
+    chart.write_text(chart.read_text().replace('prerelease: "false"', 'prerelease: "true"'))
+    assert asked(script, "check", "v0.1.0-rc2") == (0, "", "")
+
+
+def test_image_and_chart_are_signed_by_what_was_pushed() -> None:
+    jobs = yaml.safe_load(WORKFLOW.read_text())["jobs"]
+    for name in ("image", "chart"):
+        assert jobs[name]["permissions"]["id-token"] == "write"
+        *_, last = [step["run"] for step in jobs[name]["steps"] if "run" in step]
+        (signed,) = re.findall(r'cosign sign --yes "(.*)"', last)
+        assert signed == "$IMAGE" or signed.endswith("@$digest")
 
 
 def test_no_step_of_the_workflow_has_rights_that_it_does_not_name() -> None:
