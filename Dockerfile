@@ -20,6 +20,18 @@ COPY .ci/prune.py .ci/
 # What is never imported goes in the same layer; the kubernetes package alone is 126 MB, of which 3 are used.
 RUN uv sync --locked --no-dev --no-editable && python .ci/prune.py /opt/reprieve
 
+# `--target up`: the embedded cluster and the demo, for whoever has no Python.
+FROM build AS build-up
+COPY kubelocal kubelocal
+RUN uv sync --locked --no-dev --no-editable --extra local
+
+FROM ${PYTHON} AS up
+COPY --from=build-up /opt/reprieve /opt/reprieve
+ENV PATH=/opt/reprieve/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+USER 65532:65532
+ENTRYPOINT ["reprieve"]
+CMD ["up", "--no-open"]
+
 FROM ${PYTHON}
 COPY --from=build /opt/reprieve /opt/reprieve
 ENV PATH=/opt/reprieve/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1

@@ -23,7 +23,7 @@ def test_the_base_image_and_uv_are_of_exact_versions() -> None:
     (base,) = re.findall(r"^ARG PYTHON=(\S+)$", DOCKERFILE, re.MULTILINE)
     assert re.fullmatch(r"python:\d+\.\d+\.\d+-slim-[a-z]+(@sha256:[0-9a-f]{64})?", base)
     stages = re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
-    assert set(stages) == {"${PYTHON}"}
+    assert set(stages) == {"${PYTHON}", "build"}
     installed = re.findall(r"pip install .*", DOCKERFILE)
     assert [re.search(r" uv==\d+\.\d+\.\d+$", line) is not None for line in installed] == [True]
     assert "uv sync --locked" in DOCKERFILE
@@ -31,7 +31,7 @@ def test_the_base_image_and_uv_are_of_exact_versions() -> None:
 
 def test_it_does_not_run_as_root() -> None:
     users = re.findall(r"^USER (\S+)$", DOCKERFILE, re.MULTILINE)
-    assert users == ["65532:65532"]
+    assert users == ["65532:65532"] * 2  # the operator's, and that of `reprieve up`
 
 
 def test_what_is_removed_of_the_image_is_imported_by_nobody(tmp_path: Path) -> None:

@@ -108,13 +108,18 @@ def test_a_candidate_is_one_for_python_and_for_catalogues(tmp_path: Path) -> Non
     assert asked(script, "check", "v0.1.0-rc2") == (0, "", "")
 
 
-def test_image_and_chart_are_signed_by_what_was_pushed() -> None:
+def test_images_and_chart_are_signed_by_the_digests_that_were_pushed() -> None:
     jobs = yaml.safe_load(WORKFLOW.read_text())["jobs"]
+    signed = {}
     for name in ("image", "chart"):
         assert jobs[name]["permissions"]["id-token"] == "write"
-        *_, last = [step["run"] for step in jobs[name]["steps"] if "run" in step]
-        (signed,) = re.findall(r'cosign sign --yes "(.*)"', last)
-        assert signed == "$IMAGE" or signed.endswith("@$digest")
+        *_, last = [step for step in jobs[name]["steps"] if "run" in step]
+        signed[name] = re.findall(r'cosign sign --yes "(.*)"', last["run"])
+        if name == "image":
+            pushed = {step["id"] for step in jobs[name]["steps"] if "push" in step.get("with", {})}
+            digests = re.findall(r"@\$\{\{ steps\.(\w+)\.outputs\.digest", str(last["env"]))
+            assert {*digests} == pushed
+    assert signed == {"image": ['$IMAGE" "$UP'], "chart": ["$REGISTRY/charts/reprieve@$digest"]}
 
 
 def test_no_step_of_the_workflow_has_rights_that_it_does_not_name() -> None:

@@ -22,7 +22,7 @@ from tests.chart.go_tools import go
 from tests.chart.helm import ROOT
 from tests.node.machine import BASE, FOLDER, IMAGE, NAME, PROGRAMS
 
-__all__ = ["BuildFailed", "build_image", "image_is_current"]
+__all__ = ["BuildFailed", "build_image", "image_is_current", "run_up"]
 
 _KUBERNETES: Final = "v1.37.1"
 _CONTAINERD: Final = ("github.com/containerd/containerd/v2", "v2.2.0")
@@ -125,6 +125,27 @@ def image_is_current() -> bool:
 def build_image() -> None:
     """Build the image by the Dockerfile as it is; keep it as an archive."""
     sources = _fingerprint()
+    _build(NAME)
+    made = IMAGE.with_suffix(".new.tar")
+    made.unlink(missing_ok=True)
+    _buildah("push", "--quiet", NAME, f"docker-archive:{made}:{NAME}")
+    made.replace(IMAGE)
+    _SOURCES.write_text(sources)
+
+
+def run_up(*arguments: str) -> str:
+    """Return what `reprieve` prints in its image with the embedded cluster, run as nobody."""
+    name = f"{NAME.rpartition(':')[0]}:up"
+    _build(name, "--target", "up")
+    container = _buildah("from", "--pull-never", name)
+    try:
+        return _buildah("run", container, "--", "reprieve", *arguments)
+    finally:
+        _buildah("rm", container)
+
+
+def _build(name: str, *options: str) -> None:
+    """Build a target of the Dockerfile on the base that lies here."""
     (base,) = (
         line.partition("=")[2]
         for line in (ROOT / "Dockerfile").read_text().splitlines()
@@ -132,16 +153,10 @@ def build_image() -> None:
     )
     if not _buildah("images", "--quiet", "--filter", f"reference={base}"):
         _commit_base(f"docker.io/library/{base}")
-
     _buildah(
-        *("bud", "--network", "host", "--pull-never", "--layers", "--tag", NAME),
+        *("bud", "--network", "host", "--pull-never", "--layers", *options, "--tag", name),
         *("--file", str(ROOT / "Dockerfile"), str(ROOT)),
     )
-    made = IMAGE.with_suffix(".new.tar")
-    made.unlink(missing_ok=True)
-    _buildah("push", "--quiet", NAME, f"docker-archive:{made}:{NAME}")
-    made.replace(IMAGE)
-    _SOURCES.write_text(sources)
 
 
 def _commit_base(name: str) -> None:
