@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from kubelocal.server.cel import condition_holds
+from reprieve import __version__
 from reprieve.api.crds import NAMES, all_crds, text
 from reprieve.settings.scheduling import read_scheduling, scheduling_settings
 from reprieve.units.durations import SECOND
@@ -360,7 +361,7 @@ def test_only_the_operator_may_write_preemptions_in_its_namespace(tmp_path: Path
 
 
 def test_no_image_comes_from_a_registry_that_the_user_did_not_name(tmp_path: Path) -> None:
-    assert render(tmp_path).container["image"] == "reprieve:0.1.0"
+    assert render(tmp_path).container["image"] == f"reprieve:{__version__.replace('rc', '-rc')}"
 
 
 @pytest.mark.parametrize(

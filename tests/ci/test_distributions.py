@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import reprieve
+from reprieve import __version__
 from tests.docs.man_pages import MAN
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +46,7 @@ def test_reprieve_brings_no_api_server_but_with_its_extra(
     assert not [name for name in wheels["reprieve"].namelist() if "kubelocal" in name]
     required = metadata(wheels["reprieve"]).get_all("Requires-Dist", [])
     found = {line for line in required if line.startswith(("kubelocal", "rich"))}
-    assert found == {"kubelocal==0.1.0; extra == 'local'", "rich>=14.0; extra == 'local'"}
+    assert found == {f"kubelocal=={__version__}; extra == 'local'", "rich>=14.0; extra == 'local'"}
     assert len(required) > len(found)
 
 

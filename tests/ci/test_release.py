@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from reprieve import __version__
 from tests.chart.go_tools import ACTIONLINT, ToolMissing, tool
 
 ROOT = Path(__file__).parents[2]
@@ -28,10 +28,18 @@ FILES = (
 
 
 def project(folder: Path, changelog: str) -> Path:
-    """Return the script of a copy of what a release looks at, with another changelog."""
+    """Return the script of a copy of what a release looks at, of version 0.1.0."""
+    changes = (
+        (__version__, "0.1.0"),
+        (__version__.replace("rc", "-rc"), "0.1.0"),
+        ('prerelease: "true"', 'prerelease: "false"'),
+    )
     for name in FILES:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, folder / name)
+        text = (ROOT / name).read_text()
+        for before, after in changes:
+            text = text.replace(before, after)
+        (folder / name).write_text(text)
     (folder / "CHANGELOG.md").write_text(changelog)
     return folder / ".ci" / "release.py"
 

@@ -341,7 +341,7 @@ def health(size: str, tick: int) -> Made:
     values = {
         "leader": leader if some else None, "open": int(some), "polled": at - 12 if some else None,
         "day": {"plans": 14 * some, "abandoned": 0, "faults": int(some)}, "unseen": [],
-        "version": "0.1.0",
+        "version": "1.0.0rc1",
     }  # fmt: skip
     tables: Tables = {
         "open": (

@@ -46,7 +46,7 @@ class StandIn:
             "cluster": "kind-a",
             "viewer": "alice",
             "namespaces": None,
-            "version": "0.1.0",
+            "version": "1.0.0rc1",
             "insecure": False,
             "home": "now",
         }

@@ -254,7 +254,7 @@ async def test_the_token_may_be_given_to_the_login_page_too() -> None:
             "cluster": "kind-a",
             "viewer": "me",
             "namespaces": None,
-            "version": "0.1.0",
+            "version": "1.0.0rc1",
             "insecure": False,
             "home": "now",
             "own": [],

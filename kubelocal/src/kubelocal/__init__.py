@@ -4,4 +4,4 @@
 `kubelocal.machines` what imitates nodes, kubelets and controllers.
 """
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
