@@ -21,7 +21,7 @@ from reprieve.api.kueue_topology import (
 )
 from reprieve.units.untrusted import Unreadable, integer_or_none, read_json
 
-__all__ = ["Template", "group_errors", "topology_errors"]
+__all__ = ["Template", "asked_of_topology", "group_errors", "topology_errors"]
 
 _ONE_OF: Final = (REQUIRED, PREFERRED, UNCONSTRAINED)
 _SLICES: Final = (SLICE_LEVEL, SLICE_SIZE, CONSTRAINTS)
@@ -30,15 +30,25 @@ _MOST_LAYERS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A pod template: the path of its annotations, what they say, and how many pods it is of."""
+    """A pod template: the path of its annotations, what they say, and how many pods it is of.
+
+    `count` None: that is not known where the template stands.
+    """
 
     path: str
     annotations: Mapping[str, str]
-    count: int
+    count: int | None
 
     def at(self, name: str) -> str:
         """Return the path of an annotation."""
         return f"{self.path}[{name}]"
+
+
+def asked_of_topology(annotations: object) -> dict[str, str]:
+    """Return the annotations that are about topologies, as far as they are text."""
+    given = annotations if isinstance(annotations, dict) else {}
+    names = (*_ONE_OF, *_SLICES, GROUP)
+    return {name: given[name] for name in names if isinstance(given.get(name), str)}
 
 
 def topology_errors(template: Template) -> Iterator[str]:
@@ -82,7 +92,7 @@ def _slice_errors(template: Template) -> Iterator[str]:
         yield wrong.invalid(at, notes[SLICE_SIZE], "must be a numeric value")
     elif size < 1:
         yield wrong.invalid(at, size, "must be greater than or equal to 1")
-    elif size > template.count:
+    elif template.count is not None and size > template.count:
         yield wrong.invalid(at, size, f"must not be greater than pod set count {template.count}")
 
 
@@ -121,7 +131,7 @@ def _layer_errors(template: Template) -> Iterator[str]:
         if parent is not None and parent % size:
             why = f"must evenly divide the parent layer size {parent}"
             yield wrong.invalid(f"{here}.size", size, why)
-        if index == 0 and size > template.count:
+        if index == 0 and template.count is not None and size > template.count:
             why = f"must not be greater than pod set count {template.count}"
             yield wrong.invalid(f"{here}.size", size, why)
         parent = size

@@ -29,7 +29,12 @@ from reprieve.api.kueue_validation_jobs import (
     job_update_errors,
 )
 from reprieve.api.kueue_validation_kinds import KIND_ERRORS
-from reprieve.api.kueue_validation_topology import Template, group_errors, topology_errors
+from reprieve.api.kueue_validation_topology import (
+    Template,
+    asked_of_topology,
+    group_errors,
+    topology_errors,
+)
 from reprieve.engine.quota.model import LabelSelector
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first, put
@@ -164,7 +169,11 @@ def _validating(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
     def errors(asked: Asked) -> Iterator[str]:
         job, old = asked.obj, asked.old
         yield from own(job) if own is not None else ()
-        yield from _of_topologies(kind, job)
+        templates = [*_templates(kind, job)]
+        if old is None or templates != [*_templates(kind, old)]:
+            # What stood there before is no reason to refuse a change of something else.
+            yield from (why for each in templates for why in topology_errors(each))
+            yield from group_errors(templates)
         if old is None:
             yield from job_errors(job, text)
             yield from batch_job_errors(job) if is_batch else ()
@@ -175,14 +184,6 @@ def _validating(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
         yield from batch_job_update_errors(job, old) if is_batch else ()
 
     return judge
-
-
-def _of_topologies(kind: JobKind, job: Json) -> Iterator[str]:
-    """Yield what is wrong with what a job's pod templates ask of topologies."""
-    templates = [*_templates(kind, job)]
-    for each in templates:
-        yield from topology_errors(each)
-    yield from group_errors(templates)
 
 
 def _templates(kind: JobKind, job: Json) -> Iterator[Template]:
@@ -196,8 +197,7 @@ def _templates(kind: JobKind, job: Json) -> Iterator[Template]:
         if found.flat is not None or source is None or not isinstance(annotations, dict):
             continue
         at = f"{source.each}[{number}].{source.template}" if source.each else source.template
-        said = {name: text for name, text in annotations.items() if isinstance(text, str)}
-        yield Template(f"{at}.metadata.annotations", said, found.count)
+        yield Template(f"{at}.metadata.annotations", asked_of_topology(annotations), found.count)
 
 
 def _warning(kind: str, tenancy: Tenancy) -> Judge:

@@ -24,10 +24,19 @@ from reprieve.api.kueue_validation_jobs import (
     pod_errors,
     pod_update_errors,
 )
+from reprieve.api.kueue_validation_topology import Template, asked_of_topology, topology_errors
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.passing_on import pass_on
 from reprieve.jobs.paths import Json, first
-from reprieve.jobs.pods import GROUP_TOTAL, MANAGED, PARENT, annotations_of, gated, group_of
+from reprieve.jobs.pods import (
+    GROUP_TOTAL,
+    MANAGED,
+    PARENT,
+    annotations_of,
+    gated,
+    group_of,
+    total_of,
+)
 from reprieve.jobs.reading import is_suspended
 from reprieve.jobs.table import BUILT_IN
 from reprieve.planes.quota.webhooks.defaults import (
@@ -89,6 +98,9 @@ def pod_validating(kind: JobKind, tenancy: Tenancy) -> Judge:
         if old is None:
             yield from job_errors(pod, text)
             yield from pod_errors(pod)
+            count = (total_of(pod) or None) if group_of(pod) else 1
+            notes = asked_of_topology(annotations_of(pod))
+            yield from topology_errors(Template("metadata.annotations", notes, count))
             return
         suspension = Suspension(is_suspended(kind, old), is_suspended(kind, pod))
         default_queue = tenancy.has_local_queue(asked.namespace, DEFAULT)

@@ -16,6 +16,7 @@ from typing import Any
 
 from reprieve.api import field_errors as wrong
 from reprieve.api.kueue_validation_jobs import QUEUE_NAME
+from reprieve.api.kueue_validation_topology import Template, asked_of_topology, topology_errors
 from reprieve.jobs.model import JobKind, PassesOn
 from reprieve.jobs.passing_on import pass_on
 from reprieve.jobs.paths import Json, first, total
@@ -68,10 +69,19 @@ def set_validating(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
         warnings = exposure_warnings(kind.kind, asked, tenancy)
         return Verdict(tuple(errors(asked.obj, asked.old)), warnings)
 
+    def templates(obj: Json) -> Iterator[Template]:
+        for path in passes_on.templates:
+            notes = asked_of_topology(first(obj, f"{path}.metadata.annotations"))
+            yield Template(f"{path}.metadata.annotations", notes, None)
+
     def errors(obj: Json, old: Json | None) -> Iterator[str]:
         queue = labels_of(obj).get(QUEUE_NAME, "")
         if queue:
             yield from (wrong.invalid(_QUEUE_LABEL, queue, w) for w in wrong.subdomain(queue))
+        former_templates = [] if old is None else [*templates(old)]
+        for each in templates(obj):
+            if each not in former_templates:
+                yield from topology_errors(each)
         if old is None:
             return
         former = labels_of(old).get(QUEUE_NAME, "")
