@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,63 +22,6 @@ NOTICE = {
 }
 
 
-class Operator:
-    """What is answered next, and what was said."""
-
-    def __init__(self) -> None:
-        self.notice: dict[str, Any] | None = None
-        self.refusals: list[int] = []
-        self.said: list[dict[str, Any]] = []
-        self.tokens: list[str] = []
-        self.url = ""
-
-    def answer(self, path: str, body: dict[str, Any] | None, token: str) -> tuple[int, Any]:
-        self.tokens.append(token)
-        if self.refusals:
-            return self.refusals.pop(0), None
-        if body is not None:
-            self.said.append({"path": path, **body})
-            if self.notice is None:
-                return 404, None
-            self.notice = {
-                **self.notice,
-                "state": "Saved" if body["state"] == "saved" else "Saving",
-            }
-        return (204, None) if self.notice is None else (200, self.notice)
-
-
-@pytest.fixture
-def operator() -> Iterator[Operator]:
-    found = Operator()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self._answer(None)
-
-        def do_POST(self) -> None:
-            length = int(self.headers["Content-Length"])
-            self._answer(json.loads(self.rfile.read(length)))
-
-        def _answer(self, body: dict[str, Any] | None) -> None:
-            status, answer = found.answer(self.path, body, self.headers["Authorization"])
-            data = b"" if answer is None else json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        found.url = f"http://127.0.0.1:{server.server_port}"
-        serving = threading.Thread(target=server.serve_forever, args=(0.01,))
-        serving.start()
-        yield found
-        server.shutdown()
-        serving.join()
-
-
 class Clock:
     now = 100.0
 
@@ -89,7 +29,7 @@ class Clock:
         return self.now
 
 
-def asking(operator: Operator, folder: Path, clock: Clock | None = None) -> Notices:
+def asking(operator: Any, folder: Path, clock: Clock | None = None) -> Notices:
     """Return notices without a thread: the test asks."""
     token = folder / "token"
     token.write_text("secret\n")
@@ -99,7 +39,7 @@ def asking(operator: Operator, folder: Path, clock: Clock | None = None) -> Noti
     return notices
 
 
-def test_a_pod_that_is_told_saves_and_reports_it(operator: Operator, tmp_path: Path) -> None:
+def test_a_pod_that_is_told_saves_and_reports_it(operator: Any, tmp_path: Path) -> None:
     clock = Clock()
     notices = asking(operator, tmp_path, clock)
     notices.ask()
@@ -124,7 +64,7 @@ def test_a_pod_that_is_told_saves_and_reports_it(operator: Operator, tmp_path: P
     assert notices.due(3) is None, "it has saved"
 
 
-def test_only_every_so_many_steps_are_asked_about(operator: Operator, tmp_path: Path) -> None:
+def test_only_every_so_many_steps_are_asked_about(operator: Any, tmp_path: Path) -> None:
     operator.notice = dict(NOTICE)
     notices = asking(operator, tmp_path)
     notices.ask()
@@ -132,7 +72,7 @@ def test_only_every_so_many_steps_are_asked_about(operator: Operator, tmp_path: 
     assert [step for step in range(21) if notices.due(step, every=10)] == [0, 10, 20]
 
 
-def test_a_notice_that_is_withdrawn_is_not_due(operator: Operator, tmp_path: Path) -> None:
+def test_a_notice_that_is_withdrawn_is_not_due(operator: Any, tmp_path: Path) -> None:
     operator.notice = dict(NOTICE)
     notices = asking(operator, tmp_path)
     notices.ask()
@@ -148,7 +88,7 @@ def test_a_notice_that_is_withdrawn_is_not_due(operator: Operator, tmp_path: Pat
 
 
 def test_a_leader_that_knows_nothing_of_what_was_said_is_told_again(
-    operator: Operator, tmp_path: Path
+    operator: Any, tmp_path: Path
 ) -> None:
     operator.notice = dict(NOTICE)
     notices = asking(operator, tmp_path)
@@ -165,7 +105,7 @@ def test_a_leader_that_knows_nothing_of_what_was_said_is_told_again(
     assert operator.said == [{"path": "/v1/notice/a1", "state": "saved", "step": 5}]
 
 
-def test_while_nobody_answers_a_word_is_said_again(operator: Operator, tmp_path: Path) -> None:
+def test_while_nobody_answers_a_word_is_said_again(operator: Any, tmp_path: Path) -> None:
     operator.notice = dict(NOTICE)
     notices = asking(operator, tmp_path)
     notices.ask()
@@ -178,7 +118,7 @@ def test_while_nobody_answers_a_word_is_said_again(operator: Operator, tmp_path:
     assert [each["state"] for each in operator.said] == ["saved"]
 
 
-def test_a_word_that_nobody_hears_is_given_up(operator: Operator, tmp_path: Path) -> None:
+def test_a_word_that_nobody_hears_is_given_up(operator: Any, tmp_path: Path) -> None:
     operator.notice = dict(NOTICE)
     clock = Clock()
     notices = asking(operator, tmp_path, clock)
@@ -197,7 +137,7 @@ def test_a_word_that_nobody_hears_is_given_up(operator: Operator, tmp_path: Path
     assert clock.now < 200
 
 
-def test_refusals_and_odd_answers_are_no_notice(operator: Operator, tmp_path: Path) -> None:
+def test_refusals_and_odd_answers_are_no_notice(operator: Any, tmp_path: Path) -> None:
     notices = asking(operator, tmp_path)
     for code in (401, 429, 503):
         operator.refusals = [code]
@@ -214,7 +154,7 @@ def test_refusals_and_odd_answers_are_no_notice(operator: Operator, tmp_path: Pa
     assert notices.due() is None
 
 
-def test_a_thread_asks_for_whoever_trains(operator: Operator, tmp_path: Path) -> None:
+def test_a_thread_asks_for_whoever_trains(operator: Any, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("secret")
     told, end = threading.Event(), threading.Event()
@@ -242,7 +182,7 @@ def test_a_pod_without_notices_is_never_due(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_all_ranks_save_when_one_was_told(
-    operator: Operator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    operator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, devices, others = [], [], [0, 1]
 
@@ -283,7 +223,7 @@ def test_all_ranks_save_when_one_was_told(
 
 
 def test_a_notice_that_the_loop_has_seen_is_reported_by_the_thread(
-    operator: Operator, tmp_path: Path
+    operator: Any, tmp_path: Path
 ) -> None:
     token = tmp_path / "token"
     token.write_text("t")
@@ -298,3 +238,19 @@ def test_a_notice_that_the_loop_has_seen_is_reported_by_the_thread(
     notices.ask()
 
     assert operator.said[-1] == {"path": "/v1/notice/a1", "state": "saving"}
+
+
+def test_a_pod_that_needs_longer_says_when_it_will_have_saved(
+    operator: Any, tmp_path: Path
+) -> None:
+    clock = Clock()
+    notices = asking(operator, tmp_path, clock)
+    operator.notice = dict(NOTICE)
+    notices.ask()
+    notice = notices.due()
+    assert notice is not None
+    clock.now += 30
+
+    assert notice.saving(seconds=600.5)
+
+    assert operator.said[-1]["expected"] == "2026-03-04T10:10:31Z"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 import urllib.error
 import urllib.request
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Callable
 
@@ -33,10 +34,17 @@ class Told:
             self.id = str(answer["id"])
             self.state = str(answer["state"])
             self.reason = str(answer.get("reason", ""))
-            left = _instant(answer["deadline"]) - _instant(answer["now"])
+            now = _instant(answer["now"])
+            left = _instant(answer["deadline"]) - now
         except (KeyError, TypeError) as missing:
             raise ValueError(f"no notice: {missing!r}") from None
-        self.due = monotonic() + left.total_seconds()
+        self._now, self._heard = now, monotonic()
+        self.due = self._heard + left.total_seconds()
+
+    def instant_at(self, monotonic: float) -> str:
+        """Return an instant by the operator's clock, rounded up to whole seconds."""
+        later = timedelta(seconds=math.ceil(monotonic - self._heard))
+        return (self._now + later).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     @property
     def withdrawn(self) -> bool:

@@ -86,9 +86,20 @@ class Notices:
         return max(0.0, told.due - self._source.monotonic())
 
     @property
+    def id(self) -> str:
+        """Return by what the operator knows the notice, empty where there is none."""
+        return "" if self._told is None else self._told.id
+
+    @property
     def reason(self) -> str:
         """Return why the pod is told, empty where it is not."""
         return "" if self._told is None else self._told.reason
+
+    def instant_in(self, seconds: float) -> str:
+        """Return the instant after so many seconds, by the operator's clock."""
+        if self._told is None or self._source is None:
+            return ""
+        return self._told.instant_at(self._source.monotonic() + seconds)
 
     def say(self, state: str, **more: Any) -> bool:
         """Report the state of this pod; return whether the operator has heard it."""
@@ -158,13 +169,23 @@ class Notice:
         return self._notices.remaining
 
     @property
+    def id(self) -> str:
+        """Return by what the operator knows it."""
+        return self._notices.id
+
+    @property
     def reason(self) -> str:
         """Return why it is evicted."""
         return self._notices.reason
 
-    def saving(self) -> bool:
-        """Report that saving has begun; return whether the operator has heard it."""
-        return self._notices.say("saving")
+    def saving(self, seconds: float | None = None) -> bool:
+        """Report that saving has begun; return whether the operator has heard it.
+
+        `seconds`: how long it takes. Where that is longer than the time that is left, the deadline
+        is extended once, as far as the administrator allows.
+        """
+        more = {} if seconds is None else {"expected": self._notices.instant_in(seconds)}
+        return self._notices.say("saving", **more)
 
     def saved(self, step: int | None = None, checkpoint: str = "") -> bool:
         """Report that this pod has saved; return whether the operator has heard it."""

@@ -1,0 +1,122 @@
+"""`reprieve-notice exec -- COMMAND`: run a program that knows signals, but no notices.
+
+The program runs in a process group of its own. Once the pod is told, the group is sent a signal,
+once for each notice, and the operator hears that the pod saves. It hears that the pod has saved
+
+1. when the program writes the line `saved`, or `saved STEP`, to the file descriptor whose number
+   is in the variable REPRIEVE_NOTICE_FD
+2. or when the program ends by itself with exit code 0 after it was told
+
+Signals that end a container (TERM, INT, HUP) are passed on to the group. The exit code is that of
+the program, or 128 and the number of the signal that ended it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+
+from reprieve_notice.notices import Notice, Notices
+
+__all__ = ["main", "run"]
+
+_LOOK_S = 0.2  # between looks whether the pod was told
+_PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_NOT_FOUND = 127
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line, and return the exit code."""
+    parser = argparse.ArgumentParser(prog="reprieve-notice", description="Notice of preemption.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    execute = commands.add_parser("exec", help="run a program, and signal it when it is told")
+    execute.add_argument(
+        "--signal",
+        type=_signal,
+        default=signal.SIGUSR1,
+        metavar="NAME",
+        help="what the program is sent once the pod is told, such as USR1 (the default) or TERM",
+    )
+    execute.add_argument(
+        "--ignored",
+        action="store_true",
+        help="begin with the signal ignored, so that processes without a handler go on (torchrun)",
+    )
+    execute.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM")
+    given = parser.parse_args(arguments)
+    program = given.program[1:] if given.program[:1] == ["--"] else given.program
+    if not program:
+        parser.error("accepted: reprieve-notice exec [--signal NAME] -- PROGRAM [ARGUMENT ...]")
+    return run(program, given.signal, ignored=given.ignored)
+
+
+def run(program: Sequence[str], sent: signal.Signals, *, ignored: bool = False) -> int:
+    """Run a program until it ends, and return its exit code.
+
+    `sent`: what it is sent once the pod is told; `ignored`: it begins with that ignored.
+    """
+    notices = Notices()
+    if ignored:
+        signal.signal(sent, signal.SIG_IGN)  # which the program inherits
+    reading, writing = os.pipe()
+    environment = {**os.environ, "REPRIEVE_NOTICE_FD": str(writing)}
+    try:
+        child = subprocess.Popen(
+            program, env=environment, pass_fds=(writing,), start_new_session=True
+        )
+    except OSError as failure:
+        print(f"reprieve-notice: {program[0]}: {failure.strerror}", file=sys.stderr)
+        os.close(reading)
+        os.close(writing)
+        return _NOT_FOUND
+    os.close(writing)
+    for each in _PASSED_ON:
+        signal.signal(each, lambda number, _: _send(child, number))
+    threading.Thread(target=_hear, args=(reading, notices), daemon=True).start()
+    told = _follow(child, sent, notices)
+    if told and child.returncode == 0:
+        notices.say("saved")
+    notices.close()
+    return child.returncode if child.returncode >= 0 else 128 - child.returncode
+
+
+def _follow(child: subprocess.Popen[bytes], sent: signal.Signals, notices: Notices) -> str:
+    """Signal the program as often as the pod is told; return the last notice when it has ended."""
+    last = ""
+    while True:
+        try:
+            child.wait(_LOOK_S)
+        except subprocess.TimeoutExpired:
+            notice = notices.due()
+            if notice is not None and notice.id != last:
+                last = notice.id
+                _send(child, sent)
+        else:
+            return last
+
+
+def _hear(reading: int, notices: Notices) -> None:
+    """Report what the program writes to its file descriptor."""
+    with os.fdopen(reading, errors="replace") as lines:
+        for line in lines:
+            word, _, step = line.strip().partition(" ")
+            if word == "saved":
+                Notice(notices).saved(int(step) if step.isdecimal() else None)
+
+
+def _send(child: subprocess.Popen[bytes], number: int) -> None:
+    if child.poll() is None:
+        os.killpg(child.pid, number)
+
+
+def _signal(name: str) -> signal.Signals:
+    known = {each.name: each for each in signal.Signals}
+    found = known.get(name) or known.get(f"SIG{name}")
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{name!r}; accepted: a name such as USR1 or TERM")
+    return found
