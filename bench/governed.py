@@ -36,7 +36,7 @@ from reprieve.engine.quota.assignment import Mode
 from reprieve.engine.quota.candidates import preemptor
 from reprieve.engine.quota.displacements import Displacements, party_of
 from reprieve.engine.quota.preemption import SearchOracle
-from reprieve.engine.quota.protection import Causes, protected
+from reprieve.engine.quota.protection import Causes, protected, sparing
 from reprieve.engine.quota.state import Holdings
 from reprieve.units.durations import HOUR, SECOND
 from reprieve.units.instants import Nanos
@@ -59,7 +59,7 @@ def decide(holdings: Holdings, scene: Scene, ledger: Displacements | None, now: 
     causes = Causes(snapshot) if ledger is not None else None
     spared = protected(who, now, runtimes=False, ledger=ledger, causes=causes)
     if spared is not None:
-        who = replace(who, spares=spared)
+        who = sparing(who, spared)
     oracle = SearchOracle(snapshot, who)
     assigned = Assigner(snapshot, scene.incoming, queue, oracle).assign()
     if assigned.mode is not Mode.PREEMPT:

@@ -44,6 +44,7 @@ REVIEWED: Final = {
     "answers/told_disruptions.py": "Disruptions, by their schema",
     "simulation/readers/kwok.py": "recordings of the person who studies, of bounded depth",
     "simulation/demand.py": "numbers of a study that was read already",
+    "simulation/harm_budgets.py": "the study file of the person who runs it, by its schema",
     "simulation/figures.py": "pictures that were drawn here",
     "simulation/intervals.py": "elements of arrays",
     "simulation/readers/columns.py": "an instant, bounded there",

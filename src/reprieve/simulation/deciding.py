@@ -32,6 +32,7 @@ from reprieve.engine.quota.release import (
     release,
 )
 from reprieve.engine.quota.state import Holdings
+from reprieve.simulation.harm_budgets import namespace_labels
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.quota_cluster import configuration, key_of, workload
 from reprieve.simulation.trace import Job
@@ -118,8 +119,9 @@ class EngineDecider:
         `runs_at_once`: who is admitted runs; else somebody says so (`started`).
         """
         self._runs_at_once = runs_at_once
-        # What work saves plays a role with `harmOrder` alone.
-        self._saved = saved if policy.settings.harm_order else None
+        # What work saves plays a role with `harmOrder`, and where budgets count what is lost.
+        hours = any(each.lost_device_seconds is not None for each in policy.harm_budgets)
+        self._saved = saved if policy.settings.harm_order or hours else None
         self._saves: list[tuple[Nanos, str]] = []
         self._next_save: dict[str, Nanos] = {}
         count, self._node_devices = nodes
@@ -127,6 +129,9 @@ class EngineDecider:
         self._policy, self._tenants = policy, tenants
         self._holdings, self._queues = Holdings(setup), Queues(setup)
         self._ledger = Displacements(governor=Governor(policy.governor))
+        harm = self._ledger.governor.harm
+        harm.labels = namespace_labels
+        harm.adopt({each.name: each for each in policy.harm_budgets})
         # Nobody reads what is told of a refusal here.
         self._refusals, self._nominated = Refusals(), Nominated()
         self._cycles = 0

@@ -13,6 +13,7 @@
       scheduling: {harmOrder: true}                  # the section `scheduling` of such a file
       gpuPreemption: {defaultPolicy: Always, ...}    # that of the idle plane, see `idle_policy`
       governor: {enforce: true, ...}                 # the section `governor` of such a file
+      harmBudgets: {NAME: {...}}     # with [quota] alone: specs of HarmBudgets, see `harm_budgets`
       own: FILE.py:CLASS             # in place of all others: a policy of one's own, see `own`
 
 Without `preemption`, a queue preempts its own work of lower priority and takes back from any work
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from reprieve.engine.disruptions.questions import GovernorPolicy
+from reprieve.engine.harm_budgets.budget import HarmBudget
 from reprieve.engine.placement.profile import Policy as PlacingPolicy
 from reprieve.engine.plan import Plane
 from reprieve.engine.quota.model import (
@@ -44,6 +46,8 @@ from reprieve.settings.quota import QuotaSettings, quota_settings
 from reprieve.settings.quota_configuration_parts import PodsReady
 from reprieve.settings.scheduling import scheduling_settings
 from reprieve.simulation.document import Part
+from reprieve.simulation.harm_budgets import SECTION as HARM_BUDGETS
+from reprieve.simulation.harm_budgets import read_harm_budgets
 from reprieve.simulation.idle_policy import SECTION as GPU_PREEMPTION
 from reprieve.simulation.idle_policy import IdlePolicy, read_idle_policy
 from reprieve.simulation.own import load_own
@@ -70,6 +74,7 @@ KEYS: Final = (
     "scheduling",
     GPU_PREEMPTION,
     "governor",
+    HARM_BUDGETS,
     "own",
 )
 #: Keys of the section `quota` that only a running operator has a use for.
@@ -119,6 +124,7 @@ class PolicySpec:
     preempts: bool = True
     pods_ready: PodsReady | None = None
     idle: IdlePolicy = field(default_factory=IdlePolicy)
+    harm_budgets: tuple[HarmBudget, ...] = ()
     place: str = field(default="", compare=False)
 
 
@@ -138,6 +144,11 @@ def read_policy(name: str, given: Part, beside: Path) -> PolicySpec:
         )
     if QUOTA not in planes:
         return _placing(name, given, planes)
+    if planes != (QUOTA,) and given.get(HARM_BUDGETS) is not None:
+        raise UsageError(
+            f"{given.where(HARM_BUDGETS)}: a replay asks them about quota alone; accepted: with "
+            f"planes [{QUOTA}]"
+        )
     section = given.part("quota")
     for key in _OPERATOR_ONLY:
         if key in section.value:
@@ -173,6 +184,7 @@ def read_policy(name: str, given: Part, beside: Path) -> PolicySpec:
         preempts=preempts,
         pods_ready=_pods_ready(section, settings) if joint else None,
         idle=read_idle_policy(given),
+        harm_budgets=read_harm_budgets(given),
         place=given.where(),
     )
 

@@ -27,6 +27,7 @@ from reprieve.engine.quota.assignment import Assignment, Mode
 from reprieve.engine.quota.candidates import Preemptor, Target, preemptor
 from reprieve.engine.quota.model import BorrowWithinCohort, Policy, Preemption, Workload
 from reprieve.engine.quota.preemption import SearchOracle, find_targets
+from reprieve.engine.quota.protection import sparing
 from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.topologies import search_of
 from reprieve.engine.quota.tree import available
@@ -52,7 +53,7 @@ class _Search:
         snapshot = trial.snapshot
         workload = with_fewest_pods(workload, snapshot.settings)
         self._free = preemptor(workload, trial.queue, snapshot.settings)
-        self._who = self._free if trial.spared is None else replace(self._free, spares=trial.spared)
+        self._who = self._free if trial.spared is None else sparing(self._free, trial.spared)
         self._name = snapshot.tree.names[trial.queue]
         self._rules = snapshot.configuration.cluster_queues[self._name].preemption
 

@@ -29,6 +29,8 @@ __all__ = ["Account", "HarmAccounts", "Refusal", "Use"]
 Account = tuple[str, str]  # the names of a budget and of an account in it
 
 _MOST_KNOWN: Final = 50_000
+_ENDLESS: Final = 2**62
+_NEVER: Final = Nanos(2**62)
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
@@ -80,8 +82,10 @@ class HarmAccounts:
         self._charged: set[str] = set()  # budgets of which other use is known since
         self._matching: dict[tuple[object, object, str], list[HarmBudget]] = {}
         self._stale = False
-        # What is used of an account at an instant, until something else is counted.
-        self._used: dict[Account, tuple[Nanos, int, int]] = {}
+        # What is used of an account since an instant, until another one or until more is counted.
+        self._used: dict[Account, tuple[Nanos, Nanos, int, int]] = {}
+        # See `rooms`, by preemptor and plane.
+        self._rooms: dict[tuple[object, str], dict[object, int]] = {}
         self.reclaims = Reclaims()
 
     def __bool__(self) -> bool:
@@ -113,7 +117,7 @@ class HarmAccounts:
 
     def _record(self, harm: Harm) -> None:
         key, amount = self.sums.add(harm)
-        self._used.clear()
+        self._forget_rooms()
         if self.sums.made_coarser:
             self.sums.made_coarser, self._stale = False, True
         if self._budgets and not self._stale:
@@ -186,6 +190,7 @@ class HarmAccounts:
     def _undo(self, harm: Harm) -> None:
         self.sums.remove(harm)
         self._used.clear()
+        self._forget_rooms()
         self._charged.update(budget.name for budget in self._matched(harm))
 
     # What follows
@@ -201,6 +206,42 @@ class HarmAccounts:
             if free is not None and (found is None or free > found[0]):
                 found = free, budget.name
         return found
+
+    def rooms(self, asks: HarmSide | None, plane: str) -> dict[object, int]:
+        """Return what `room` has found for a preemptor, by tenant, queue and priority of a victim.
+
+        It is emptied when something is counted.
+        """
+        self._settle()
+        if len(self._rooms) >= _MOST_KNOWN:
+            self._rooms.clear()
+        return self._rooms.setdefault((_class_of(asks), plane), {})
+
+    def room(self, harm: Harm) -> int:
+        """Return how many device seconds one more unit of this kind may lose for sure.
+
+        -1 where that has to be asked for each unit. As time passes it may be more, never less.
+        """
+        known = self.rooms(harm.preemptor, harm.plane)
+        if len(known) >= _MOST_KNOWN:
+            known.clear()
+        rooms = (self._room(each, harm) for each in self._matched(harm) if each.holds)
+        known[_class_of(harm.victim)] = found = min(rooms, default=_ENDLESS)
+        return found
+
+    def _forget_rooms(self) -> None:
+        for known in self._rooms.values():
+            known.clear()
+
+    def _room(self, budget: HarmBudget, harm: Harm) -> int:
+        side = budget.side_of(harm)
+        if side is None or budget.of_lineages or budget.schedule is not None:
+            return -1
+        number, lost = self._sums_of(budget, budget.account(side), harm.at)
+        if budget.displacements is not None and number >= budget.displacements:
+            return -1
+        most = budget.lost_device_seconds
+        return _ENDLESS if most is None else max(-1, most - lost)
 
     def accounts_of(self, harm: Harm) -> Iterator[Account]:
         """Yield the accounts that a displacement would be held by, were they exhausted."""
@@ -307,15 +348,8 @@ class HarmAccounts:
         self._settle()
         if budget.leaves(now) <= now:
             return None
-        used = self._used.get((budget.name, account))
-        if used is None or used[0] != now:
-            current = self._current(budget, account, now)
-            used = self._used[budget.name, account] = (
-                now,
-                sum(row.displacements for row in current),
-                sum(row.lost_device_seconds for row in current),
-            )
-        more, lost = more + used[1], lost + used[2]
+        used = self._sums_of(budget, account, now)
+        more, lost = more + used[0], lost + used[1]
         if budget.allows(more, lost):
             return None
         current = self._current(budget, account, now)
@@ -325,6 +359,19 @@ class HarmAccounts:
             if budget.allows(more, lost):
                 return budget.leaves(row.last)
         return budget.leaves(now)
+
+    def _sums_of(self, budget: HarmBudget, account: str, now: Nanos) -> tuple[int, int]:
+        """Return the units and device seconds within the window."""
+        used = self._used.get((budget.name, account))
+        if used is None or not used[0] <= now < used[1]:
+            current = self._current(budget, account, now)
+            used = self._used[budget.name, account] = (
+                now,
+                min((budget.leaves(row.last) for row in current), default=_NEVER),
+                sum(row.displacements for row in current),
+                sum(row.lost_device_seconds for row in current),
+            )
+        return used[2], used[3]
 
     def _current(self, budget: HarmBudget, account: str, now: Nanos) -> list[Amount]:
         """Return the rows that the window reaches."""
@@ -340,6 +387,7 @@ class HarmAccounts:
         self._rows.clear()
         self._matching.clear()
         self._used.clear()
+        self._forget_rooms()
         for key, amount in self.sums:
             self._charge(key, amount)
 
@@ -349,8 +397,9 @@ class HarmAccounts:
         for budget in self._matched(harm):
             side = budget.side_of(harm)
             if side is not None and (side.lineage or not budget.of_lineages):
-                accounts = self._rows.setdefault(budget.name, {})
-                accounts.setdefault(budget.account(side), {})[key] = amount
+                accounts, account = self._rows.setdefault(budget.name, {}), budget.account(side)
+                accounts.setdefault(account, {})[key] = amount
+                self._used.pop((budget.name, account), None)
                 self._charged.add(budget.name)
 
 

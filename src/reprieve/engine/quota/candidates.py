@@ -46,7 +46,8 @@ __all__ = [
 class Preemptor:
     """The workload that wants room: what the policies compare.
 
-    `spares` tells whom it leaves alone (`protection`), None where it may take all.
+    `spares` tells whom it leaves alone (`protection`), None where it may take all. `holds` tells
+    it likewise of those alone that would be taken next.
     """
 
     workload: Workload
@@ -54,6 +55,7 @@ class Preemptor:
     priority: int
     timestamp: Nanos
     spares: Callable[[Holder], bool] | None = None
+    holds: Callable[[Holder], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)

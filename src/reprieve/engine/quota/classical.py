@@ -220,6 +220,14 @@ def _chosen(
     return found
 
 
+def _is_anybody_left(lists: Sequence[Sequence[Row]], who: Preemptor) -> bool:
+    """Tell whether anybody in the lists is not held; `in_turn` leaves out who is."""
+    holds = who.holds
+    if holds is None:
+        return bool(lists)
+    return any(not holds(row[4]) for rows in lists for row in rows)
+
+
 def candidates_of(
     snapshot: Snapshot, who: Preemptor, requests: Mapping[int, int], need: frozenset[int]
 ) -> Candidates:
@@ -230,7 +238,7 @@ def candidates_of(
     policy = rules.within_cluster_queue
     own = sources_of(snapshot, queue, who, policy, need)
     for sources, lists in zip(found.own, own, strict=True):
-        if lists:
+        if _is_anybody_left(lists, who):
             sources.append(Source(lists, queue, Reason.IN_CLUSTER_QUEUE))
     policy = rules.reclaim_within_cohort
     if policy in (Policy.NEVER, Policy.UNSET):
@@ -250,7 +258,7 @@ def candidates_of(
             most = lowest if limit is None else limit
         for sources, lists in zip(into, beside(snapshot, top, below, need), strict=True):
             chosen = _chosen(snapshot, lists, who, policy)
-            if chosen:
+            if _is_anybody_left(chosen, who):
                 sources.append(Source(chosen, top, reason, most))
         ok, rest = _fits_quota(tree, snapshot.usage, top, rest)
         advantage, below = advantage or ok, top
@@ -318,9 +326,15 @@ def in_turn(
 
     One whose list is marked ends its rows early.
     """
-    across = by_local_queue(snapshot)
+    across, holds = by_local_queue(snapshot), who.holds
     for sources in candidates.in_sequence():
-        yield from (_eager(snapshot, sources, borrow, who) if across else _merged(sources, borrow))
+        rows = _eager(snapshot, sources, borrow, who) if across else _merged(sources, borrow)
+        if holds is None:
+            yield from rows
+            continue
+        for each in rows:
+            if not holds(each[0][4]):
+                yield each
 
 
 def _merged(sources: Iterable[Source], borrow: bool) -> Iterator[tuple[Row, Source, list[bool]]]:

@@ -31,6 +31,7 @@ from reprieve.engine.quota.nominations import Nominations
 from reprieve.engine.quota.proof import faults_of
 from reprieve.engine.quota.proof_places import AskedPlaces
 from reprieve.engine.quota.proof_state import Preempting, Victim
+from reprieve.engine.quota.protection import sparing
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.room import Room
 from reprieve.engine.quota.snapshot import Snapshot
@@ -74,7 +75,7 @@ class Evictions:
         searched = self._searched_for(entry)
         who = preemptor(entry.workload, entry.queue, self._snapshot.settings)
         if entry.spared is not None:
-            who = replace(who, spares=entry.spared)
+            who = sparing(who, entry.spared)
         asks = assignment.usage, assignment.need
         leaving = {holder.key for holder in self._room.leaving(entry)}
         if entry.placed:

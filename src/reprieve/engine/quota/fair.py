@@ -30,7 +30,7 @@ from reprieve.engine.quota.candidates import (
     order_holders,
 )
 from reprieve.engine.quota.classical import Found, fill_back, sources_of, take
-from reprieve.engine.quota.holders import Row
+from reprieve.engine.quota.holders import Holder, Row
 from reprieve.engine.quota.model import Policy, Reason, Settings, Strategy
 from reprieve.engine.quota.shares import ShareKey, Shares
 from reprieve.engine.quota.snapshot import Snapshot
@@ -322,8 +322,15 @@ def fair_candidates(snapshot: Snapshot, who: Preemptor, need: frozenset[int]) ->
     for queue, policy in queues:
         evicted, others = sources_of(snapshot, queue, who, policy, need)
         if evicted or others:
-            found[queue] = Pending(_chained(snapshot, own, evicted, others))
+            rows = _chained(snapshot, own, evicted, others)
+            found[queue] = Pending(rows if who.holds is None else _not_held(rows, who.holds))
     return found
+
+
+def _not_held(rows: Iterator[Row], holds: Callable[[Holder], bool]) -> Iterator[Row]:
+    for row in rows:
+        if not holds(row[4]):
+            yield row
 
 
 def _chained(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from reprieve.engine.disruptions.questions import BudgetHold, Rule
 from reprieve.engine.harm_budgets.accounts import HarmAccounts, Refusal
 from reprieve.engine.harm_budgets.budget import Harm, HarmSide
-from reprieve.engine.lost_work import devices_of, lost_device_seconds
+from reprieve.engine.lost_work import devices_of, is_device, lost_device_seconds
 from reprieve.engine.quota.candidates import Preemptor, Target
 from reprieve.engine.quota.displacements import Displacements, Fits, party_of
 from reprieve.engine.quota.holders import Holder, effective_priority
@@ -44,13 +44,32 @@ class QuotaHarm:
         self._reclaims = reclaims
         self._asks = side_of(snapshot, who.workload, who.queue)
         self._fits: Fits = ledger.fits.get(who.workload.key, {})
+        with self._guard:
+            self._rooms = self._accounts.rooms(self._asks, "quota")
+        self._devices = {
+            column
+            for column, (_, resource) in enumerate(snapshot.tree.flavor_resources)
+            if is_device(resource)
+        }
 
     def held(self, holder: Holder) -> BudgetHold | None:
         """Return until when budgets spare a candidate and which does, None while none does."""
         with self._guard:
             return self._spared(holder)
 
+    def _lost(self, holder: Holder) -> int:
+        devices = sum(amount for column, amount in holder.held if column in self._devices)
+        return _lost_with(holder.workload, devices, self._now)
+
     def _spared(self, holder: Holder) -> BudgetHold | None:
+        # Nearly all budgets have room: the lineage plays no role then.
+        names = self._snapshot.tree.names
+        key = holder.workload.namespace, names[holder.queue], holder.priority
+        room = self._rooms.get(key)
+        if room is None:
+            room = self._accounts.room(Harm(self._now, "quota", HarmSide(*key), self._asks))
+        if not self._fits and self._lost(holder) <= room:
+            return None
         harm = harm_of(self._snapshot, self._now, self._asks, holder)
         found = self._held(harm)
         if found is None:
@@ -116,14 +135,17 @@ def harm_of(snapshot: Snapshot, now: Nanos, asks: HarmSide, holder: Holder) -> H
     """Return what budgets count of a workload that makes way."""
     columns = snapshot.tree.flavor_resources
     devices = devices_of((columns[column].resource, amount) for column, amount in holder.held)
-    reserved = holder.workload.reserved_at
-    start = None if reserved is None else reserved // SECOND
-    saved = (holder.workload.checkpoint or 0) // SECOND
     return Harm(
         now,
         "quota",
         side_of(snapshot, holder.workload, holder.queue),
         asks,
-        lost_device_seconds(start, saved, devices, now // SECOND),
+        _lost_with(holder.workload, devices, now),
         uids=frozenset((holder.workload.uid,)),
     )
+
+
+def _lost_with(workload: Workload, devices: int, now: Nanos) -> int:
+    reserved = workload.reserved_at
+    start = None if reserved is None else reserved // SECOND
+    return lost_device_seconds(start, (workload.checkpoint or 0) // SECOND, devices, now // SECOND)

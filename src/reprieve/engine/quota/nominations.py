@@ -8,7 +8,6 @@ specification of the quota plane, sections 5, 8.2 and 8.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
 
 from reprieve.engine.pace import Pace
 from reprieve.engine.quota.assigner import Assigner
@@ -22,7 +21,7 @@ from reprieve.engine.quota.model import Check, Fungibility, PodSet, Workload
 from reprieve.engine.quota.nominated import Nominated
 from reprieve.engine.quota.partial import reduced, reduction_steps
 from reprieve.engine.quota.preemption import SearchOracle, nobody
-from reprieve.engine.quota.protection import Causes, protected
+from reprieve.engine.quota.protection import Causes, protected, sparing
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.refusals import Refusals
 from reprieve.engine.quota.snapshot import Snapshot
@@ -284,7 +283,7 @@ class Nominations:
     def _preemptor(self, entry: Entry) -> Preemptor:
         who = preemptor(entry.workload, entry.queue, self.settings)
         entry.spared = protected(who, self.now, self.holdings.protects, self.ledger, self.causes)
-        return who if entry.spared is None else replace(who, spares=entry.spared)
+        return who if entry.spared is None else sparing(who, entry.spared)
 
     def _last_scan(self, workload: Workload, cluster_queue: str) -> LastScan | None:
         last = self.queues.last_scan(workload.key)

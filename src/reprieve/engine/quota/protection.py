@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -33,7 +33,7 @@ from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, format_instant
 
-__all__ = ["Causes", "Spared", "protected"]
+__all__ = ["Causes", "Spared", "protected", "sparing"]
 
 
 _WHY: Final[Mapping[Rule, str]] = MappingProxyType(
@@ -110,7 +110,8 @@ class Spared:
     holds, by the rules in `rules`; `until` is when the first of them may be preempted, None without
     any. `known_by`: by what those are known about whom the governor is asked, None for all;
     `runtimes`: whether anything has a minimum runtime. `harm`: harm budgets, where there are any;
-    `budgets`: the names of those that spare somebody.
+    `budgets`: the names of those that spare somebody. `early`: whether anything but budgets may
+    spare somebody, which is asked about all candidates.
     """
 
     who: Preemptor
@@ -125,6 +126,8 @@ class Spared:
     rules: set[Rule] = field(default_factory=set)
     harm: QuotaHarm | None = None
     budgets: set[str] = field(default_factory=set)
+    early: bool = True
+    _asked: dict[str, bool] = field(default_factory=dict)  # what budgets said, by key
     _below: frozenset[str] | None = None  # likewise, of those of no higher priority
 
     def __call__(self, holder: Holder) -> bool:
@@ -132,15 +135,6 @@ class Spared:
         workload = holder.workload
         if holder.evicted:
             return self._stays(holder)
-        if self.harm is not None and self.ledger is not None:
-            spared = self.harm.held(holder)
-            if spared is not None:
-                uids = self.who.workload.uid, workload.uid
-                self.ledger.refusals[uids] = spared.until
-                self.ledger.spared[uids] = spared.budget
-                self.rules.add(spared.rule)
-                self.budgets.add(spared.budget)
-                return self._spare(self.paired, holder, spared.until)
         if self.runtimes:
             own = holder.queue == self.who.queue
             seconds = workload.preempt_min_runtime_s if own else workload.reclaim_min_runtime_s
@@ -162,6 +156,24 @@ class Spared:
                 self.rules.add(held.rule)
                 return self._spare(self.paired, holder, held.until)
         return False
+
+    def by_budget(self, holder: Holder) -> bool:
+        """Tell whether a harm budget spares a candidate."""
+        found = self._asked.get(holder.key)
+        if found is None:
+            found = self._asked[holder.key] = not holder.evicted and self._by_budget(holder)
+        return found
+
+    def _by_budget(self, holder: Holder) -> bool:
+        spared = None if self.harm is None else self.harm.held(holder)
+        if spared is None or self.ledger is None:
+            return False
+        uids = self.who.workload.uid, holder.workload.uid
+        self.ledger.refusals[uids] = spared.until
+        self.ledger.spared[uids] = spared.budget
+        self.rules.add(spared.rule)
+        self.budgets.add(spared.budget)
+        return self._spare(self.paired, holder, spared.until)
 
     def _stays(self, holder: Holder) -> bool:
         """Tell whether one that is evicted does not go, since that is refused."""
@@ -254,11 +266,21 @@ def protected(
         paired = None
     if not runtimes and paired is None:
         return None
-    found = Spared(who, now, paired, causes, known_by=known_by, runtimes=runtimes)
+    early = runtimes or (ledger is not None and (known_by is None or bool(known_by)))
+    found = Spared(who, now, paired, causes, known_by=known_by, runtimes=runtimes, early=early)
     if budgets and ledger is not None and causes is not None:
         reclaims = partial(causes.reclaims, who.workload, who.queue)
         found.harm = QuotaHarm(ledger, causes.snapshot, who, now, reclaims)
     return found
+
+
+def sparing(who: Preemptor, spared: Spared) -> Preemptor:
+    """Return a preemptor that leaves these alone.
+
+    Budgets are asked about those alone that would be taken next: there may be thousands of both.
+    """
+    holds = None if spared.harm is None else spared.by_budget
+    return replace(who, spares=spared if spared.early else None, holds=holds)
 
 
 def _known_by(workload: Workload) -> str:

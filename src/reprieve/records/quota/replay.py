@@ -206,7 +206,7 @@ def _why_spared(replay: QuotaReplay, holder: Holder) -> tuple[Standing, str]:
         return Standing.POLICY, f"{field} of {entry.cluster_queue} is {policy}"
     if not own and not _uses_more(replay, holder, need):
         return Standing.WITHIN_QUOTA, ""
-    if who.spares is not None and who.spares(holder):
+    if any(asked is not None and asked(holder) for asked in (who.spares, who.holds)):
         return Standing.PROTECTED, _spared_by(replay, holder)
     return Standing.REPRIEVED, ""
 

@@ -1,0 +1,143 @@
+"""Harm budgets are asked about those that would be taken next, and spare whom they always did."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from bench.harm_budgets import scene_of
+from reprieve.engine.disruptions.governor import Governor
+from reprieve.engine.harm_budgets.accounts import HarmAccounts
+from reprieve.engine.harm_budgets.budget import Harm, HarmBudget, HarmSide, Per, Scope
+from reprieve.engine.quota.assigner import Assigner
+from reprieve.engine.quota.candidates import Preemptor, preemptor
+from reprieve.engine.quota.displacements import Displacements
+from reprieve.engine.quota.harm_budgets import QuotaHarm
+from reprieve.engine.quota.holders import Holder
+from reprieve.engine.quota.preemption import SearchOracle
+from reprieve.engine.quota.protection import Causes, Spared, protected, sparing
+from reprieve.engine.quota.snapshot import Snapshot
+from reprieve.engine.quota.state import Holdings
+from reprieve.units.durations import HOUR, MINUTE
+from reprieve.units.instants import Nanos
+from tests.quota.cases import NOW, Scene
+
+TENANTS = 6
+AT = Nanos(NOW)
+
+
+def ledger_of(random: Random) -> Displacements:
+    """Return budgets of which some are used up."""
+    governor = Governor()
+    budgets = [
+        HarmBudget("tenants", displacements=2, window=2 * HOUR),
+        HarmBudget("hours", lost_device_seconds=random.choice((3_600, 360_000)), window=2 * HOUR),
+        HarmBudget("queues", per=Per.QUEUE, displacements=random.choice((0, 3)), holds=False),
+        HarmBudget("lines", Scope.WORK, displacements=random.choice((0, 1))),
+    ]
+    chosen = random.sample(budgets, random.randint(1, 3))
+    governor.harm.adopt({each.name: each for each in chosen})
+    for _ in range(random.randint(0, 12)):
+        victim = HarmSide(f"tenant-{random.randrange(TENANTS)}", "", 0, "owner/one")
+        at = Nanos(AT - random.randrange(4 * HOUR))
+        governor.harm.record(Harm(at, "quota", victim, HarmSide("team"), 1_800, "rule"))
+    return Displacements(governor=governor)
+
+
+def targets(scene: Scene, snapshot: Snapshot, who: Preemptor) -> list[str] | None:
+    """Return who makes way, in order."""
+    oracle = SearchOracle(snapshot, who)
+    queue = snapshot.tree.queues[scene.queue]
+    assigned = Assigner(snapshot, scene.incoming, queue, oracle).assign()
+    if not assigned.usage:
+        return None
+    found = oracle.targets(assigned.usage, assigned.need)
+    return [target.holder.key for target in found.targets] if found else None
+
+
+def of_all(who: Preemptor, spared: Spared) -> Preemptor:
+    """Return a preemptor that asks about all candidates beforehand."""
+
+    def spares(holder: Holder) -> bool:
+        return spared.by_budget(holder) or spared(holder)
+
+    return replace(who, spares=spares)
+
+
+@pytest.mark.parametrize("case", ["mixed-classical", "mixed-fair"])
+def test_who_makes_way_is_whom_asking_about_all_leaves(case: str) -> None:
+    counts: Counter[str] = Counter()
+    scene = scene_of(case, (6, 72), TENANTS)
+    holdings = Holdings(scene.configuration)
+    for workload in scene.admitted:
+        holdings.hold(workload)
+    for seed in range(60):
+        ledger, snapshot = ledger_of(Random(seed)), holdings.snapshot()
+        who = preemptor(scene.incoming, snapshot.tree.queues[scene.queue], snapshot.settings)
+        found, plain = [], targets(scene, snapshot, who)
+        for asks in (sparing, of_all):
+            spared = protected(who, AT, False, ledger, Causes(snapshot))
+            assert spared is not None
+            found.append(targets(scene, snapshot, asks(who, spared)))
+            counts["spared"] += bool(spared.budgets)
+        assert found[0] == found[1], seed
+        counts["others"] += found[0] != plain
+        counts["nobody" if found[0] is None else "somebody"] += 1
+    assert min(counts[each] for each in ("spared", "others", "nobody", "somebody")) > 5, counts
+
+
+def test_of_many_candidates_few_are_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: Counter[str] = Counter()
+    right = QuotaHarm.held
+
+    def held(self: QuotaHarm, holder: Holder) -> object:
+        asked[holder.key] += 1
+        return right(self, holder)
+
+    monkeypatch.setattr(QuotaHarm, "held", held)
+    scene = scene_of("mixed-classical", (12, 600), TENANTS)
+    holdings = Holdings(scene.configuration)
+    for workload in scene.admitted:
+        holdings.hold(workload)
+    ledger, snapshot = Displacements(governor=Governor()), holdings.snapshot()
+    ledger.governor.harm.adopt({"all": HarmBudget("all", displacements=1_000)})
+    who = preemptor(scene.incoming, snapshot.tree.queues[scene.queue], snapshot.settings)
+    spared = protected(who, AT, False, ledger, Causes(snapshot))
+    assert spared is not None
+    assert targets(scene, snapshot, sparing(who, spared))
+    assert 0 < len(asked) < 100
+    assert set(asked.values()) == {1}
+
+
+def test_room_is_never_more_than_what_is_allowed() -> None:
+    """What `room` says fits is held by no budget, then and later."""
+    random, counts = Random(3), Counter[str]()
+    for _ in range(300):
+        accounts = HarmAccounts()
+        accounts.adopt({"a": HarmBudget("a", displacements=3, window=HOUR)})
+        accounts.adopt(
+            {
+                **accounts.budgets,
+                "b": HarmBudget("b", lost_device_seconds=5_000, window=30 * MINUTE),
+            }
+        )
+        now = AT
+        for _ in range(8):
+            now = Nanos(now + random.randrange(40) * MINUTE)
+            side = HarmSide(random.choice("xy"), "", 0, "owner/one")
+            harm = Harm(now, "quota", side, HarmSide("team"), random.choice((0, 2_000, 6_000)))
+            key = side.tenant, side.queue, side.priority
+            room = accounts.rooms(harm.preemptor, "quota").get(key)
+            room = accounts.room(harm) if room is None else room
+            if harm.lost_device_seconds <= room:
+                counts["fits"] += 1
+                assert accounts.held(harm) is None
+            elif accounts.held(harm) is not None:
+                counts["held"] += 1
+                continue
+            accounts.record(harm)
+    assert counts["fits"] > 300
+    assert counts["held"] > 100
