@@ -78,6 +78,11 @@ async def test_a_job_runs_in_one_rack_and_its_pods_are_let_go_with_their_places(
             return await hosts(cluster, "gang") == ["b"] * 4 + ["c"] * 2
 
         await cluster.until("the gang runs in the rack that holds it", bound)
+        told = cluster.metrics.registry.get_sample_value(
+            "kueue_pod_scheduling_gate_removal_seconds_count",
+            {"name": GATE, "cluster_queue": "team", "is_group": "false", "replica_role": "leader"},
+        )
+        assert told == 6
         for pod in await cluster.pods_of("gang"):
             assert pod["spec"]["nodeSelector"][HOST] == pod["spec"]["nodeName"]
             assert not pod["spec"].get("schedulingGates")

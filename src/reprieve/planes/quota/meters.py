@@ -8,6 +8,7 @@ specification of the quota plane, section 9.
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Final
 
 from reprieve.api.kueue import Condition, Workload
 from reprieve.engine.lost_work import devices_of, lost_device_seconds
@@ -22,7 +23,9 @@ from reprieve.units.durations import SECOND
 from reprieve.units.instants import parse_instant
 from reprieve.units.quantities import InvalidQuantity
 
-__all__ = ["Meters", "lost_with", "place_of", "ready_for"]
+__all__ = ["Meters", "count_ungated", "lost_with", "place_of", "ready_for"]
+
+_GROUP: Final = "kueue.x-k8s.io/is-group-workload"
 
 
 def place_of(workload: Workload) -> Place:
@@ -40,6 +43,17 @@ def ready_for(workload: Workload, now: int) -> float | None:
     """Return for how many seconds its pods were ready, None if they were not."""
     ready = condition_of(workload.status.conditions, "PodsReady")
     return max(0.0, _since(ready, now)) if is_true(ready) else None
+
+
+def count_ungated(context: QuotaContext, workload: Workload, gate: str) -> None:
+    """Count the removal of a scheduling gate from a pod of an admitted Workload."""
+    admission = workload.status.admission
+    admitted = condition_of(workload.status.conditions, "Admitted")
+    if admission is None or admitted is None:
+        return
+    group = (workload.metadata.annotations or {}).get(_GROUP) == "true"
+    seconds = (context.clock.wall() - parse_instant(admitted.last_transition_time)) / SECOND
+    context.quota_metrics.ungated(gate, admission.cluster_queue, group, seconds)
 
 
 def lost_with(workload: Workload, now: int) -> int:

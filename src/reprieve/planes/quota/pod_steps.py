@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Final
 
 from reprieve.api.kueue import Workload
 from reprieve.execution.pods import PodWriter
-from reprieve.intake.quota_workloads import condition_of
 from reprieve.jobs.groups import Excess, excess_of
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first
@@ -23,17 +21,15 @@ from reprieve.planes.quota.context import QuotaContext, log
 from reprieve.planes.quota.deletion_pace import DeletionPace
 from reprieve.planes.quota.injections import injections
 from reprieve.planes.quota.job_lookup import job_key
+from reprieve.planes.quota.meters import count_ungated
 from reprieve.planes.quota.missed_pods import Graces
 from reprieve.planes.quota.pod_lookup import PodLookup, group_key
 from reprieve.planes.quota.watches import Watches
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos, parse_instant
+from reprieve.units.instants import Nanos
 from reprieve.wording.events import EventText
 from reprieve.wording.kueue_jobs import NO_SURPLUS, NOT_GATED, surplus_text
 
 __all__ = ["PodSteps", "Why"]
-
-_GROUP: Final = "kueue.x-k8s.io/is-group-workload"
 
 
 class Why(StrEnum):
@@ -79,13 +75,7 @@ class PodSteps:
             return
         if await self.writer.let_go(pod, kind.gate, told):
             log.info("%s/%s started", kind.kind, pod["metadata"]["name"])
-            admitted = condition_of(workload.status.conditions, "Admitted")
-            if admitted is not None:
-                now, since = self._context.clock.wall(), admitted.last_transition_time
-                group = (workload.metadata.annotations or {}).get(_GROUP) == "true"
-                seconds = (now - parse_instant(since)) / SECOND
-                queue = admission.cluster_queue
-                self._context.quota_metrics.ungated(kind.gate, queue, group, seconds)
+            count_ungated(self._context, workload, kind.gate)
             text = f"Admitted by clusterQueue {admission.cluster_queue}"
             self._composer.announce(kind, pod, EventText("Normal", "Started", text))
 

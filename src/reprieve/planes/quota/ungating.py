@@ -23,6 +23,7 @@ from reprieve.execution.pods import PodWriter
 from reprieve.intake.quota_workloads import is_condition_true
 from reprieve.jobs.pods import TOPOLOGY_GATE
 from reprieve.planes.quota.context import QuotaContext, log
+from reprieve.planes.quota.meters import count_ungated
 from reprieve.planes.quota.node_view import NodeView
 from reprieve.planes.quota.state import QuotaState
 from reprieve.units.untrusted import integer_or_none
@@ -48,6 +49,7 @@ class TopologyUngater:
     """Looks at the pods of one Workload at a time."""
 
     def __init__(self, context: QuotaContext, state: QuotaState, nodes: NodeView) -> None:
+        self._context = context
         self._state = state
         self._nodes = nodes
         self._writer = PodWriter(context.client, context.fence, context.clock)
@@ -79,7 +81,7 @@ class TopologyUngater:
             if row is not None and name in placed and not row.deleting:
                 rows.setdefault(name, []).append(row)
         for name, members in rows.items():
-            await self._place(key, placed[name], members, flavors.get(name, ()))
+            await self._place(workload, placed[name], members, flavors.get(name, ()))
 
     def _lost(self, assignment: TopologyAssignment, flavors: Collection[str]) -> set[Values]:
         """Return the domains of an assignment that are no places now."""
@@ -98,11 +100,12 @@ class TopologyUngater:
 
     async def _place(
         self,
-        key: str,
+        workload: Workload,
         assignment: TopologyAssignment,
         rows: list[PodRow],
         flavors: Collection[str],
     ) -> None:
+        key = f"{workload.metadata.namespace}/{workload.metadata.name}"
         rows.sort(key=lambda row: (row.created, row.name))
         by_uid = {str(row.uid): row for row in rows}
         pods = [_pod(row, assignment) for row in rows]
@@ -121,6 +124,7 @@ class TopologyUngater:
             if await self._writer.place({"metadata": metadata}, TOPOLOGY_GATE, selector):
                 where = ", ".join(f"{level}={value}" for level, value in selector.items())
                 log.info("%s: pod %s placed: %s", key, row.name, where)
+                count_ungated(self._context, workload, TOPOLOGY_GATE)
 
         for begin in range(0, len(due), _AT_ONCE):
             await asyncio.gather(*(each(*one) for one in due[begin : begin + _AT_ONCE]))
