@@ -119,3 +119,19 @@ def test_other_libraries_are_heard_from_warnings_on() -> None:
         logging.getLogger("other").warning("loud")
         log.debug("too much")
     assert [line.split(": ")[1] for line in written.lines()] == ["loud"]
+
+
+@pytest.mark.parametrize("level", [logging.INFO, logging.DEBUG])
+def test_a_connection_that_the_peer_closed_is_no_error(level: int) -> None:
+    # What uvloop 0.23 says where TLS has bytes left for it.
+    closed = RuntimeError("unable to perform operation on <TCPTransport>; the handler is closed")
+    other = logging.getLogger("asyncio")
+    with Log("json") as written:
+        logging.getLogger("reprieve").setLevel(level)
+        other.error("Fatal error on SSL protocol", exc_info=closed)
+        other.error("Fatal error on SSL protocol", exc_info=RuntimeError("unknown state"))
+        log.error("failed", exc_info=closed)
+    said = [json.loads(line) for line in written.lines()]
+    ours = [(each["logger"], "unknown state" in each["traceback"]) for each in said]
+    expected = [("asyncio", False), ("asyncio", True), ("reprieve.test", False)]
+    assert ours == (expected if level == logging.DEBUG else expected[1:])

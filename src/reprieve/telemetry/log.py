@@ -94,11 +94,27 @@ def start_logging(
     logging.addLevelName(DETAIL, "DETAIL")
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(FORMATS[form](clock))
+    handler.addFilter(_is_news)
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
     logging.getLogger("reprieve").setLevel(level)
     return handler
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Return whether a record says more than that the peer closed a connection of ours.
+
+    uvloop reports a fault when TLS has bytes left for a connection that is closed already. Whoever
+    waited for an answer on it has an error of its own.
+    """
+    failure = record.exc_info[1] if record.exc_info else None
+    closed = (
+        record.name == "asyncio"
+        and isinstance(failure, RuntimeError)
+        and str(failure).endswith("the handler is closed")
+    )
+    return not closed or logging.getLogger("reprieve").isEnabledFor(logging.DEBUG)
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
