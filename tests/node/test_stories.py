@@ -247,17 +247,23 @@ def test_of_two_replicas_one_leads_and_the_other_follows_and_the_page_is_shown(
     release.helm(
         *("upgrade", "--wait", "--timeout", "5m"), replicas=2, web={"enabled": True}, **options
     )
-    page = cluster.kubectl(
-        *("exec", "deploy/reprieve", "-n", NAMESPACE, "--", "python", "-c", READ_PAGE)
-    )
-    assert page.split() == ["200", "401"]
-    before = release.holder()
-    cluster.kubectl(
-        *("delete", "pod", before.partition("_")[0], "-n", NAMESPACE, "--force"),
-        "--grace-period=0",
-    )
-    cluster.until("the other leads", lambda: release.holder() not in ("", before))
-    release.helm("rollback", "--wait", "--timeout", "5m")
+
+    def leader() -> str:
+        """Return the pod that leads; the last one that did may be on its way out."""
+        name = release.holder().partition("_")[0]
+        return name if name in running(cluster, NAMESPACE) else ""
+
+    try:
+        page = cluster.kubectl(
+            *("exec", "deploy/reprieve", "-n", NAMESPACE, "--", "python", "-c", READ_PAGE)
+        )
+        assert page.split() == ["200", "401"]
+        before = cluster.until("one leads", leader)
+        cluster.kubectl("delete", "pod", before, "-n", NAMESPACE, "--force", "--grace-period=0")
+        cluster.until("the other leads", lambda: leader() not in ("", before))
+    finally:
+        release.helm("rollback", "--wait", "--timeout", "5m")
+    cluster.until("one pod is left", lambda: len(running(cluster, NAMESPACE)) == 1)
 
 
 def queue(space: str, name: str) -> list[Object]:
