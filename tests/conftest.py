@@ -43,6 +43,7 @@ THOROUGH: Final = (
     "tests/quota_plane/test_own_faults.py",
     "tests/scenarios/test_scenarios.py",
     "tests/scenarios/test_up.py",
+    "tests/scheduling/test_notice_handler.py",
     "tests/scheduling/test_walkthrough.py",
     "tests/scheduling/test_watchdog.py",
     "tests/scheduling/test_three_under_load.py",
