@@ -30,6 +30,7 @@ ENDS_BY_ITSELF: Final = {
     "node/sweeper.py Sweeper": "it removes what is left when the tests have ended",
     "peers/test_peers.py _output": "a script that plays to its end, or loses its server",
     "scenarios/test_with_parent.py": "the player is what is killed",
+    "scheduling/test_notice_handler.py": "a script below `timeout`",
     "scheduling/test_walkthrough.py": _COMMAND,
     "simulation/test_shards.py": "a study, which is killed",
     "simulation/test_simulate_command.py": "a study of a few seconds",

@@ -42,6 +42,7 @@ REVIEWED: Final = {
     "answers/record_sources.py": "files of the person who asks, and records of the operator",
     "answers/sources.py": "answers of the API server to the person who asks",
     "answers/told_disruptions.py": "Disruptions, by their schema",
+    "answers/told_notices.py": "Disruptions, by their schema",
     "simulation/readers/kwok.py": "recordings of the person who studies, of bounded depth",
     "simulation/demand.py": "numbers of a study that was read already",
     "simulation/harm_budgets.py": "the study file of the person who runs it, by its schema",

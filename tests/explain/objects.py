@@ -231,6 +231,27 @@ def record(
     )
 
 
+def preemption_notice(subject: Json, *, plan: str, saved: int, asked: int) -> Json:
+    """Return what a tenant is told of work that may save for five minutes from now."""
+    due = at(-5)
+    return obj(
+        "reprieve.dev/v1alpha1",
+        "PreemptionNotice",
+        f"{subject['metadata']['name']}-notice",
+        made=5,
+        spec={
+            "subject": reference(subject),
+            "planId": plan,
+            "plane": "scheduling",
+            "rule": "lower priority",
+            "preemptor": "another tenant's work #a3f1",
+            "deadline": due,
+            "extendUntil": due,
+        },
+        status={"state": "Saving", "due": due, "answered": saved, "speakers": asked},
+    )
+
+
 def disruption(
     name: str, lineage: str, *, minutes: float, times: int, plan: str = "", back: float = 0
 ) -> Json:

@@ -31,6 +31,7 @@ from tests.explain.objects import (
     members,
     obj,
     pod,
+    preemption_notice,
     record,
     template,
     unscheduled,
@@ -464,6 +465,24 @@ def tenant_sees_only_what_is_his() -> Story:
         [mine, queued, other, theirs, taken],
         frozenset({"preemptions.reprieve.dev", "podgroups.scheduling.k8s.io"}),
     )
+
+
+@story
+def tenant_may_save_before_it_goes() -> Story:
+    mine = pod("train-0", "gpu-0")
+    told = preemption_notice(mine, plan="plan-1", saved=0, asked=1)
+    return Story("pod/train-0", [mine, told], frozenset({"preemptions.reprieve.dev"}))
+
+
+@story
+def it_waits_for_who_may_save() -> Story:
+    mine = pod("train-0", conditions=[unscheduled(_FULL)])
+    victim = pod("old-0", "gpu-0")
+    plan = record("scheduling", mine, [victim], rule="LowerPriority", minutes=5, phase="Noticed")
+    (told,) = plan["spec"]["victims"]
+    told["notice"] = {"deadline": at(-5), "extendUntil": at(-5)}
+    plan["status"]["victims"] = []
+    return Story("pod/train-0", [mine, victim, plan])
 
 
 @story

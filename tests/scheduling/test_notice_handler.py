@@ -31,10 +31,7 @@ async def test_the_handler_of_the_docs_saves_and_its_pod_is_released(tmp_path: P
     async with training(tmp_path) as (cluster, trainer):
         token.write_text(await trainer.token("low-3"))
         process = await asyncio.create_subprocess_exec(
-            "sh",
-            str(handler),
-            "touch",
-            str(saved),
+            *("timeout", "120", "sh", str(handler), "touch", str(saved)),
             env={
                 "PATH": os.environ["PATH"],
                 "REPRIEVE_NOTICE_URL": trainer.address,

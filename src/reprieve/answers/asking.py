@@ -18,6 +18,7 @@ from reprieve.answers.refused_pods import with_refusal
 from reprieve.answers.sources import Json, Reading, Source
 from reprieve.answers.standing import Standing, standing_of
 from reprieve.answers.told_disruptions import completed, disruptions_of
+from reprieve.answers.told_notices import with_notices
 from reprieve.answers.unit import Unit, name_of, unit_of
 from reprieve.api.reprieve import Preemption
 from reprieve.engine.plan import Plane
@@ -61,6 +62,7 @@ async def answer(
     names = await owners_of_marked(reading, told)
     disruptions = await disruptions_of(reading, unit)
     displaced = completed(of_victim(unit, told, names), disruptions)
+    displaced = await with_notices(reading, unit, displaced)
     decided = None
     if diagnose is not None and standing.told is not None:
         decided = await diagnose(unit, standing.told.plane)

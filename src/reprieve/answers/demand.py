@@ -6,16 +6,13 @@ those of the records, of which all of one demand are one.
 
 from __future__ import annotations
 
-from typing import Final
-
+from reprieve.answers.displacements import LEAVING
 from reprieve.answers.document import Demand, Displaced
 from reprieve.answers.findings import Findings
 from reprieve.answers.quantities import amounts
 from reprieve.engine.plan import Plane
 
 __all__ = ["demand_of", "demand_text"]
-
-_LEAVING: Final = "leaving"
 
 
 def demand_of(found: Findings) -> Demand | None:
@@ -57,4 +54,4 @@ def demand_text(found: Findings) -> str:
 
 
 def _going(found: Findings) -> Displaced | None:
-    return next((each for each in found.others if each.outcome == _LEAVING), None)
+    return next((each for each in found.others if each.outcome == LEAVING), None)

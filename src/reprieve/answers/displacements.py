@@ -18,6 +18,7 @@ from reprieve.answers.quantities import counted, listed, summed
 from reprieve.answers.sources import Json, Reading
 from reprieve.answers.unit import Unit, name_of, namespace_of
 from reprieve.api.reprieve import (
+    IntentPhase,
     ObjectRef,
     Preemption,
     PreemptionPart,
@@ -33,6 +34,7 @@ from reprieve.wording.demands import stages_text
 from reprieve.wording.displacements import rule_text
 
 __all__ = [
+    "LEAVING",
     "concerning",
     "is_named",
     "made_by",
@@ -42,6 +44,8 @@ __all__ = [
     "stands_for",
 ]
 
+#: The outcome of who has not gone yet.
+LEAVING: Final = "leaving"
 #: What controllers append to a name, by the letters that Kubernetes makes names of.
 _GENERATED: Final = Form(
     r"(?:-[0-9]{1,6}+(?![^-]))?+"
@@ -129,7 +133,15 @@ def _as_victim(record: Preemption, mine: Sequence[Victim], names: Mapping[str, s
         record=record.metadata.name,
         plan=record.spec.plan_id,
         stages=_stages(record),
+        saves_until=_saves_until(record, mine),
     )
+
+
+def _saves_until(record: Preemption, victims: Iterable[Victim]) -> str:
+    """Return the last deadline of victims that were told and may save now, empty for none."""
+    if record.status.phase is not IntentPhase.NOTICED:
+        return ""
+    return max((each.notice.deadline for each in victims if each.notice is not None), default="")
 
 
 def _stages(record: Preemption) -> str:
@@ -166,6 +178,7 @@ def _as_preemptor(stages: Sequence[Preemption], names: Mapping[str, str]) -> Dis
         record=record.metadata.name,
         plan=record.spec.plan_id,
         stages=_stages(record),
+        saves_until=_saves_until(record, record.spec.victims),
     )
 
 
@@ -185,7 +198,7 @@ def _outcome(record: Preemption, states: set[VictimState]) -> str:
         return "spared"
     if VictimState.FAILED in states:
         return "failed"
-    return "leaving" if record.status.phase.open else str(record.status.phase).lower()
+    return LEAVING if record.status.phase.open else str(record.status.phase).lower()
 
 
 def _subjects(victims: Sequence[Victim], known: Mapping[str, str]) -> str:

@@ -119,6 +119,8 @@ class Displaced(_Struct, frozen=True):
     `lost_device_seconds`: since the last checkpoint or the start; `times`: how often this line of
     work was displaced within `window`; `spared_by`: what would have spared it; `back_at`: when it
     ran again. `record`: the Preemption, the last one of its demand, `plan`: its plan's id.
+    `saves_until`: when it goes at the latest, where it was told and may save until then; `saved` of
+    the `asked` pods have.
     `stages`: the planes that see the demand through, in order, where several decide.
     """
 
@@ -138,6 +140,9 @@ class Displaced(_Struct, frozen=True):
     record: str = ""
     plan: str = ""
     stages: str = ""
+    saves_until: str = ""
+    saved: int = 0
+    asked: int = 0
 
 
 class Answer(_Struct, frozen=True, kw_only=True):

@@ -172,7 +172,17 @@ def _displaced_text(each: Displaced, now: Nanos) -> str:
     often = f", time {each.times} within {_window(each.window)}" if each.times > 1 else ""
     back = instant_or_none(each.back_at)
     again = "" if back is None else f", back again {ago(back, now)}"
-    return f"{when}{for_whom}: {each.rule}{what}{lost}{done}{often}{again}"
+    return f"{when}{for_whom}: {each.rule}{what}{lost}{done}{_saving(each, now)}{often}{again}"
+
+
+def _saving(each: Displaced, now: Nanos) -> str:
+    """Return until when who was told may save, and how many pods have; empty for others."""
+    until = instant_or_none(each.saves_until) if each.saves_until else None
+    if until is None:
+        return ""
+    left = f" (in {duration(until - now)})" if until > now else ""
+    saved = f", {each.saved} of {counted(each.asked, 'pod')} saved" if each.asked else ""
+    return f", may save until {instant(until, now)}{left}{saved}"
 
 
 def _all_text(found: Findings) -> str:
@@ -199,6 +209,6 @@ def _others_text(each: Displaced, now: Nanos) -> str:
     when = ago(at, now) if at is not None else each.at
     what = f", {amounts(each.amounts)}" if each.amounts else ""
     if each.outcome == "leaving":
-        return f"{each.subject} makes way since {when}: {each.rule}{what}"
+        return f"{each.subject} makes way since {when}: {each.rule}{what}{_saving(each, now)}"
     done = "" if each.outcome == "evicted" else f", {each.outcome}"
     return f"{each.subject} made way at {when}: {each.rule}{what}{done}"
