@@ -200,11 +200,15 @@ class HarmAccounts:
 
         Of several budgets it is the one that is free last.
         """
-        found: tuple[Nanos, str] | None = None
+        return max(self.holding(harm), key=lambda each: each[0], default=None)
+
+    def holding(self, harm: Harm) -> list[tuple[Nanos, str]]:
+        """Return all budgets that hold a candidate, each with until when."""
+        found = []
         for budget, account in self._applying(harm):
             free = self._free_at(budget, account, harm.at, 1, harm.lost_device_seconds)
-            if free is not None and (found is None or free > found[0]):
-                found = free, budget.name
+            if free is not None:
+                found.append((free, budget.name))
         return found
 
     def rooms(self, asks: HarmSide | None, plane: str) -> dict[object, int]:
@@ -256,7 +260,7 @@ class HarmAccounts:
     def has_waited(self, budget: str, queue: str, now: Nanos) -> bool:
         """Return whether a ClusterQueue was kept from its own quota for as long as is allowed."""
         after = self._budgets[budget].nominal_reclaim_after
-        return self.reclaims.has_waited(budget, queue, after, now)
+        return self.reclaims.has_waited(queue, after, now)
 
     def refusal(self, plan: Sequence[Harm], exempt: Container[str] = ()) -> Refusal | None:
         """Return which account the units of a plan exceed together; None where all fit in all.

@@ -1,7 +1,8 @@
 """Since when harm budgets refuse a ClusterQueue its own nominal quota.
 
-A budget may do so for a bounded time, counted from when it first did. That is forgotten once the
-ClusterQueue was refused nothing for twice that time and an hour. What is known outlives a process:
+A budget may do so for a bounded time, counted from when any budget first did: budgets that refuse
+one after the other do not add up. That is forgotten once the ClusterQueue was refused nothing for
+twice that time and an hour. What is known outlives a process:
 `rows` is stored, and `load` takes over what another process knew.
 """
 
@@ -32,24 +33,29 @@ class Reclaims:
 
     def __init__(self) -> None:
         self._refused: dict[tuple[str, str], Refused] = {}
+        self._by_queue: dict[str, set[str]] = {}  # budgets
 
     def until(self, budget: str, queue: str, after: int, now: Nanos) -> Nanos:
         """Note a refusal, and return until when it lasts at most."""
-        found = self._known(budget, queue, after, now)
-        first = now if found is None else found.first
-        self._refused[budget, queue] = Refused(budget, queue, first, now)
+        first = self._first(queue, after, now)
+        self._keep(Refused(budget, queue, first, now))
         if len(self._refused) > _MOST:
-            del self._refused[min(self._refused, key=lambda key: self._refused[key].last)]
+            oldest = min(self._refused, key=lambda key: self._refused[key].last)
+            del self._refused[oldest]
+            self._by_queue[oldest[1]].discard(oldest[0])
         return Nanos(first + after)
 
-    def has_waited(self, budget: str, queue: str, after: int, now: Nanos) -> bool:
+    def has_waited(self, queue: str, after: int, now: Nanos) -> bool:
         """Return whether a ClusterQueue was refused for as long as is allowed."""
-        found = self._known(budget, queue, after, now)
-        return (now if found is None else found.first) + after <= now
+        return self._first(queue, after, now) + after <= now
 
-    def _known(self, budget: str, queue: str, after: int, now: Nanos) -> Refused | None:
-        found = self._refused.get((budget, queue))
-        return None if found is None or now - found.last > 2 * after + HOUR else found
+    def _first(self, queue: str, after: int, now: Nanos) -> Nanos:
+        rows = (self._refused[budget, queue] for budget in self._by_queue.get(queue, ()))
+        return min((row.first for row in rows if now - row.last <= 2 * after + HOUR), default=now)
+
+    def _keep(self, row: Refused) -> None:
+        self._refused[row.budget, row.queue] = row
+        self._by_queue.setdefault(row.queue, set()).add(row.budget)
 
     def rows(self) -> list[Refused]:
         """Return all that is known."""
@@ -60,6 +66,4 @@ class Reclaims:
         for row in rows:
             key = row.budget, row.queue
             known = self._refused.get(key, row)
-            self._refused[key] = Refused(
-                *key, min(known.first, row.first), max(known.last, row.last)
-            )
+            self._keep(Refused(*key, min(known.first, row.first), max(known.last, row.last)))

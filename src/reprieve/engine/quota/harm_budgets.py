@@ -72,24 +72,24 @@ class QuotaHarm:
             return None
         harm = harm_of(self._snapshot, self._now, self._asks, holder)
         found = self._held(harm)
-        if found is None:
+        if found and holder.queue != self._who.queue and self._reclaims():
+            # The time of each of them begins now, so that none begins after another has passed.
+            asks, now = self._asks.queue, self._now
+            ends = [(min(u, self._accounts.reclaimed(b, asks, now)), b) for u, b in found]
+            found = [each for each in ends if each[0] > now]
+        if not found:
             return None
-        until, budget = found
-        if holder.queue != self._who.queue and self._reclaims():
-            until = min(until, self._accounts.reclaimed(budget, self._asks.queue, self._now))
-            if until <= self._now:
-                return None
+        until, budget = max(found, key=lambda each: each[0])
         return BudgetHold(until, Rule.HARM_BUDGET, budget)
 
-    def _held(self, harm: Harm) -> tuple[Nanos, str] | None:
-        held = self._accounts.held(harm)
-        if held is not None or not self._fits:
-            return held
-        for account in self._accounts.accounts_of(harm):
+    def _held(self, harm: Harm) -> list[tuple[Nanos, str]]:
+        """Return the budgets that hold a candidate, or of which it does not fit into a plan."""
+        held = self._accounts.holding(harm)
+        for account in self._accounts.accounts_of(harm) if self._fits else ():
             until, fit = self._fits.get(account, (Nanos(0), harm.uids))
             if not harm.uids <= fit:
-                return until, account[0]
-        return None
+                held.append((until, account[0]))
+        return held
 
 
 def refused_by_budgets(
