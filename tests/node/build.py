@@ -154,9 +154,11 @@ def _build(name: str, *options: str) -> None:
     if not _buildah("images", "--quiet", "--filter", f"reference={base}"):
         _commit_base(f"docker.io/library/{base}")
     _buildah(
-        *("bud", "--network", "host", "--pull-never", "--layers", *options, "--tag", name),
+        *("bud", "--network", "host", "--pull-never", *options, "--tag", name),
         *("--file", str(ROOT / "Dockerfile"), str(ROOT)),
     )
+    # What bore the name before would fill the disk, one build after the other.
+    _buildah("rmi", "--prune")
 
 
 def _commit_base(name: str) -> None:
