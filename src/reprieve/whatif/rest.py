@@ -2,8 +2,9 @@
 
 A quarter of a minute in which nothing changes counts as rest, and so does one in which what waits
 only says so in other words: of a StrictFIFO queue the head is tried without end, each time from the
-flavor behind the last one, and is refused for another reason each time. Source: the design's
-"Processes and time"; specification of the quota plane, sections 5.1 and 8.4.
+flavor behind the last one, and is refused for another reason each time. Deadlines of work that was
+told, and delays of preemptors, are waited for (`waited`). Source: the design's "Processes and
+time"; specification of the quota plane, sections 5.1 and 8.4.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from reprieve.whatif.happened import Undecided
 from reprieve.whatif.overlay import Change, Overlay
 from reprieve.whatif.stand_ins import StandIns
 from reprieve.whatif.virtual_loop import LoopClock
+from reprieve.whatif.waited import Saving
 
 __all__ = ["Quiet", "Rest"]
 
@@ -31,12 +33,18 @@ _LONGEST: Final = 30 * MINUTE
 
 @dataclass(slots=True)
 class Rest:
-    """Waits until nothing moves."""
+    """Waits until nothing moves.
+
+    `saving`: work that was told, whose deadline is waited for; `delay`: for how long a preemptor
+    may have to wait, in nanoseconds.
+    """
 
     overlay: Overlay
     clock: LoopClock
     stand_ins: StandIns
     tasks: dict[str, asyncio.Task[Any]]
+    saving: Saving
+    delay: int = 0
 
     async def ready(self, planes: Sequence[Plane]) -> None:
         """Wait until every plane has read what it needs.
@@ -54,19 +62,25 @@ class Rest:
 
     async def come(self) -> bool:
         """Let time pass until nothing has changed for a while; False where the limit came first."""
-        limit = self.clock.monotonic() + _LONGEST
+        limit = self.clock.monotonic() + _LONGEST + self.delay
         history = self.overlay.history
         seen, since = len(history), self.clock.monotonic()
-        while self.clock.monotonic() < limit:
+        while self.clock.monotonic() < limit or self._saves:
             await self.clock.sleep(_LOOK)
             self._check()
             moved = any(map(_moves, history[seen:]))
             seen = len(history)
-            if moved or self.stand_ins.busy:
+            if moved or self.stand_ins.busy or self._saves:
                 since = self.clock.monotonic()
-            elif self.clock.monotonic() - since >= _QUIET:
+            elif self.clock.monotonic() - since >= _QUIET + self.delay:
                 return True
         return False
+
+    @property
+    def _saves(self) -> bool:
+        """Whether somebody may still save who was told."""
+        self.saving.follow()
+        return self.saving.until > self.clock.wall()
 
     def _check(self) -> None:
         """Raise what ended a plane or the stand-ins."""

@@ -46,6 +46,7 @@ from reprieve.whatif.sparing import preempting_nobody, stop_preempting
 from reprieve.whatif.stand_ins import StandIns
 from reprieve.whatif.submission import Submitted
 from reprieve.whatif.virtual_loop import LoopClock
+from reprieve.whatif.waited import Saving, longest_delay
 from reprieve.whatif.wire import OverlayWire
 
 __all__ = ["Question", "Stage"]
@@ -99,7 +100,8 @@ class Stage:
             given.governor.harm.known = lambda: False
             tasks[_BUDGETS] = asyncio.create_task(_follow_budgets(given))
         tasks |= {name: asyncio.create_task(plane.run()) for name, plane in planes.items()}
-        rest = Rest(overlay, clock, stand_ins, tasks)
+        delay = longest_delay(deciders.settings, overlay)
+        rest = Rest(overlay, clock, stand_ins, tasks, Saving(overlay), delay)
         return cls(deciders, overlay, clock, stand_ins, planes, rest, joint)
 
     async def come_to_rest(self) -> None:

@@ -1,0 +1,47 @@
+"""A plan waits for notices and delays, in which nothing moves for minutes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reprieve.cli.run import operator_options, run
+from reprieve.kube.resource import PODS
+from reprieve.whatif.answer import Verdict
+from reprieve.whatif.deciders import Deciders
+from reprieve.whatif.judging import answer_of
+from reprieve.whatif.run import settled
+from reprieve.whatif.submission import Submitted
+from tests.whatif.test_kinds import snapshot
+from tests.whatif.test_making_way import node, pod, spec
+
+ENVIRONMENT = {"GPU_PREEMPTION_OPERATOR_NAMESPACE": "reprieve-system"}
+ASKING = {"reprieve.dev/notice": "10m"}
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        "{notice: {max: 10m}}",
+        "{preemptionDelay: 60s}",
+        "{preemptionDelay: 60s, notice: {max: 10m}}",
+    ],
+    ids=["notice", "delay", "both"],
+)
+def test_what_has_to_wait_before_it_starts_does_start(tmp_path: Path, section: str) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(f"scheduling: {section}\n", encoding="utf-8")
+    flags = run.make_context("run", ["--controllers", "scheduling"]).params
+    flags |= {"scheduler_names": ("default-scheduler",), "config_file": config}
+    deciders = Deciders.of(operator_options(ENVIRONMENT, **flags))
+    cluster = snapshot(
+        deciders,
+        node("node-0"),
+        pod("old", spec("low", nodeName="node-0"), annotations=ASKING),
+    )
+
+    answer = answer_of(settled(cluster, deciders, [Submitted(PODS, pod("urgent", spec("high")))]))
+
+    assert answer.verdict is Verdict.STARTS_WITH_VICTIMS
+    assert [each.name for each in answer.victims] == ["old"]
