@@ -111,6 +111,7 @@ def test_values_beyond_the_guide_go_into_the_configuration_file(tmp_path: Path) 
             "keep": "1h",
             "patience": {"default": "5m", "emergency": "0s"},
         },
+        "preemptionDelay": "60s",
         "literal": {"deleteWithoutUid": True},
     }
     rendered = render(tmp_path, {"gpuPreemption": {**ENABLED, **extra}})
