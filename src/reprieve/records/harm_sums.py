@@ -3,7 +3,7 @@
 A line is `[hour, victim, preemptor, plane, reason, displacements, lost device seconds, last, saved
 device seconds, waited seconds]`, a side `[tenant, queue, priority, lineage]` or null, and `last`
 the seconds from the beginning of the hour to the last displacement. A line that cannot be read is
-left out, and counted. A part is the binary data of a ConfigMap: the lines, compressed, and 8 bytes
+left out, and counted. A part is the binary data of a ConfigMap: the lines, compressed, and 6 bytes
 for each record that they sum up.
 """
 
@@ -45,7 +45,7 @@ MONTH: Final = "reprieve.dev/month"
 PARTS: Final = 8
 _ROWS: Final = "rows"
 _RECORDS: Final = "records"
-_DIGEST: Final = 8
+_DIGEST: Final = 6
 _LARGEST: Final = 64 << 20  # bytes of lines in a part
 _Side = tuple[str, str, int | None, str]
 
@@ -114,7 +114,7 @@ def merged(rows: dict[Key, Amount], harms: Iterable[Harm]) -> dict[Key, Amount]:
 
 
 def record_digest(record: str) -> bytes:
-    """Return by what a part knows a record: 8 bytes of its name."""
+    """Return by what a part knows a record: 6 bytes of its name."""
     return hashlib.blake2b(record.encode(), digest_size=_DIGEST).digest()
 
 
