@@ -366,8 +366,8 @@ MUTATIONS = [
     Mutation(
         "no capacity is reserved for entries without targets",
         "cycle",
-        "self.snapshot.add_usage(entry.queue, kept.items())",
-        "pass",
+        "            self.snapshot.add_usage(entry.queue, kept.items())",
+        "            pass",
         "vectors:Generated_scheduler_classical.json",
     ),
     Mutation(
