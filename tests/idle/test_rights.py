@@ -229,8 +229,9 @@ async def test_nothing_is_read_only_because_a_pod_names_it_beside_its_controller
         await site.create(
             {
                 "apiVersion": "v1",
-                "kind": "ConfigMap",
+                "kind": "Service",
                 "metadata": {"name": f"named-{number}", "namespace": NAMESPACE},
+                "spec": {"ports": [{"port": 80}]},
             }
         )
         for number in range(20)
@@ -244,7 +245,7 @@ async def test_nothing_is_read_only_because_a_pod_names_it_beside_its_controller
 
     await site.until_phase("Pod/greedy", "Idle")
 
-    assert site.cluster.requests[OPERATOR_USER, "get", "", "configmaps"] == 0
+    assert site.cluster.requests[OPERATOR_USER, "get", "", "services"] == 0
 
 
 async def test_a_preemption_that_failed_is_not_said_to_be_complete(site: Site) -> None:

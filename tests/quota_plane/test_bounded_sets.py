@@ -54,7 +54,9 @@ async def admitted(cluster: Site) -> int:
     )
 
 
-@pytest.mark.parametrize("wait", [0.0, 0.3, 0.6, 4.0, 12.0])
+@pytest.mark.parametrize(
+    "wait", [0.3, *(pytest.param(each, marks=pytest.mark.slow) for each in (0.0, 0.6, 4.0, 12.0))]
+)
 async def test_a_set_scaled_through_zero_is_queued_with_all_its_replicas(
     wait: float, tmp_path: Path
 ) -> None:

@@ -256,13 +256,12 @@ async def test_idle_work_goes_before_a_queue_takes_quota_back_for_pods_without_a
         assert (evicted, cluster.placed("wanted")) == ({"notebook": 4}, pods)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     "wanted",
     [
-        queued_pods("wanted", "a"),
-        queued_pods("wanted", "a", pods=2, gpus=2),
-        job("wanted", "a", queued=True),
+        pytest.param(queued_pods("wanted", "a"), marks=pytest.mark.thorough),
+        pytest.param(queued_pods("wanted", "a", pods=2, gpus=2), marks=pytest.mark.slow),
+        pytest.param(job("wanted", "a", queued=True), marks=pytest.mark.thorough),
     ],
     ids=["pod", "group", "job"],
 )

@@ -122,7 +122,7 @@ async def test_what_is_more_than_the_queue_can_have_never_fits(tmp_path: Path) -
         assert (asked.answer.verdict, asked.answer.reason) == (Verdict.NEVER_FITS, "NeverFits")
 
 
-async def test_a_plan_holds_what_a_harm_budget_holds_and_names_it(tmp_path: Path) -> None:
+async def test_a_plan_holds_what_a_harm_budget_holds_and_says_so(tmp_path: Path) -> None:
     budget = {
         "apiVersion": "reprieve.dev/v1alpha1",
         "kind": "HarmBudget",
@@ -136,7 +136,8 @@ async def test_a_plan_holds_what_a_harm_budget_holds_and_names_it(tmp_path: Path
         wanted = job("wanted", priority="high", pods=2)
         asked = await ask(cluster.embedded.kubeconfig, wanted)
         assert asked.answer.victims == ()
-        assert "harm budget is used up (none)" in plan_text(asked.answer)
+        said = "\n".join(plan_text(asked.answer, ["quota"]))
+        assert "1 spared, since a harm budget is used up" in " ".join(said.split())
         await cluster.client.delete(HARM_BUDGETS, "", "none")
         asked = await ask(cluster.embedded.kubeconfig, wanted)
         assert asked.answer.verdict is Verdict.STARTS_WITH_VICTIMS

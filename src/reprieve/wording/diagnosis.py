@@ -285,6 +285,8 @@ _STAYS: Final[Mapping[str, str]] = MappingProxyType(
         "repeated displacement": "protected, since it was displaced again and again",
         "crash loop": "held from work that fails after displacing others",
         "eviction refused": "left alone, since its eviction was refused",
+        "harm budget": "spared, since a harm budget is used up",
+        "kept by its user": "kept by its users",
         "fair share": "within its fair share",
         "label, quota, gang or budget": "protected by a label, quota, gang or budget",
         "borrowing": "out of reach of work that would borrow",

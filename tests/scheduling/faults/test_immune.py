@@ -124,7 +124,7 @@ async def test_whose_eviction_is_refused_is_passed_by_and_an_equal_one_goes(
         assert len(cluster.intents()) == 2
 
 
-@pytest.mark.parametrize("code", [403, 500])
+@pytest.mark.parametrize("code", [500, pytest.param(403, marks=pytest.mark.slow)])
 async def test_where_nobody_else_is_the_refused_one_is_tried_again_ever_more_seldom(
     code: int,
 ) -> None:

@@ -49,6 +49,7 @@ class Rule(StrEnum):
     PRIORITY = "priority"
     PROTECTED = "protected"
     LOOP = "loop"
+    HARM_BUDGET = "harm budget"
     FAIR_SHARE = "fair share"
     BORROWING = "borrowing"
     NOT_ENOUGH = "not enough"
@@ -139,6 +140,8 @@ def _rule(
         return Rule.OWN_QUOTA
     if not satisfies(policy, who, holder.priority, holder.timestamp):
         return Rule.PRIORITY
+    if spared is not None and spared.by_budget(holder):
+        return Rule.HARM_BUDGET
     if spared is not None and spared(holder):
         return Rule.PROTECTED if holder.key in spared.young else Rule.LOOP
     if not own and snapshot.settings.fair_sharing is not None:
