@@ -41,6 +41,7 @@ THOROUGH: Final = (
     "tests/quota_plane/test_kinds.py",
     "tests/quota_plane/test_observed.py",
     "tests/quota_plane/test_own_faults.py",
+    "tests/scenarios/test_demo.py",
     "tests/scenarios/test_scenarios.py",
     "tests/scenarios/test_up.py",
     "tests/scheduling/test_notice_handler.py",
@@ -66,6 +67,7 @@ THOROUGH: Final = (
     "tests/scheduling/test_execution.py",
     # Stories that take seconds each; one or a few of their kind stay in the README's line.
     "tests/controllers/test_fork.py",
+    "tests/controllers/test_solve.py",
     "tests/disruptions/test_packed_names.py",
     "tests/engine/devices/test_alike.py",
     "tests/engine/devices/test_following.py",

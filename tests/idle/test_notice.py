@@ -134,6 +134,7 @@ def deadline_of(record: Object) -> Nanos:
     return parse_instant(deadline)
 
 
+@pytest.mark.thorough
 async def test_idle_work_that_stays_silent_goes_at_its_deadline(tmp_path: Path) -> None:
     async with idle(tmp_path) as users:
         start = users.clock.wall()
@@ -180,6 +181,7 @@ async def test_idle_work_that_has_saved_goes_at_once(tmp_path: Path) -> None:
         assert row.saved_device_seconds >= 4 * 3_600 > row.lost_device_seconds + 4 * 3_500
 
 
+@pytest.mark.thorough
 async def test_work_that_its_user_keeps_is_spared_once(tmp_path: Path) -> None:
     async with idle(tmp_path) as users:
         await users.told()
