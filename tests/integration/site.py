@@ -9,7 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +26,7 @@ from typing import Any, TypeVar
 from kubelocal.crds import permissive_definitions
 from kubelocal.machines.objects import AlreadyThere
 from kubelocal.machines.run import IN_CONTROLLER_MANAGER
+from reprieve.api.crds import all_crds
 from reprieve.api.disruption import KEY_SECRET
 from reprieve.kube.bodies import Propagation
 from reprieve.kube.client import Client, connect
@@ -26,7 +35,6 @@ from reprieve.kube.errors import AlreadyExists, NotFound
 from reprieve.kube.resource import (
     EVENTS,
     GPU_WORKLOADS,
-    KAIWO_CONFIGS,
     LEASES,
     NODES,
     PODS,
@@ -60,22 +68,28 @@ STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 _PATIENCE_S = 120.0
 _LOOK_S = 0.1
-# Owners before what they own.
+
+
+def _kinds(definitions: Iterable[Mapping[str, Any]]) -> Iterator[Resource]:
+    """Yield the stored kinds of CustomResourceDefinitions."""
+    for spec in (definition["spec"] for definition in definitions):
+        for version in spec["versions"]:
+            if version["storage"]:
+                names = spec["names"]
+                found = Resource(spec["group"], version["name"], names["plural"], names["kind"])
+                yield replace(found, namespaced=spec["scope"] == "Namespaced")
+
+
+# Owners before what they own; of our own kinds all, since a HarmBudget holds what others test.
 _LEFT_BEHIND = (
-    *(
-        Resource(spec["group"], version["name"], spec["names"]["plural"], spec["names"]["kind"])
-        for spec in (definition["spec"] for definition in permissive_definitions())
-        for version in spec["versions"]
-        if version["storage"]
-    ),
+    *_kinds(permissive_definitions()),
     JOBS,
     DEPLOYMENTS,
     STATEFUL_SETS,
     REPLICA_SETS,
     PODS,
-    GPU_WORKLOADS,
-    PREEMPTIONS,
-    KAIWO_CONFIGS,
+    *_kinds(all_crds()),
+    CONFIG_MAPS,
     NODES,
     LEASES,
     EVENTS,
@@ -365,7 +379,10 @@ async def _empty(kubeconfig: Path) -> None:
 
 
 async def _objects(client: Client, resource: Resource) -> list[Object]:
+    # Other ConfigMaps are those of the cluster itself.
+    namespace = OPERATOR_NAMESPACE if resource is CONFIG_MAPS else ""
     try:
-        return (await client.list(resource, dict)).items
+        found: list[Object] = (await client.list(resource, dict, namespace=namespace)).items
+        return [each for each in found if each["metadata"]["name"] != "kube-root-ca.crt"]
     except NotFound:  # the first test finds no definitions
         return []
