@@ -46,7 +46,7 @@ async def test_a_newcomer_answers_who_waits_why_and_what_was_preempted_by_clicks
     async with site.window() as (_, page):
         await page.goto(site.address + "/")
         waits = page.locator("section[aria-label='Who waits']")
-        assert await waits.locator("tbody tr").count() > 0
+        await waits.locator("tbody tr").first.wait_for()
         await waits.get_by_role("link", name="What is missing").click()
         first = page.locator("section[aria-label='Who waits'] tbody tr").first
         assert "64 GPUs are wanted, 24 are free" in await first.inner_text()
