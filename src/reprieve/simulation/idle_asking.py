@@ -10,11 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
+from reprieve.engine.idle.asking import (
+    MOST_MIXTURES,
+    MOST_RELEASES,
+    demands_of_quota,
+    short_demands,
+    spare_work,
+)
 from reprieve.engine.idle.claims import demand_order
-from reprieve.engine.idle.model import IdleSnapshot, Mixed, Phase, Released, Workload
-from reprieve.engine.idle.outcome import Evaluation, Reason
+from reprieve.engine.idle.model import IdleSnapshot, Mixed, Released, Workload
+from reprieve.engine.idle.outcome import Evaluation
 from reprieve.engine.mixed import IdlePods
 from reprieve.engine.plan import Plane
 from reprieve.engine.quota.release import IdleUnit, Promise
@@ -24,12 +30,6 @@ from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
 
 __all__ = ["Unit", "idle_units", "mixtures", "releases"]
-
-#: How many jobs are asked about at one instant: for quota, and beside priority.
-_MOST_RELEASES: Final = 20
-_MOST_MIXTURES: Final = 10
-_SPARE: Final = (Reason.NO_DEMAND, Reason.REPRIEVED)
-_TOO_LITTLE: Final = (Reason.SHORT, Reason.NO_PLACEMENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,30 +59,20 @@ def idle_units(
     snapshot: IdleSnapshot, evaluation: Evaluation, joint: JointDecider | None
 ) -> list[Unit]:
     """Return the idle jobs that nobody needs, oldest idle first."""
-    spare = {each.subject for each in evaluation.declined if each.reason in _SPARE}
-    rows = [
-        row for row in snapshot.workloads if row.status.phase is Phase.IDLE and row.ref in spare
+    return [
+        Unit(row, joint is not None and joint.holds_quota(row.key))
+        for row in spare_work(snapshot, evaluation)
     ]
-    rows.sort(key=lambda row: (row.status.idle_since or 0, row.key))
-    return [Unit(row, joint is not None and joint.holds_quota(row.key)) for row in rows]
 
 
 def releases(
     snapshot: IdleSnapshot, units: Sequence[Unit], joint: JointDecider, now: Nanos
 ) -> dict[GpuWorkloadKey, Released]:
     """Return for jobs that wait for quota the idle work that has to go."""
-    served = set(filter(None, snapshot.claims.values()))
-    owned = [
-        each
-        for each in snapshot.workloads
-        if snapshot.owned.get(each.key) is Plane.QUOTA
-        and (each.key not in snapshot.displaced or each.key in snapshot.debts)
-        and each.key not in served
-    ]
     promised = _promised(snapshot, joint)
     left = {unit.root: unit for unit in units}
     found: dict[GpuWorkloadKey, Released] = {}
-    for demand in sorted(owned, key=demand_order)[:_MOST_RELEASES] if units else ():
+    for demand in demands_of_quota(snapshot)[:MOST_RELEASES] if units else ():
         debt = snapshot.debts.get(demand.key)
         free = [each for each in left.values() if debt is None or debt.allows(each.row)]
         answer = joint.release(demand.key, [each.released() for each in free], promised, now)
@@ -106,15 +96,10 @@ def mixtures(
     now: Nanos,
 ) -> dict[GpuWorkloadKey, Mixed]:
     """Return for jobs that wait for nodes the idle work that goes beside work of lower priority."""
-    short = {each.subject for each in evaluation.declined if each.reason in _TOO_LITTLE}
-    demands = [
-        each
-        for each in snapshot.workloads
-        if each.ref in short and each.pods and each.key not in snapshot.displaced
-    ]
+    demands = [each for each in short_demands(snapshot, evaluation) if each.pods]
     left = {unit.root: unit for unit in units}
     found: dict[GpuWorkloadKey, Mixed] = {}
-    for demand in sorted(demands, key=demand_order)[:_MOST_MIXTURES]:
+    for demand in demands[:MOST_MIXTURES]:
         idle = [IdlePods(unit.root, unit.pods) for unit in left.values()]
         answer = placing.mixture(demand.key, idle, now) if idle else None
         if answer is None:

@@ -9,11 +9,10 @@ the scheduling plane evicts the rest. Source: the design's "Where the planes mee
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final
 
-from reprieve.engine.idle.claims import demand_order
+from reprieve.engine.idle.asking import MOST_MIXTURES, short_demands
 from reprieve.engine.idle.model import IdleSnapshot, Mixed, Workload
-from reprieve.engine.idle.outcome import RULE_BESIDE_PRIORITY, Evaluation, Reason
+from reprieve.engine.idle.outcome import RULE_BESIDE_PRIORITY, Evaluation
 from reprieve.engine.idle.placement import pending_pods
 from reprieve.engine.mixed import IdlePods
 from reprieve.engine.plan import Plan
@@ -23,10 +22,6 @@ from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
 
 __all__ = ["Mixtures", "is_mixed"]
-
-#: How many demands are asked about in one evaluation.
-_MOST: Final = 10
-_TOO_LITTLE: Final = (Reason.SHORT, Reason.NO_PLACEMENT)
 
 Units = Mapping[str, tuple[IdleUnit, Sequence[Workload]]]
 
@@ -91,16 +86,10 @@ class Mixtures:
 
     def _in_turn(self, snapshot: IdleSnapshot, evaluation: Evaluation) -> list[Workload]:
         """Return the demands to be asked about now: those after the last one first."""
-        short = {each.subject for each in evaluation.declined if each.reason in _TOO_LITTLE}
-        demands = [
-            each
-            for each in snapshot.workloads
-            if each.ref in short and each.key not in snapshot.displaced and self._asks(each)
-        ]
-        demands.sort(key=demand_order)
+        demands = [each for each in short_demands(snapshot, evaluation) if self._asks(each)]
         last = next((n for n, each in enumerate(demands) if each.key == self._last), -1)
-        if len(demands) > _MOST:
-            demands = [*demands[last + 1 :], *demands[: last + 1]][:_MOST]
+        if len(demands) > MOST_MIXTURES:
+            demands = [*demands[last + 1 :], *demands[: last + 1]][:MOST_MIXTURES]
         self._last = demands[-1].key if demands else None
         return demands
 

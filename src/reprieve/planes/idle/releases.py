@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from reprieve.api.core import KueueWorkload
+from reprieve.engine.idle.asking import MOST_RELEASES, demands_of_quota, spare_work
 from reprieve.engine.idle.claims import demand_order
-from reprieve.engine.idle.model import IdleSnapshot, Phase, Released, Workload
-from reprieve.engine.idle.outcome import Evaluation, Reason
+from reprieve.engine.idle.model import IdleSnapshot, Released, Workload
+from reprieve.engine.idle.outcome import Evaluation
 from reprieve.engine.plan import Plane
 from reprieve.engine.quota.release import IdleUnit, Promise
 from reprieve.planes.common.joint import Joint
@@ -28,9 +29,6 @@ from reprieve.units.instants import Nanos
 
 __all__ = ["Releases"]
 
-#: How many demands are asked about in one evaluation.
-_MOST: Final = 20
-_SPARE: Final = (Reason.NO_DEMAND, Reason.REPRIEVED)
 _REMEMBERED: Final = 1_000
 
 
@@ -56,14 +54,16 @@ class Releases:
         """Return for demands of the quota plane the roots that have to go."""
         self.unanswered = frozenset()
         quota = self._joint.quota
-        owned = self._owned(snapshot)
+        owned = demands_of_quota(snapshot)
         if quota is None or not owned:
             return {}
         units = self.units(snapshot, evaluation)
         promised = self._promised(snapshot)
-        waits: set[GpuWorkloadKey] = {each.key for each in owned[_MOST:]} if units else set()
+        waits: set[GpuWorkloadKey] = (
+            {each.key for each in owned[MOST_RELEASES:]} if units else set()
+        )
         found: dict[GpuWorkloadKey, Released] = {}
-        for demand in owned[:_MOST] if units else ():
+        for demand in owned[:MOST_RELEASES] if units else ():
             key = self._workload_of(demand)
             debt = snapshot.debts.get(demand.key)
             free = [
@@ -91,30 +91,12 @@ class Releases:
         self.unanswered = frozenset(waits)
         return found
 
-    def _owned(self, snapshot: IdleSnapshot) -> list[Workload]:
-        """Return the demands of the quota plane for which nobody goes yet, in order."""
-        served = set(filter(None, snapshot.claims.values()))
-        owned = [
-            each
-            for each in snapshot.workloads
-            if snapshot.owned.get(each.key) is Plane.QUOTA
-            and (each.key not in snapshot.displaced or each.key in snapshot.debts)
-            and each.key not in served
-        ]
-        return sorted(owned, key=demand_order)
-
     def units(
         self, snapshot: IdleSnapshot, evaluation: Evaluation
     ) -> dict[str, tuple[IdleUnit, list[Workload]]]:
         """Return the idle work that nobody needs, by unit, oldest idle first."""
-        spare = {d.subject for d in evaluation.declined if d.reason in _SPARE}
-        idle = [
-            each
-            for each in snapshot.workloads
-            if each.status.phase is Phase.IDLE and each.ref in spare
-        ]
         members: dict[str, list[Workload]] = {}
-        for each in sorted(idle, key=lambda w: (w.status.idle_since or 0, w.key)):
+        for each in spare_work(snapshot, evaluation):
             members.setdefault(each.unit or f"/{each.root.uid}", []).append(each)
         return {name: (self._unit(name, several), several) for name, several in members.items()}
 
