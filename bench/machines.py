@@ -23,10 +23,10 @@ from bench.binding import with_binder
 from bench.core import CoreClock, CoreLoop
 from bench.measuring import peak_mib, print_line
 from kubelocal.cluster import EmbeddedCluster
-from kubelocal.machines import podstatus
 from kubelocal.machines.embedded import EmbeddedObjects
-from kubelocal.machines.kubelet import KubeletTimes
-from kubelocal.machines.nodes import NodeSpec
+from kubelocal.machines.node import podstatus
+from kubelocal.machines.node.kubelet import KubeletTimes
+from kubelocal.machines.node.nodes import NodeSpec
 from kubelocal.machines.objects import Change, ChangeType, Object
 from kubelocal.machines.run import Machines
 from kubelocal.units.instants import Nanos, format_instant, format_micro

@@ -19,8 +19,8 @@ from bench.measuring import print_line
 from bench.whatif import Held
 from reprieve.kube.resource import NODES, PODS, Resource
 from reprieve.units.instants import Nanos, format_instant
-from reprieve.whatif.snapshot import Listed, Snapshot
-from reprieve.whatif.stored import snapshot_of_bytes, stored_bytes
+from reprieve.whatif.snapshots.snapshot import Listed, Snapshot
+from reprieve.whatif.snapshots.stored import snapshot_of_bytes, stored_bytes
 
 _START = 1_790_000_000
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"

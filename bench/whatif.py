@@ -57,15 +57,15 @@ from reprieve.kube.resource import PODS
 from reprieve.kube.transport import Request, Transport
 from reprieve.operator.collector import relax_collector
 from reprieve.units.clock import SystemClock
-from reprieve.whatif.answer import Answer, Verdict
-from reprieve.whatif.beside import affordable
+from reprieve.whatif.copy.lists import gather
+from reprieve.whatif.copy.wire import Body
 from reprieve.whatif.deciders import Deciders
-from reprieve.whatif.lists import gather
-from reprieve.whatif.planning import planned
+from reprieve.whatif.questions.answer import Answer, Verdict
+from reprieve.whatif.questions.beside import affordable
+from reprieve.whatif.questions.planning import planned
 from reprieve.whatif.run import settled
-from reprieve.whatif.snapshot import Snapshot
-from reprieve.whatif.submission import Submitted
-from reprieve.whatif.wire import Body
+from reprieve.whatif.snapshots.snapshot import Snapshot
+from reprieve.whatif.submitting.submission import Submitted
 
 _PAGE = 500
 _PODS_PER_NODE = 10

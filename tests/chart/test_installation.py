@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from kubelocal.cluster import EmbeddedCluster
-from kubelocal.server.options import WriteOptions
+from kubelocal.server.writing.options import WriteOptions
 from reprieve.api.crds import NAMES, load
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from kubelocal.cluster import EmbeddedCluster
-from kubelocal.server.options import WriteOptions
-from kubelocal.server.schema import FieldValidation
+from kubelocal.server.types.schema import FieldValidation
+from kubelocal.server.writing.options import WriteOptions
 from reprieve.api.crds import NAMES, load
 from reprieve.cli.run import operator_options, run
 from reprieve.planes.common.process_settings import OperatorSettings, operator_settings

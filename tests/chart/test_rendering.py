@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kubelocal.server.cel import condition_holds
+from kubelocal.server.types.cel import condition_holds
 from reprieve import __version__
 from reprieve.api.crds import NAMES, all_crds, text
 from reprieve.settings.scheduling import read_scheduling, scheduling_settings

@@ -20,7 +20,7 @@ def _found(pattern: str) -> Iterator[str]:
 def test_one_module_posts_events() -> None:
     resource = r'Resource\(\s*"events\.k8s\.io"'
     # The overlay of a question keeps the plural: what is told there reaches no server.
-    assert list(_found(resource)) == ["kube/events.py", "whatif/overlay.py"]
+    assert list(_found(resource)) == ["kube/events.py", "whatif/copy/overlay.py"]
     writes = r"\b(create|patch|update|replace)\(\s*_?EVENTS\b"
     assert list(_found(writes)) == ["kube/events.py", "kube/events.py"]
 
@@ -134,7 +134,7 @@ _OWNER_REFERENCES = {
     "api/core.py OwnerReference": "on the wire",
     "engine/idle/discovery.py Owner": "the value, pure: what a walk to the root follows",
     "api/kaiwo.py WorkloadReference": "no owner, but `spec.workloadRef` of a GpuWorkload",
-    "whatif/fields.py _Owner": "what a manifest says, which is refused where a field is no text",
+    "whatif/submitting/fields.py _Owner": "a manifest, refused where a field is no text",
 }
 
 

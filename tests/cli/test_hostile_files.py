@@ -12,8 +12,8 @@ import pytest
 from reprieve.answers.record_sources import record_of_file, records_of_file
 from reprieve.telemetry.decision_history import lines_of_log
 from reprieve.units.errors import UsageError
-from reprieve.whatif.snapshot import Snapshot
-from reprieve.whatif.stored import snapshot_of_bytes, stored_bytes
+from reprieve.whatif.snapshots.snapshot import Snapshot
+from reprieve.whatif.snapshots.stored import snapshot_of_bytes, stored_bytes
 
 DEEP = "[" * 3000 + "]" * 3000
 
@@ -31,7 +31,7 @@ def test_a_snapshot_that_is_nested_thousands_of_levels_is_damaged() -> None:
 def test_a_small_snapshot_that_unpacks_to_more_than_memory_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("reprieve.whatif.stored._LARGEST", 2**20)
+    monkeypatch.setattr("reprieve.whatif.snapshots.stored._LARGEST", 2**20)
     packed = gzip.compress(b" " * (2**20 + 1))
     assert len(packed) < 2000
     with pytest.raises(UsageError) as refused:

@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from kubelocal.cluster import Stage, Write
-from kubelocal.server.options import PatchType, WriteOptions
+from kubelocal.server.writing.options import PatchType, WriteOptions
 from reprieve.scenarios.embedded import (
     OPERATOR_NAMESPACE,
     OPERATOR_USER,

@@ -20,10 +20,10 @@ from reprieve.engine.diagnosis.estimates import Basis, Estimate
 from reprieve.engine.plan import Plane
 from reprieve.kube.resource import PODS
 from reprieve.whatif.deciders import Deciders
-from reprieve.whatif.planning import planned
+from reprieve.whatif.questions.planning import planned
 from reprieve.whatif.run import settled
-from reprieve.whatif.snapshot import Snapshot
-from reprieve.whatif.stored import stored_bytes
+from reprieve.whatif.snapshots.snapshot import Snapshot
+from reprieve.whatif.snapshots.stored import stored_bytes
 from tests.explain.test_from_snapshot import snapshot as served
 from tests.whatif.plan_stories import NODES_OF_TWO, Object, pod, submitted
 from tests.whatif.test_kinds import snapshot

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from reprieve.cli.deciding import deciders_of
 from reprieve.cli.explain import explain
 from reprieve.kube.resource import NAMESPACES, NODES, PODS, Resource
-from reprieve.whatif.anonymous import Pseudonyms
-from reprieve.whatif.snapshot import Listed, Snapshot
-from reprieve.whatif.stored import stored_bytes
+from reprieve.whatif.snapshots.anonymous import Pseudonyms
+from reprieve.whatif.snapshots.snapshot import Listed, Snapshot
+from reprieve.whatif.snapshots.stored import stored_bytes
 from tests.explain.objects import GPU, NOW, Json, group, members, obj
 
 OTHERS = (PODS, NODES, NAMESPACES)

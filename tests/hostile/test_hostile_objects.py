@@ -23,7 +23,7 @@ from typing import Any, Final
 import pytest
 
 from kubelocal.server.errors import StatusError
-from kubelocal.server.options import WriteOptions
+from kubelocal.server.writing.options import WriteOptions
 from kubelocal.store import TooLarge
 from reprieve.api.kaiwo import ANNOTATION_PREFIX
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, EmbeddedStage, embedded_stage

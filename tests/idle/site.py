@@ -22,9 +22,9 @@ import aiohttp
 import orjson
 
 from kubelocal.cluster import EmbeddedCluster, Stage, Write
-from kubelocal.machines.gpus import Root
+from kubelocal.machines.node.gpus import Root
 from kubelocal.server.errors import StatusError
-from kubelocal.server.options import DeleteOptions, PatchType, Propagation, WriteOptions
+from kubelocal.server.writing.options import DeleteOptions, PatchType, Propagation, WriteOptions
 from reprieve.scenarios import with_parent
 from reprieve.scenarios.embedded import (
     OPERATOR_NAMESPACE,

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kubelocal.server.access import ADMINISTRATOR
+from kubelocal.server.rights.access import ADMINISTRATOR
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from tests.docs.generated import DOCS
 from tests.idle.site import NAMESPACE, Site, container, job

@@ -23,7 +23,7 @@ from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import NAMESPACES, PODS, Resource
 from reprieve.scenarios.model import NodeSpec
 from reprieve.units.clock import SystemClock
-from reprieve.whatif.changed import changed_by
+from reprieve.whatif.questions.changed import changed_by
 from tests.integration.control_plane import Binaries
 from tests.integration.group_plane import on_plane
 from tests.integration.settled_story import ASKER, Story, audited_plane

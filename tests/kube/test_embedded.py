@@ -15,7 +15,7 @@ import pytest
 
 from kubelocal.cluster import EmbeddedCluster
 from kubelocal.server.errors import StatusError
-from kubelocal.server.options import DeleteOptions, WriteOptions
+from kubelocal.server.writing.options import DeleteOptions, WriteOptions
 from reprieve.api.core import ObjectMeta
 from reprieve.kube.bodies import Json, PatchType
 from reprieve.kube.cache import Cache

@@ -13,7 +13,7 @@ import yaml
 
 from kubelocal.cluster import EmbeddedCluster
 from kubelocal.machines.embedded import EmbeddedObjects
-from kubelocal.machines.kubelet import KubeletTimes
+from kubelocal.machines.node.kubelet import KubeletTimes
 from kubelocal.machines.run import Machines
 from reprieve.api.crds import all_crds
 from reprieve.scenarios import with_parent

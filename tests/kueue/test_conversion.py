@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kubelocal.server.structural import Validator
+from kubelocal.server.types.structural import Validator
 from reprieve.api.crds import load
 from reprieve.api.kueue import API_VERSION, OLD_API_VERSION
 from reprieve.api.kueue_conversion import KEPT, UnknownVersion, convert

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kubelocal.cluster import EmbeddedCluster
-from kubelocal.machines.nodes import NodeSpec
+from kubelocal.machines.node.nodes import NodeSpec
 from kubelocal.machines.objects import AlreadyThere, Change, Changed, ChangeType, Gone, Refused
 from kubelocal.machines.run import Machines
 from kubelocal.machines.scheduler import with_scheduler

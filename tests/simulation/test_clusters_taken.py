@@ -15,8 +15,8 @@ from reprieve.kube.resource import NODES, Resource
 from reprieve.simulation.study import Cluster
 from reprieve.units.errors import UsageError
 from reprieve.units.instants import Nanos
-from reprieve.whatif.snapshot import Listed, Snapshot, Unseen
-from reprieve.whatif.stored import stored_bytes
+from reprieve.whatif.snapshots.snapshot import Listed, Snapshot, Unseen
+from reprieve.whatif.snapshots.stored import stored_bytes
 from tests.simulation.building import STUDY, study_in
 from tests.simulation.test_readers import KUEUE
 

@@ -26,9 +26,9 @@ from reprieve.cli.plan_text import plan_text
 from reprieve.engine.plan import Plane
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
-from reprieve.whatif.planning import planned
+from reprieve.whatif.questions.planning import planned
 from reprieve.whatif.run import settled
-from reprieve.whatif.snapshot import Snapshot
+from reprieve.whatif.snapshots.snapshot import Snapshot
 from tests.whatif.plan_stories import Object, submitted
 from tests.whatif.test_kinds import snapshot
 

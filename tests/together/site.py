@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from kubelocal.machines.gpus import Root
+from kubelocal.machines.node.gpus import Root
 from kubelocal.server.errors import StatusError
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection

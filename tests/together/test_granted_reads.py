@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from kubelocal.server.options import WriteOptions
+from kubelocal.server.writing.options import WriteOptions
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, EmbeddedStage, embedded_stage
 from tests.chart.go_tools import HELM, ToolMissing, tool
 from tests.chart.helm import Rendered, render

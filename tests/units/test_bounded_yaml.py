@@ -11,7 +11,7 @@ import yaml
 import kubelocal
 import reprieve
 from kubelocal.server.errors import StatusError
-from kubelocal.server.negotiation import read_yaml as read_body
+from kubelocal.server.wire.negotiation import read_yaml as read_body
 from reprieve.kube.yaml_text import ManifestLoader
 from reprieve.scenarios.model import InvalidScenario
 from reprieve.scenarios.model import parse as parse_scenario

@@ -19,7 +19,7 @@ from reprieve.web.login.rights import Rights
 from reprieve.web.login.sessions import Sessions
 from reprieve.web.login.tokens import Tokens
 from reprieve.web.login.wire import TOKEN_REVIEWS, ReviewingWire
-from reprieve.whatif.wire import Body
+from reprieve.whatif.copy.wire import Body
 
 
 class SetClock:

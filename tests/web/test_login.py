@@ -19,7 +19,7 @@ from reprieve.web.login.rights import Rights
 from reprieve.web.login.wire import ReviewingWire
 from reprieve.web.server.door import TooManyAttempts, Unverified
 from reprieve.web.tables import InvalidParameter, Viewer
-from reprieve.whatif.wire import WouldWrite
+from reprieve.whatif.copy.wire import WouldWrite
 from tests.web.authority import Authority, SetClock
 from tests.web.serving import Served, serving
 from tests.web.stand_in import StandIn

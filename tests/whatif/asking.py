@@ -12,13 +12,13 @@ from reprieve.kube.client import Client
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.transport import Answer as WireAnswer
 from reprieve.kube.transport import HttpWire, Request, Transport
-from reprieve.whatif.answer import Answer
+from reprieve.whatif.copy.lists import discovered, gather
+from reprieve.whatif.copy.wire import ReadingWire
 from reprieve.whatif.deciders import Deciders
-from reprieve.whatif.lists import discovered, gather
-from reprieve.whatif.planning import kinds_of, planned
-from reprieve.whatif.pod_admission import dry_run_pods
-from reprieve.whatif.submission import Document, dry_run, matched
-from reprieve.whatif.wire import ReadingWire
+from reprieve.whatif.questions.answer import Answer
+from reprieve.whatif.questions.planning import kinds_of, planned
+from reprieve.whatif.submitting.pod_admission import dry_run_pods
+from reprieve.whatif.submitting.submission import Document, dry_run, matched
 from tests.virtual_time import LoopClock
 
 Object = dict[str, Any]

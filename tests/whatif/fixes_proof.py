@@ -19,8 +19,8 @@ import msgspec
 
 from reprieve.engine.diagnosis.model import Fix
 from reprieve.scenarios.model import NodeSpec
-from reprieve.whatif.answer import Answer
-from reprieve.whatif.changed import changed_by
+from reprieve.whatif.questions.answer import Answer
+from reprieve.whatif.questions.changed import changed_by
 from tests.quota_plane.site import cluster_queue, flavor, job, local_queue
 from tests.quota_plane.site import priority_class as workload_class
 from tests.scheduling.site import group, node, pod, priority_class

@@ -22,7 +22,7 @@ from reprieve.kube.client import Client
 from reprieve.kube.errors import NotFound
 from reprieve.kube.resource import PODS, PREEMPTIONS, Resource
 from reprieve.units.errors import ReprieveError
-from reprieve.whatif.answer import Answer, Verdict
+from reprieve.whatif.questions.answer import Answer, Verdict
 from tests.quota_plane.site import WORKLOADS
 from tests.whatif.playing import RESOURCES, Object, Playground
 

@@ -20,12 +20,12 @@ from reprieve.cli.plan_text import plan_text
 from reprieve.kube.resource import PODS, Resource
 from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.instants import Nanos, format_instant
-from reprieve.whatif.answer import Answer
 from reprieve.whatif.deciders import Deciders
-from reprieve.whatif.planning import planned
+from reprieve.whatif.questions.answer import Answer
+from reprieve.whatif.questions.planning import planned
 from reprieve.whatif.run import settled
-from reprieve.whatif.snapshot import Snapshot, Unseen
-from reprieve.whatif.submission import Submitted
+from reprieve.whatif.snapshots.snapshot import Snapshot, Unseen
+from reprieve.whatif.submitting.submission import Submitted
 from tests.quota_plane.site import cluster_queue, flavor, local_queue
 from tests.quota_plane.site import priority_class as queue_class
 from tests.quota_plane.test_jobs import LOWER

@@ -17,7 +17,7 @@ import msgspec
 
 from reprieve.scenarios.model import NodeSpec
 from reprieve.units.errors import ReprieveError
-from reprieve.whatif.answer import Answer
+from reprieve.whatif.questions.answer import Answer
 from tests.idle.site import PREFIX
 from tests.quota_plane.site import cluster_queue, flavor, job, local_queue
 from tests.quota_plane.site import priority_class as workload_class

@@ -13,12 +13,12 @@ from reprieve.kube.resource import NODES, PODS
 from reprieve.units.clock import SystemClock
 from reprieve.units.instants import Nanos
 from reprieve.whatif.again import Again
-from reprieve.whatif.answer import Answer
-from reprieve.whatif.differences import changed, differences
+from reprieve.whatif.copy.overlay import Change, Overlay
 from reprieve.whatif.happened import Run
 from reprieve.whatif.kept import Kept
-from reprieve.whatif.overlay import Change, Overlay
-from reprieve.whatif.snapshot import Listed, Snapshot
+from reprieve.whatif.questions.answer import Answer
+from reprieve.whatif.snapshots.differences import changed, differences
+from reprieve.whatif.snapshots.snapshot import Listed, Snapshot
 from tests.tiers import first_of
 from tests.whatif.plan_stories import GPU, STORIES, arranged
 

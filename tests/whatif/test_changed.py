@@ -9,7 +9,7 @@ import pytest
 
 from reprieve.engine.diagnosis.model import Change, Fix
 from reprieve.jobs.pod_sets import found_pod_sets
-from reprieve.whatif.changed import Unwritable, changed_by
+from reprieve.whatif.questions.changed import Unwritable, changed_by
 from tests.whatif.plan_stories import GPU, job, pod
 from tests.whatif.test_kinds import KINDS, MANIFESTS, ROWS
 

@@ -24,7 +24,7 @@ from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import PODS, Resource
 from reprieve.units.clock import SystemClock
 from reprieve.units.errors import ReprieveError, UsageError
-from reprieve.whatif.document import PlanDocument, schema
+from reprieve.whatif.questions.document import PlanDocument, schema
 
 pytestmark = pytest.mark.real_time
 CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)

@@ -8,8 +8,8 @@ import msgspec
 
 from reprieve.kube.resource import PODS, Resource
 from reprieve.units.instants import Nanos
-from reprieve.whatif.emptied import emptied
-from reprieve.whatif.snapshot import Listed, Snapshot
+from reprieve.whatif.questions.emptied import emptied
+from reprieve.whatif.snapshots.snapshot import Listed, Snapshot
 
 CLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
 

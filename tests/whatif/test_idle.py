@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from kubelocal.machines.gpus import Root
+from kubelocal.machines.node.gpus import Root
 from reprieve.cli.deciding import installed_deciders
 from reprieve.cli.plan_text import plan_text
 from reprieve.cli.reading import reading_client
@@ -18,11 +18,11 @@ from reprieve.kube.bodies import PatchType
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import GPU_WORKLOADS, KAIWO_CONFIGS, PREEMPTIONS
 from reprieve.scenarios.model import NodeSpec
-from reprieve.whatif.answer import Answer, Verdict
-from reprieve.whatif.lists import discovered, gather
-from reprieve.whatif.planning import planned as plan
-from reprieve.whatif.stored import snapshot_of_bytes, stored_bytes
-from reprieve.whatif.submission import Document, matched
+from reprieve.whatif.copy.lists import discovered, gather
+from reprieve.whatif.questions.answer import Answer, Verdict
+from reprieve.whatif.questions.planning import planned as plan
+from reprieve.whatif.snapshots.stored import snapshot_of_bytes, stored_bytes
+from reprieve.whatif.submitting.submission import Document, matched
 from tests.idle.site import PREFIX
 from tests.quota_plane.site import JOBS, cluster_queue, flavor, job, local_queue
 from tests.scheduling.site import NAMESPACE, Site, site

@@ -17,13 +17,13 @@ from reprieve.cli.deciding import deciders_of
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.resource import PODS, Resource
 from reprieve.units.instants import Nanos
-from reprieve.whatif.answer import Verdict
 from reprieve.whatif.deciders import Deciders
 from reprieve.whatif.happened import Run
-from reprieve.whatif.judging import answer_of
+from reprieve.whatif.questions.answer import Verdict
+from reprieve.whatif.questions.judging import answer_of
 from reprieve.whatif.run import settled
-from reprieve.whatif.snapshot import KindKey, Listed, Snapshot
-from reprieve.whatif.submission import Submitted
+from reprieve.whatif.snapshots.snapshot import KindKey, Listed, Snapshot
+from reprieve.whatif.submitting.submission import Submitted
 from tests.quota_plane.kind_stories import MANIFESTS
 from tests.quota_plane.site import cluster_queue, flavor, local_queue, priority_class
 from tests.quota_plane.test_jobs import LOWER

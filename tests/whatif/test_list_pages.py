@@ -10,10 +10,10 @@ import pytest
 from reprieve.kube.resource import PODS
 from reprieve.units.clock import SystemClock
 from reprieve.units.instants import Nanos
-from reprieve.whatif.list_pages import ListPages
-from reprieve.whatif.overlay import Overlay
-from reprieve.whatif.snapshot import Listed, Snapshot
-from reprieve.whatif.writes import Refused
+from reprieve.whatif.copy.list_pages import ListPages
+from reprieve.whatif.copy.overlay import Overlay
+from reprieve.whatif.copy.writes import Refused
+from reprieve.whatif.snapshots.snapshot import Listed, Snapshot
 
 KIND = ("", "pods")
 

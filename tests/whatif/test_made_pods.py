@@ -13,10 +13,10 @@ from reprieve.kube.resource import PODS, Resource
 from reprieve.units.durations import MINUTE
 from reprieve.units.errors import UsageError
 from reprieve.units.instants import Nanos
-from reprieve.whatif.made_pods import MOST_PODS, MadePods
-from reprieve.whatif.overlay import Overlay
-from reprieve.whatif.snapshot import Listed, Snapshot
-from reprieve.whatif.stand_ins import StandIns
+from reprieve.whatif.controllers.made_pods import MOST_PODS, MadePods
+from reprieve.whatif.controllers.stand_ins import StandIns
+from reprieve.whatif.copy.overlay import Overlay
+from reprieve.whatif.snapshots.snapshot import Listed, Snapshot
 from reprieve.whatif.virtual_loop import LoopClock, run_virtually
 
 Object = dict[str, Any]

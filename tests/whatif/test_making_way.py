@@ -11,15 +11,15 @@ from reprieve.cli.deciding import deciders_of
 from reprieve.cli.plan_text import plan_text
 from reprieve.kube.resource import GPU_WORKLOADS, PODS, PREEMPTIONS
 from reprieve.units.instants import Nanos
-from reprieve.whatif.answer import Verdict
-from reprieve.whatif.document import plan_document
+from reprieve.whatif.copy.overlay import Overlay
 from reprieve.whatif.happened import Run
-from reprieve.whatif.judging import answer_of
-from reprieve.whatif.making_way import displaced
-from reprieve.whatif.overlay import Overlay
+from reprieve.whatif.questions.answer import Verdict
+from reprieve.whatif.questions.document import plan_document
+from reprieve.whatif.questions.judging import answer_of
+from reprieve.whatif.questions.making_way import displaced
 from reprieve.whatif.run import settled
-from reprieve.whatif.snapshot import Listed, Snapshot
-from reprieve.whatif.submission import Submitted
+from reprieve.whatif.snapshots.snapshot import Listed, Snapshot
+from reprieve.whatif.submitting.submission import Submitted
 from reprieve.whatif.virtual_loop import LoopClock, run_virtually
 from tests.whatif.test_kinds import snapshot
 

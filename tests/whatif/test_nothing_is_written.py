@@ -9,8 +9,8 @@ import pytest
 
 from kubelocal.cluster import Stage, Write
 from reprieve.kube.transport import Request
-from reprieve.whatif.answer import Verdict
-from reprieve.whatif.wire import ReadingWire, WouldWrite
+from reprieve.whatif.copy.wire import ReadingWire, WouldWrite
+from reprieve.whatif.questions.answer import Verdict
 from tests.kube.fakes import FakeAnswer
 from tests.scheduling.site import group, node, pod, site
 from tests.whatif.asking import ask

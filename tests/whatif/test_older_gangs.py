@@ -10,10 +10,10 @@ from reprieve.api.gangs import KOORDINATOR, SCHEDULER_PLUGINS, Door
 from reprieve.cli.deciding import deciders_of
 from reprieve.kube.resource import PODS
 from reprieve.units.durations import SECOND
-from reprieve.whatif.answer import Verdict
-from reprieve.whatif.judging import answer_of
+from reprieve.whatif.questions.answer import Verdict
+from reprieve.whatif.questions.judging import answer_of
 from reprieve.whatif.run import settled
-from reprieve.whatif.submission import Submitted
+from reprieve.whatif.submitting.submission import Submitted
 from tests.whatif.test_kinds import snapshot
 from tests.whatif.test_making_way import node, pod, spec
 

@@ -12,10 +12,10 @@ import pytest
 
 from reprieve.kube.resource import PODS, Resource
 from reprieve.units.instants import Nanos
-from reprieve.whatif.overlay import Overlay
-from reprieve.whatif.owned_pods import COMPLETION_INDEX, facts_in, facts_of
-from reprieve.whatif.snapshot import Listed, Snapshot
-from reprieve.whatif.stand_ins import StandIns
+from reprieve.whatif.controllers.owned_pods import COMPLETION_INDEX, facts_in, facts_of
+from reprieve.whatif.controllers.stand_ins import StandIns
+from reprieve.whatif.copy.overlay import Overlay
+from reprieve.whatif.snapshots.snapshot import Listed, Snapshot
 from reprieve.whatif.virtual_loop import LoopClock, run_virtually
 
 Object = dict[str, Any]

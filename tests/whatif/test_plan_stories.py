@@ -14,8 +14,8 @@ from reprieve.engine.diagnosis.estimates import Basis, Bound, Estimate
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.instants import Nanos, parse_instant
-from reprieve.whatif.answer import Fragile, Outcome, Verdict
-from reprieve.whatif.document import plan_document
+from reprieve.whatif.questions.answer import Fragile, Outcome, Verdict
+from reprieve.whatif.questions.document import plan_document
 from tests.whatif.plan_stories import GPU, STORIES, TOLD, answered, text_of
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "plan.schema.json"

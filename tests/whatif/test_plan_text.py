@@ -11,11 +11,11 @@ from reprieve.cli.plan_text import plan_text
 from reprieve.kube.resource import Resource
 from reprieve.units.durations import HOUR, SECOND
 from reprieve.units.instants import Nanos
-from reprieve.whatif.answer import Answer, Displaced, Outcome, Placed, Verdict
-from reprieve.whatif.asked import Asks
-from reprieve.whatif.planning import planned
+from reprieve.whatif.questions.answer import Answer, Displaced, Outcome, Placed, Verdict
+from reprieve.whatif.questions.asked import Asks
+from reprieve.whatif.questions.planning import planned
 from reprieve.whatif.run import settled
-from reprieve.whatif.snapshot import Snapshot, Unseen
+from reprieve.whatif.snapshots.snapshot import Snapshot, Unseen
 from tests.whatif.plan_stories import NODES_OF_TWO, job, pod, submitted
 from tests.whatif.test_kinds import snapshot
 

@@ -16,13 +16,13 @@ from reprieve.kube.errors import ApiError, Forbidden, Invalid, TooManyRequests
 from reprieve.kube.resource import EVENTS, NAMESPACES, Resource
 from reprieve.kube.transport import Request
 from reprieve.units.errors import ReprieveError, UsageError
-from reprieve.whatif.answer import Verdict
-from reprieve.whatif.planning import kinds_of
-from reprieve.whatif.pod_admission import check_classes, dry_run_pods
-from reprieve.whatif.pod_templates import PRIORITIES
-from reprieve.whatif.snapshot import Snapshot, Unseen
-from reprieve.whatif.submission import Submitted
-from reprieve.whatif.unjudged import Kinds
+from reprieve.whatif.controllers.pod_templates import PRIORITIES
+from reprieve.whatif.questions.answer import Verdict
+from reprieve.whatif.questions.planning import kinds_of
+from reprieve.whatif.snapshots.snapshot import Snapshot, Unseen
+from reprieve.whatif.submitting.pod_admission import check_classes, dry_run_pods
+from reprieve.whatif.submitting.submission import Submitted
+from reprieve.whatif.submitting.unjudged import Kinds
 from tests.scheduling.site import NAMESPACE, Site, node, pod, priority_class, site
 from tests.whatif.asking import ask
 from tests.whatif.test_kinds import KINDS, cluster, deciding, manifest

@@ -12,15 +12,15 @@ from reprieve.cli.deciding import deciders_of
 from reprieve.kube.resource import DEVICE_TEMPLATES, PODS, Resource
 from reprieve.units.durations import MINUTE
 from reprieve.units.instants import Nanos
-from reprieve.whatif.answer import Verdict
-from reprieve.whatif.emptied import emptied
-from reprieve.whatif.judging import answer_of
-from reprieve.whatif.overlay import Overlay
-from reprieve.whatif.pruning import pruned
+from reprieve.whatif.controllers.stand_ins import StandIns
+from reprieve.whatif.copy.overlay import Overlay
+from reprieve.whatif.questions.answer import Verdict
+from reprieve.whatif.questions.emptied import emptied
+from reprieve.whatif.questions.judging import answer_of
 from reprieve.whatif.run import settled
-from reprieve.whatif.snapshot import Listed, Snapshot
-from reprieve.whatif.stand_ins import StandIns
-from reprieve.whatif.submission import Submitted
+from reprieve.whatif.snapshots.pruning import pruned
+from reprieve.whatif.snapshots.snapshot import Listed, Snapshot
+from reprieve.whatif.submitting.submission import Submitted
 from reprieve.whatif.virtual_loop import LoopClock, run_virtually
 from tests.whatif.test_kinds import snapshot
 

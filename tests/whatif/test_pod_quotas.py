@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.whatif.pod_quotas import Left, QuotaObject, Short, left_of, taken_by
+from reprieve.whatif.submitting.pod_quotas import Left, QuotaObject, Short, left_of, taken_by
 
 Object = dict[str, Any]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reprieve.engine.diagnosis.model import Change, Fix
-from reprieve.whatif.answer import Verdict
+from reprieve.whatif.questions.answer import Verdict
 from tests.scheduling.site import group, node, pod, priority_class, site
 from tests.whatif.asking import ask
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from reprieve.cli.plan_text import plan_text
 from reprieve.kube.resource import HARM_BUDGETS
-from reprieve.whatif.answer import Borrowed, Verdict
+from reprieve.whatif.questions.answer import Borrowed, Verdict
 from tests.quota_plane.site import (
     cluster_queue,
     flavor,

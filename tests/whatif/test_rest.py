@@ -7,10 +7,10 @@ from typing import Any
 
 from reprieve.kube.resource import Resource
 from reprieve.units.durations import MINUTE
-from reprieve.whatif.answer import Verdict
-from reprieve.whatif.judging import answer_of
+from reprieve.whatif.questions.answer import Verdict
+from reprieve.whatif.questions.judging import answer_of
 from reprieve.whatif.run import settled
-from reprieve.whatif.submission import Submitted
+from reprieve.whatif.submitting.submission import Submitted
 from tests.quota_plane.site import cluster_queue, flavor, local_queue
 from tests.whatif.test_kinds import deciding, snapshot
 

@@ -10,8 +10,8 @@ import pytest
 
 from reprieve.cli.plan_text import plan_text
 from reprieve.kube.resource import NAMESPACES, PODS
-from reprieve.whatif.answer import Verdict
 from reprieve.whatif.happened import Undecided
+from reprieve.whatif.questions.answer import Verdict
 from tests.scheduling.site import NAMESPACE, node, pod, priority_class, site
 from tests.whatif.asking import ask
 

@@ -9,8 +9,8 @@ import msgspec
 from reprieve.engine.diagnosis.estimates import Basis
 from reprieve.kube.resource import PODS, Resource
 from reprieve.units.instants import format_instant, parse_instant
-from reprieve.whatif.estimating import by_run_times
-from reprieve.whatif.snapshot import Listed, Snapshot
+from reprieve.whatif.questions.estimating import by_run_times
+from reprieve.whatif.snapshots.snapshot import Listed, Snapshot
 
 JOBS = Resource("batch", "v1", "jobs", "Job")
 NOW = parse_instant("2026-01-01T00:10:00Z")

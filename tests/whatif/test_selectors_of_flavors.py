@@ -9,8 +9,8 @@ import pytest
 
 from reprieve.cli.deciding import deciders_of
 from reprieve.engine.diagnosis.model import Change
-from reprieve.whatif.answer import Verdict
-from reprieve.whatif.planning import planned
+from reprieve.whatif.questions.answer import Verdict
+from reprieve.whatif.questions.planning import planned
 from tests.quota_plane.site import cluster_queue, flavor, local_queue, priority_class
 from tests.whatif.test_kinds import manifest, snapshot
 

@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import replace
 
 from reprieve.cli.deciding import deciders_of
-from reprieve.whatif.planning import planned
+from reprieve.whatif.questions.planning import planned
 from reprieve.whatif.run import settled
 from tests.whatif.test_kinds import cluster, manifest
 

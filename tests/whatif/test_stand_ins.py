@@ -12,9 +12,9 @@ import pytest
 from reprieve.kube.resource import PODS, Resource
 from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.instants import Nanos
-from reprieve.whatif.overlay import Overlay
-from reprieve.whatif.snapshot import Listed, Snapshot
-from reprieve.whatif.stand_ins import StandIns
+from reprieve.whatif.controllers.stand_ins import StandIns
+from reprieve.whatif.copy.overlay import Overlay
+from reprieve.whatif.snapshots.snapshot import Listed, Snapshot
 from reprieve.whatif.virtual_loop import LoopClock, run_virtually
 
 

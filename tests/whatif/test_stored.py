@@ -21,16 +21,16 @@ from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import NODES, PODS, Resource
 from reprieve.units.errors import UsageError
 from reprieve.units.instants import Nanos
-from reprieve.whatif.anonymous import Pseudonyms
-from reprieve.whatif.columns import Shape, objects_of, shapes_of
-from reprieve.whatif.forms import Forms
+from reprieve.whatif.copy.lists import discovered, gather
 from reprieve.whatif.happened import Run
-from reprieve.whatif.lists import discovered, gather
-from reprieve.whatif.pruning import is_described, pruned
 from reprieve.whatif.run import settled
-from reprieve.whatif.snapshot import Listed, Snapshot
-from reprieve.whatif.stored import snapshot_of_bytes, stored_bytes
-from reprieve.whatif.submission import Document, matched
+from reprieve.whatif.snapshots.anonymous import Pseudonyms
+from reprieve.whatif.snapshots.columns import Shape, objects_of, shapes_of
+from reprieve.whatif.snapshots.forms import Forms
+from reprieve.whatif.snapshots.pruning import is_described, pruned
+from reprieve.whatif.snapshots.snapshot import Listed, Snapshot
+from reprieve.whatif.snapshots.stored import snapshot_of_bytes, stored_bytes
+from reprieve.whatif.submitting.submission import Document, matched
 from tests.quota_plane.site import (
     cluster_queue,
     flavor,

@@ -8,7 +8,12 @@ import pytest
 
 from reprieve.kube.resource import NODES, PODS, Resource
 from reprieve.units.errors import UsageError
-from reprieve.whatif.submission import Document, matched, read_documents, schedulers_named
+from reprieve.whatif.submitting.submission import (
+    Document,
+    matched,
+    read_documents,
+    schedulers_named,
+)
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: one}\n"
 #: Two levels by itself, and 150 with its aliases.
@@ -93,7 +98,7 @@ def test_a_long_list_without_aliases_is_read_whole() -> None:
 def test_of_more_objects_than_a_plan_makes_pods_the_first_one_too_many_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("reprieve.whatif.submission.MOST_PODS", 2)
+    monkeypatch.setattr("reprieve.whatif.submitting.submission.MOST_PODS", 2)
     assert len(read_documents("---\n".join([POD] * 2), "work.yaml")) == 2
     assert refused("---\n".join([POD] * 4)) == (
         "work.yaml, line 9, column 1: one object more; accepted: at most 2 in all"

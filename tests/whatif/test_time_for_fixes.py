@@ -9,7 +9,7 @@ import pytest
 from reprieve.cli.deciding import deciders_of
 from reprieve.engine.diagnosis.model import Change
 from reprieve.engine.diagnosis.reasons import Reason
-from reprieve.whatif.planning import planned
+from reprieve.whatif.questions.planning import planned
 from tests.whatif.test_kinds import cluster, manifest
 
 

@@ -16,8 +16,8 @@ from reprieve.engine.diagnosis.causes import Cause
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.scenarios.model import NodeSpec
-from reprieve.whatif.answer import Answer, Verdict
-from reprieve.whatif.document import plan_document
+from reprieve.whatif.questions.answer import Answer, Verdict
+from reprieve.whatif.questions.document import plan_document
 from reprieve.wording.diagnosis import general_step, sentence
 from tests.quota_plane.site import (
     NAMESPACE,

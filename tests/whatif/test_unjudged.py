@@ -14,8 +14,8 @@ from reprieve.jobs.table import job_kinds
 from reprieve.kube.resource import Resource
 from reprieve.units.errors import UsageError
 from reprieve.whatif.run import settled
-from reprieve.whatif.submission import Submitted
-from reprieve.whatif.unjudged import as_stored, kinds_by_name
+from reprieve.whatif.submitting.submission import Submitted
+from reprieve.whatif.submitting.unjudged import as_stored, kinds_by_name
 from tests.whatif.test_kinds import KINDS, ROWS, cluster, deciding, manifest
 
 Object = dict[str, Any]

@@ -10,11 +10,11 @@ import pytest
 
 from reprieve.cli.deciding import deciders_of
 from reprieve.engine.diagnosis.model import Change, Fix
-from reprieve.whatif.answer import Answer, Verdict
-from reprieve.whatif.changed import changed_by
-from reprieve.whatif.planning import planned
+from reprieve.whatif.questions.answer import Answer, Verdict
+from reprieve.whatif.questions.changed import changed_by
+from reprieve.whatif.questions.planning import planned
 from reprieve.whatif.run import settled
-from reprieve.whatif.submission import Submitted
+from reprieve.whatif.submitting.submission import Submitted
 from tests.quota_plane.site import cluster_queue, flavor, local_queue
 from tests.whatif.plan_stories import GPU, JOBS, QUOTA, job, node, queue, submitted
 from tests.whatif.test_kinds import snapshot

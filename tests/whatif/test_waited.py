@@ -8,11 +8,11 @@ import pytest
 
 from reprieve.cli.run import operator_options, run
 from reprieve.kube.resource import PODS
-from reprieve.whatif.answer import Verdict
 from reprieve.whatif.deciders import Deciders
-from reprieve.whatif.judging import answer_of
+from reprieve.whatif.questions.answer import Verdict
+from reprieve.whatif.questions.judging import answer_of
 from reprieve.whatif.run import settled
-from reprieve.whatif.submission import Submitted
+from reprieve.whatif.submitting.submission import Submitted
 from tests.whatif.test_kinds import snapshot
 from tests.whatif.test_making_way import node, pod, spec
 

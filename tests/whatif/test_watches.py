@@ -10,10 +10,10 @@ from reprieve.kube.resource import PODS
 from reprieve.kube.transport import Request
 from reprieve.units.durations import MILLISECOND
 from reprieve.units.instants import Nanos
-from reprieve.whatif.overlay import Overlay
-from reprieve.whatif.snapshot import Listed, Snapshot
+from reprieve.whatif.copy.overlay import Overlay
+from reprieve.whatif.copy.wire import OverlayWire
+from reprieve.whatif.snapshots.snapshot import Listed, Snapshot
 from reprieve.whatif.virtual_loop import LoopClock, run_virtually
-from reprieve.whatif.wire import OverlayWire
 
 
 def test_new_objects_are_seen_one_after_the_other_and_changes_at_once() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from reprieve.engine.diagnosis.model import Change, Fix
-from reprieve.whatif.written import differences, written_by
+from reprieve.whatif.questions.written import differences, written_by
 from reprieve.wording.changes import Written
 
 JOB: dict[str, Any] = {

@@ -19,19 +19,19 @@ from typing import Any, Self
 import yaml
 from aiohttp import web
 
-from kubelocal.server.access import Access
 from kubelocal.server.api import Api
 from kubelocal.server.clock import JumpingClock, TimeSource
-from kubelocal.server.connection import Server
-from kubelocal.server.faults import Faults
-from kubelocal.server.gates import STRICT_DISRUPTION_MODE, enabled
-from kubelocal.server.hosts import Hosts
-from kubelocal.server.http import HttpServer, Stage, Write
-from kubelocal.server.identity import ADMINISTRATOR, ANONYMOUS
-from kubelocal.server.kinds import Registry
-from kubelocal.server.rbac import Roles
+from kubelocal.server.rights.access import Access
+from kubelocal.server.rights.identity import ADMINISTRATOR, ANONYMOUS
+from kubelocal.server.rights.rbac import Roles
 from kubelocal.server.selectors import SELECTABLE, field_values
 from kubelocal.server.start import start_cluster
+from kubelocal.server.types.gates import STRICT_DISRUPTION_MODE, enabled
+from kubelocal.server.types.kinds import Registry
+from kubelocal.server.wire.connection import Server
+from kubelocal.server.wire.faults import Faults
+from kubelocal.server.wire.hosts import Hosts
+from kubelocal.server.wire.http import HttpServer, Stage, Write
 from kubelocal.store import Store
 from kubelocal.units.clock import SystemClock
 from kubelocal.units.durations import MINUTE
@@ -236,7 +236,7 @@ class EmbeddedCluster:
             await self.clock.sleep(min(nanoseconds, MINUTE))
 
     def _secure(self) -> ssl.SSLContext:
-        from kubelocal.server import tls
+        from kubelocal.server.wire import tls
 
         authority = tls.authority_in(self._data)
         self.certificate_authority = authority.certificate

@@ -73,7 +73,7 @@ def command(
 ) -> None:
     """Start a Kubernetes API server and a small imitated cluster; Ctrl-C ends it."""
     from kubelocal.running import Settings
-    from kubelocal.server.faults import InvalidFaults, parse_faults
+    from kubelocal.server.wire.faults import InvalidFaults, parse_faults
 
     try:
         misbehaviour = parse_faults(faults) if faults else None

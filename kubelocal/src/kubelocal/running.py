@@ -20,7 +20,7 @@ from typing import Any
 
 from kubelocal.cluster import EmbeddedCluster
 from kubelocal.machines.embedded import EmbeddedObjects
-from kubelocal.machines.nodes import NodeSpec
+from kubelocal.machines.node.nodes import NodeSpec
 from kubelocal.machines.run import Machines
 from kubelocal.machines.scheduler import with_scheduler
 from kubelocal.units.clock import SystemClock

@@ -9,7 +9,7 @@ from reprieve.engine.diagnosis.estimates import Estimate
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.plan import Plane
 from reprieve.units.instants import Nanos
-from reprieve.whatif.idle_reason import IdleReason
+from reprieve.whatif.questions.idle_reason import IdleReason
 
 __all__ = ["Decided", "start_text"]
 

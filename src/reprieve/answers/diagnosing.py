@@ -25,13 +25,13 @@ from reprieve.kube.resource import NODES
 from reprieve.planes.quota.plane import QuotaPlane
 from reprieve.planes.quota.watches import CLUSTER_QUEUES
 from reprieve.planes.scheduling.plane import SchedulingPlane
-from reprieve.whatif.asked import requests_of_spec
-from reprieve.whatif.beside import spent
+from reprieve.whatif.controllers.pod_templates import labels_of_flavors, preempting_classes
 from reprieve.whatif.deciders import Deciders
 from reprieve.whatif.happened import Run
-from reprieve.whatif.idle_reason import idle_reason
-from reprieve.whatif.planning import over_after
-from reprieve.whatif.pod_templates import labels_of_flavors, preempting_classes
+from reprieve.whatif.questions.asked import requests_of_spec
+from reprieve.whatif.questions.beside import spent
+from reprieve.whatif.questions.idle_reason import idle_reason
+from reprieve.whatif.questions.planning import over_after
 
 __all__ = ["asked_of_planes"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from reprieve.whatif.document import EstimateDocument, IdleDocument
+from reprieve.whatif.questions.document import EstimateDocument, IdleDocument
 
 __all__ = [
     "VERSION",

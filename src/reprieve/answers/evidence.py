@@ -28,7 +28,7 @@ from reprieve.engine.plan import Plane
 from reprieve.units.durations import InvalidDuration, parse_duration
 from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
-from reprieve.whatif.asked import described, requests_of_spec
+from reprieve.whatif.questions.asked import described, requests_of_spec
 from reprieve.wording.estimates import estimate_text
 
 __all__ = ["MOST_TIMES", "evidence_of"]

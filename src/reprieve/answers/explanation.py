@@ -28,8 +28,8 @@ from reprieve.answers.sources import Json
 from reprieve.answers.unit import Unit, name_of, namespace_of
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.units.instants import Nanos, format_instant
-from reprieve.whatif.document import estimate_document, idle_document
-from reprieve.whatif.written import written_by
+from reprieve.whatif.questions.document import estimate_document, idle_document
+from reprieve.whatif.questions.written import written_by
 from reprieve.wording.changes import fix_text
 from reprieve.wording.diagnosis import OPT_IN, anchor, general_step, sentence
 

@@ -21,7 +21,7 @@ from reprieve.answers.standing import Standing
 from reprieve.answers.unit import Unit, name_of, namespace_of, uid_of
 from reprieve.jobs.paths import first
 from reprieve.kube.resource import EVENTS, Resource
-from reprieve.whatif.asked import described
+from reprieve.whatif.questions.asked import described
 
 __all__ = ["with_refusal"]
 

@@ -17,7 +17,7 @@ from reprieve.kube.errors import Call, Forbidden, NotFound
 from reprieve.kube.resource import Resource
 from reprieve.units.clock import Clock
 from reprieve.units.instants import Nanos
-from reprieve.whatif.snapshot import Listed, Snapshot
+from reprieve.whatif.snapshots.snapshot import Listed, Snapshot
 
 __all__ = ["ClusterSource", "Json", "MemorySource", "Reading", "SnapshotSource", "Source"]
 

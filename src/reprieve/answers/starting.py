@@ -14,12 +14,12 @@ from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.plan import Plane
 from reprieve.kube.reader import Reader
 from reprieve.units.instants import Nanos
-from reprieve.whatif.asked import requests_of_spec
 from reprieve.whatif.deciders import Deciders
-from reprieve.whatif.estimating import Waiter, estimated, waiting_pod, waiting_workload
 from reprieve.whatif.happened import Run
+from reprieve.whatif.questions.asked import requests_of_spec
+from reprieve.whatif.questions.estimating import Waiter, estimated, waiting_pod, waiting_workload
 from reprieve.whatif.run import decided
-from reprieve.whatif.snapshot import Snapshot
+from reprieve.whatif.snapshots.snapshot import Snapshot
 
 __all__ = ["estimate_of", "start_in"]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from reprieve.answers.quantities import counted
-from reprieve.whatif.snapshot import Snapshot, Unseen
+from reprieve.whatif.snapshots.snapshot import Snapshot, Unseen
 
 __all__ = ["hidden", "unseen_texts"]
 

@@ -21,11 +21,11 @@ from reprieve.kube.client import Client
 from reprieve.kube.errors import Forbidden
 from reprieve.planes.common.process_settings import SCHEDULER_NAME
 from reprieve.units.clock import Clock
-from reprieve.whatif.beside import affordable
+from reprieve.whatif.copy.lists import gather
 from reprieve.whatif.happened import Undecided
-from reprieve.whatif.lists import gather
+from reprieve.whatif.questions.beside import affordable
 from reprieve.whatif.run import decided, settled
-from reprieve.whatif.snapshot import Snapshot
+from reprieve.whatif.snapshots.snapshot import Snapshot
 
 __all__ = ["PlanesOfCluster", "PlanesOfSnapshot", "read_snapshot"]
 

@@ -32,7 +32,7 @@ from reprieve.web.history.history import History
 from reprieve.web.server.local import LocalDoor
 from reprieve.web.server.planning import Plans, with_kubeconfig
 from reprieve.web.server.process import Listening, serve_page
-from reprieve.whatif.wire import ReadingWire
+from reprieve.whatif.copy.wire import ReadingWire
 
 __all__ = ["dashboard"]
 

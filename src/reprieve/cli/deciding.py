@@ -9,7 +9,7 @@ from reprieve.cli.run import operator_options, run
 from reprieve.kube.resource import GPU_WORKLOADS
 from reprieve.planes.common.process_settings import IDLE, QUOTA, SCHEDULING
 from reprieve.whatif.deciders import Deciders
-from reprieve.whatif.snapshot import Snapshot
+from reprieve.whatif.snapshots.snapshot import Snapshot
 
 __all__ = ["deciders_of", "installed_deciders"]
 

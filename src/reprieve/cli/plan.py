@@ -31,13 +31,13 @@ from reprieve.kube.errors import ApiError
 from reprieve.operator.collector import relax_collector
 from reprieve.units.clock import SystemClock
 from reprieve.units.errors import ReprieveError, UsageError
-from reprieve.whatif.answer import Answer, Verdict
+from reprieve.whatif.copy.lists import discovered, gather
 from reprieve.whatif.deciders import Deciders
-from reprieve.whatif.document import PlanDocument, plan_document
-from reprieve.whatif.lists import discovered, gather
-from reprieve.whatif.planning import kinds_of, planned
-from reprieve.whatif.pod_admission import dry_run_pods
-from reprieve.whatif.submission import (
+from reprieve.whatif.questions.answer import Answer, Verdict
+from reprieve.whatif.questions.document import PlanDocument, plan_document
+from reprieve.whatif.questions.planning import kinds_of, planned
+from reprieve.whatif.submitting.pod_admission import dry_run_pods
+from reprieve.whatif.submitting.submission import (
     Document,
     dry_run,
     matched,

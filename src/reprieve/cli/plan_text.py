@@ -26,8 +26,8 @@ from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.lost_work import is_device
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
-from reprieve.whatif.answer import Answer, Borrowed, Displaced, Fragile, Outcome, Verdict
-from reprieve.whatif.snapshot import Snapshot
+from reprieve.whatif.questions.answer import Answer, Borrowed, Displaced, Fragile, Outcome, Verdict
+from reprieve.whatif.snapshots.snapshot import Snapshot
 from reprieve.wording.changes import fix_text
 from reprieve.wording.diagnosis import OPT_IN, general_step
 from reprieve.wording.displacements import rule_text

@@ -6,7 +6,7 @@ from reprieve.kube.client import Client
 from reprieve.kube.credentials import Connection
 from reprieve.kube.transport import HttpWire, Transport
 from reprieve.units.clock import Clock
-from reprieve.whatif.wire import ReadingWire
+from reprieve.whatif.copy.wire import ReadingWire
 
 __all__ = ["reading_client"]
 

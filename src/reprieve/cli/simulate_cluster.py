@@ -29,8 +29,8 @@ from reprieve.simulation.trace import Trace
 from reprieve.units.clock import SystemClock
 from reprieve.units.errors import UsageError
 from reprieve.units.quantities import parse_quantity
-from reprieve.whatif.lists import gather
-from reprieve.whatif.snapshot import Snapshot
+from reprieve.whatif.copy.lists import gather
+from reprieve.whatif.snapshots.snapshot import Snapshot
 
 __all__ = ["FORMS", "devices_of_nodes", "read_snapshot_trace", "study_of"]
 

@@ -25,10 +25,10 @@ from reprieve.kube.resource import DISRUPTIONS, GPU_WORKLOADS, Resource
 from reprieve.operator.collector import relax_collector
 from reprieve.units.clock import SystemClock
 from reprieve.units.errors import UsageError
-from reprieve.whatif.anonymous import Pseudonyms
-from reprieve.whatif.lists import gather
-from reprieve.whatif.snapshot import Snapshot
-from reprieve.whatif.stored import snapshot_of_bytes, stored_bytes
+from reprieve.whatif.copy.lists import gather
+from reprieve.whatif.snapshots.anonymous import Pseudonyms
+from reprieve.whatif.snapshots.snapshot import Snapshot
+from reprieve.whatif.snapshots.stored import snapshot_of_bytes, stored_bytes
 
 __all__ = ["read_snapshot", "snapshot"]
 

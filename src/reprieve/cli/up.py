@@ -20,7 +20,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from kubelocal.server.faults import InvalidFaults, parse_faults
+from kubelocal.server.wire.faults import InvalidFaults, parse_faults
 from reprieve.cli.durations import DurationText
 from reprieve.cli.up_session import Demo, UpOptions, UpSession
 from reprieve.operator.collector import relax_collector

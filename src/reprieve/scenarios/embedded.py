@@ -15,7 +15,7 @@ from typing import Any, Final, Unpack
 from kubelocal.cluster import EmbeddedCluster
 from kubelocal.machines.embedded import EmbeddedObjects
 from kubelocal.machines.run import Machines
-from kubelocal.server.options import WriteOptions
+from kubelocal.server.writing.options import WriteOptions
 from reprieve.scenarios.model import NodeSpec
 from reprieve.scenarios.stage import Stage
 from reprieve.scenarios.staging import OPERATOR_NAMESPACE, Staging, staged

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack
 
 from kubelocal.crds import permissive_definitions
-from kubelocal.machines.gpus import Root
-from kubelocal.machines.kubelet import KubeletTimes
-from kubelocal.machines.nodes import NodeSpec as MachineSpec
+from kubelocal.machines.node.gpus import Root
+from kubelocal.machines.node.kubelet import KubeletTimes
+from kubelocal.machines.node.nodes import NodeSpec as MachineSpec
 from kubelocal.machines.objects import AlreadyThere, ChangeType, Objects
 from kubelocal.machines.run import Machines
 from reprieve.api.crds import all_crds, gang_crds, kueue_crds

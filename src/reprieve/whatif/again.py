@@ -19,16 +19,16 @@ from types import TracebackType
 from typing import Final
 
 from reprieve.kube.reader import Reader
-from reprieve.whatif.answer import Answer
 from reprieve.whatif.deciders import Deciders
-from reprieve.whatif.differences import differences
 from reprieve.whatif.happened import Run
-from reprieve.whatif.judging import answer_of
 from reprieve.whatif.kept import Kept, Lost
+from reprieve.whatif.questions.answer import Answer
+from reprieve.whatif.questions.judging import answer_of
 from reprieve.whatif.run import decided
-from reprieve.whatif.snapshot import Snapshot
+from reprieve.whatif.snapshots.differences import differences
+from reprieve.whatif.snapshots.snapshot import Snapshot
 from reprieve.whatif.stage import Question
-from reprieve.whatif.submission import Submitted
+from reprieve.whatif.submitting.submission import Submitted
 
 __all__ = ["Again", "Explain"]
 

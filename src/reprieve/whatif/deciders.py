@@ -36,8 +36,8 @@ from reprieve.planes.common.process_settings import (
     operator_settings,
 )
 from reprieve.units.instants import Nanos
+from reprieve.whatif.controllers.stand_ins import StandIns
 from reprieve.whatif.measured import measured_last
-from reprieve.whatif.stand_ins import StandIns
 
 __all__ = ["Deciders"]
 

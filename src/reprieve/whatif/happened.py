@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from reprieve.kube.bodies import Json
 from reprieve.units.errors import ReprieveError
 from reprieve.units.instants import Nanos
-from reprieve.whatif.overlay import Change, Overlay
+from reprieve.whatif.copy.overlay import Change, Overlay
 
 if TYPE_CHECKING:
     # Whoever only tells what happened does without the seconds that planes take to be imported.

@@ -22,7 +22,7 @@ from reprieve.intake.exposition import Exposition, Sample
 from reprieve.intake.gpuworkloads import status_from_api
 from reprieve.kube.resource import GPU_WORKLOADS
 from reprieve.planes.common.process_settings import IDLE, OperatorOptions
-from reprieve.whatif.snapshot import Snapshot
+from reprieve.whatif.snapshots.snapshot import Snapshot
 
 __all__ = ["LastMeasured", "measured_last"]
 

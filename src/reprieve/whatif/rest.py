@@ -18,9 +18,9 @@ from typing import Any, Final
 from reprieve.kube.bodies import Json
 from reprieve.planes.common.assembly import Plane
 from reprieve.units.durations import MINUTE, SECOND
+from reprieve.whatif.controllers.stand_ins import StandIns
+from reprieve.whatif.copy.overlay import Change, Overlay
 from reprieve.whatif.happened import Undecided
-from reprieve.whatif.overlay import Change, Overlay
-from reprieve.whatif.stand_ins import StandIns
 from reprieve.whatif.virtual_loop import LoopClock
 from reprieve.whatif.waited import Saving
 

@@ -20,14 +20,14 @@ from typing import Final
 from reprieve.kube.reader import Reader
 from reprieve.operator.collector import without_collections
 from reprieve.units.errors import UsageError
+from reprieve.whatif.copy.lists import read_single
+from reprieve.whatif.copy.overlay import Overlay
 from reprieve.whatif.deciders import Deciders
 from reprieve.whatif.happened import Run
-from reprieve.whatif.lists import read_single
-from reprieve.whatif.overlay import Overlay
 from reprieve.whatif.rest import Quiet
-from reprieve.whatif.snapshot import Snapshot
+from reprieve.whatif.snapshots.snapshot import Snapshot
 from reprieve.whatif.stage import Question, Stage
-from reprieve.whatif.submission import Submitted
+from reprieve.whatif.submitting.submission import Submitted
 from reprieve.whatif.virtual_loop import LoopClock, run_virtually
 
 __all__ = ["AtRest", "decided", "settled"]

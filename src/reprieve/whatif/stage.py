@@ -34,20 +34,20 @@ from reprieve.planes.quota.plane import QuotaPlane
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.instants import Nanos
-from reprieve.whatif.admission import admit_by
+from reprieve.whatif.controllers.pod_templates import admitted_group, admitted_pod
+from reprieve.whatif.controllers.stand_ins import StandIns
+from reprieve.whatif.copy.overlay import Overlay
+from reprieve.whatif.copy.sparing import preempting_nobody, stop_preempting
+from reprieve.whatif.copy.wire import OverlayWire
 from reprieve.whatif.deciders import Deciders
-from reprieve.whatif.differences import Changes, changed
 from reprieve.whatif.happened import Run
 from reprieve.whatif.measured import LastMeasured
-from reprieve.whatif.overlay import Overlay
-from reprieve.whatif.pod_templates import admitted_group, admitted_pod
 from reprieve.whatif.rest import Rest
-from reprieve.whatif.sparing import preempting_nobody, stop_preempting
-from reprieve.whatif.stand_ins import StandIns
-from reprieve.whatif.submission import Submitted
+from reprieve.whatif.snapshots.differences import Changes, changed
+from reprieve.whatif.submitting.submission import Submitted
+from reprieve.whatif.submitting.webhooks import admit_by
 from reprieve.whatif.virtual_loop import LoopClock
 from reprieve.whatif.waited import Saving, longest_delay
-from reprieve.whatif.wire import OverlayWire
 
 __all__ = ["Question", "Stage"]
 

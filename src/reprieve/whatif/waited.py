@@ -17,7 +17,7 @@ from reprieve.kube.bodies import Json
 from reprieve.kube.resource import PREEMPTIONS, Resource
 from reprieve.planes.common.process_settings import OperatorSettings
 from reprieve.units.instants import InvalidInstant, Nanos, parse_instant
-from reprieve.whatif.overlay import Overlay
+from reprieve.whatif.copy.overlay import Overlay
 
 __all__ = ["Saving", "longest_delay"]
 

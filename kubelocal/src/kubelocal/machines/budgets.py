@@ -16,8 +16,8 @@ from typing import Any, Final
 from kubelocal.machines.informer import Informer, Key
 from kubelocal.machines.objects import Change, ChangeType, Object
 from kubelocal.machines.ownership import controller_of, is_active, is_ready, set_condition
-from kubelocal.machines.replicas import replicas_of, scaled
 from kubelocal.machines.selections import Selections
+from kubelocal.machines.workloads.replicas import replicas_of, scaled
 from kubelocal.units.clock import Clock
 from kubelocal.units.durations import MINUTE
 from kubelocal.units.instants import format_instant, parse_instant

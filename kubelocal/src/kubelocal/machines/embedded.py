@@ -18,10 +18,10 @@ from kubelocal.machines.objects import (
     Refused,
 )
 from kubelocal.server.api import Api
-from kubelocal.server.conversion import shelf
 from kubelocal.server.errors import StatusError
-from kubelocal.server.kinds import Kind
-from kubelocal.server.options import DeleteOptions, Propagation, WriteOptions
+from kubelocal.server.types.conversion import shelf
+from kubelocal.server.types.kinds import Kind
+from kubelocal.server.writing.options import DeleteOptions, Propagation, WriteOptions
 from kubelocal.store import EventType
 from kubelocal.units.durations import SECOND
 

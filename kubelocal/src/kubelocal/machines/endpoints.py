@@ -14,8 +14,8 @@ from typing import Any, Final
 from kubelocal.machines.informer import Informer, Key
 from kubelocal.machines.objects import Change, ChangeType, Object
 from kubelocal.machines.ownership import child, is_ready
-from kubelocal.machines.replicas import template_hash
 from kubelocal.machines.selections import Selections
+from kubelocal.machines.workloads.replicas import template_hash
 
 __all__ = ["EndpointsController"]
 

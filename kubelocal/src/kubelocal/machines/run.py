@@ -8,32 +8,32 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final, cast
 
 from kubelocal.machines.budgets import DisruptionController
-from kubelocal.machines.children import ChildrenController
 from kubelocal.machines.claims import ClaimsController, ReservationsController
-from kubelocal.machines.cronjobs import CronJobController
-from kubelocal.machines.daemonsets import DaemonSetController
-from kubelocal.machines.deployments import DeploymentController
-from kubelocal.machines.devices import DeviceDriver
 from kubelocal.machines.endpoints import EndpointsController
 from kubelocal.machines.events import EventLog, Recorder
-from kubelocal.machines.exporter import Exporter
-from kubelocal.machines.exposure import ExporterService
 from kubelocal.machines.garbage import GarbageCollector
-from kubelocal.machines.gpus import Gpus
-from kubelocal.machines.heartbeats import Heartbeats
 from kubelocal.machines.informer import Informer
-from kubelocal.machines.jobs import JobController
-from kubelocal.machines.kubelet import Kubelet, KubeletTimes
-from kubelocal.machines.nodes import NodeMachine, NodeSpec
+from kubelocal.machines.node.devices import DeviceDriver
+from kubelocal.machines.node.exporter import Exporter
+from kubelocal.machines.node.exposure import ExporterService
+from kubelocal.machines.node.gpus import Gpus
+from kubelocal.machines.node.heartbeats import Heartbeats
+from kubelocal.machines.node.kubelet import Kubelet, KubeletTimes
+from kubelocal.machines.node.nodes import NodeMachine, NodeSpec
+from kubelocal.machines.node.podgarbage import PodGarbageCollector
+from kubelocal.machines.node.taints import NodeLifecycle, TaintEviction
 from kubelocal.machines.objects import FREQUENT, ChangeType, Objects
-from kubelocal.machines.podgarbage import PodGarbageCollector
-from kubelocal.machines.podgroups import PodGroupProtection
-from kubelocal.machines.replicasets import ReplicaSetController
-from kubelocal.machines.scheduling_groups import PodGroupMaker, Workloads
-from kubelocal.machines.statefulsets import StatefulSetController
-from kubelocal.machines.taints import NodeLifecycle, TaintEviction
 from kubelocal.machines.volumes import VolumeController
 from kubelocal.machines.worker import Machine, Worker
+from kubelocal.machines.workloads.children import ChildrenController
+from kubelocal.machines.workloads.cronjobs import CronJobController
+from kubelocal.machines.workloads.daemonsets import DaemonSetController
+from kubelocal.machines.workloads.deployments import DeploymentController
+from kubelocal.machines.workloads.jobs import JobController
+from kubelocal.machines.workloads.podgroups import PodGroupProtection
+from kubelocal.machines.workloads.replicasets import ReplicaSetController
+from kubelocal.machines.workloads.scheduling_groups import PodGroupMaker, Workloads
+from kubelocal.machines.workloads.statefulsets import StatefulSetController
 from kubelocal.server.clock import TimeSource
 from kubelocal.units.clock import Clock
 

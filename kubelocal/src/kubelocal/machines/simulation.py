@@ -26,7 +26,7 @@ from enum import StrEnum
 from typing import Final, TypeVar
 
 from kubelocal.machines.informer import Informer, Key
-from kubelocal.machines.latency import InvalidLatency, Latency, parse_latency
+from kubelocal.machines.node.latency import InvalidLatency, Latency, parse_latency
 from kubelocal.machines.objects import Change, Object
 from kubelocal.machines.ownership import controller_of
 

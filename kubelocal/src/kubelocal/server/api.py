@@ -14,21 +14,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from kubelocal.server import (
-    admission,
-    conversion,
-    definitions,
-    escalation,
-    lifecycle,
-    limit_ranges,
-    quotas,
-    removal,
-    subresources,
-    webhooks,
-)
-from kubelocal.server.acceptance import check, decoded, mutated, succeeding
-from kubelocal.server.apply import apply
-from kubelocal.server.deletion import is_finished
+from kubelocal.server.admitting import admission, limit_ranges, quotas, webhooks
+from kubelocal.server.admitting.label_keys import label_keys_in_selectors
+from kubelocal.server.admitting.outside import once, settled
+from kubelocal.server.admitting.webhooks import Request
 from kubelocal.server.errors import (
     already_exists,
     bad_request,
@@ -36,18 +25,21 @@ from kubelocal.server.errors import (
     not_found,
     path_not_found,
 )
-from kubelocal.server.gates import drop_disabled
-from kubelocal.server.kinds import Kind, Registry
-from kubelocal.server.label_keys import label_keys_in_selectors
-from kubelocal.server.naming import name_object
-from kubelocal.server.options import DeleteOptions, ListOptions, PatchType, WriteOptions
-from kubelocal.server.outside import once, settled
-from kubelocal.server.ownership import Manager, record_update, write_managers
-from kubelocal.server.patches import patched
-from kubelocal.server.rbac import Roles
 from kubelocal.server.reading import ListResult, WatchEvent, list_page, watch_events
+from kubelocal.server.rights import escalation
+from kubelocal.server.rights.rbac import Roles
 from kubelocal.server.selectors import EVERYTHING, Selectors
-from kubelocal.server.webhooks import Request
+from kubelocal.server.types import conversion, definitions
+from kubelocal.server.types.gates import drop_disabled
+from kubelocal.server.types.kinds import Kind, Registry
+from kubelocal.server.writing import lifecycle, removal, subresources
+from kubelocal.server.writing.acceptance import check, decoded, mutated, succeeding
+from kubelocal.server.writing.apply import apply
+from kubelocal.server.writing.deletion import is_finished
+from kubelocal.server.writing.naming import name_object
+from kubelocal.server.writing.options import DeleteOptions, ListOptions, PatchType, WriteOptions
+from kubelocal.server.writing.ownership import Manager, record_update, write_managers
+from kubelocal.server.writing.patches import patched
 from kubelocal.store import Store, Stored
 from kubelocal.units.clock import Clock
 from kubelocal.units.instants import format_instant

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kubelocal.server.errors import StatusError, bad_request
-from kubelocal.server.metadata import label_value_problem, qualified_name_problems
+from kubelocal.server.types.metadata import label_value_problem, qualified_name_problems
 
 __all__ = ["Requirement", "parse_requirements"]
 

@@ -17,11 +17,11 @@ from typing import Any
 
 import orjson
 
-from kubelocal.server import conversion
 from kubelocal.server.errors import StatusError, bad_request, expired
-from kubelocal.server.kinds import Kind
-from kubelocal.server.options import ListOptions, parse_revision
 from kubelocal.server.selectors import Selectors
+from kubelocal.server.types import conversion
+from kubelocal.server.types.kinds import Kind
+from kubelocal.server.writing.options import ListOptions, parse_revision
 from kubelocal.store import Compacted, EventType, Store, Stored, StoredEvent, Subscription
 
 __all__ = [

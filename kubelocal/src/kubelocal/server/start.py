@@ -5,10 +5,11 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from kubelocal.server import definitions, lifecycle
-from kubelocal.server.admission import SYSTEM_PRIORITY_CLASSES
+from kubelocal.server.admitting.admission import SYSTEM_PRIORITY_CLASSES
 from kubelocal.server.api import Api
-from kubelocal.server.bootstrap_roles import bootstrap_objects
+from kubelocal.server.rights.bootstrap_roles import bootstrap_objects
+from kubelocal.server.types import definitions
+from kubelocal.server.writing import lifecycle
 from kubelocal.units.instants import format_instant
 
 __all__ = ["start_cluster"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from reprieve.kube.transport import Answer, Request, Wire
-from reprieve.whatif.wire import WouldWrite
+from reprieve.whatif.copy.wire import WouldWrite
 
 __all__ = ["ACCESS_REVIEWS", "TOKEN_REVIEWS", "ReviewingWire"]
 

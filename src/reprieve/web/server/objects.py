@@ -28,7 +28,7 @@ from reprieve.units.errors import ReprieveError, UsageError
 from reprieve.units.untrusted import Form, cut
 from reprieve.web.server.door import Visit
 from reprieve.web.tables import NotFound
-from reprieve.whatif.wire import ReadingWire
+from reprieve.whatif.copy.wire import ReadingWire
 
 __all__ = ["Objects", "Reads", "as_who_asks", "with_own_rights"]
 

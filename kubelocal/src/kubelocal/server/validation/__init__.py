@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from kubelocal.server.causes import Cause
-from kubelocal.server.kinds import Kind
-from kubelocal.server.scheduling_versions import (
+from kubelocal.server.types.kinds import Kind
+from kubelocal.server.types.scheduling_versions import (
     as_newer,
     as_older_cause,
     is_older,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kubelocal.server import causes
 from kubelocal.server.causes import Cause
-from kubelocal.server.metadata import qualified_name_problems, subdomain_problem
+from kubelocal.server.types.metadata import qualified_name_problems, subdomain_problem
 from kubelocal.server.validation.selectors import label_selector
 
 __all__ = ["check_affinity", "check_spread", "check_taint_effect", "check_tolerations"]

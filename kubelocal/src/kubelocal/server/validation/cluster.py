@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kubelocal.server import causes
 from kubelocal.server.causes import Cause
-from kubelocal.server.metadata import qualified_name_problems
+from kubelocal.server.types.metadata import qualified_name_problems
 from kubelocal.server.validation.affinity import check_taint_effect
 from kubelocal.server.validation.resources import non_negative
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kubelocal.server import causes
 from kubelocal.server.causes import Cause
-from kubelocal.server.metadata import qualified_name_problems
+from kubelocal.server.types.metadata import qualified_name_problems
 
 __all__ = ["check_around", "check_handlers", "check_message", "port_name", "variable_source"]
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kubelocal.server import causes
 from kubelocal.server.causes import Cause
-from kubelocal.server.metadata import label_problem, subdomain_problem
+from kubelocal.server.types.metadata import label_problem, subdomain_problem
 
 __all__ = ["claim", "claim_template", "resource_slice", "resource_slice_update", "spec_update"]
 

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kubelocal.server import causes
 from kubelocal.server.causes import Cause
-from kubelocal.server.metadata import qualified_name_problems, subdomain_problem
+from kubelocal.server.types.metadata import qualified_name_problems, subdomain_problem
 
 __all__ = ["failure_policy", "indexes", "managed_by", "schedule", "time_zone"]
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from kubelocal.server import causes
 from kubelocal.server.causes import Cause
-from kubelocal.server.internal_form import difference
-from kubelocal.server.metadata import (
+from kubelocal.server.types.internal_form import difference
+from kubelocal.server.types.metadata import (
     check_labels,
     label_problem,
     qualified_name_problems,

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kubelocal.server import causes
 from kubelocal.server.causes import Cause
-from kubelocal.server.metadata import (
+from kubelocal.server.types.metadata import (
     label_problem,
     qualified_name_problems,
     subdomain_problem,

@@ -7,7 +7,7 @@ from typing import Any
 
 from kubelocal.server import causes
 from kubelocal.server.causes import Cause
-from kubelocal.server.metadata import check_labels, qualified_name_problems
+from kubelocal.server.types.metadata import check_labels, qualified_name_problems
 
 __all__ = ["label_selector", "selects"]
 

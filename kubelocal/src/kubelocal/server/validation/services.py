@@ -13,14 +13,14 @@ from ipaddress import IPv6Address, ip_address
 from typing import Any, Final
 
 from kubelocal.server import causes
+from kubelocal.server.admitting.services import NODE_PORTS
 from kubelocal.server.causes import Cause
-from kubelocal.server.metadata import (
+from kubelocal.server.types.metadata import (
     check_labels,
     label_problem,
     qualified_name_problems,
     subdomain_problem,
 )
-from kubelocal.server.services import NODE_PORTS
 from kubelocal.server.validation.containers import port_name
 
 __all__ = ["service", "service_update"]

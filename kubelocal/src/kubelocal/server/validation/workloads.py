@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kubelocal.server import causes, internal_form
+from kubelocal.server import causes
 from kubelocal.server.causes import Cause
+from kubelocal.server.types import internal_form
 from kubelocal.server.validation import jobs
 from kubelocal.server.validation.pods import pod_template_spec
 from kubelocal.server.validation.policy import share

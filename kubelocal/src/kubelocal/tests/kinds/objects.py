@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from kubelocal.server.kinds import Kind, Registry
-from kubelocal.server.schema import (
+from kubelocal.server.types.kinds import Kind, Registry
+from kubelocal.server.types.schema import (
     Admitted,
     FieldValidation,
     Invalid,

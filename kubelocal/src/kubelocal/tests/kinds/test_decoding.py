@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kubelocal.server.amounts import NotAQuantity, canonical
-from kubelocal.server.decoding import decode
-from kubelocal.server.schema import FieldValidation
+from kubelocal.server.admitting.amounts import NotAQuantity, canonical
+from kubelocal.server.types.decoding import decode
+from kubelocal.server.types.schema import FieldValidation
 from kubelocal.tests.kinds.objects import admit, container, job, kind_of, pod, stored, undecodable
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubelocal.server.defaults import claim_job
+from kubelocal.server.types.defaults import claim_job
 from kubelocal.tests.kinds.objects import container, deployment, job, pod, stored
 
 

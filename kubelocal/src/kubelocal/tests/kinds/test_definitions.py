@@ -7,10 +7,10 @@ import json
 import pytest
 
 from kubelocal.crds import permissive_definitions
-from kubelocal.server.deprecations import deprecation
-from kubelocal.server.kinds import Registry
-from kubelocal.server.schema import Invalid
-from kubelocal.server.structure import Structure, structure_of
+from kubelocal.server.types.kinds import Registry
+from kubelocal.server.types.schema import Invalid
+from kubelocal.server.types.structure import Structure, structure_of
+from kubelocal.server.wire.deprecations import deprecation
 from kubelocal.tests.kinds.objects import (
     Object,
     definition,

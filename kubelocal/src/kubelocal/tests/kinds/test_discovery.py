@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from kubelocal.server.discovery import aggregated, legacy, version_rank
-from kubelocal.server.kinds import Registry
-from kubelocal.server.layout import descriptions, message, messages, versions
-from kubelocal.server.openapi import openapi_document, openapi_index
+from kubelocal.server.types.kinds import Registry
+from kubelocal.server.types.layout import descriptions, message, messages, versions
+from kubelocal.server.wire.discovery import aggregated, legacy, version_rank
+from kubelocal.server.wire.openapi import openapi_document, openapi_index
 from kubelocal.tests.kinds.objects import with_tasks
 
 OBSERVED = Path(__file__).parents[4] / "shared/observed/openapi"

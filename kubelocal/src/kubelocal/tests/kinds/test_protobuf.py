@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubelocal.server.protobuf import UnsupportedProtobuf, decode
+from kubelocal.server.wire.protobuf import UnsupportedProtobuf, decode
 from kubelocal.tests.kinds.objects import Object, container, deployment, job, kind_of, pod
 from kubelocal.tests.kinds.wire import envelope
 

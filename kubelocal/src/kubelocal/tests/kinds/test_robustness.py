@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubelocal.server.kinds import Registry
-from kubelocal.server.schema import (
+from kubelocal.server.types.kinds import Registry
+from kubelocal.server.types.schema import (
     FieldValidation,
     Invalid,
     StrictDecoding,

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from kubelocal.server.ages import human_duration
-from kubelocal.server.jsonpath import InvalidPath, find
-from kubelocal.server.kinds import Registry
-from kubelocal.server.tables import table
+from kubelocal.server.printing.ages import human_duration
+from kubelocal.server.printing.tables import table
+from kubelocal.server.types.jsonpath import InvalidPath, find
+from kubelocal.server.types.kinds import Registry
 from kubelocal.tests.kinds.objects import (
     Object,
     deployment,

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from kubelocal.server.layout import Field, Message, Shape, message
+from kubelocal.server.types.layout import Field, Message, Shape, message
 from kubelocal.units.instants import parse_instant
 
 _VARINTS = ("int32", "int64", "bool")

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from kubelocal.machines.kubelet import KubeletTimes
-from kubelocal.machines.nodes import NodeSpec
+from kubelocal.machines.node.kubelet import KubeletTimes
+from kubelocal.machines.node.nodes import NodeSpec
 from kubelocal.machines.objects import Object
 from kubelocal.machines.run import Machines
 from kubelocal.machines.scheduler import with_scheduler

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kubelocal.machines.families import FAMILIES
-from kubelocal.machines.kubelet import KubeletTimes
+from kubelocal.machines.node.kubelet import KubeletTimes
 from kubelocal.machines.objects import Object
+from kubelocal.machines.workloads.families import FAMILIES
 from kubelocal.tests.machines.cluster import Cluster, pod, reference, running, sim, template
 from kubelocal.tests.machines.store import KINDS
 from kubelocal.units.durations import SECOND

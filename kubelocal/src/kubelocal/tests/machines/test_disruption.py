@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubelocal.machines.podgarbage import PodGarbageCollector
+from kubelocal.machines.node.podgarbage import PodGarbageCollector
 from kubelocal.server.errors import StatusError
 from kubelocal.tests.machines.cluster import (
     Cluster,

@@ -11,8 +11,8 @@ import pytest
 from kubelocal.cluster import EmbeddedCluster
 from kubelocal.crds import permissive_definitions
 from kubelocal.machines.embedded import EmbeddedObjects
-from kubelocal.machines.exposure import EXPORTER_NAMESPACE, EXPORTER_SERVICE
 from kubelocal.machines.informer import Informer
+from kubelocal.machines.node.exposure import EXPORTER_NAMESPACE, EXPORTER_SERVICE
 from kubelocal.machines.objects import (
     AlreadyThere,
     Change,
@@ -24,8 +24,8 @@ from kubelocal.machines.objects import (
 )
 from kubelocal.machines.run import Machines
 from kubelocal.machines.scheduler import with_scheduler
-from kubelocal.server.options import WriteOptions
-from kubelocal.server.subresources import scale_of
+from kubelocal.server.writing.options import WriteOptions
+from kubelocal.server.writing.subresources import scale_of
 from kubelocal.tests.machines.cluster import gpu_node, job, pod, reference, sim, template, workload
 from kubelocal.tests.machines.store import KINDS
 from kubelocal.tests.machines.test_children import CHAINS

@@ -10,9 +10,9 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kubelocal.machines.gpus import Root
+from kubelocal.machines.node.gpus import Root
+from kubelocal.machines.node.utilization import InvalidScript, parse_script
 from kubelocal.machines.objects import Object
-from kubelocal.machines.utilization import InvalidScript, parse_script
 from kubelocal.tests.machines.cluster import Cluster, gpu_node, job, pod, running, sim, workload
 from kubelocal.units.durations import SECOND
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from kubelocal.machines.indexes import INDEX, free_indexes
 from kubelocal.machines.objects import Change, Object
+from kubelocal.machines.workloads.indexes import INDEX, free_indexes
 from kubelocal.tests.machines.cluster import job, running, sim
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubelocal.machines.kubelet import KubeletTimes
+from kubelocal.machines.node.kubelet import KubeletTimes
 from kubelocal.tests.machines.cluster import gpu_node, job, pod, running, sim
 from kubelocal.units.durations import SECOND
 

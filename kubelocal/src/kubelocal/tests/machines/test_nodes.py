@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubelocal.machines.nodes import NodeSpec
+from kubelocal.machines.node.nodes import NodeSpec
 from kubelocal.tests.machines.cluster import Cluster, gpu_node, running
 
 

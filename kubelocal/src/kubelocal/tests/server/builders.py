@@ -11,7 +11,7 @@ from typing import Any, Self
 from aiohttp import ClientResponse, ClientSession
 
 from kubelocal.cluster import EmbeddedCluster
-from kubelocal.server.kinds import Kind
+from kubelocal.server.types.kinds import Kind
 
 PODS = "/api/v1/namespaces/default/pods"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from kubelocal.cluster import EmbeddedCluster
-from kubelocal.server import streaming
-from kubelocal.server.faults import InvalidFaults, parse_faults
+from kubelocal.server.wire import streaming
+from kubelocal.server.wire.faults import InvalidFaults, parse_faults
 from kubelocal.tests.server.builders import CONFIG_MAPS, Client, config_map, seen, until
 from kubelocal.units.clock import VirtualClock
 from kubelocal.units.durations import SECOND

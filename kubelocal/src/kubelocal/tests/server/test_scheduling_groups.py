@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kubelocal.cluster import EmbeddedCluster
-from kubelocal.server.gates import DEFAULTS
+from kubelocal.server.types.gates import DEFAULTS
 from kubelocal.tests.server.builders import PODS, Client, job, pod
 from kubelocal.units.errors import UsageError
 

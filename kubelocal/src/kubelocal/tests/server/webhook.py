@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from kubelocal.server.tls import issue, new_authority, server_context
+from kubelocal.server.wire.tls import issue, new_authority, server_context
 
 Answer = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 

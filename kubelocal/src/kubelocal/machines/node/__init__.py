@@ -1,0 +1,1 @@
+"""What belongs to a node: its kubelet, heartbeat, taints, devices and exporter."""

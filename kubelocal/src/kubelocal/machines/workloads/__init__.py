@@ -1,0 +1,1 @@
+"""The controllers of workloads: those of Kubernetes and those of the job families."""

@@ -1,0 +1,1 @@
+"""Admission: what is refused or changed before an object is stored."""

@@ -1,0 +1,1 @@
+"""Tables, as `kubectl get` prints them."""

@@ -1,0 +1,1 @@
+"""The kinds that are served: their fields, defaults, versions, schemas and definitions."""

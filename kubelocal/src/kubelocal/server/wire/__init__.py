@@ -1,0 +1,1 @@
+"""HTTP: requests, answers, watches, discovery and TLS."""

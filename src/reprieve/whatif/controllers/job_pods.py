@@ -1,0 +1,302 @@
+"""The pods of what is queued: made when it is let go, gone when it is stopped.
+
+A Job has as many pods as it may run at a time, and replaces those that go. Of every other kind the
+pods are made once, from its row of the table of jobs, as its own controller would make them in the
+end, and one that is lost is made anew as it was; how they are owned in between does not matter to a
+decision. What is suspended holds all that stands under it. A kind that is stopped says that
+nothing of it runs any more when its last pod is gone, as its row asks.
+
+Source: the Job controller of Kubernetes 1.37; specification of the quota plane, section 10.2.
+"""
+
+from __future__ import annotations
+
+import copy
+from itertools import count
+from typing import Any, Final
+
+from reprieve.execution.jobs import resource_of
+from reprieve.jobs.evaluation import holds
+from reprieve.jobs.model import JobKind, Test
+from reprieve.jobs.paths import Json, first, put
+from reprieve.jobs.pod_sets import Found, found_pod_sets
+from reprieve.jobs.table import job_kinds
+from reprieve.jobs.training import RUNTIME
+from reprieve.kube.resource import PODS, Resource
+from reprieve.units.clock import Clock
+from reprieve.units.instants import format_instant
+from reprieve.whatif.controllers.made_pods import MadePods
+from reprieve.whatif.controllers.owned_pods import COMPLETION_INDEX, OwnedPods, Tally, facts_of
+from reprieve.whatif.controllers.pod_claims import PodClaims
+from reprieve.whatif.controllers.pod_templates import pod_of
+from reprieve.whatif.copy.overlay import Overlay
+from reprieve.whatif.copy.writes import Refused
+
+__all__ = ["JobPods", "is_numbered"]
+
+_SUSPENDS: Final = {(kind.group, kind.kind): kind.suspend for kind in job_kinds() if kind.suspend}
+#: What a pod that is made anew has of the one before.
+_KEPT: Final = ("namespace", "labels", "annotations", "ownerReferences")
+_JOB_CONTROLLER: Final = "kubernetes.io/job-controller"
+#: Pods that their controllers make when all the others are made.
+_LAST: Final = ("launcher",)
+#: A pod that KubeRay makes when all the others are ready.
+_SUBMITTER: Final = "submitter"
+
+
+class JobPods:
+    """Makes and ends the pods of jobs, as many as may be made; `owned`: those that there are."""
+
+    def __init__(
+        self,
+        overlay: Overlay,
+        clock: Clock,
+        owned: OwnedPods,
+        made: MadePods,
+        claims: PodClaims,
+    ) -> None:
+        self._overlay = overlay
+        self._clock = clock
+        self._owned = owned
+        self._made = made
+        self._claims = claims
+
+    def reconcile(self, kind: JobKind, job: Json, *, started: bool) -> None:
+        """Do what a change of a job, or of one of its pods, asks for; `started`: it was let go."""
+        job = self._resolved(kind, job)
+        tally = self._owned.of(job["metadata"]["uid"])
+        if any(holds(test, job) for test in (*kind.succeeded, *kind.failed)):
+            return
+        if first(job, kind.suspend) or self._is_held_above(job):
+            if tally.active:
+                self._end(job["metadata"]["uid"])
+        elif kind.kind == "Job":
+            self._fill(kind, job, tally)
+        elif started and not tally.pods:
+            self._make(kind, job)
+        elif tally.pods and tally.ready == tally.pods:
+            self._submit(kind, job, tally)
+        self._tell(kind, job["metadata"])
+
+    def replace(self, kind: JobKind, job: Json | None, pod: Json) -> None:
+        """Make a pod anew that its job has lost; of a Job that is listed its number tells.
+
+        Without a `job` its kind is not listed, and it is taken to be there.
+        """
+        if facts_of(pod).over or (job is not None and not self._replaces(kind, job)):
+            return
+        if not self._made.allowed(job or pod, 1, 1):
+            return
+        old = pod["metadata"]
+        namespace, name = old.get("namespace", ""), old["name"]
+        if not is_numbered(pod):
+            stem = name.rpartition("-")[0] + "-"
+            name = stem + self._overlay.suffix(PODS, namespace, stem)
+        kept = {key: old[key] for key in _KEPT if key in old}
+        spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
+        body = {"metadata": {**kept, "name": name}, "spec": copy.deepcopy(spec)}
+        self._claims.create_pod({**body, "status": {"phase": "Pending"}})
+
+    def _replaces(self, kind: JobKind, job: Json) -> bool:
+        over = any(holds(test, job) for test in (*kind.succeeded, *kind.failed))
+        leaving = job["metadata"].get("deletionTimestamp")
+        held = first(job, kind.suspend) or self._is_held_above(job)
+        return kind.kind != "Job" and not over and not leaving and not held
+
+    def _is_held_above(self, obj: Json) -> bool:
+        """Tell whether something that stands above an object is suspended, which holds it, too."""
+        for owner in obj["metadata"].get("ownerReferences") or ():
+            group = str(owner["apiVersion"]).rpartition("/")[0]
+            resource = self._overlay.resource_of(owner["apiVersion"], owner["kind"])
+            if resource is None:
+                continue
+            above = self._overlay.get(resource, obj["metadata"].get("namespace", ""), owner["name"])
+            if above is None:
+                continue
+            path = _SUSPENDS.get((group, owner["kind"]))
+            if (path and first(above, path)) or self._is_held_above(above):
+                return True
+        return False
+
+    def _resolved(self, kind: JobKind, job: Json) -> Json:
+        """Return a job with the runtime that describes its pods, where its kind has one."""
+        if kind.runtime is None:
+            return job
+        rows = {each[0]: each for each in kind.runtime.kinds}
+        row = rows.get(str(first(job, kind.runtime.kind) or kind.runtime.kinds[0][0]))
+        name = str(first(job, kind.runtime.name) or "")
+        if row is None:
+            return job
+        group, _, version = row[1].rpartition("/")
+        resource = Resource(group, version, row[2], row[0], row[3])
+        namespace = job["metadata"].get("namespace", "") if row[3] else ""
+        runtime = self._overlay.single(resource, namespace, name)
+        return job if runtime is None else {**job, RUNTIME: runtime.get("spec") or {}}
+
+    def _end(self, uid: str) -> None:
+        """Delete the pods that are neither over nor leaving."""
+        for pod in list(self._owned.below(uid)):
+            facts, metadata = facts_of(pod), pod["metadata"]
+            if not facts.over and not facts.leaving:
+                self._delete(metadata.get("namespace", ""), metadata["name"])
+
+    def _fill(self, kind: JobKind, job: Json, tally: Tally) -> None:
+        """Make the pods that a Job lacks; of an indexed one each index has one."""
+        if first(job, "spec.managedBy") not in (None, _JOB_CONTROLLER):
+            return  # another controller makes its pods, elsewhere or later
+        succeeded = max(tally.succeeded, first(job, "status.succeeded") or 0)
+        wanted = first(job, "spec.parallelism")
+        wanted = 1 if wanted is None else int(wanted)
+        completions = first(job, "spec.completions")
+        if completions is not None:
+            wanted = min(wanted, max(0, int(completions) - succeeded))
+        if wanted <= tally.active:
+            return
+        sets = found_pod_sets(kind, job)
+        lacking = self._made.allowed(job, wanted, wanted - tally.active) if sets else 0
+        indexed = first(job, "spec.completionMode") == "Indexed"
+        free = filter(lambda index: index not in tally.taken, map(str, count()))
+        for _ in range(lacking):
+            self._add(job, sets[0].template, next(free) if indexed else "")
+
+    def _add(self, job: Json, template: Json, index: str) -> None:
+        metadata = job["metadata"]
+        name, namespace = metadata["name"], metadata.get("namespace", "")
+        labels = {
+            "job-name": name,
+            "batch.kubernetes.io/job-name": name,
+            "controller-uid": metadata["uid"],
+            "batch.kubernetes.io/controller-uid": metadata["uid"],
+        }
+        if index:
+            labels[COMPLETION_INDEX] = index
+        stem = f"{name}-{index}-" if index else f"{name}-"
+        full = stem + self._overlay.suffix(PODS, namespace, stem)
+        pod = pod_of(self._overlay, job, template, full, labels)
+        if index:
+            pod["metadata"]["annotations"] = {
+                **pod["metadata"]["annotations"],
+                COMPLETION_INDEX: index,
+            }
+        self._claims.create_pod(pod)
+
+    def _make(self, kind: JobKind, job: Json) -> None:
+        """Make all pods of another kind."""
+        sets = found_pod_sets(kind, job)
+        wanted = sum(one.count for one in sets)
+        if not self._made.allowed(job, wanted, wanted):
+            return
+        first_ones = [one for one in sets if one.name != _SUBMITTER]
+        for one in sorted(first_ones, key=lambda each: each.name in _LAST):
+            self._make_set(job, one)
+
+    def _submit(self, kind: JobKind, job: Json, tally: Tally) -> None:
+        """Make the pod that submits to the others, all of which are ready, unless it is there."""
+        sets = found_pod_sets(kind, job)
+        last = next((one for one in sets if one.name == _SUBMITTER), None)
+        if last is None or tally.pods != sum(one.count for one in sets) - last.count:
+            return
+        uid = job["metadata"]["uid"]
+        if not any(_submits(pod, uid) for pod in self._owned.below(uid)):
+            self._make_set(job, last)
+
+    def _make_set(self, job: Json, one: Found) -> None:
+        for number in range(one.count):
+            name = f"{job['metadata']['name']}-{one.name}-{number}"
+            template = copy.deepcopy(one.template)
+            spec = template.setdefault("spec", {})
+            spec["containers"] = [*(spec.get("containers") or ()), *one.added]
+            self._claims.create_pod(pod_of(self._overlay, job, template, name, {}))
+
+    def _tell(self, kind: JobKind, metadata: Json) -> None:
+        """Write what the kind's own controller would say of its pods."""
+        resource = resource_of(kind)
+        job = self._overlay.get(resource, metadata.get("namespace", ""), metadata["name"])
+        if job is None:
+            return
+        tally = self._owned.of(metadata["uid"])
+        if kind.kind == "Job":
+            status = self._job_status(kind, job, tally)
+        elif first(job, kind.suspend) and not tally.pods:
+            status = _inactive(kind, job)
+        else:
+            return
+        if status != (job.get("status") or {}):
+            self._overlay.change(resource, {**job, "status": status})
+
+    def _job_status(self, kind: JobKind, job: Json, tally: Tally) -> Json:
+        status = dict(job.get("status") or {})
+        status |= {"active": tally.active, "ready": tally.ready, "terminating": tally.leaving}
+        now = format_instant(self._clock.wall())
+        stopped = bool(first(job, kind.suspend))
+        if stopped:
+            status.pop("startTime", None)
+        else:
+            status.setdefault("startTime", now)
+        conditions = status.get("conditions") or []
+        said = next((each for each in conditions if each["type"] == "Suspended"), None)
+        if stopped != (said is not None and said["status"] == "True") and (stopped or said):
+            others = [each for each in conditions if each["type"] != "Suspended"]
+            condition = {
+                "type": "Suspended",
+                "status": str(stopped),
+                "reason": "JobSuspended" if stopped else "JobResumed",
+                "lastTransitionTime": now,
+            }
+            status["conditions"] = [*others, condition]
+        return status
+
+    def _delete(self, namespace: str, name: str) -> None:
+        try:
+            self._overlay.delete((PODS.group, PODS.plural), (namespace, name))
+        except Refused as refusal:
+            if refusal.code != 404:
+                raise
+
+
+def is_numbered(pod: Json) -> bool:
+    """Tell whether a pod is made anew under its own name, when that is free."""
+    return str(pod["metadata"]["name"]).rpartition("-")[2].isdigit()
+
+
+def _submits(pod: Json, uid: str) -> bool:
+    """Tell whether a pod is a submitter: made here, or by a Job that KubeRay made."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    made = any(each["uid"] == uid for each in owners)
+    here = made and f"-{_SUBMITTER}-" in pod["metadata"]["name"]
+    return here or any(each["kind"] == "Job" for each in owners)
+
+
+def _inactive(kind: JobKind, job: Json) -> Json:
+    """Return the status of a job of which nothing runs."""
+    changed = copy.deepcopy(job)
+    for test in kind.active:
+        _refute(test, changed)
+    status: Json = changed.get("status") or {}
+    return status
+
+
+def _refute(test: Test, job: Json) -> None:
+    """Change a job so that a test of its row does not hold."""
+    if not holds(test, job):
+        return
+    for path in test.positive:
+        _zero(job, path)
+    if test.condition:
+        for each in first(job, "status.conditions") or ():
+            if each.get("type") == test.condition:
+                each["status"] = "False"
+    if test.field:
+        put(job, test.field, next(iter(test.without), "Suspended"))
+
+
+def _zero(obj: Any, path: str) -> None:
+    head, _, rest = path.partition(".")
+    if head == "*":
+        for each in obj.values() if isinstance(obj, dict) else obj if isinstance(obj, list) else ():
+            _zero(each, rest)
+    elif isinstance(obj, dict) and head in obj:
+        if rest:
+            _zero(obj[head], rest)
+        else:
+            obj[head] = 0

@@ -1,0 +1,192 @@
+"""Who made way in a run: for what was submitted, and in turn since it came.
+
+1. Victims are those of the plans that were made for what was submitted, and went.
+2. Who made way and waits again may have others make way for it, and these again: the cluster was
+   at rest before the submission, so that this comes of it, too. It is the same work where it is
+   the same object, or has the same one above it, as a pod that is made again.
+3. So does what others, who waited before, have make way since then: what moved has given them room,
+   or taken it. What the idle plane frees for nobody in particular is not named.
+4. A pod that was made anew during the run for one that made way, and makes way itself, is not named
+   besides: it was nobody's work yet, and on the cluster it would have another name.
+
+Source: the design's "Intent log and executor"; specification 12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Set
+
+import msgspec
+
+from reprieve.api.core import ObjectMeta
+from reprieve.api.reprieve import (
+    IntentPhase,
+    ObjectRef,
+    Preemption,
+    PreemptionPart,
+    PreemptionSpec,
+    Victim,
+)
+from reprieve.engine.lost_work import devices_of, is_device, lost_device_seconds
+from reprieve.execution.parts import PartsMissing, whole
+from reprieve.intake.cluster.metadata import checkpoint_of
+from reprieve.jobs.paths import Json, first
+from reprieve.kube.resource import PREEMPTION_PARTS, PREEMPTIONS
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import InvalidInstant, Nanos, parse_instant
+from reprieve.whatif.happened import Run
+from reprieve.whatif.questions.answer import Displaced
+
+__all__ = ["displaced"]
+
+
+def displaced(run: Run, ours: Set[str], above: Callable[[str], Set[str]]) -> Iterator[Displaced]:
+    """Yield those who made way, first for what was submitted.
+
+    `ours`: uids of that and all that came of it; `above`: those of what stands above an object.
+    """
+    yield from _Reading(run, ours, above).victims()
+
+
+class _Reading:
+    """The records of a run."""
+
+    def __init__(self, run: Run, ours: Set[str], above: Callable[[str], Set[str]]) -> None:
+        self._run = run
+        self._overlay = run.overlay
+        self._ours = ours
+        self._above = above
+
+    def victims(self) -> Iterator[Displaced]:
+        """Yield those who made way for what was submitted, then those who did in turn."""
+        found = (msgspec.convert(e, Preemption, strict=False) for e in self._new_records())
+        records = [each for each in found if each.spec.preemptor is not None]
+        lines, in_turn = set(self._ours), False
+        seen: set[str] = set()
+        lost: set[str] = set()  # uids of what stands above those that made way
+        while records:
+            preempting = [each for each in records if self._is_for(each, lines)]
+            if not preempting:
+                in_turn, preempting = True, records
+            records = [each for each in records if each not in preempting]
+            lines = set()
+            for record in preempting:
+                for victim in self._whole(record).victims:
+                    lines |= self._line(victim.root.uid) | self._line(victim.subject.uid)
+                    above = set(self._above(victim.root.uid))
+                    anew = self._came_since(victim.root.uid) and not lost.isdisjoint(above)
+                    lost |= above
+                    if victim.root.uid not in seen and not anew:
+                        seen.add(victim.root.uid)
+                        yield self._displaced(victim, record.spec.plane, in_turn=in_turn)
+            in_turn = True
+
+    def _new_records(self) -> Iterator[Json]:
+        """Yield the records that were made since the submission, and were not given up."""
+        made = {
+            change.object["metadata"]["uid"]
+            for change in self._run.history
+            if change.old is None and change.kind == (PREEMPTIONS.group, PREEMPTIONS.plural)
+        }
+        for each in self._overlay.all(PREEMPTIONS):
+            given_up = first(each, "status.phase") == IntentPhase.ABANDONED.value
+            if each["metadata"]["uid"] in made and not given_up:
+                yield each
+
+    def _came_since(self, uid: str) -> bool:
+        """Tell whether a pod was made since the submission."""
+        return any(
+            change.old is None and change.kind == ("", "pods")
+            for change in self._run.history
+            if change.object["metadata"]["uid"] == uid
+        )
+
+    def _is_for(self, record: Preemption, lines: set[str]) -> bool:
+        preemptor = record.spec.preemptor
+        if preemptor is None:
+            return False
+        line = self._line(preemptor.uid)
+        # A GpuWorkload, in whose name the idle plane decides, says whose it is in a field.
+        resource = self._overlay.resource_of(preemptor.api_version, preemptor.kind)
+        found = resource and self._overlay.get(resource, preemptor.namespace, preemptor.name)
+        if root := first(found or None, "spec.workloadRef.uid"):
+            line |= self._line(str(root))
+        return not lines.isdisjoint(line)
+
+    def _line(self, uid: str) -> set[str]:
+        """Return an object's uid and those above it: what is made again has the same above it."""
+        return {uid, *self._above(uid)}
+
+    def _whole(self, record: Preemption) -> PreemptionSpec:
+        parts = [
+            msgspec.convert(each, PreemptionPart, strict=False).spec
+            for each in self._overlay.all(PREEMPTION_PARTS)
+        ]
+        try:
+            return whole(record.spec, [e for e in parts if e.plan_id == record.spec.plan_id])
+        except PartsMissing:
+            return record.spec
+
+    def _displaced(self, victim: Victim, plane: str, *, in_turn: bool) -> Displaced:
+        root = self._owner(victim.root)
+        devices = devices_of(victim.amounts.items())
+        start, checkpoint = self._started(victim.subject)
+        now = self._run.submitted_at // SECOND
+        lost, saved = None, None
+        if start is not None:
+            lost = lost_device_seconds(start // SECOND, checkpoint, devices, now)
+            saved = Nanos(checkpoint * SECOND) if start // SECOND < checkpoint <= now else None
+        return Displaced(
+            root.kind,
+            root.namespace,
+            root.name,
+            root.uid,
+            victim.rule,
+            devices,
+            lost,
+            plane,
+            {name: amount for name, amount in victim.amounts.items() if is_device(name)},
+            saved,
+            in_turn,
+        )
+
+    def _owner(self, root: ObjectRef) -> ObjectRef:
+        """Return what people know of a victim: the job of a Workload, else the victim itself."""
+        for change in self._run.history:
+            obj = change.object
+            if obj["metadata"]["uid"] != root.uid or root.kind != "Workload":
+                continue
+            for owner in obj["metadata"].get("ownerReferences") or ():
+                # Of a group without anything above it the Workload is named, which has its name.
+                if owner.get("controller") or owner["kind"] != "Pod":
+                    return ObjectRef(
+                        owner["apiVersion"],
+                        owner["kind"],
+                        owner["name"],
+                        owner["uid"],
+                        root.namespace,
+                    )
+        return root
+
+    def _started(self, subject: ObjectRef) -> tuple[Nanos | None, int]:
+        """Return since when a victim ran, and its last checkpoint in Unix seconds, 0 for none.
+
+        As it was when the submission came.
+        """
+        found = next(
+            (
+                change.old
+                for change in self._run.history
+                if change.old is not None and change.old["metadata"]["uid"] == subject.uid
+            ),
+            None,
+        )
+        text = first(found, "status.startTime")
+        for each in first(found, "status.conditions") or ():
+            if each["type"] == "Admitted" and each["status"] == "True":
+                text = each.get("lastTransitionTime")
+        saved = checkpoint_of(ObjectMeta(annotations=first(found, "metadata.annotations")))
+        try:
+            return parse_instant(text) if text else None, saved
+        except InvalidInstant:
+            return None, saved

@@ -1,0 +1,1 @@
+"""What a cluster held, kept in memory and in files."""

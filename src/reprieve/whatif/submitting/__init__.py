@@ -1,0 +1,1 @@
+"""What is submitted: read, named, and admitted as an API server would."""
