@@ -13,6 +13,7 @@ WORKDIR /source
 COPY pyproject.toml uv.lock README.md LICENSE ./
 COPY src src
 COPY web web
+COPY kubeworld kubeworld
 # Distributions of their own, which the image does not install; the lock names them.
 COPY kubelocal/pyproject.toml kubelocal/
 COPY reprieve-notice/pyproject.toml reprieve-notice/

@@ -69,13 +69,19 @@ _LINES = (
     ("version of the chart", _CHART_FILE, r'^version: "?([^"\s]+)"?$'),
     ("appVersion of the chart", _CHART_FILE, r'^appVersion: "?([^"\s]+)"?$'),
 )
+_PROJECTS = (
+    "pyproject.toml",
+    "kubelocal/pyproject.toml",
+    "kubeworld/pyproject.toml",
+    "reprieve-notice/pyproject.toml",
+)
 _CHART = ("version of the chart", "appVersion of the chart")
 
 
 def _versions(root: Path) -> dict[str, str]:
     """Return the version that each place names, empty where there is none."""
     found: dict[str, str] = {}
-    for name in ("pyproject.toml", "kubelocal/pyproject.toml", "reprieve-notice/pyproject.toml"):
+    for name in _PROJECTS:
         found[name] = tomllib.loads((root / name).read_text(encoding="utf-8"))["project"]["version"]
     for name, file, pattern in _LINES:
         match = re.search(pattern, (root / file).read_text(encoding="utf-8"), re.MULTILINE)

@@ -24,7 +24,9 @@ def lines(package: Path) -> int:
 def main(root: Path) -> int:
     """Return the exit code."""
     local = lines(root / "kubelocal" / "src" / "kubelocal")
-    whole = local + lines(root / "src" / "reprieve")
+    whole = (
+        local + lines(root / "src" / "reprieve") + lines(root / "kubeworld" / "src" / "kubeworld")
+    )
     percent = 100 * local / whole
     print(f"kubelocal: {local} of {whole} lines, {percent:.1f} % (at most {LIMIT_PERCENT} %)")
     return 0 if percent <= LIMIT_PERCENT else 1

@@ -31,6 +31,8 @@ from bench.cluster_study_objects import (
 )
 from bench.delayed_replay import InRealTime, Step
 from kubelocal.machines.run import IN_CONTROLLER_MANAGER
+from kubeworld.units.clock import SystemClock
+from kubeworld.units.durations import MILLISECOND, MINUTE, SECOND
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.each_object import EachObject
@@ -43,8 +45,6 @@ from reprieve.scenarios.staging import staged
 from reprieve.simulation.quota_cluster import key_of
 from reprieve.simulation.trace import Job
 from reprieve.simulation.work import Checkpointing, Run, WorkModel
-from reprieve.units.clock import SystemClock
-from reprieve.units.durations import MILLISECOND, MINUTE, SECOND
 from tests.integration.control_plane import ADMINISTRATOR, Binaries
 from tests.integration.group_plane import group_plane
 from tests.quota_plane.site import CLUSTER_QUEUES, JOBS, WORKLOADS

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from kubelocal.machines.events import EventLog
 from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.objects import Change, ChangeType, Object
-from kubelocal.units.clock import Clock
+from kubeworld.units.clock import Clock
 
 __all__ = ["with_binder"]
 

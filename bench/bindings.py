@@ -26,6 +26,7 @@ import msgspec
 from bench.api_server_figures import Figures, read_figures
 from bench.measuring import print_line
 from bench.operator import cpu_ms, peak_mib_of
+from kubeworld.units.clock import SystemClock
 from reprieve.api.crds import load
 from reprieve.execution.steps import each_of
 from reprieve.kube.client import Client, connect
@@ -35,7 +36,6 @@ from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODE
 from reprieve.kube.writes import WriteGate
 from reprieve.scenarios.embedded import embedded_stage
 from reprieve.scenarios.operator import OperatorProcesses
-from reprieve.units.clock import SystemClock
 
 __all__ = ["main"]
 

@@ -17,11 +17,11 @@ from aiohttp import web
 
 from bench.api_server import PODS_PER_JOB, job_uid, namespace_of, pod_text
 from kubelocal.cluster import EmbeddedCluster
+from kubeworld.units.clock import SystemClock
 from reprieve.api.crds import all_crds
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import Resource
-from reprieve.units.clock import SystemClock
 
 __all__ = ["OPERATOR_NAMESPACE", "opted_in"]
 

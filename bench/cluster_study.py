@@ -29,6 +29,7 @@ from bench.cluster_study_objects import (
     priority_class,
     queue_objects,
 )
+from kubeworld.units.durations import MILLISECOND, SECOND
 from reprieve.api.reprieve import Preemption
 from reprieve.engine.placement.profile import Policy
 from reprieve.kube.each_object import EachObject
@@ -40,7 +41,6 @@ from reprieve.shadow.candidate import Candidate
 from reprieve.shadow.comparison import compared
 from reprieve.simulation.lives import Admitted, Preempted, Replay
 from reprieve.simulation.trace import Job
-from reprieve.units.durations import MILLISECOND, SECOND
 from tests.quota_plane.site import JOBS, WORKLOADS, Site, site
 from tests.virtual_time import LoopClock, VirtualTimeLoop
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from kubeworld.units.durations import MILLISECOND
 from reprieve.api.kueue import API_VERSION
 from reprieve.kube.resource import Resource
 from reprieve.scenarios.model import NodeSpec
 from reprieve.simulation.trace import Job
-from reprieve.units.durations import MILLISECOND
 
 __all__ = [
     "LOCAL_QUEUES",

@@ -12,7 +12,7 @@ import selectors
 import time
 from typing import Any
 
-from reprieve.units.instants import Nanos
+from kubeworld.units.instants import Nanos
 
 __all__ = ["CoreClock", "CoreLoop"]
 

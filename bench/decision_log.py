@@ -17,6 +17,7 @@ from random import Random
 import msgspec
 
 from bench.measuring import print_line
+from kubeworld.units.clock import SystemClock
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.plan import Plane
@@ -24,7 +25,6 @@ from reprieve.records.idle.record import packed
 from reprieve.telemetry.decision_history import lines_of_log
 from reprieve.telemetry.decision_log import decision_log
 from reprieve.telemetry.metrics import Metrics
-from reprieve.units.clock import SystemClock
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 

@@ -14,6 +14,7 @@ import aiohttp
 
 from bench.api_server import PODS_PER_JOB, job_uid, namespace_of, pod_uid
 from bench.measuring import Stopwatch, best_of, other_process, peak_mib, print_line
+from kubeworld.units.clock import SystemClock
 from reprieve.api.core import Pod
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.idle.vendors import AMD
@@ -27,7 +28,6 @@ from reprieve.operator.collector import relax_collector
 from reprieve.planes.idle.ownership import BY_OWNER, Ownership, pod_found
 from reprieve.planes.idle.records import PodRecord, pod_converter
 from reprieve.planes.idle.roots import Roots
-from reprieve.units.clock import SystemClock
 
 __all__ = ["run_discovery"]
 

@@ -19,12 +19,12 @@ from dataclasses import replace
 from typing import Final
 
 from bench.measuring import peak_mib, print_line
+from kubeworld.units.durations import HOUR, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement
 from reprieve.engine.disruptions.lineage import Identity, Party, party_of
 from reprieve.operator.collector import relax_collector
-from reprieve.units.durations import HOUR, SECOND
-from reprieve.units.instants import Nanos
 
 _CASES: Final = ((5_000, 40), (5_000, 400), (20_000, 400), (100_000, 4_000))
 _QUICK: Final = ((1_000, 40),)

@@ -29,6 +29,8 @@ from bench.disruptions import displacements
 from bench.governed_planes import run_planes
 from bench.measuring import print_line
 from bench.quota import MIXED, mixed
+from kubeworld.units.durations import HOUR, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement
 from reprieve.engine.quota.assigner import Assigner
@@ -38,8 +40,6 @@ from reprieve.engine.quota.displacements import Displacements, party_of
 from reprieve.engine.quota.preemption import SearchOracle
 from reprieve.engine.quota.protection import Causes, protected, sparing
 from reprieve.engine.quota.state import Holdings
-from reprieve.units.durations import HOUR, SECOND
-from reprieve.units.instants import Nanos
 from tests.quota.cases import Scene
 
 _ROWS: Final = 5_000

@@ -20,6 +20,8 @@ from bench.disruptions import displacements
 from bench.measuring import print_line
 from bench.scheduling_input import Scenario, generated, most_free_cpu
 from bench.tick import POLICY, idle_workloads
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement
@@ -33,8 +35,6 @@ from reprieve.intake.lineage import pod_party
 from reprieve.planes.idle.displacements import IdleDisplacements
 from reprieve.planes.idle.lines import Lines, party_of_root
 from reprieve.planes.scheduling.displacements import SchedulingDisplacements
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 
 __all__ = ["run_planes"]
 

@@ -26,12 +26,12 @@ from typing import Final
 from bench.governed import decide
 from bench.measuring import print_line
 from bench.quota import MIXED, mixed
+from kubeworld.units.durations import HOUR
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.harm_budgets.budget import Expression, Harm, HarmBudget, HarmSide, Selector
 from reprieve.engine.quota.displacements import Displacements, party_of
 from reprieve.engine.quota.state import Holdings
-from reprieve.units.durations import HOUR
-from reprieve.units.instants import Nanos
 from tests.quota.cases import NOW, Scene
 
 _TENANTS: Final = 1_000

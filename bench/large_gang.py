@@ -42,6 +42,7 @@ from bench.large_gang_objects import (
 )
 from bench.measuring import other_process, print_line
 from bench.operator import cpu_ms, peak_mib_of
+from kubeworld.units.clock import SystemClock
 from reprieve.execution.steps import each_of
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
@@ -49,7 +50,6 @@ from reprieve.kube.errors import AlreadyExists, NotFound
 from reprieve.kube.resource import NODES, PODS, PREEMPTION_PARTS, PREEMPTIONS, Resource
 from reprieve.kube.writes import WriteGate
 from reprieve.scenarios.operator import OperatorProcesses
-from reprieve.units.clock import SystemClock
 from tests.ports import free_port
 
 __all__ = ["main"]

@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 
 from bench.large_gang_objects import low_pod, node, objects_first
 from kubelocal.cluster import EmbeddedCluster
+from kubeworld.units.clock import SystemClock
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import NODES, PODS
 from reprieve.operator.collector import freeze_records
-from reprieve.units.clock import SystemClock
 
 __all__: list[str] = []
 

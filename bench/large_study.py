@@ -25,7 +25,7 @@ from typing import Final
 
 from bench.measuring import print_line
 from bench.simulate import NODES, stream
-from reprieve.units.durations import SECOND
+from kubeworld.units.durations import SECOND
 
 __all__ = ["main"]
 

@@ -21,13 +21,13 @@ from typing import Final
 
 from bench.least_lost_schedule import SlotJob, least_lost_schedule
 from bench.measuring import print_line
+from kubeworld.units.durations import HOUR, MINUTE
 from reprieve.engine.quota.model import Settings
 from reprieve.simulation.lives import Life
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.replay import replay
 from reprieve.simulation.trace import Job
 from reprieve.simulation.work import Checkpointing
-from reprieve.units.durations import HOUR, MINUTE
 
 __all__ = ["POLICIES", "Compared", "compared", "drawn", "main"]
 

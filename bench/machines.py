@@ -29,9 +29,9 @@ from kubelocal.machines.node.kubelet import KubeletTimes
 from kubelocal.machines.node.nodes import NodeSpec
 from kubelocal.machines.objects import Change, ChangeType, Object
 from kubelocal.machines.run import Machines
-from kubelocal.units.instants import Nanos, format_instant, format_micro
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, format_instant, format_micro
 from reprieve.operator.collector import freeze_records, relax_collector
-from reprieve.units.durations import SECOND
 
 __all__ = ["main"]
 

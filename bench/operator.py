@@ -16,12 +16,12 @@ from pathlib import Path
 from bench.api_server import PODS_PER_JOB, namespace_of
 from bench.cluster import OPERATOR_NAMESPACE, opted_in
 from bench.measuring import other_process, print_line
+from kubeworld.units.clock import SystemClock
 from reprieve.api.kaiwo import GpuWorkload
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import GPU_WORKLOADS
 from reprieve.scenarios.operator import OperatorProcesses
-from reprieve.units.clock import SystemClock
 
 __all__ = ["cpu_ms", "peak_mib_of", "run_operator"]
 

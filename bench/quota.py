@@ -31,6 +31,7 @@ from pathlib import Path
 from random import Random
 
 from bench.measuring import peak_mib, print_line
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.assigner import Assigner
 from reprieve.engine.quota.assignment import Assignment, Mode
 from reprieve.engine.quota.candidates import preemptor
@@ -54,7 +55,6 @@ from reprieve.engine.quota.preemption import SearchOracle, find_targets
 from reprieve.engine.quota.proof import faults_of
 from reprieve.engine.quota.proof_state import Preempting, Victim
 from reprieve.engine.quota.state import Holdings
-from reprieve.units.instants import Nanos
 from tests.oracle import quota as oracle
 from tests.quota.cases import NOW, SECOND, Scene, holding, plain
 

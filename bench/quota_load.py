@@ -40,12 +40,12 @@ from bench.operator import cpu_ms
 from bench.quota_generator import Generator
 from bench.quota_server import OPERATOR_NAMESPACE, create_all, remove_all
 from bench.quota_shapes import BASELINE, LARGE, ONE_NAMESPACE, QUICK, Shape
+from kubeworld.units.clock import SystemClock
 from reprieve.api.kueue import ClusterQueue
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import EVENTS, Resource
 from reprieve.scenarios.operator import OperatorProcesses
-from reprieve.units.clock import SystemClock
 
 __all__ = ["main"]
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from bench.quota_shapes import BASELINE, LARGE, ONE_NAMESPACE, QUICK, Object
 from kubelocal.cluster import EmbeddedCluster
+from kubeworld.units.clock import SystemClock
 from reprieve.api.crds import all_crds, kueue_crds
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
@@ -26,7 +27,6 @@ from reprieve.kube.resource import (
     Resource,
 )
 from reprieve.operator.collector import relax_collector
-from reprieve.units.clock import SystemClock
 
 __all__ = ["OPERATOR_NAMESPACE", "create_all", "remove_all", "serve"]
 

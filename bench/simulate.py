@@ -23,13 +23,13 @@ from random import Random
 from typing import Final
 
 from bench.measuring import peak_mib, print_line
+from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.engine.quota.model import Preemption, Settings
 from reprieve.simulation.demand import Tenants, demand
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.replay import replay
 from reprieve.simulation.trace import Job, Trace
 from reprieve.simulation.work import Checkpointing
-from reprieve.units.durations import MINUTE, SECOND
 
 __all__ = ["NODES", "POLICIES", "main", "stream"]
 

@@ -17,8 +17,8 @@ import msgspec
 
 from bench.measuring import print_line
 from bench.whatif import Held
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.kube.resource import NODES, PODS, Resource
-from reprieve.units.instants import Nanos, format_instant
 from reprieve.whatif.snapshots.snapshot import Listed, Snapshot
 from reprieve.whatif.snapshots.stored import snapshot_of_bytes, stored_bytes
 

@@ -21,6 +21,9 @@ from typing import Final
 from bench.measuring import other_process, print_line
 from bench.quota_server import OPERATOR_NAMESPACE
 from bench.quota_shapes import QUICK
+from kubeworld.units.clock import Clock, SystemClock
+from kubeworld.units.durations import MINUTE
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api.reprieve import (
     Metadata,
     ObjectRef,
@@ -38,9 +41,6 @@ from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import DISRUPTIONS
 from reprieve.operator.collector import relax_collector
 from reprieve.telemetry.metrics import Metrics
-from reprieve.units.clock import Clock, SystemClock
-from reprieve.units.durations import MINUTE
-from reprieve.units.instants import Nanos, format_instant
 
 _SPACE: Final = "default"
 _AT_ONCE: Final = 8

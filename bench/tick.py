@@ -17,6 +17,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bench.exporters import FAMILY, GPUS_PER_NODE, node_address, pod_of, use_of
 from bench.measuring import Stopwatch, best_of, other_process, peak_mib, print_line
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.lifecycle import step
 from reprieve.engine.idle.lifecycle_facts import Facts, Present
@@ -43,10 +46,7 @@ from reprieve.planes.idle.measures.metric_sources import (
     open_session,
 )
 from reprieve.planes.idle.measures.scraper import Poll, Scraper
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 
 __all__ = ["run_tick"]

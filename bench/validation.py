@@ -49,6 +49,7 @@ from bench.cluster_study import (
 from bench.delayed_replay import beside_replays
 from bench.measuring import print_line
 from bench.recorded_cases import kube_scheduler_cases, kueue_cases
+from kubeworld.units.durations import SECOND
 from reprieve.engine.disruptions.questions import GovernorPolicy
 from reprieve.engine.quota.model import Policy, Preemption, QueueingStrategy
 from reprieve.simulation.lives import Life
@@ -57,7 +58,6 @@ from reprieve.simulation.replay import replay
 from reprieve.simulation.trace import Job
 from reprieve.simulation.validation_figures import Comparison, Validation
 from reprieve.simulation.work import Checkpointing, Displaced, Run, Saved
-from reprieve.units.durations import SECOND
 from tests.integration.control_plane import NoBinaries, find_binaries
 from tests.oracle.queueing import md1_wait, mmk_wait, preemptive_waits
 

@@ -32,9 +32,9 @@ import msgspec
 from aiohttp import web
 
 from bench.measuring import print_line
+from kubeworld.units.clock import SystemClock
 from reprieve.api.core import Node, Pod
 from reprieve.operator.collector import relax_collector
-from reprieve.units.clock import SystemClock
 from reprieve.web.live.watching import Watching
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.server.application import Site

@@ -37,6 +37,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from bench.measuring import print_line
+from kubeworld.units.clock import SystemClock
 from reprieve.answers.asking import answer
 from reprieve.answers.decided import Decided
 from reprieve.answers.diagnosing import asked_of_planes
@@ -56,7 +57,6 @@ from reprieve.kube.decoding import decode_object
 from reprieve.kube.resource import PODS
 from reprieve.kube.transport import Request, Transport
 from reprieve.operator.collector import relax_collector
-from reprieve.units.clock import SystemClock
 from reprieve.whatif.copy.lists import gather
 from reprieve.whatif.copy.wire import Body
 from reprieve.whatif.deciders import Deciders

@@ -11,14 +11,14 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import HOUR
+from kubeworld.units.instants import Nanos
 from reprieve.cli.run import operator_options, run
 from reprieve.operator.process import run_operator
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.telemetry.log import TextFormatter
-from reprieve.units.clock import Clock
-from reprieve.units.durations import HOUR
 from reprieve.units.errors import UsageError
-from reprieve.units.instants import Nanos
 from tests.virtual_time import LoopClock, VirtualTimeLoop
 
 __all__ = ["OperatorInProcess", "operator_of_this_time"]

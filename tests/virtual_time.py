@@ -17,9 +17,9 @@ from weakref import WeakKeyDictionary
 import pytest
 
 from kubelocal.tests import virtual_time
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.planes.common import solve
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 
 __all__ = ["LoopClock", "VirtualTimeLoop", "loop_factories"]
 

@@ -17,11 +17,11 @@ import yaml
 
 from kubelocal.cluster import EmbeddedCluster
 from kubelocal.server.writing.options import WriteOptions
+from kubeworld.units.clock import SystemClock
 from reprieve.api.crds import NAMES, load
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import Resource
-from reprieve.units.clock import SystemClock
 from tests.chart.go_tools import HELM, tool
 from tests.chart.helm import CHART
 

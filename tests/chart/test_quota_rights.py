@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+from kubeworld.units.clock import SystemClock
 from reprieve.jobs.table import BUILT_IN
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
@@ -13,7 +14,6 @@ from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, PODS, SECRETS, R
 from reprieve.planes.quota.webhooks.registration import MUTATING, VALIDATING
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, embedded_stage
 from reprieve.scenarios.operator import OperatorProcesses
-from reprieve.units.clock import SystemClock
 from tests.chart.helm import Rendered
 from tests.chart.test_rights_suffice import (
     EVERYBODY,

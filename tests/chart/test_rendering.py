@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from kubelocal.server.types.cel import condition_holds
+from kubeworld.units.durations import SECOND
 from reprieve import __version__
 from reprieve.api.crds import NAMES, all_crds, text
 from reprieve.settings.scheduling import read_scheduling, scheduling_settings
-from reprieve.units.durations import SECOND
 from tests.chart.helm import CHART, ROOT, RenderingFailed, render, run_helm
 
 ENDPOINT = "http://exporter.gpu-operator.svc:5000/metrics"

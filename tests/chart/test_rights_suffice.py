@@ -6,13 +6,13 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from kubeworld.units.durations import SECOND
 from reprieve.execution.reserve import DEVICE_CLAIMS, VOLUME_CLAIMS, VOLUMES
 from reprieve.kube.resource import DISRUPTIONS, Resource
 from reprieve.scenarios.catalogue import DEFAULT, find
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, embedded_stage
 from reprieve.scenarios.result import Outcome
 from reprieve.scenarios.runner import play_scenario
-from reprieve.units.durations import SECOND
 from tests.chart.helm import CHART, Rendered, installed, run_helm
 from tests.scheduling.site import NAMESPACE, POD_GROUPS, Site, group, node, pod, site
 

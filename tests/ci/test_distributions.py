@@ -1,4 +1,4 @@
-"""Three wheels: Reprieve without an API server, kubelocal and reprieve-notice without Reprieve."""
+"""Four wheels: Reprieve without an API server, the others without Reprieve."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def metadata(wheel: zipfile.ZipFile) -> Message:
 def test_reprieve_brings_no_api_server_but_with_its_extra(
     wheels: dict[str, zipfile.ZipFile],
 ) -> None:
-    assert set(wheels) == {"reprieve", "kubelocal", "reprieve_notice"}
+    assert set(wheels) == {"reprieve", "kubelocal", "kubeworld", "reprieve_notice"}
     assert not [name for name in wheels["reprieve"].namelist() if "kubelocal" in name]
     required = metadata(wheels["reprieve"]).get_all("Requires-Dist", [])
     found = {line for line in required if line.startswith(("kubelocal", "rich"))}
@@ -57,16 +57,27 @@ def test_reprieve_brings_its_man_pages(wheels: dict[str, zipfile.ZipFile]) -> No
     assert pages == {path.name for path in MAN.glob("*.1")} and pages
 
 
-def test_kubelocal_carries_its_units_and_data_and_neither_tests_nor_reprieve(
+def test_kubelocal_carries_its_data_and_neither_tests_nor_reprieve(
     wheels: dict[str, zipfile.ZipFile],
 ) -> None:
     names = set(wheels["kubelocal"].namelist())
-    assert {f"kubelocal/units/{each}.py" for each in ("clock", "quantities", "untrusted")} <= names
     assert {"kubelocal/py.typed", "kubelocal/crds/ray.io.yaml"} <= names
     assert not [name for name in names if "/tests/" in name or "reprieve" in name]
     required = metadata(wheels["kubelocal"]).get_all("Requires-Dist", [])
-    assert required
+    assert f"kubeworld=={__version__}" in required
     assert not [line for line in required if "reprieve" in line]
+
+
+def test_kubeworld_needs_msgspec_alone_and_both_others_need_kubeworld(
+    wheels: dict[str, zipfile.ZipFile],
+) -> None:
+    names = wheels["kubeworld"].namelist()
+    modules = ("clock", "quantities", "untrusted")
+    assert {f"kubeworld/units/{each}.py" for each in modules} | {"kubeworld/py.typed"} <= set(names)
+    assert not [name for name in names if "reprieve" in name or "/tests/" in name]
+    assert metadata(wheels["kubeworld"]).get_all("Requires-Dist", []) == ["msgspec>=0.19"]
+    required = metadata(wheels["reprieve"]).get_all("Requires-Dist", [])
+    assert f"kubeworld=={__version__}" in required
 
 
 def test_the_library_for_notices_needs_nothing_and_runs_on_old_pythons(
@@ -92,7 +103,8 @@ def test_the_library_for_notices_needs_nothing_and_runs_on_old_pythons(
 def test_the_wheel_of_kubelocal_starts_by_itself(
     wheels: dict[str, zipfile.ZipFile], tmp_path: Path
 ) -> None:
-    wheels["kubelocal"].extractall(tmp_path)
+    for name in ("kubelocal", "kubeworld"):
+        wheels[name].extractall(tmp_path)
     code = (
         "import sys, urllib.request; sys.path.insert(0, sys.argv[1])\n"
         "from kubelocal.running import Settings, running_in_thread\n"

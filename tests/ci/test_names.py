@@ -9,6 +9,7 @@ ROOT = Path(__file__).parents[2]
 SOURCES = (
     ROOT / "src" / "reprieve",
     ROOT / "kubelocal" / "src" / "kubelocal",
+    ROOT / "kubeworld" / "src" / "kubeworld",
     ROOT / "reprieve-notice" / "src" / "reprieve_notice",
 )
 

@@ -21,6 +21,7 @@ FILES = (
     ".ci/release.py",
     "pyproject.toml",
     "kubelocal/pyproject.toml",
+    "kubeworld/pyproject.toml",
     "reprieve-notice/pyproject.toml",
     "src/reprieve/__init__.py",
     "charts/reprieve/Chart.yaml",
@@ -78,6 +79,7 @@ def test_everything_that_names_another_version_is_told_at_once(tmp_path: Path) -
     assert said.splitlines() == [
         "pyproject.toml: 0.1.0, not 0.2.0",
         "kubelocal/pyproject.toml: 0.1.0, not 0.2.0",
+        "kubeworld/pyproject.toml: 0.1.0, not 0.2.0",
         "reprieve-notice/pyproject.toml: 0.1.0, not 0.2.0",
         "src/reprieve/__init__.py: 0.1.0, not 0.2.0",
         "version of the chart: 0.1.0, not 0.2.0",

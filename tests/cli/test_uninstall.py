@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from kubeworld.units.clock import SystemClock
 from reprieve.api.crds import KUEUE_NAMES
 from reprieve.api.kueue import RESOURCE_IN_USE
 from reprieve.execution.uninstalling import DEPLOYMENTS, PART_OF, Uninstalling
@@ -12,7 +13,6 @@ from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, embedded_stage
-from reprieve.units.clock import SystemClock
 from tests.chart.helm import ROOT
 from tests.scheduling.site import node
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Set
 from typing import Any
 
-from reprieve.units.durations import InvalidDuration, parse_duration
+from kubeworld.units.durations import InvalidDuration, parse_duration
 
 EXACT = ("resources",)
 # Formats that are about how a duration is written.

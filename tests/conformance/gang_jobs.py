@@ -15,6 +15,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import parse_instant
 from reprieve.api.gangs import PodGroup
 from reprieve.engine.cluster.snapshot import Flag, Pending, Snapshot
 from reprieve.engine.gangs.gate import enqueue_barrier, permit
@@ -35,9 +37,7 @@ from reprieve.engine.placement.profile import FilterName, Policy, Profile
 from reprieve.engine.placement.reasons import Code, Rejection
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.intake.gangs import gang_name, group_spec, pod_member
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
-from reprieve.units.instants import parse_instant
 from reprieve.wording import koordinator as wording
 from tests.engine.api_objects import cluster_of, key_of
 from tests.gangs.proofs import faults_of_job

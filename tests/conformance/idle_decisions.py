@@ -12,6 +12,8 @@ from dataclasses import replace
 
 import msgspec
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.api.kaiwo import GpuWorkload
 from reprieve.engine.check import check_all
 from reprieve.engine.idle.evaluation import evaluate
@@ -43,9 +45,7 @@ from reprieve.engine.plan import Plan
 from reprieve.intake.gpuworkloads import status_to_api, workload_row
 from reprieve.intake.pods import gpus_of, pod_row, quota_short
 from reprieve.settings.idle import environment_tier, kaiwo_config_tier, overrides_of, resolve
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos, parse_instant
 from reprieve.wording.kaiwo import (
     conditions_after,
     event_text,

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import msgspec
 
+from kubeworld.units.durations import SECOND, InvalidDuration, format_duration, parse_duration
+from kubeworld.units.instants import parse_instant
 from reprieve.api.core import KueueWorkload, Pod
 from reprieve.api.kaiwo import GpuWorkload, GpuWorkloadStatus
 from reprieve.api.kaiwo import TrackedPod as ApiTrackedPod
@@ -42,9 +44,7 @@ from reprieve.settings.idle import (
     resolve,
     with_overrides,
 )
-from reprieve.units.durations import SECOND, InvalidDuration, format_duration, parse_duration
 from reprieve.units.ids import Uid
-from reprieve.units.instants import parse_instant
 from reprieve.units.references import Reference
 from reprieve.wording.kaiwo import resolution_error_text
 from tests.conformance.world import Json, World, as_found

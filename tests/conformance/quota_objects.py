@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from kubeworld.units.instants import Nanos, parse_instant
+from kubeworld.units.quantities import parse_milli, parse_quantity
 from reprieve.engine.quota.amounts import UNLIMITED
 from reprieve.engine.quota.model import (
     Admission,
@@ -47,8 +49,6 @@ from reprieve.engine.topology.model import (
     TopologyGates,
     TopologyRequest,
 )
-from reprieve.units.instants import Nanos, parse_instant
-from reprieve.units.quantities import parse_milli, parse_quantity
 
 Json = dict[str, Any]
 # The zero time of an absent creationTimestamp is older than anything.

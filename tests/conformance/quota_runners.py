@@ -14,6 +14,7 @@ from decimal import Decimal
 from functools import cmp_to_key
 from typing import Any
 
+from kubeworld.units.instants import parse_instant
 from reprieve.engine.plan_faults import PlanFault
 from reprieve.engine.quota.amounts import clamp, text
 from reprieve.engine.quota.assigner import Assigner
@@ -58,7 +59,6 @@ from reprieve.engine.quota.taking_back import undo_admission
 from reprieve.engine.quota.timing import queue_timestamp
 from reprieve.engine.quota.tournament import classical_order
 from reprieve.engine.quota.tree import Tree, available
-from reprieve.units.instants import parse_instant
 from reprieve.wording.kueue import preemption_message
 from tests.conformance import quota_objects as objects
 from tests.conformance.quota_status import Statuses

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterable
 from typing import Any
 
+from kubeworld.units.instants import parse_instant
 from reprieve.engine.quota.amounts import text
 from reprieve.engine.quota.candidates import Target
 from reprieve.engine.quota.entries import Entry, Outcome
@@ -14,7 +15,6 @@ from reprieve.engine.quota.requests import pod_set_requests
 from reprieve.engine.quota.timing import queue_timestamp
 from reprieve.engine.quota.tree import Tree
 from reprieve.engine.topology.encoding import encoded
-from reprieve.units.instants import parse_instant
 from reprieve.wording import kueue
 from reprieve.wording.events import EventText
 

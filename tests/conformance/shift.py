@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from kubeworld.units.durations import HOUR, SECOND
+from kubeworld.units.instants import Nanos, format_instant, parse_instant
 from reprieve.engine.idle.discovery import gpu_workload_name
-from reprieve.units.durations import HOUR, SECOND
-from reprieve.units.instants import Nanos, format_instant, parse_instant
 from tests.conformance.world import Json
 
 DELTA = 9_679 * HOUR + 431 * SECOND

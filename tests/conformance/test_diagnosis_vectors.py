@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import SECOND
 from reprieve.engine.diagnosis.reasons import REASONS, Reason
 from reprieve.engine.diagnosis.scheduling import of_attempt
 from reprieve.engine.diagnosis.untried import of_barring
@@ -22,7 +23,6 @@ from reprieve.engine.gangs.records import Defaults, Gangs
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.plan import Plane
 from reprieve.engine.scheduling.outcome import Attempt, GangCycle, Member, Unit
-from reprieve.units.durations import SECOND
 from tests.conformance.gang_jobs import LITERAL, Played, _pod, _put_group
 from tests.conformance.workload_aware_vectors import Json, Vector
 from tests.engine.api_objects import cluster_of, policy_of

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from reprieve.units.durations import HOUR, SECOND
-from reprieve.units.instants import Nanos, format_instant, parse_instant
+from kubeworld.units.durations import HOUR, SECOND
+from kubeworld.units.instants import Nanos, format_instant, parse_instant
 from tests.conformance.quota_runners import RUNNERS
 from tests.conformance.world import Json
 

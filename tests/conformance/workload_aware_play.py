@@ -14,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from kubeworld.units.durations import MILLISECOND, SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api.scheduling import PodObject
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.forest import Forest
@@ -32,9 +34,7 @@ from reprieve.engine.scheduling.rejecting import rejecting_plugins
 from reprieve.engine.scheduling.session import Session
 from reprieve.intake.cluster.pods import pod_row
 from reprieve.planes.scheduling.state import ClusterState
-from reprieve.units.durations import MILLISECOND, SECOND
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos, format_instant
 from reprieve.wording import kube_scheduler as wording
 from reprieve.wording.events import EventText
 from tests.engine.api_objects import ROWS, Json, key_of

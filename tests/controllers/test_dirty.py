@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import HOUR, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.planes.common.dirty import DirtyKeys
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import HOUR, SECOND
-from reprieve.units.instants import Nanos
 
 
 async def test_a_key_added_often_is_handed_out_once_in_order_of_arrival() -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from kubelocal.cluster import EmbeddedCluster
+from kubeworld.units.clock import SystemClock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, format_micro
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import LEASES
 from reprieve.planes.idle.evaluation_lease import evaluation_lease
-from reprieve.units.clock import SystemClock
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos, format_micro
 
 NAMESPACE = "default"
 NAME = "gpu-preemption-eval"

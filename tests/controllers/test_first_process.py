@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from kubeworld.units.clock import SystemClock
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import NotFound
 from reprieve.kube.resource import LEASES
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, embedded_stage
-from reprieve.units.clock import SystemClock
 from tests import with_parent
 from tests.scheduling.site import node
 

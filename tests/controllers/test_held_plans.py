@@ -11,14 +11,14 @@ from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import SECOND
 from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel, Victim, plan_id
 from reprieve.kube.errors import ServerError
 from reprieve.planes.common.loop import DecisionLoop, Pace
 from reprieve.planes.common.solve import DecisionLimit
 from reprieve.planes.idle.carry_out import CarryOut
 from reprieve.planes.idle.effects import Begin
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 

@@ -10,13 +10,13 @@ from typing import Any, cast
 
 import pytest
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import SECOND
 from reprieve.operator.collector import await_records
 from reprieve.operator.leading import End, lead
 from reprieve.operator.lease_keeper import LeaseKeeper
 from reprieve.operator.lease_link import WantedLease
 from reprieve.planes.common.suspects import Suspects
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import SECOND
 
 
 class FakePlane:

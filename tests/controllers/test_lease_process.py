@@ -11,10 +11,10 @@ from dataclasses import asdict
 
 import pytest
 
+from kubeworld.units.durations import SECOND
 from reprieve.operator import lease_process
 from reprieve.operator.lease_link import Shared, WantedLease
 from reprieve.operator.lease_process import Keeping
-from reprieve.units.durations import SECOND
 from tests.virtual_time import LoopClock, VirtualTimeLoop
 
 WANTED = WantedLease("kaiwo-system", "reprieve", "us", 15 * SECOND, 5 * SECOND)

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import MILLISECOND, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.plan import Plane
 from reprieve.execution.fence import Deposed
 from reprieve.kube.errors import ServerError
 from reprieve.planes.common.loop import DecisionLoop, HeldBack, Pace
 from reprieve.planes.common.solve import DecisionLimit
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import MILLISECOND, SECOND
-from reprieve.units.instants import Nanos
 
 log = logging.getLogger("reprieve.test")
 PACE = Pace(held_back=SECOND, told_at=logging.WARNING, gather=10 * MILLISECOND)

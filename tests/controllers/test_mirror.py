@@ -10,6 +10,8 @@ import msgspec
 import pytest
 from msgspec import inspect
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.api.core import Node, Pod
 from reprieve.api.kueue import Workload
 from reprieve.api.scheduling import NodeObject, PodObject
@@ -20,8 +22,6 @@ from reprieve.planes.common.forms import WIDER
 from reprieve.planes.common.mirror import Followed, Mirror
 from reprieve.planes.idle.watches import Watches as IdleWatches
 from reprieve.planes.quota.watches import WORKLOADS
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import MINUTE, SECOND
 from tests.background import in_background
 from tests.kube.fakes import Collection, FakeWire, client_over, pod, refusal
 

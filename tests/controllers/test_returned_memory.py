@@ -10,10 +10,10 @@ from typing import Final
 
 import pytest
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.operator.returned_memory import ReturnedMemory, returning_memory
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import Nanos
 
 LIBRARY: Final = ctypes.CDLL(None)
 
@@ -45,8 +45,8 @@ FREED: Final = (
     + """
 import asyncio
 from reprieve.operator.returned_memory import ReturnedMemory
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import MINUTE, SECOND
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import MINUTE, SECOND
 
 async def main():
     clock, size = VirtualClock(), 100 * 1024

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from kubeworld.units.clock import VirtualClock
 from reprieve.engine.idle import lifecycle_facts
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.kube.discovery import RestMapper
 from reprieve.kube.transport import Request
 from reprieve.planes.idle.roots import Roots
-from reprieve.units.clock import VirtualClock
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 from tests.kube.fakes import FakeAnswer, FakeWire, client_over, refusal

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.clock import SystemClock
 from reprieve.engine.cluster.rows import GroupRow, NodeRow, PodRow
 from reprieve.engine.placement.filtering import FeasiblePlacement, View
 from reprieve.engine.placement.profile import Policy
@@ -21,7 +22,6 @@ from reprieve.planes.scheduling.slices import decide
 from reprieve.records.scheduling.record import encode_scheduling
 from reprieve.records.scheduling.replay import PluginMissing, decide_scheduling_again
 from reprieve.settings.scheduling import scheduling_settings
-from reprieve.units.clock import SystemClock
 from reprieve.units.errors import UsageError
 from tests.controllers.sample_package import install_metadata
 from tests.engine.builders import gang, node, pod, snapshot_of

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.clock import SystemClock
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.scheduling.outcome import Sentence, Unit
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.planes.common.plugins import Installed, installed, load, one_sided
 from reprieve.planes.scheduling.slices import decide
 from reprieve.settings.scheduling import SchedulingSettings, scheduling_settings
-from reprieve.units.clock import SystemClock
 from reprieve.units.errors import UsageError
 from tests.controllers.sample_package import GROUP, OFFERED, install
 from tests.engine.builders import gang, node, pod, snapshot_of

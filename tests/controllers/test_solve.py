@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from kubeworld.units.clock import SystemClock
+from kubeworld.units.durations import SECOND
 from reprieve.engine.plan import Plane
 from reprieve.planes.common.solve import (
     DecisionLimit,
@@ -21,8 +23,6 @@ from reprieve.planes.common.solve import (
     full_collections,
 )
 from reprieve.planes.common.suspects import Accused, Suspects
-from reprieve.units.clock import SystemClock
-from reprieve.units.durations import SECOND
 
 SHORT = SECOND // 2
 

@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import SECOND
 from reprieve.api.core import ObjectMeta
 from reprieve.execution.fence import Deposed
 from reprieve.execution.statuses import StatusChange
 from reprieve.kube.resource import PODS
 from reprieve.kube.transport import Request
 from reprieve.planes.common.status_writer import StatusWriter
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import SECOND
 from tests.kube.fakes import FakeAnswer, FakeWire, Handler, client_over, refusal
 
 OVER = ObjectMeta("one", "work", "uid-1", "7")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.plan import Plane
 from reprieve.operator.lease_link import Shared
 from reprieve.planes.common.suspects import (
@@ -16,9 +19,6 @@ from reprieve.planes.common.suspects import (
     read_suspects,
     written,
 )
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import HOUR, MINUTE, SECOND
-from reprieve.units.instants import Nanos
 
 HUNG = Accused(Plane.SCHEDULING, "team/hung")
 OTHER = Accused(Plane.QUOTA, "team/other")

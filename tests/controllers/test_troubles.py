@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import SECOND
 from reprieve.kube.cache import Cache
 from reprieve.kube.reflector import Health, Reflector
 from reprieve.kube.resource import NODES, PODS, Resource
 from reprieve.planes.common.troubles import Troubles
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import SECOND
 from tests.kube.fakes import FakeAnswer, FakeWire, client_over
 
 

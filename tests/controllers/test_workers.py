@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import SECOND
 from reprieve.execution.fence import Deposed
 from reprieve.kube.errors import ServerError
 from reprieve.planes.common.dirty import DirtyKeys
 from reprieve.planes.common.workers import look_at_each, spawn
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import SECOND
 
 
 class Site:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.ledger import Actor, Displacement
 from reprieve.engine.disruptions.lineage import Identity, Lineage, Party
 from reprieve.engine.disruptions.questions import Question
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 
 NOW: Final = 1_000_000
 

@@ -17,6 +17,8 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
+from kubeworld.units.durations import HOUR, SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api.reprieve import Preemption, Victim, VictimState, VictimStatus
 from reprieve.engine import plan as engine
 from reprieve.engine.disruptions.governor import Governor
@@ -38,9 +40,7 @@ from reprieve.planes.common.displacements import Issued, PlaneDisplacements, Sid
 from reprieve.planes.quota.held_pairs import HeldPairs
 from reprieve.records.displacements import stored
 from reprieve.telemetry.metrics import Metrics
-from reprieve.units.durations import HOUR, SECOND
 from reprieve.units.ids import PlanId, Uid
-from reprieve.units.instants import Nanos, format_instant
 from reprieve.units.references import Reference
 from tests.disruptions.builders import identity
 from tests.execution.test_executor import Death

@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 
+from kubeworld.units.durations import SECOND
 from reprieve.engine.disruptions.ledger import Actor, Displacement
 from reprieve.engine.disruptions.questions import GovernorPolicy
-from reprieve.units.durations import SECOND
 from tests.disruptions.machine import MANNERS, World
 
 _MOST_WRITES = 40

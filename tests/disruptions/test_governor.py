@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import HOUR, SECOND
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement, Exemption
 from reprieve.engine.disruptions.lineage import Lineage, Party
@@ -19,7 +20,6 @@ from reprieve.engine.disruptions.questions import (
     Loop,
     Rule,
 )
-from reprieve.units.durations import HOUR, SECOND
 from tests.disruptions.builders import at, displaced, party, question
 from tests.oracle.disruptions import is_turn
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+from kubeworld.units.durations import SECOND
 from reprieve.engine.disruptions.ledger import KEPT, Displacement, Ledger
-from reprieve.units.durations import SECOND
 from tests.disruptions.builders import at, displaced
 
 

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.families import Families
 from reprieve.engine.disruptions.lineage import Identity, Party, party_of
 from reprieve.engine.disruptions.rows import Rows
-from reprieve.units.instants import Nanos
 from tests.disruptions.builders import at, displaced, identity
 
 

@@ -9,6 +9,8 @@ from typing import Any, cast
 
 import pytest
 
+from kubeworld.units.durations import MINUTE
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor
 from reprieve.engine.disruptions.lineage import Lineage
@@ -16,8 +18,6 @@ from reprieve.engine.disruptions.questions import Enforcement, GovernorPolicy
 from reprieve.kube.errors import ServerError
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.telemetry.metrics import Metrics
-from reprieve.units.durations import MINUTE
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 from reprieve.wording.displacements import known_as
 from reprieve.wording.disruptions import LOOP, PAIR_HELD

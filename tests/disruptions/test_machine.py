@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from kubeworld.units.durations import SECOND
 from reprieve.engine.disruptions.ledger import Actor
 from reprieve.engine.disruptions.questions import GovernorPolicy
-from reprieve.units.durations import SECOND
 from tests.disruptions.machine import LAWLESS, MANNERS, World
 
 WORKS = st.sampled_from("abcde")

@@ -11,6 +11,9 @@ from unittest.mock import patch
 
 import pytest
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement
 from reprieve.engine.disruptions.lineage import Lineage, Party
@@ -18,9 +21,6 @@ from reprieve.kube.client import Client
 from reprieve.kube.transport import Transport
 from reprieve.planes.common.mirror import Mirror
 from reprieve.planes.common.other_actors import OtherActors
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import HOUR, MINUTE, SECOND
-from reprieve.units.instants import Nanos, format_instant
 from tests.scheduling.memory import MemoryApi, Wire
 from tests.scheduling.site import Object
 

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.displacement import Actor, Displacement
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.lineage import Identity, Lineage, Party, party_of
@@ -18,10 +21,7 @@ from reprieve.engine.quota.model import Workload
 from reprieve.planes.idle.displacements import IdleDisplacements
 from reprieve.planes.idle.lines import Lines
 from reprieve.planes.idle.records import PodRecord
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 from tests.engine.rows import NOW, demand, snapshot, workload
 from tests.scheduling.memory import Memory, memory

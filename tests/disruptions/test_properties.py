@@ -13,6 +13,7 @@ from typing import Final
 
 import pytest
 
+from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.engine.disruptions.governor import LONGEST_PAUSE, Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement
 from reprieve.engine.disruptions.lineage import Lineage, Party, party_of
@@ -23,7 +24,6 @@ from reprieve.engine.disruptions.questions import (
     Question,
     Rule,
 )
-from reprieve.units.durations import MINUTE, SECOND
 from tests.disruptions.builders import at, displaced, identity, party, question
 from tests.oracle import disruptions as oracle
 

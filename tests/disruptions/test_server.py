@@ -13,10 +13,10 @@ from random import Random
 
 import pytest
 
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.questions import Enforcement, GovernorPolicy
 from reprieve.kube.resource import PREEMPTIONS
-from reprieve.units.durations import HOUR, MINUTE, SECOND
 from tests.kube.fakes import FakeAnswer
 from tests.scheduling.memory import Memory, Target, memory
 from tests.scheduling.site import pod

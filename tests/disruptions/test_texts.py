@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kubeworld.units.durations import HOUR
 from reprieve.engine.disruptions.questions import Enforcement
-from reprieve.units.durations import HOUR
 from reprieve.wording.displacements import repeated_text
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import Entry, Outcome
 from reprieve.engine.quota.figures import cluster_queue_share
@@ -27,8 +29,6 @@ from reprieve.engine.quota.model import (
 )
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 
 __all__ = ["fair_rows", "preemption_rows"]
 

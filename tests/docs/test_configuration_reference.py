@@ -6,11 +6,11 @@ import re
 
 import yaml
 
+from kubeworld.units.durations import parse_duration
 from reprieve.api.kaiwo import SUFFIXES
 from reprieve.settings.idle import FALLBACK, in_force
 from reprieve.settings.start_up import read_config
 from reprieve.settings.vendors import parse_vendors
-from reprieve.units.durations import parse_duration
 from tests.docs.generated import DOCS
 from tests.docs.tables import table
 

@@ -11,6 +11,8 @@ import pytest
 import yaml
 
 from kubelocal.cluster import EmbeddedCluster
+from kubeworld.units.clock import SystemClock
+from kubeworld.units.durations import parse_duration
 from reprieve.api.crds import kueue_crds, load
 from reprieve.engine.quota.assignment import NoFitReason
 from reprieve.engine.quota.entries import Unready
@@ -31,8 +33,6 @@ from reprieve.settings.quota import (
 )
 from reprieve.settings.quota_configuration import NEW, OLD, quota_configuration
 from reprieve.settings.quota_gates import DECIDING, DEFAULTS, PLACING
-from reprieve.units.clock import SystemClock
-from reprieve.units.durations import parse_duration
 from reprieve.units.errors import UsageError
 from tests.docs.generated import DOCS
 from tests.docs.tables import table

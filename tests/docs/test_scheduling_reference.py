@@ -7,11 +7,11 @@ import re
 import pytest
 import yaml
 
+from kubeworld.units.durations import SECOND, parse_duration
 from reprieve.engine.placement.profile import Profile
 from reprieve.settings.gates import GATES
 from reprieve.settings.scheduler_arguments import ARGUMENTS
 from reprieve.settings.scheduling import read_scheduling, scheduling_settings
-from reprieve.units.durations import SECOND, parse_duration
 from tests.docs.generated import DOCS
 from tests.docs.tables import table
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
+from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.engine.idle.model import (
     Aggregation,
     GpuSample,
@@ -20,9 +22,7 @@ from reprieve.engine.idle.model import (
     TrackedPod,
     Workload,
 )
-from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
-from reprieve.units.instants import Nanos, parse_instant
 from reprieve.units.references import Reference
 
 NOW = parse_instant("2026-03-04T10:15:00Z")

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.check import Fault, check, check_all
 from reprieve.engine.disruptions.questions import Hold, Rule
 from reprieve.engine.idle.claims import before_each, committed
@@ -24,9 +26,7 @@ from reprieve.engine.idle.model import (
 )
 from reprieve.engine.idle.outcome import Declined, Reason
 from reprieve.engine.plan import Guard, Plan, ProofLevel
-from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
-from reprieve.units.instants import Nanos
 from reprieve.wording.kaiwo import (
     conditions_after,
     declined_text,

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.check import Fault, check_all
 from reprieve.engine.idle import evaluation
 from reprieve.engine.idle.model import Fit, Workload
 from reprieve.engine.idle.search import Search
 from reprieve.engine.plan import Proof
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 from tests.engine.cases import NOW, clusters
 from tests.engine.rows import policy_of, rows_of
 

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.idle.lifecycle import step
 from reprieve.engine.idle.lifecycle_facts import (
     DeleteOutcome,
@@ -23,9 +25,7 @@ from reprieve.engine.idle.lifecycle_facts import (
 )
 from reprieve.engine.idle.model import Aggregation, Phase, Policy
 from reprieve.engine.idle.transitions import TRANSITIONS, Action, EventReason
-from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 from reprieve.wording.documentation import transitions_markdown
 from tests.engine import cases
 from tests.engine.rows import (

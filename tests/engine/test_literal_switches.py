@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import SECOND
 from reprieve.engine.idle.discovery import (
     Answer,
     Found,
@@ -25,7 +26,6 @@ from reprieve.engine.idle.literal import SWITCHES, LiteralSwitches
 from reprieve.engine.idle.model import Phase, Policy, PreemptionPolicy, Status, TrackedPod
 from reprieve.engine.idle.samples import ImpossibleReading, Reading, aggregate, merge
 from reprieve.engine.idle.transitions import Action
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 from reprieve.wording.documentation import switches_markdown

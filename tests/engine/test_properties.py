@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.check import check_all
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.model import Fit, Policy
 from reprieve.engine.idle.outcome import Evaluation, Reason
 from reprieve.engine.plan import Plan
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 from tests.engine.cases import NOW, clusters
 from tests.engine.rows import policy_of, rows_of
 from tests.oracle import naive

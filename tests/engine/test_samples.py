@@ -7,6 +7,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.idle.model import Aggregation, GpuSample, Phase, Policy, Status, TrackedPod
 from reprieve.engine.idle.samples import (
     Reading,
@@ -18,8 +20,6 @@ from reprieve.engine.idle.samples import (
     write_due,
 )
 from reprieve.intake.gpuworkloads import remembered, status_from_api, status_to_api
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 from tests.engine.rows import NOW, ago, pod, sample, workload
 from tests.oracle import naive
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from kubeworld.units.durations import HOUR, MINUTE
 from reprieve.api.reprieve import IntentPhase
 from reprieve.engine import plan as engine
 from reprieve.execution.book import Book, Retention
 from reprieve.kube.errors import Forbidden
 from reprieve.telemetry.metrics import Metrics
-from reprieve.units.durations import HOUR, MINUTE
 from reprieve.units.ids import PlanId, Uid
 from reprieve.units.references import Reference
 from tests.execution.test_recovery import Records, with_time

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.api.kueue import Workload
 from reprieve.api.reprieve import (
     Metadata,
@@ -30,8 +32,6 @@ from reprieve.kube.resource import PODS
 from reprieve.kube.retry import ATTEMPTS, AWAY, retried
 from reprieve.kube.transport import Request
 from reprieve.planes.quota.writing import WorkloadStatuses
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.ids import Uid
 from tests.execution.test_fence import Tenure
 from tests.kube.fakes import FakeAnswer, FakeWire, client_over, refusal

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api.reprieve import (
     IntentPhase,
     Metadata,
@@ -20,7 +21,6 @@ from reprieve.execution.at_stake import AtStake
 from reprieve.execution.demands import GOES_ON_WITHIN, Demands
 from reprieve.execution.intent_specs import intent_spec
 from reprieve.units.ids import PlanId, Uid
-from reprieve.units.instants import Nanos, format_instant
 from reprieve.units.references import Reference
 
 NOW = Nanos(1_800_000_000 * 10**9)

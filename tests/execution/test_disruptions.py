@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api.disruption import KEY_FIELD, KEY_SECRET
 from reprieve.api.reprieve import Preemption
 from reprieve.engine import plan as engine
@@ -26,9 +28,7 @@ from reprieve.execution.old_disruptions import TIME_TO_LIVE
 from reprieve.kube.client import Client
 from reprieve.kube.transport import Transport
 from reprieve.telemetry.metrics import Metrics
-from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.ids import PlanId, Uid
-from reprieve.units.instants import Nanos, format_instant
 from reprieve.units.references import Reference
 from tests.execution.test_executor import PLANES, Death, Fakes, Plane, When, World, _dying, _quiet
 from tests.execution.test_recovery import Records, with_time

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.api.reprieve import Preemption, Victim, VictimState, VictimStatus
 from reprieve.engine import plan as engine
 from reprieve.execution.book import Book
@@ -22,7 +23,6 @@ from reprieve.execution.fence import Deposed
 from reprieve.execution.victims import Manner, Marked, Reading, Standing, VictimResult
 from reprieve.kube.errors import ApiError, Forbidden, ServerError
 from reprieve.telemetry.metrics import Metrics
-from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.ids import PlanId, Uid
 from reprieve.units.references import Reference
 from tests.execution.test_recovery import Records, with_time

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.execution.fence import Deposed, Fence
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 
 LEASE = 15 * SECOND
 

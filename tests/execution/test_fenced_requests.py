@@ -20,6 +20,8 @@ import aiohttp
 import pytest
 from aiohttp.client_proto import ResponseHandler
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import MILLISECOND, SECOND
 from reprieve.execution.fence import Deposed, Fence
 from reprieve.kube import transport as transports
 from reprieve.kube.client import Client
@@ -30,8 +32,6 @@ from reprieve.kube.lease import LeaderElector, LeaseTimes
 from reprieve.kube.resource import LEASES, PODS
 from reprieve.kube.transport import HttpWire, Request, Transport
 from reprieve.kube.writes import Priority, WriteGate
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import MILLISECOND, SECOND
 from tests.background import ended
 from tests.kube.fakes import Collection, FakeAnswer, FakeWire, client_over
 

@@ -8,6 +8,9 @@ from uuid import UUID
 
 import pytest
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
+from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.harm_budgets.budget import Harm, HarmBudget, HarmSide
 from reprieve.execution.fence import Fence
@@ -16,9 +19,6 @@ from reprieve.execution.harm_refusals import REFUSED, HarmRefusals
 from reprieve.kube.client import Client
 from reprieve.kube.transport import Transport
 from reprieve.records.harm_sums import part_name, part_rows
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import HOUR, MINUTE, SECOND
-from reprieve.units.instants import Nanos, parse_instant
 from tests.background import in_background
 from tests.kube.fakes import FakeAnswer, refusal
 from tests.scheduling.memory import LEASE, Held, MemoryApi, Target, Wire

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import Action, ObjectRef, Victim
 from reprieve.execution.evict import Result, evict
 from reprieve.execution.fence import Fence
@@ -20,10 +23,7 @@ from reprieve.execution.pods import PodWriter
 from reprieve.jobs.table import BUILT_IN
 from reprieve.kube.discovery import RestMapper
 from reprieve.kube.transport import Request
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 from tests.execution.test_fence import Tenure
 from tests.kube.fakes import FakeAnswer, FakeWire, client_over, refusal
 

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import SECOND
 from reprieve.api.reprieve import (
     Metadata,
     ObjectRef,
@@ -22,8 +24,6 @@ from reprieve.execution.pod_victims import PodVictims
 from reprieve.execution.victims import Standing
 from reprieve.kube.errors import Unreachable
 from reprieve.kube.transport import Request
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import SECOND
 from tests.execution.test_fence import Tenure
 from tests.kube.fakes import FakeAnswer, FakeWire, client_over, refusal, status
 

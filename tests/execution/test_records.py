@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kubeworld.units.durations import HOUR, SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api.reprieve import (
     IntentPhase,
     Metadata,
@@ -13,9 +15,7 @@ from reprieve.api.reprieve import (
 from reprieve.engine import plan as engine
 from reprieve.execution.intent_specs import intent_name, intent_spec
 from reprieve.execution.recovery import expired
-from reprieve.units.durations import HOUR, SECOND
 from reprieve.units.ids import PlanId, Uid
-from reprieve.units.instants import Nanos, format_instant
 from reprieve.units.references import Reference
 
 NOW = Nanos(1_772_618_400 * SECOND)

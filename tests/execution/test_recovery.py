@@ -8,6 +8,9 @@ from random import Random
 
 import pytest
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api.reprieve import (
     IntentPhase,
     Preemption,
@@ -24,9 +27,6 @@ from reprieve.kube.client import Client
 from reprieve.kube.errors import Forbidden
 from reprieve.kube.transport import Transport
 from reprieve.records.victim_states import victim_states
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import HOUR, MINUTE, SECOND
-from reprieve.units.instants import Nanos, format_instant
 from tests.execution.test_parts import spec, victims
 from tests.kube.fakes import FakeAnswer, refusal
 from tests.scheduling.memory import LEASE, Held, MemoryApi, Target, Wire

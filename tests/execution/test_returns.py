@@ -7,11 +7,11 @@ from unittest.mock import patch
 
 import pytest
 
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.execution import returns
 from reprieve.execution.returns import Unit
-from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import Nanos, format_instant
 from tests.execution.test_disruptions import PLANES, Story, When
 from tests.execution.test_executor import Death
 from tests.kube.fakes import FakeAnswer

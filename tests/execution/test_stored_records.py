@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from kubelocal.cluster import EmbeddedCluster
+from kubeworld.units.clock import SystemClock
 from reprieve.api.crds import all_crds
 from reprieve.api.reprieve import (
     Guard,
@@ -35,7 +36,6 @@ from reprieve.kube.resource import (
     PREEMPTIONS,
 )
 from reprieve.records.victim_states import victim_states
-from reprieve.units.clock import SystemClock
 from tests.execution.stored_records import bounded
 from tests.execution.test_parts import NAME, idle_victims, quota_victims, spec, victims
 from tests.scheduling.memory import LEASE, Held

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import SECOND
 from reprieve.api.reprieve import Action, ObjectRef, Victim
 from reprieve.execution.evict import Result, evict, obstacle
 from reprieve.execution.fence import Fence
 from reprieve.jobs.table import BUILT_IN
 from reprieve.kube.discovery import RestMapper
 from reprieve.kube.transport import Request
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import SECOND
 from tests.execution.test_fence import Tenure
 from tests.kube.fakes import FakeAnswer, FakeWire, client_over
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reprieve.units.instants import Nanos, format_instant, parse_instant
+from kubeworld.units.instants import Nanos, format_instant, parse_instant
 
 Json = dict[str, Any]
 

@@ -17,6 +17,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 from kubelocal.running import Settings, running_in_thread
+from kubeworld.units.clock import SystemClock
+from kubeworld.units.instants import Nanos
 from reprieve.api.crds import all_crds
 from reprieve.cli.explain import explain
 from reprieve.cli.get import Answer, get, printed
@@ -24,9 +26,7 @@ from reprieve.cli.kubectl_plugin import completions
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS, Resource
-from reprieve.units.clock import SystemClock
 from reprieve.units.errors import UsageError
-from reprieve.units.instants import Nanos
 from reprieve.web.tables import Column, Kind, Table
 
 pytestmark = pytest.mark.real_time

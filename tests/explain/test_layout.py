@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
+from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.answers.document import Fact, State, Step
 from reprieve.answers.layout import MOST_LINES, Page, Style, lines_of
 from reprieve.answers.quantities import ago, amounts, duration, quantity
-from reprieve.units.durations import HOUR, MINUTE, SECOND
-from reprieve.units.instants import Nanos, parse_instant
 
 LONG = " ".join(f"word-{number}" for number in range(200))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.units.instants import Nanos
+from kubeworld.units.instants import Nanos
 from reprieve.web.live.topic import Topic, read_position
 from reprieve.web.tables import Cell, Column, Kind, Page, Table
 

@@ -15,6 +15,18 @@ from typing import Any, Final
 import msgspec
 import orjson
 
+from kubeworld.units.durations import SECOND, parse_duration
+from kubeworld.units.instants import parse_instant
+from kubeworld.units.quantities import InvalidQuantity, parse_exact, parse_milli, parse_quantity
+from kubeworld.units.untrusted import (
+    TOLD,
+    Unreadable,
+    integer_or_none,
+    read_float,
+    read_integer,
+    read_json,
+    shown,
+)
 from reprieve.api import gangs, kueue
 from reprieve.api.kaiwo import ANNOTATION_PREFIX, DERIVED_ANNOTATION, SUFFIXES, GpuWorkload
 from reprieve.api.kueue_conversion import KEPT, convert
@@ -56,18 +68,6 @@ from reprieve.planes.quota.webhooks.reviews import (
     kueue_hooks,
 )
 from reprieve.settings.idle import derive, overrides_of, read_derived
-from reprieve.units.durations import SECOND, parse_duration
-from reprieve.units.instants import parse_instant
-from reprieve.units.quantities import InvalidQuantity, parse_exact, parse_milli, parse_quantity
-from reprieve.units.untrusted import (
-    TOLD,
-    Unreadable,
-    integer_or_none,
-    read_float,
-    read_integer,
-    read_json,
-    shown,
-)
 
 __all__ = ["POD_NOTES", "TARGETS"]
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
+from kubeworld.units.durations import SECOND
 from reprieve.api.gangs import KOORDINATOR, SCHEDULER_PLUGINS, Door, PodGroup
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.planes.scheduling.gangs.book import GangBook
 from reprieve.settings.coscheduling import CoschedulingSettings
-from reprieve.units.durations import SECOND
 from tests.engine.builders import later, pod
 
 PREFIX = "gang.scheduling.koordinator.sh/"

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import pytest
 
+from kubeworld.units.durations import SECOND
 from reprieve.api.gangs import DOORS, Door
-from reprieve.units.durations import SECOND
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import NAMESPACE, Object, pod
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
+from kubeworld.units.clock import VirtualClock
 from reprieve.api.gangs import KOORDINATOR, PodGroup
 from reprieve.kube.transport import Request
 from reprieve.planes.scheduling.gangs.statuses import GroupStatuses
-from reprieve.units.clock import VirtualClock
 from tests.kube.fakes import FakeAnswer, FakeWire, client_over
 
 

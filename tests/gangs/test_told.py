@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubeworld.units.durations import SECOND
 from reprieve.api.gangs import SCHEDULER_PLUGINS
-from reprieve.units.durations import SECOND
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import NAMESPACE, Object, pod
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import SECOND
 from reprieve.api.gangs import DOORS, Door
 from reprieve.settings.coscheduling import CONFIG_MAP, CONFIG_NAMESPACE
-from reprieve.units.durations import SECOND
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import NAMESPACE, pod
 

@@ -14,13 +14,13 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from kubeworld.units.clock import SystemClock
+from kubeworld.units.durations import MINUTE
 from reprieve.engine.plan import Plane
 from reprieve.kube.resource import EVENTS, LEASES
 from reprieve.planes.common.suspects import ANNOTATION, Suspect, read_suspects
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from reprieve.scenarios.operator import OperatorProcesses
-from reprieve.units.clock import SystemClock
-from reprieve.units.durations import MINUTE
 from tests.idle.site import container, open_site
 from tests.idle.site import job as idle_job
 from tests.quota_plane.site import NAMESPACE, job, site

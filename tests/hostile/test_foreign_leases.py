@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import Nanos, format_instant, parse_instant
 from reprieve.planes.common.foreign_decider import (
     ForeignDecider,
     StatusAuthors,
     last_writer,
     status_writes,
 )
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import Nanos, format_instant, parse_instant
 
 
 class Leases:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubelocal.cluster import Stage, Write
-from reprieve.units.untrusted import TOLD
+from kubeworld.units.untrusted import TOLD
 from tests.idle.site import (
     GPU_WORKLOADS,
     NAMESPACE,

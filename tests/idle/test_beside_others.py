@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+from kubeworld.units.clock import SystemClock
+from kubeworld.units.instants import format_micro
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, OPERATOR_USER
-from reprieve.units.clock import SystemClock
-from reprieve.units.instants import format_micro
 from tests.background import ended
 from tests.idle.site import GPU_WORKLOADS, NAMESPACE, Object, Site, container, job
 

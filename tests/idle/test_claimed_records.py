@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubeworld.units.clock import VirtualClock
 from reprieve.api.core import KueueWorkload, Pod
 from reprieve.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from reprieve.engine.idle.vendors import NVIDIA
 from reprieve.kube.resource import PODS
 from reprieve.planes.common.mirror import Mirror
 from reprieve.planes.idle.watches import Watches
-from reprieve.units.clock import VirtualClock
 from tests.kube.fakes import Collection, FakeWire, client_over
 
 GPU = "deviceclass.resource.kubernetes.io/gpu.nvidia.com"

@@ -7,11 +7,11 @@ import logging
 
 import pytest
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.planes.idle.idle_time import IdleTime
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.ids import GpuWorkloadKey
-from reprieve.units.instants import Nanos
 from reprieve.units.steady_clock import SteadyClock
 from tests.idle.site import Operator, Site, container, job
 from tests.operator_in_process import OperatorInProcess

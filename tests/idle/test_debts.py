@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import HOUR, SECOND
+from kubeworld.units.instants import Nanos, format_instant, parse_instant
 from reprieve.api.reprieve import (
     IntentPhase,
     Metadata,
@@ -26,8 +28,6 @@ from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.model import Debt, Fit, IdleSnapshot, NodeRow, Phase, Policy
 from reprieve.engine.idle.outcome import Reason
 from reprieve.planes.idle.debts import debt_of
-from reprieve.units.durations import HOUR, SECOND
-from reprieve.units.instants import Nanos, format_instant, parse_instant
 from tests.engine.rows import NOW, ago, pod, workload
 
 AT = parse_instant("2026-03-04T10:00:00Z")

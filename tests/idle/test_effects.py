@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
+from kubeworld.units.durations import MINUTE
+from kubeworld.units.instants import Nanos
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.model import Fit, IdleSnapshot, Policy
 from reprieve.engine.idle.outcome import Evaluation
@@ -18,8 +20,6 @@ from reprieve.planes.idle.effects import (
     answers_of,
     plans_of,
 )
-from reprieve.units.durations import MINUTE
-from reprieve.units.instants import Nanos
 from tests.engine.rows import NOW, ago, demand, snapshot, workload
 
 POLICY = Policy()

@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import MINUTE
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.questions import BudgetHold, Rule
 from reprieve.engine.harm_budgets.budget import Harm, HarmBudget, HarmSide
@@ -16,9 +19,6 @@ from reprieve.records.harm_table import harm_rows
 from reprieve.records.idle.record import encode
 from reprieve.records.idle.replay import decode
 from reprieve.scenarios.model import NodeSpec
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import MINUTE
-from reprieve.units.instants import Nanos
 from reprieve.wording.kaiwo import declined_text
 from tests.disruptions.test_planes import idle_plane, replace_since
 from tests.engine.rows import demand, snapshot, workload

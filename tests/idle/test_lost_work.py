@@ -6,8 +6,8 @@ import re
 
 import aiohttp
 
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos, format_instant
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from tests.idle.site import Operator, Site, pod
 from tests.virtual_time import LoopClock
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from kubeworld.units.durations import MILLISECOND, SECOND
 from reprieve.scenarios.model import NodeSpec
-from reprieve.units.durations import MILLISECOND, SECOND
 from tests.idle.exporters import FakeExporter
 from tests.idle.site import NAMESPACE, Site, job, open_site, pod, with_limits
 from tests.scraper.servers import serving

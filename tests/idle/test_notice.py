@@ -16,12 +16,12 @@ import aiohttp
 import pytest
 
 from kubelocal.cluster import Stage, Write
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
+from kubeworld.units.instants import Nanos, format_instant, parse_instant
 from reprieve.engine.harm_budgets.sums import Amount
 from reprieve.records.harm_sums import HARM_LABEL, part_rows
 from reprieve.scenarios.embedded import OPERATOR_USER
 from reprieve.scenarios.model import NodeSpec
-from reprieve.units.durations import HOUR, MINUTE, SECOND
-from reprieve.units.instants import Nanos, format_instant, parse_instant
 from tests.idle.site import NAMESPACE, Object, Operator, Site, container, job, open_site
 from tests.virtual_time import LoopClock
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.scenarios.model import NodeSpec
-from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import Nanos, parse_instant
 from tests.idle.site import NAMESPACE, Object, Site, container, job, open_site
 from tests.virtual_time import LoopClock
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.idle import evaluation
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.model import IdleSnapshot, Phase, Policy, Workload
@@ -15,9 +17,7 @@ from reprieve.engine.plan import Plane
 from reprieve.planes.common.solve import DecisionLimit, Solver, TookTooLong
 from reprieve.planes.common.suspects import Ended
 from reprieve.planes.idle.set_aside import SetAside, evaluate_others
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
-from reprieve.units.instants import Nanos
 from tests.engine.rows import NOW, demand, snapshot, workload
 
 pytestmark = pytest.mark.real_time

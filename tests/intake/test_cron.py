@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kubeworld.units.durations import HOUR, MINUTE
+from kubeworld.units.instants import Nanos, format_instant, parse_instant
 from reprieve.intake.cron import InvalidCron, schedule_of
-from reprieve.units.durations import HOUR, MINUTE
-from reprieve.units.instants import Nanos, format_instant, parse_instant
 
 
 def began(text: str, at: str, duration: int) -> str | None:

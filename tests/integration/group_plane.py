@@ -13,12 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from kubelocal.machines.run import IN_CONTROLLER_MANAGER
+from kubeworld.units.clock import SystemClock
 from reprieve.scenarios.embedded import OPERATOR_USER
 from reprieve.scenarios.model import NodeSpec
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.scenarios.stage import Stage
 from reprieve.scenarios.staging import staged
-from reprieve.units.clock import SystemClock
 from tests.integration.control_plane import (
     ADMINISTRATOR,
     Binaries,

@@ -22,12 +22,12 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from kubeworld.units.clock import SystemClock
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import NAMESPACES, PODS, Resource
 from reprieve.scenarios.embedded import OPERATOR_USER
 from reprieve.scenarios.model import NodeSpec
-from reprieve.units.clock import SystemClock
 from tests.chart.helm import CHART
 from tests.integration.control_plane import ADMINISTRATOR, Binaries, ControlPlane, control_plane
 from tests.integration.group_plane import group_flags, on_plane

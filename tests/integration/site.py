@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 from kubelocal.crds import permissive_definitions
 from kubelocal.machines.objects import AlreadyThere
 from kubelocal.machines.run import IN_CONTROLLER_MANAGER
+from kubeworld.units.clock import SystemClock
 from reprieve.api.crds import all_crds
 from reprieve.api.disruption import KEY_SECRET
 from reprieve.kube.bodies import Propagation
@@ -47,7 +48,6 @@ from reprieve.scenarios.model import NodeSpec
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.scenarios.stage import Stage
 from reprieve.scenarios.staging import staged
-from reprieve.units.clock import SystemClock
 from tests.integration.control_plane import ADMINISTRATOR, ControlPlane
 from tests.integration.roles import RBAC, RoleRights, operator_rights
 

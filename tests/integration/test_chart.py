@@ -22,6 +22,7 @@ import aiohttp
 import pytest
 import yaml
 
+from kubeworld.units.clock import SystemClock
 from reprieve.api.crds import KUEUE_NAMES
 from reprieve.execution.uninstalling import DEPLOYMENTS
 from reprieve.kube.bodies import Propagation
@@ -40,7 +41,6 @@ from reprieve.kube.resource import (
 )
 from reprieve.planes.quota.webhooks.registration import MUTATING, VALIDATING
 from reprieve.scenarios.operator import OperatorProcesses
-from reprieve.units.clock import SystemClock
 from tests.chart.go_tools import HELM, ToolMissing, tool
 from tests.chart.helm import CHART
 from tests.integration.control_plane import (

@@ -13,11 +13,11 @@ from typing import Any, cast
 
 import pytest
 
+from kubeworld.units.clock import SystemClock
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import AlreadyExists
 from reprieve.scenarios.embedded import EmbeddedStage
-from reprieve.units.clock import SystemClock
 from tests.integration.control_plane import Binaries, ControlPlane
 from tests.integration.group_plane import group_flags, group_plane, on_plane
 from tests.scheduling.gates.test_gate_upgrade_downgrade import (

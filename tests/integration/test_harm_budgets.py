@@ -15,11 +15,11 @@ from typing import Any, Final
 
 import pytest
 
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.kube.resource import CONFIG_MAPS, HARM_BUDGETS, PODS, PREEMPTIONS
 from reprieve.records.harm_sums import HARM_LABEL, part_rows
 from reprieve.records.harm_table import HarmRow, as_csv, harm_rows
-from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import Nanos, parse_instant
 from tests.integration.control_plane import Binaries
 from tests.reliability.audit import read
 from tests.reliability.churn import pod

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import pytest
 
+from kubeworld.units.clock import SystemClock
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import ApiError, Forbidden, Invalid, NotFound
 from reprieve.kube.resource import EVENTS, PODS, PREEMPTIONS, Resource
 from reprieve.scenarios.model import NodeSpec
-from reprieve.units.clock import SystemClock
 from tests.integration.control_plane import Binaries
 from tests.integration.group_plane import group_plane, on_plane
 from tests.reliability.stand import PRIORITY_CLASSES

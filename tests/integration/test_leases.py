@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from kubeworld.units.clock import SystemClock
+from kubeworld.units.instants import format_micro, parse_instant
 from reprieve.kube.resource import LEASES, PREEMPTIONS
-from reprieve.units.clock import SystemClock
-from reprieve.units.instants import format_micro, parse_instant
 from tests.integration.site import JOBS, OPERATOR_NAMESPACE, Object, Site, job
 
 EVALUATION = "gpu-preemption-eval"

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pytest
 
+from kubeworld.units.clock import SystemClock
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import Call
@@ -20,7 +21,6 @@ from reprieve.kube.resource import PODS, PREEMPTIONS, Resource
 from reprieve.kube.transport import Request
 from reprieve.operator.pod_tokens import PodTokens
 from reprieve.scenarios.model import NodeSpec
-from reprieve.units.clock import SystemClock
 from reprieve_notice import Notices
 from reprieve_notice.http import Away, HttpSource
 from tests.integration.control_plane import Binaries

@@ -17,12 +17,12 @@ from typing import Any, Final
 
 import pytest
 
+from kubeworld.units.clock import SystemClock
 from reprieve.engine.diagnosis.model import Change, Fix
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import NAMESPACES, PODS, Resource
 from reprieve.scenarios.model import NodeSpec
-from reprieve.units.clock import SystemClock
 from reprieve.whatif.questions.changed import changed_by
 from tests.integration.control_plane import Binaries
 from tests.integration.group_plane import on_plane

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from kubeworld.units.clock import SystemClock
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
-from reprieve.units.clock import SystemClock
 from tests.integration.control_plane import Binaries
 from tests.integration.settled_story import (
     ASKER,

@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
+from kubeworld.units.clock import SystemClock
+from kubeworld.units.instants import format_instant
 from reprieve.kube.resource import GPU_WORKLOADS, PREEMPTIONS
-from reprieve.units.clock import SystemClock
-from reprieve.units.instants import format_instant
 from tests.integration.site import JOBS, NAMESPACE, Object, Site, job
 
 

@@ -17,6 +17,9 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from kubeworld.units.clock import SystemClock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import parse_instant
 from reprieve.api.reprieve import Preemption
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
@@ -25,9 +28,6 @@ from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, OPERATOR_USER
 from reprieve.scenarios.model import NodeSpec
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.scenarios.stage import Stage
-from reprieve.units.clock import SystemClock
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import parse_instant
 from tests.integration.control_plane import (
     ADMINISTRATOR,
     Binaries,

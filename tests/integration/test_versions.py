@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.clock import SystemClock
 from reprieve.kube.errors import Conflict, Invalid
 from reprieve.kube.reflector import Reflector
-from reprieve.units.clock import SystemClock
 from tests.integration.site import CONFIG_MAPS, NAMESPACE, Object, Site
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kubeworld.units.instants import parse_instant
 from reprieve.kube.resource import PODS, PREEMPTIONS
-from reprieve.units.instants import parse_instant
 from tests.integration.site import (
     DEPLOYMENTS,
     JOBS,

@@ -9,10 +9,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from random import Random
 from typing import Any
 
+from kubeworld.units.clock import VirtualClock
 from reprieve.kube.client import Client
 from reprieve.kube.resource import Resource
 from reprieve.kube.transport import Request, Transport
-from reprieve.units.clock import VirtualClock
 
 END = object()
 

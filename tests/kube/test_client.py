@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import SECOND
 from reprieve.api.core import ObjectMeta
 from reprieve.kube.bodies import PatchType, Propagation
 from reprieve.kube.errors import AlreadyExists, Conflict, Expired, NotFound, Undecodable
@@ -16,8 +18,6 @@ from reprieve.kube.objects import PartialObject, identity_of
 from reprieve.kube.outline import Part, part, parts
 from reprieve.kube.resource import GPU_WORKLOADS, NODES, PODS, Resource
 from reprieve.kube.writes import Priority, WriteGate
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import SECOND
 from tests.kube.fakes import (
     Collection,
     FakeAnswer,

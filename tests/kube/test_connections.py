@@ -10,11 +10,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from kubeworld.units.clock import SystemClock
 from reprieve.kube import transport as transports
 from reprieve.kube.connections import Connections
 from reprieve.kube.credentials import Connection, Headers
 from reprieve.kube.transport import HttpWire, Request, Transport
-from reprieve.units.clock import SystemClock
 
 AT_ONCE: Final = 8
 

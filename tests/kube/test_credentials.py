@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 import yaml
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import SECOND
 from reprieve.kube import credentials
 from reprieve.kube.credentials import CredentialsError, Headers, load_connection
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import SECOND
 
 Write = Callable[..., Path]
 

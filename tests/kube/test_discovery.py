@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import SECOND
 from reprieve.kube.discovery import MAXIMUM_UNSERVED, NotServed, RestMapper
 from reprieve.kube.errors import ServerError
 from reprieve.kube.resource import PODS, Resource
 from reprieve.kube.transport import Request
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import SECOND
 from tests.kube.fakes import FakeAnswer, FakeWire, client_over, refusal
 
 

@@ -16,6 +16,8 @@ import pytest
 from kubelocal.cluster import EmbeddedCluster
 from kubelocal.server.errors import StatusError
 from kubelocal.server.writing.options import DeleteOptions, WriteOptions
+from kubeworld.units.clock import SystemClock
+from kubeworld.units.durations import MILLISECOND, SECOND
 from reprieve.api.core import ObjectMeta
 from reprieve.kube.bodies import Json, PatchType
 from reprieve.kube.cache import Cache
@@ -36,8 +38,6 @@ from reprieve.kube.objects import version_number
 from reprieve.kube.reflector import Health, Reflector
 from reprieve.kube.resource import EVENTS, LEASES, NAMESPACES, PODS, Resource
 from reprieve.kube.transport import Transport
-from reprieve.units.clock import SystemClock
-from reprieve.units.durations import MILLISECOND, SECOND
 from reprieve.units.references import Reference
 from tests.background import in_background
 

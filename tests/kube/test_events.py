@@ -7,14 +7,14 @@ from contextlib import suppress
 
 import pytest
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.kube import events
 from reprieve.kube.errors import ApiError, Unreachable
 from reprieve.kube.events import EventRecorder
 from reprieve.kube.resource import Resource
 from reprieve.kube.transport import Request
 from reprieve.kube.writes import Priority
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.references import Reference
 from tests.background import in_background
 from tests.kube.fakes import Collection, FakeAnswer, FakeWire, client_over, refusal

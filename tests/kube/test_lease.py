@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.kube.errors import Forbidden, Unreachable
 from reprieve.kube.lease import LeaderElector, LeaseTimes
 from reprieve.kube.resource import LEASES
 from reprieve.kube.transport import Request
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import MINUTE, SECOND
 from tests.background import ended
 from tests.kube.fakes import Collection, FakeAnswer, FakeWire, client_over, refusal
 

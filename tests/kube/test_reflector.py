@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import MILLISECOND, MINUTE, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.kube.errors import Forbidden, Unreachable
 from reprieve.kube.reflector import Health, Reflector
 from reprieve.kube.resource import PODS
 from reprieve.kube.transport import Request
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import MILLISECOND, MINUTE, SECOND
-from reprieve.units.instants import Nanos
 from tests.background import in_background
 from tests.kube.fakes import (
     Collection,

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from kubeworld.units.durations import SECOND
 from reprieve.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -18,7 +19,6 @@ from reprieve.kube.errors import (
     Unreachable,
 )
 from reprieve.kube.retry import ATTEMPTS, UNSETTLED, backoff, retried
-from reprieve.units.durations import SECOND
 
 
 class Call:

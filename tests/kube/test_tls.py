@@ -18,12 +18,12 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from kubeworld.units.clock import SystemClock
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import Unreachable
 from reprieve.kube.resource import PODS
 from reprieve.kube.transport import HttpWire, Request, Transport
-from reprieve.units.clock import SystemClock
 from tests.kube.fakes import list_body, pod
 
 FOLDER = Path(__file__).parent / "tls"

@@ -11,6 +11,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from kubeworld.units.clock import SystemClock, VirtualClock
+from kubeworld.units.durations import MILLISECOND, SECOND
 from reprieve.kube.credentials import Connection, Headers
 from reprieve.kube.errors import (
     Call,
@@ -24,8 +26,6 @@ from reprieve.kube.errors import (
     Unreachable,
 )
 from reprieve.kube.transport import HttpWire, Request, Transport
-from reprieve.units.clock import SystemClock, VirtualClock
-from reprieve.units.durations import MILLISECOND, SECOND
 from tests.kube.fakes import FakeAnswer, FakeWire, refusal, scripted
 
 

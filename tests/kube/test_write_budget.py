@@ -7,10 +7,10 @@ from collections import Counter
 
 import pytest
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import MILLISECOND, SECOND
 from reprieve.kube.write_budget import Allowance, WriteBudget
 from reprieve.kube.writes import Priority, WriteGate
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import MILLISECOND, SECOND
 from tests.background import in_background
 
 ALLOWANCE = Allowance(burst=5, quiet=50, busy=2, many=10)

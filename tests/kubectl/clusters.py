@@ -15,9 +15,9 @@ from kubelocal.cluster import EmbeddedCluster
 from kubelocal.machines.embedded import EmbeddedObjects
 from kubelocal.machines.node.kubelet import KubeletTimes
 from kubelocal.machines.run import Machines
+from kubeworld.units.clock import SystemClock
 from reprieve.api.crds import all_crds
 from reprieve.scenarios import with_parent
-from reprieve.units.clock import SystemClock
 from tests.integration.control_plane import ADMINISTRATOR, ControlPlane
 from tests.kubectl.golden import Group
 from tests.kubectl.play import Cluster

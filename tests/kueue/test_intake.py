@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubeworld.units.instants import parse_instant
 from reprieve.api import kueue
 from reprieve.engine.quota.amounts import UNLIMITED
 from reprieve.engine.quota.model import (
@@ -37,7 +38,6 @@ from reprieve.intake.quota import (
 from reprieve.intake.quota_limits import LimitRange, container_limits
 from reprieve.intake.quota_requests import amount_of, pod_requests
 from reprieve.intake.quota_workloads import PodSetRows, workload_row
-from reprieve.units.instants import parse_instant
 from tests.conformance import quota_objects as oracle
 from tests.kueue.objects import (
     SINCE,

@@ -7,6 +7,9 @@ from typing import Any, cast
 
 import pytest
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import MINUTE
+from kubeworld.units.instants import Nanos
 from reprieve.execution.fence import Fence
 from reprieve.kube.events import EventRecorder
 from reprieve.planes.quota.context import QuotaContext, QuotaOptions
@@ -16,9 +19,6 @@ from reprieve.planes.quota.webhooks.reviews import Asked, Verdict
 from reprieve.settings.quota import QuotaSettings, quota_settings
 from reprieve.telemetry.metrics import Metrics
 from reprieve.telemetry.quota import QuotaMetrics
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import MINUTE
-from reprieve.units.instants import Nanos
 from tests.kube.fakes import client_over, scripted
 from tests.kueue.objects import Json, cluster_queue, group
 

@@ -14,6 +14,9 @@ import orjson
 import pytest
 from cryptography import x509
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import HOUR, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.api.crds import kueue_crds
 from reprieve.api.kueue import RESOURCE_IN_USE
 from reprieve.kube.client import Client
@@ -48,10 +51,7 @@ from reprieve.planes.quota.webhooks.reviews import (
 )
 from reprieve.planes.quota.webhooks.server import webhook_options
 from reprieve.settings.quota import quota_settings
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import HOUR, SECOND
 from reprieve.units.errors import UsageError
-from reprieve.units.instants import Nanos
 from tests.kueue.objects import Json, cluster_queue, group, kueue_object, local_queue, workload
 from tests.kueue.webhooks import OPTIONS, Site, site, webhooks
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kubelocal.cluster import EmbeddedCluster
+from kubeworld.units.clock import Clock, SystemClock
 from reprieve.api.crds import kueue_crds
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
@@ -16,7 +17,6 @@ from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS
 from reprieve.planes.quota.webhooks.registration import Place
 from reprieve.planes.quota.webhooks.reviews import Hook, kueue_hooks
 from reprieve.planes.quota.webhooks.server import Standing, WebhookOptions, run_webhooks
-from reprieve.units.clock import Clock, SystemClock
 
 OPTIONS = WebhookOptions(
     Place(namespace="default", url="https://127.0.0.1:0"), port=0, host="127.0.0.1"

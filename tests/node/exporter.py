@@ -10,10 +10,10 @@ import sys
 
 from aiohttp import web
 
+from kubeworld.units.clock import SystemClock
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import PODS
-from reprieve.units.clock import SystemClock
 
 GPU = "amd.com/gpu"
 

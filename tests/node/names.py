@@ -10,11 +10,11 @@ import socket
 import struct
 import sys
 
+from kubeworld.units.clock import SystemClock
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import Resource
-from reprieve.units.clock import SystemClock
 
 _SERVICES = Resource("", "v1", "services", "Service")
 _HEADER = 12

@@ -9,9 +9,9 @@ import json
 
 import pytest
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.notifications.messages import Format, body, format_for, headers
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 from tests.notifications.builders import disruption
 
 

@@ -14,12 +14,12 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from kubeworld.units.clock import SystemClock
+from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.kube.errors import NotFound
 from reprieve.notifications.notifier import FORMAT_ANNOTATION, URL_ANNOTATION, Notifier
 from reprieve.notifications.settings import notification_settings
 from reprieve.telemetry.metrics import Metrics
-from reprieve.units.clock import SystemClock
-from reprieve.units.durations import MINUTE, SECOND
 from tests.notifications.builders import disruption
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

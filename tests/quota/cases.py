@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.model import (
     Admission,
     AdmittedPodSet,
@@ -32,7 +33,6 @@ from reprieve.engine.quota.model import (
     Strategy,
     Workload,
 )
-from reprieve.units.instants import Nanos
 
 SECOND = 1_000_000_000
 NOW = Nanos(1_000_000 * SECOND)

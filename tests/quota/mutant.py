@@ -117,9 +117,9 @@ def demand() -> Iterator[bool]:
 
 def _refused(case: Any, random: Random) -> bool:
     """Tell whether a plan of a few cycles is refused by its proof."""
+    from kubeworld.units.instants import Nanos
     from reprieve.engine.plan_faults import PlanRefused
     from reprieve.engine.quota.cycle import cycle
-    from reprieve.units.instants import Nanos
     from tests.quota.cases import NOW, SECOND
     from tests.quota.test_cycle import start
     from tests.quota.test_invariants import stop

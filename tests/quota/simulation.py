@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.quota.cycle import cycles
 from reprieve.engine.quota.displacements import Displacements
@@ -12,7 +13,6 @@ from reprieve.engine.quota.entries import CycleResult
 from reprieve.engine.quota.model import Configuration, Eviction, Workload
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
-from reprieve.units.instants import Nanos
 from tests.quota.cases import NOW, SECOND
 
 

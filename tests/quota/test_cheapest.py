@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.plan import Plan
 from reprieve.engine.quota import evictions
 from reprieve.engine.quota.assignment import Assignment
@@ -21,7 +22,6 @@ from reprieve.engine.quota.state import Holdings
 from reprieve.engine.victim_choice import VictimChoice
 from reprieve.records.quota.record import inputs_of
 from reprieve.records.quota.replay import decide_quota_again
-from reprieve.units.instants import Nanos
 from tests.oracle import quota_cheapest as oracle
 from tests.quota.cases import NOW, SECOND, Scene, Size, plain, scene
 from tests.quota.test_cycle import start

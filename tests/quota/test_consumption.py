@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.cycle import cycles
 from reprieve.engine.quota.entries import Entry, Outcome
 from reprieve.engine.quota.model import Configuration, LocalQueue, Settings
@@ -13,7 +14,6 @@ from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
 from reprieve.engine.quota.taking_back import undo_admission
 from reprieve.engine.quota.usage_based import Consumption, Consumptions, UsageBased, base_amounts
-from reprieve.units.instants import Nanos
 from tests.quota.cases import NOW, SECOND
 from tests.quota.test_cycle import job, one_queue
 

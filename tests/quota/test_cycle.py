@@ -8,6 +8,8 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.plan import Plane, ProofLevel
 from reprieve.engine.quota.cycle import cycle, cycles
 from reprieve.engine.quota.entries import CycleResult, Outcome
@@ -32,8 +34,6 @@ from reprieve.engine.quota.plans import plan_of
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
 from reprieve.engine.quota.taking_back import preemptions_failed, undo_admission
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 from tests.oracle import quota as oracle
 from tests.quota.cases import NOW, Scene, Size, plain, scene
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota import cycle as cycle_module
 from reprieve.engine.quota.cycle import cycle, cycles
 from reprieve.engine.quota.entries import Outcome
@@ -29,8 +31,6 @@ from reprieve.engine.quota.nominations import Nominations
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.room import Room
 from reprieve.engine.quota.state import Holdings
-from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import Nanos
 from tests.quota.cases import NOW, Size, scene
 from tests.quota.test_cycle import job, one_queue, start, summary
 

@@ -9,6 +9,8 @@ from random import Random
 import msgspec
 import pytest
 
+from kubeworld.units.durations import HOUR, MINUTE
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api import kueue
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import CycleResult, Outcome
@@ -34,8 +36,6 @@ from reprieve.engine.quota.state import Holdings
 from reprieve.intake.quota_workloads import PodSetRows, workload_row
 from reprieve.records.idle.replay import unpacked
 from reprieve.records.quota.record import QuotaInput, inputs_of, restored
-from reprieve.units.durations import HOUR, MINUTE
-from reprieve.units.instants import Nanos, format_instant
 
 GPU = "nvidia.com/gpu"
 NOW = Nanos(1_000_000 * 1_000_000_000)

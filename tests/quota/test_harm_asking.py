@@ -9,6 +9,8 @@ from random import Random
 import pytest
 
 from bench.harm_budgets import scene_of
+from kubeworld.units.durations import HOUR, MINUTE
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.harm_budgets.accounts import HarmAccounts
 from reprieve.engine.harm_budgets.budget import Harm, HarmBudget, HarmSide, Per, Scope
@@ -21,8 +23,6 @@ from reprieve.engine.quota.preemption import SearchOracle
 from reprieve.engine.quota.protection import Causes, Spared, protected, sparing
 from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.state import Holdings
-from reprieve.units.durations import HOUR, MINUTE
-from reprieve.units.instants import Nanos
 from tests.quota.cases import NOW, Scene
 
 TENANTS = 6

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.questions import GovernorPolicy
 from reprieve.engine.harm_budgets.budget import Expression, HarmBudget, Scope, Selector
@@ -27,8 +29,6 @@ from reprieve.engine.quota.model import (
 from reprieve.records.quota.record import inputs_of
 from reprieve.records.quota.replay import Standing, decide_quota_again, quota_answers
 from reprieve.records.quota.story import quota_answer_text
-from reprieve.units.durations import HOUR, MINUTE, SECOND
-from reprieve.units.instants import Nanos, format_instant
 from tests.quota.simulation import Cluster
 
 GPU = "nvidia.com/gpu"

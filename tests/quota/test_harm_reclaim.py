@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
+from kubeworld.units.durations import HOUR, MINUTE
 from reprieve.engine.harm_budgets.budget import HarmBudget, Per, Scope
-from reprieve.units.durations import HOUR, MINUTE
 from tests.quota.simulation import Cluster
 from tests.quota.test_harm_budgets import cluster, pass_time, work
 

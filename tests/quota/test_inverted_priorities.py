@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import Entry
 from reprieve.engine.quota.model import (
@@ -26,7 +27,6 @@ from reprieve.engine.quota.model import (
 from reprieve.engine.quota.protection import Causes
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
-from reprieve.units.instants import Nanos
 from tests.quota.cases import NOW, SECOND, Size, scene
 from tests.quota.simulation import Cluster
 from tests.quota.test_loops import configuration, jobs, queue

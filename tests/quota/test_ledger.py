@@ -9,6 +9,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from kubeworld.units.durations import HOUR, SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api import kueue
 from reprieve.api.reprieve import (
     IntentPhase,
@@ -30,8 +32,6 @@ from reprieve.planes.quota.held_pairs import HeldPairs
 from reprieve.planes.quota.watches import Held
 from reprieve.records.displacements import stored
 from reprieve.telemetry.metrics import Metrics
-from reprieve.units.durations import HOUR, SECOND
-from reprieve.units.instants import Nanos, format_instant
 from tests.quota.cases import NOW
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.model import (
     BorrowWithinCohort,
@@ -25,7 +26,6 @@ from reprieve.engine.quota.model import (
     Strategy,
     Workload,
 )
-from reprieve.units.instants import Nanos
 from tests.quota.cases import NOW, SECOND
 from tests.quota.simulation import Cluster
 from tests.quota.test_loops import FAIR, RECLAIM, configuration, jobs, queue

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.model import (
     BorrowWithinCohort,
@@ -30,7 +31,6 @@ from reprieve.engine.quota.model import (
     Strategy,
     Workload,
 )
-from reprieve.units.instants import Nanos
 from tests.quota.cases import NOW, SECOND, Size, scene
 from tests.quota.simulation import Cluster
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.cluster.rows import AffinityTerm, NodeRow, PodRow
 from reprieve.engine.plan import ProofLevel
 from reprieve.engine.quota.cycle import cycle
@@ -26,7 +27,6 @@ from reprieve.engine.quota.plans import plan_of
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 from tests.engine.builders import GPU, node, pod, pod_class, snapshot_of
 from tests.quota.cases import NOW, SECOND
 from tests.quota.test_loops import configuration, queue

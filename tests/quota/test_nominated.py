@@ -7,6 +7,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
 from reprieve.engine.quota.model import (
@@ -21,7 +22,6 @@ from reprieve.engine.quota.model import (
 from reprieve.engine.quota.nominated import Nominated
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
-from reprieve.units.instants import Nanos
 from tests.quota.cases import NOW, SECOND, Scene, Size, scene, waiting
 from tests.quota.test_loops import configuration, jobs, queue
 

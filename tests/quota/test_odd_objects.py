@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from kubeworld.units.instants import Nanos
 from reprieve.api import kueue
 from reprieve.engine.quota.cycle import cycles
 from reprieve.engine.quota.model import (
@@ -21,7 +22,6 @@ from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
 from reprieve.intake.quota import Unusable, cluster_queue_row
 from reprieve.intake.quota_workloads import PodSetRows, workload_row
-from reprieve.units.instants import Nanos
 from tests.quota.cases import NOW, SECOND
 
 QUANTITIES = ("1", "500m", "0", "-3", "9223372036854775807", "1e30", "9E", "0.0000001", "", "many")

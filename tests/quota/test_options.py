@@ -6,14 +6,14 @@ from collections import Counter
 from dataclasses import replace
 from random import Random
 
+from kubeworld.units.durations import HOUR
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.displacements import Displacements, party_of
 from reprieve.engine.quota.entries import Entry, Outcome
 from reprieve.engine.quota.model import Policy, Preemption, Settings
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
-from reprieve.units.durations import HOUR
-from reprieve.units.instants import Nanos
 from tests.quota.cases import NOW, SECOND, Scene, scene
 from tests.quota.test_cycle import job, one_queue
 from tests.quota.test_rules import held

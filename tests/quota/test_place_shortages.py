@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.diagnosis.model import Change, Diagnosis
 from reprieve.engine.diagnosis.quota import diagnose, reason_of
 from reprieve.engine.diagnosis.quota_fixes import ClassChoice, Remedy, remedies
@@ -12,7 +13,6 @@ from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.quota.model import Policy, Preemption
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.topology.model import HOSTNAME, Layer
-from reprieve.units.instants import Nanos
 from reprieve.wording.diagnosis import general_step, sentence
 from tests.engine.topology.build import BLOCK, RACK
 from tests.quota.test_topologies import NOW, World

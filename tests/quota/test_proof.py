@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.plan_faults import PlanFault, PlanRefused
 from reprieve.engine.quota import evictions
 from reprieve.engine.quota.candidates import preemptor
@@ -40,7 +41,6 @@ from reprieve.engine.quota.proof_state import Preempting, Victim
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.state import Holdings
-from reprieve.units.instants import Nanos
 from tests.quota.cases import NOW, SECOND, Size, holding, scene
 from tests.quota.test_cycle import start
 from tests.quota.test_invariants import stop

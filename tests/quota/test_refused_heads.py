@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import CycleResult
@@ -21,7 +22,6 @@ from reprieve.engine.quota.model import (
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.refusals import Refusals
 from reprieve.engine.quota.state import Holdings
-from reprieve.units.instants import Nanos
 from tests.quota.cases import NOW, SECOND
 from tests.quota.test_loops import configuration, jobs, queue
 

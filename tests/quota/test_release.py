@@ -9,6 +9,7 @@ from itertools import combinations
 from random import Random
 from typing import Any
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.cycle import cycles
 from reprieve.engine.quota.entries import Outcome
 from reprieve.engine.quota.model import (
@@ -24,7 +25,6 @@ from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.release import IdleUnit, NodeTest, Promise, Release, Standing, release
 from reprieve.engine.quota.state import Holdings
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 from tests.engine.builders import GPU, node
 from tests.quota.cases import NOW, SECOND
 from tests.quota.test_loops import configuration, queue

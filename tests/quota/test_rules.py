@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.amounts import UNLIMITED
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import Outcome
@@ -35,7 +36,6 @@ from reprieve.engine.quota.requeuing import Backoff, EvictionReason, backoff_end
 from reprieve.engine.quota.shares import Share
 from reprieve.engine.quota.state import Holdings
 from reprieve.engine.quota.usage_based import Consumption, UsageBased
-from reprieve.units.instants import Nanos
 from tests.quota.cases import NOW, SECOND
 from tests.quota.test_cycle import job, one_queue
 from tests.quota.test_loops import configuration, queue

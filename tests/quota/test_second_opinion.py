@@ -13,6 +13,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.assignment import Assignment
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import Entry, Outcome, Recomputation
@@ -41,7 +42,6 @@ from reprieve.engine.quota.model import (
 )
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
-from reprieve.units.instants import Nanos
 from tests.oracle import quota_cycles as oracle
 from tests.quota.cases import NOW, SECOND, Scene, Size, plain, scene
 from tests.quota.test_invariants import stop

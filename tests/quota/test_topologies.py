@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import CycleResult, Outcome
 from reprieve.engine.quota.model import (
@@ -34,8 +36,6 @@ from reprieve.engine.quota.topologies import asked_places
 from reprieve.engine.topology.model import HOSTNAME, Topology, TopologyNode, TopologyRequest
 from reprieve.engine.topology.places import Grounds, NodeUse
 from reprieve.engine.victim_choice import VictimChoice
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 from tests.engine.topology.build import BLOCK, GPU, LEVELS, RACK, node
 
 NOW = Nanos(1_800_000_000_000_000_000)

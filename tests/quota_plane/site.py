@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.api.crds import kueue_crds
 from reprieve.execution.fence import Fence
 from reprieve.kube.client import Client, connect
@@ -30,9 +33,6 @@ from reprieve.scenarios.model import NodeSpec
 from reprieve.telemetry.decision_log import DecisionLog
 from reprieve.telemetry.metrics import Metrics
 from reprieve.telemetry.quota import QuotaMetrics
-from reprieve.units.clock import Clock
-from reprieve.units.durations import HOUR, MINUTE, SECOND
-from reprieve.units.instants import Nanos
 from tests.virtual_time import LoopClock
 
 NAMESPACE = "team"

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.instants import Nanos, format_instant, parse_instant
 from reprieve.engine.quota.model import Settings
 from reprieve.kube.resource import EVENTS, GPU_WORKLOADS, NODES, Resource
 from reprieve.planes.quota.context import QuotaOptions
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from reprieve.scenarios.operator import OperatorProcesses
-from reprieve.units.instants import Nanos, format_instant, parse_instant
 from tests.quota_plane.site import (
     JOBS,
     NAMESPACE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from reprieve.units.instants import format_instant, parse_instant
+from kubeworld.units.instants import format_instant, parse_instant
 from tests.quota_plane.site import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.kube.cache import Cache
 from reprieve.kube.resource import PODS
 from reprieve.planes.quota import deletion_pace
@@ -19,8 +21,6 @@ from reprieve.planes.quota.pod_lookup import PodLookup
 from reprieve.planes.quota.pod_records import pod_indexes
 from reprieve.planes.quota.pod_steps import PodSteps
 from reprieve.planes.quota.watches import Held
-from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import Nanos, format_instant
 from tests.jobs.builders import pod
 from tests.quota_plane.kind_stories import ROWS
 from tests.quota_plane.site import NAMESPACE, cluster_queue, flavor, local_queue, site

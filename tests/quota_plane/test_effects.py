@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import CycleResult, Outcome
 from reprieve.engine.quota.model import Policy, Preemption
@@ -28,8 +30,6 @@ from reprieve.planes.quota.effects import (
     TellFault,
     effects_of,
 )
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 from tests.quota.cases import NOW
 from tests.quota.test_cycle import job, one_queue, run
 

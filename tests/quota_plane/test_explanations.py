@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import MILLISECOND, SECOND
 from reprieve.api.core import ObjectMeta
 from reprieve.api.kueue import Admission, Workload
 from reprieve.engine.quota import model
@@ -21,8 +23,6 @@ from reprieve.engine.quota.entries import Entry, Outcome
 from reprieve.intake.quota_workloads import condition_of
 from reprieve.kube.writes import Priority
 from reprieve.planes.quota.explanations import Explanations
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import MILLISECOND, SECOND
 from tests.background import ended, in_background
 
 BURST, BUSY_PER_S = 100, 10

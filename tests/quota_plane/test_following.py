@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.api.kueue import Workload
 from reprieve.engine.quota.checks import required_checks
 from reprieve.engine.quota.model import (
@@ -31,8 +33,6 @@ from reprieve.planes.quota.deadlines import (
 )
 from reprieve.planes.quota.following import followed
 from reprieve.settings.quota_configuration_parts import PodsReady
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos, parse_instant
 
 NOON = "2026-03-04T12:00:00Z"
 NOW = parse_instant(NOON)

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from kubelocal.cluster import Stage, Write
+from kubeworld.units.clock import VirtualClock
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.bodies import Propagation
 from reprieve.kube.reflector import Reflector
 from reprieve.kube.transport import Request
 from reprieve.planes.quota.lost_workloads import LostWorkloads
-from reprieve.units.clock import VirtualClock
 from tests.kube.fakes import FakeAnswer, FakeWire, client_over
 from tests.quota_plane.site import (
     JOBS,

@@ -14,12 +14,12 @@ import pytest
 
 from kubelocal.cluster import Stage, Write
 from kubelocal.server.errors import StatusError
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.engine.notice.granting import NoticePolicy
 from reprieve.execution.notices import Notices, Told
 from reprieve.planes.quota.context import QuotaOptions
 from reprieve.scenarios.embedded import OPERATOR_USER
-from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import Nanos, parse_instant
 from tests.quota_plane.site import (
     CLUSTER_QUEUES,
     JOBS,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.planes.quota.preemptions import Preemptions
 from reprieve.planes.quota.state import key_of
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 from tests.quota_plane.site import NAMESPACE, WORKLOADS, Site, job, site
 from tests.quota_plane.test_jobs import LOWER, base
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.engine.diagnosis.causes import Cause
 from reprieve.kube.resource import Resource
 from reprieve.planes.quota.context import QuotaOptions
-from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import Nanos, parse_instant
 from tests.quota_plane.site import CLUSTER_QUEUES, NAMESPACE, Site, job, node, site
 from tests.quota_plane.test_jobs import LOWER, base, end
 

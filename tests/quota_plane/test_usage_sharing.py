@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.quantities import parse_milli
 from reprieve.engine.quota.model import Settings
 from reprieve.engine.quota.usage_based import UsageBased
 from reprieve.planes.quota.context import QuotaOptions
-from reprieve.units.quantities import parse_milli
 from tests.quota_plane.site import (
     JOBS,
     LOCAL_QUEUES,

@@ -7,12 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from kubeworld.units.durations import SECOND
 from reprieve.answers.decided_again import decided_again
 from reprieve.engine.diagnosis.model import Change, Fix
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.kube.resource import Resource
 from reprieve.planes.quota.plane import QuotaPlane
-from reprieve.units.durations import SECOND
 from tests.quota_plane.site import (
     JOBS,
     NAMESPACE,

@@ -17,6 +17,8 @@ from typing import Any, Final
 
 import yaml
 
+from kubeworld.units.clock import SystemClock
+from kubeworld.units.instants import format_instant
 from reprieve.api.crds import all_crds, kueue_crds
 from reprieve.kube.bodies import PatchType
 from reprieve.kube.client import Client, connect
@@ -30,8 +32,6 @@ from reprieve.kube.resource import (
     PREEMPTIONS,
     Resource,
 )
-from reprieve.units.clock import SystemClock
-from reprieve.units.instants import format_instant
 from tests.chart.helm import CHART, run_helm
 from tests.integration.control_plane import ADMINISTRATOR, Binaries, ControlPlane
 from tests.integration.group_plane import group_flags

@@ -6,14 +6,14 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import parse_instant
 from reprieve.cli.narrator import Narrator
 from reprieve.scenarios.demo.cast import GPU, Pace, demo_scenario, furniture, gang, queued_job
 from reprieve.scenarios.demo.director import Director
 from reprieve.scenarios.demo.expiry import remove_old
 from reprieve.scenarios.demo.stories import STORIES
 from reprieve.scenarios.observer import Observer
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import parse_instant
 from tests.virtual_time import LoopClock
 
 

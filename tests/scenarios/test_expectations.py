@@ -8,6 +8,8 @@ from typing import Any, cast
 
 import pytest
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import SECOND
 from reprieve.scenarios import expectations
 from reprieve.scenarios.observer import GPUWORKLOADS, Observer
 from reprieve.scenarios.operator import OperatorProcesses
@@ -26,8 +28,6 @@ from reprieve.scenarios.steps import (
     WaitGpuWorkload,
     WaitGpuWorkloadAbsent,
 )
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import SECOND
 
 
 class Cluster:

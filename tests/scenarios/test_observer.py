@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import SECOND
 from reprieve.scenarios.observer import GPUWORKLOADS, Observer
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import SECOND
 
 
 def gpuworkload(phase: str, version: int, *, name: str = "job-a-1", root: str = "a") -> Any:

@@ -15,10 +15,10 @@ from kubelocal.machines.node.nodes import NodeSpec
 from kubelocal.machines.objects import AlreadyThere, Change, Changed, ChangeType, Gone, Refused
 from kubelocal.machines.run import Machines
 from kubelocal.machines.scheduler import with_scheduler
+from kubeworld.units.clock import SystemClock
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.scenarios.real import KubeObjects
-from reprieve.units.clock import SystemClock
 
 GADGETS = {
     "apiVersion": "apiextensions.k8s.io/v1",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from kubelocal.cluster import EmbeddedCluster
+from kubeworld.units.clock import SystemClock
 from reprieve.scenarios.model import load
 from reprieve.scenarios.result import Outcome
 from reprieve.scenarios.runner import play_scenario
 from reprieve.scenarios.staging import staged
-from reprieve.units.clock import SystemClock
 
 SCENARIO = Path(__file__).parent / "own" / "makes-way-under-pressure.yaml"
 

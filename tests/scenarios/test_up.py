@@ -15,12 +15,12 @@ import aiohttp
 import pytest
 from yarl import URL
 
+from kubeworld.units.clock import SystemClock
 from reprieve.cli.main import main
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import GPU_WORKLOADS, NAMESPACES, NODES
 from reprieve.scenarios import with_parent
-from reprieve.units.clock import SystemClock
 
 SCENARIO = """
 name: tiny

@@ -7,10 +7,10 @@ from typing import Any
 
 from rich.console import Console
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.instants import parse_instant
 from reprieve.cli.view import event_line, headline, queue_line, render
 from reprieve.scenarios.observer import CLUSTER_QUEUES, GPUWORKLOADS, Observer
-from reprieve.units.clock import VirtualClock
-from reprieve.units.instants import parse_instant
 
 
 def shown(observer: Observer, log: list[str] | None = None) -> list[list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reprieve.units.durations import SECOND
+from kubeworld.units.durations import SECOND
 from tests.scheduling.memory import Memory
 from tests.scheduling.site import NAMESPACE, group, pod
 

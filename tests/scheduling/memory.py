@@ -19,6 +19,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TypeVar
 
+from kubeworld.units.clock import Clock, VirtualClock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Deposed, Fence, Tenure
 from reprieve.execution.harm_ledger import HarmLedger
@@ -33,9 +36,6 @@ from reprieve.planes.scheduling.plane import SchedulingPlane
 from reprieve.settings.scheduling import scheduling_settings
 from reprieve.telemetry.metrics import Metrics
 from reprieve.telemetry.scheduling import SchedulingMetrics
-from reprieve.units.clock import Clock, VirtualClock
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos, format_instant
 from tests.kube.fakes import FakeAnswer, list_body, refusal
 from tests.scheduling.site import NAMESPACE, POD_GROUPS, Object
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import MILLISECOND, MINUTE, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.session import Session
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import MILLISECOND, MINUTE, SECOND
-from reprieve.units.instants import Nanos
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import NAMESPACE, Object, group, pod
 

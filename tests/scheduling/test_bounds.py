@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Final
 from unittest.mock import patch
 
+from kubeworld.units.durations import SECOND
 from reprieve.engine.disruptions import governor as governors
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.execution import pod_victims, returns
 from reprieve.execution.book import Retention
 from reprieve.planes.common import displacements, loop_notices
 from reprieve.planes.scheduling import preemptions
-from reprieve.units.durations import SECOND
 from tests.entries import entries
 from tests.scheduling.churn import churn
 from tests.scheduling.memory import memory

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
 from reprieve.api.reprieve import ObjectRef, PreemptionSpec, Proof, Stage
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.planes.common.joint import IdleSide, Joint, SchedulingSide, Verdict
 from reprieve.planes.scheduling.joint_side import Deferrals
-from reprieve.units.clock import Clock
-from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.ids import Uid
 
 UNIT = Unit((Uid("one"),))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
+from kubeworld.units.durations import SECOND
 from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.scheduling.outcome import Attempt, Spared, Unit
@@ -27,7 +28,6 @@ from reprieve.planes.scheduling.effects import (
     effects_of,
 )
 from reprieve.settings.scheduling import scheduling_settings
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
 from tests.engine.builders import gang, node, pod, snapshot_of
 

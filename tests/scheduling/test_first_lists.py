@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubeworld.units.clock import VirtualClock
 from reprieve.api.scheduling import PodObject
 from reprieve.engine.cluster.cluster import Cluster, NotSynced
 from reprieve.engine.cluster.rows import Kind
@@ -16,7 +17,6 @@ from reprieve.engine.scheduling.queue import Queue
 from reprieve.planes.scheduling.kinds import kinds
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.planes.scheduling.watches import _Sink
-from reprieve.units.clock import VirtualClock
 
 
 def pod(name: str, version: int) -> PodObject:

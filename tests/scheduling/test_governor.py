@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.answers.recorded import differences
 from reprieve.api.reprieve import Preemption
 from reprieve.engine.disruptions.governor import Governor
@@ -20,8 +22,6 @@ from reprieve.engine.disruptions.questions import Enforcement, GovernorPolicy
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.records.scheduling.replay import decide_scheduling_again
 from reprieve.records.scheduling.story import pod_story
-from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import Nanos, format_instant
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import NAMESPACE, Object, group, pod
 

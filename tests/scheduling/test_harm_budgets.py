@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
+from kubeworld.units.instants import Nanos, format_instant, parse_instant
 from reprieve.planes.scheduling.plane import SchedulingPlane
 from reprieve.records.harm_sums import part_rows
 from reprieve.records.harm_table import harm_rows
-from reprieve.units.durations import HOUR, MINUTE, SECOND
-from reprieve.units.instants import Nanos, format_instant, parse_instant
 from tests.kube.fakes import FakeAnswer
 from tests.scheduling.memory import Memory, Target, memory
 from tests.scheduling.site import NAMESPACE, Object, group, pod

@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
+from kubeworld.units.durations import HOUR, MINUTE
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.answers.recorded import differences
 from reprieve.api.reprieve import Preemption
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.records.scheduling.replay import decide_scheduling_again
-from reprieve.units.durations import HOUR, MINUTE
-from reprieve.units.instants import Nanos, format_instant
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import NAMESPACE, Object, group, pod
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from random import Random
 
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.records.harm_sums import part_rows
 from reprieve.records.harm_table import harm_rows
-from reprieve.units.durations import HOUR, MINUTE, SECOND
-from reprieve.units.instants import Nanos
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import NAMESPACE, Object, pod
 from tests.scheduling.test_harm_budgets import budget, displaced, on_gpus, parts, put, started, told

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.answers.recorded import differences
 from reprieve.api.reprieve import PREEMPT_MIN_RUNTIME, Preemption
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.records.scheduling.replay import decide_scheduling_again
 from reprieve.records.scheduling.story import pod_story
 from reprieve.telemetry.log import DETAIL
-from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import Nanos, format_instant
 from tests.scheduling.memory import PRIORITIES, Memory, memory
 from tests.scheduling.site import NAMESPACE, Object, group, pod
 

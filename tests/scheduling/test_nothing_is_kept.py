@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from reprieve.units.durations import MINUTE, SECOND
+from kubeworld.units.durations import MINUTE, SECOND
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import NAMESPACE, group, pod
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import parse_instant
 from reprieve.engine.disruptions.questions import GovernorPolicy
 from reprieve.engine.notice.granting import NoticePolicy
 from reprieve.execution.notices import Notices, Told
-from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import parse_instant
 from tests.kube.fakes import FakeAnswer, refusal
 from tests.scheduling.memory import Memory, Target, memory
 from tests.scheduling.site import Object, composite, group, pod

@@ -16,9 +16,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from kubeworld.units.instants import parse_instant
 from reprieve.kube.resource import PODS, PREEMPTIONS
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
-from reprieve.units.instants import parse_instant
 from reprieve_notice import Notices
 from reprieve_notice.http import HttpSource
 from tests.scheduling.site import NAMESPACE, Site, group, node, pod, site

@@ -13,12 +13,12 @@ from collections import Counter
 from typing import Final
 from unittest.mock import patch
 
+from kubeworld.units.durations import SECOND
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.execution import returns
 from reprieve.execution.book import Retention
 from reprieve.planes.scheduling import preemptions
 from reprieve.planes.scheduling.plane import SchedulingPlane
-from reprieve.units.durations import SECOND
 from tests.entries import packed
 from tests.scheduling.churn import churn
 from tests.scheduling.memory import memory

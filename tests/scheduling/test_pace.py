@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.engine.plan import Plane
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.kube.client import Client
 from reprieve.kube.lease import LeaderElector, LeaseTimes
 from reprieve.kube.transport import Transport
 from reprieve.planes.common.solve import Solver
-from reprieve.units.durations import MINUTE, SECOND
 from tests.scheduling.memory import LEASE, Memory, Wire, memory
 from tests.scheduling.site import group, pod
 

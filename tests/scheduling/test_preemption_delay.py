@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import Nanos, format_instant, parse_instant
 from reprieve.engine.diagnosis.causes import Cause
 from reprieve.engine.disruptions.questions import GovernorPolicy
-from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import Nanos, format_instant, parse_instant
 from tests.scheduling.memory import PRIORITIES, Memory, memory
 from tests.scheduling.site import NAMESPACE, Object, composite, group, pod
 

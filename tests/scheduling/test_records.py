@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import format_instant
 from reprieve.answers.recorded import differences
 from reprieve.api.reprieve import (
     IntentPhase,
@@ -31,8 +33,6 @@ from reprieve.planes.scheduling import preemptions, slices
 from reprieve.records.idle.replay import InputOmitted
 from reprieve.records.scheduling.replay import decide_scheduling_again
 from reprieve.records.victim_states import numbers_by_state
-from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import format_instant
 from tests.kube.fakes import FakeAnswer, refusal
 from tests.scheduling.memory import Memory, Target, memory
 from tests.scheduling.site import NAMESPACE, group, pod

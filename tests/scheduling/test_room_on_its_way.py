@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.units.durations import SECOND
+from kubeworld.units.durations import SECOND
 from tests.scheduling.memory import memory
 from tests.scheduling.site import NAMESPACE, group, pod
 

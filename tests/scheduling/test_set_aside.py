@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import SECOND
 from reprieve.engine.plan import Plane
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.planes.common.solve import DecisionLimit, Solver
-from reprieve.units.durations import SECOND
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import group, pod
 

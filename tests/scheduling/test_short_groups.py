@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import SECOND
 from reprieve.api.gangs import KOORDINATOR, SCHEDULER_PLUGINS, Door
-from reprieve.units.durations import SECOND
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import NAMESPACE, Object, group, pod
 

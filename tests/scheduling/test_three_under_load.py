@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from reprieve.units.durations import MILLISECOND, SECOND
+from kubeworld.units.durations import MILLISECOND, SECOND
 from tests.kube.fakes import FakeAnswer
 from tests.scheduling.memory import Memory, Target, memory
 from tests.scheduling.site import group, pod

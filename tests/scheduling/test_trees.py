@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
+from kubeworld.units.durations import SECOND
 from reprieve.answers.recorded import differences
 from reprieve.api.reprieve import Preemption
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.planes.scheduling.plane import SchedulingPlane
 from reprieve.records.scheduling.replay import decide_scheduling_again
-from reprieve.units.durations import SECOND
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import NAMESPACE, Object, composite, group, pod
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import format_instant
 from reprieve.answers.decided_again import decided_again
 from reprieve.api.gangs import KOORDINATOR, SCHEDULER_PLUGINS, Door
 from reprieve.engine.diagnosis.model import Change, Fix
@@ -15,9 +17,7 @@ from reprieve.engine.diagnosis.reasons import REASONS
 from reprieve.engine.plan import Plane
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.telemetry.decision_log import DecisionLog
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
-from reprieve.units.instants import format_instant
 from tests.scheduling.memory import Inline, Memory, memory
 from tests.scheduling.site import NAMESPACE, Object, group, pod
 

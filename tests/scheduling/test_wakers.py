@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import pytest
 
+from kubeworld.units.durations import SECOND
 from reprieve.engine.scheduling.outcome import Attempt
 from reprieve.planes.scheduling import decisions, futile
-from reprieve.units.durations import SECOND
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import NAMESPACE, Object, group, pod
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.intake.exposition import Defect, InvalidSample
 from reprieve.kube.errors import Unreachable
 from reprieve.kube.transport import Answer, Request
@@ -16,8 +18,6 @@ from reprieve.planes.idle.measures.metric_sources import Failure, Reading, Targe
 from reprieve.planes.idle.measures.poll_report import PollReport
 from reprieve.planes.idle.measures.scraper import Conflict, PodKey, Poll, SourceHealth
 from reprieve.telemetry.metrics import Metrics
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 
 SOURCE = metric_source("http://me:secret@exporter:5000/metrics")
 SHOWN = "http://exporter:5000/metrics"

@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from kubeworld.units.clock import SystemClock
 from reprieve.engine.idle.vendors import AMD, INTEL, NVIDIA, Vendor
 from reprieve.planes.idle.measures.metric_sources import (
     Failure,
@@ -25,7 +26,6 @@ from reprieve.planes.idle.measures.metric_sources import (
     targets_of,
 )
 from reprieve.planes.idle.measures.prometheus_answer import VectorParser
-from reprieve.units.clock import SystemClock
 from reprieve.units.errors import UsageError
 from tests.scraper.servers import Handler, busy, serving, text
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from kubeworld.units.clock import SystemClock, VirtualClock
+from kubeworld.units.durations import SECOND
 from reprieve.engine.idle.vendors import AMD
 from reprieve.intake.exposition import Defect, parse_exposition
 from reprieve.planes.idle.measures.metric_sources import (
@@ -17,8 +19,6 @@ from reprieve.planes.idle.measures.metric_sources import (
     open_session,
 )
 from reprieve.planes.idle.measures.scraper import MAXIMUM_PER_POD, Conflict, PodKey, Poll, Scraper
-from reprieve.units.clock import SystemClock, VirtualClock
-from reprieve.units.durations import SECOND
 from tests.scraper.servers import busy, serving, text
 
 A, B = "http://a/metrics", "http://b/metrics"

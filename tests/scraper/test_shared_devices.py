@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import SECOND
 from reprieve.engine.idle.vendors import AMD, HAMI, NVIDIA
 from reprieve.intake.exposition import parse_exposition, parse_samples
 from reprieve.planes.idle.measures.metric_sources import Reading, Target, metric_source
 from reprieve.planes.idle.measures.scraper import PodKey, Scraper
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import SECOND
 from tests.scraper import pages
 from tests.scraper.test_scraper import Services
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kubeworld.units.durations import SECOND
 from reprieve.engine.gangs.job import Budgets, Placement, TriggerSpelling, VictimGangs
 from reprieve.settings.coscheduling import (
     CONFIG_MAP,
@@ -12,7 +13,6 @@ from reprieve.settings.coscheduling import (
     read_config_map,
 )
 from reprieve.settings.scheduling import scheduling_settings
-from reprieve.units.durations import SECOND
 from reprieve.units.errors import UsageError
 
 

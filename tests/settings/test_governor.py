@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kubeworld.units.durations import HOUR, MINUTE
 from reprieve.engine.disruptions.questions import Enforcement, GovernorPolicy
 from reprieve.planes.common.process_settings import OperatorOptions, operator_settings
-from reprieve.units.durations import HOUR, MINUTE
 from reprieve.units.errors import UsageError
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.api.kaiwo import (
     ANNOTATION_PREFIX,
     DERIVED_ANNOTATION,
@@ -29,7 +30,6 @@ from reprieve.settings.idle import (
     with_overrides,
     write_derived,
 )
-from reprieve.units.durations import MINUTE, SECOND
 
 OFF = LiteralSwitches()
 SPEC = GpuWorkloadSpec(WorkloadReference("batch/v1", "Job", "train", "uid"), {"amd.com/gpu": 4})

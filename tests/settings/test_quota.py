@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from kubeworld.units.durations import HOUR, MINUTE
 from reprieve.engine.quota.model import Settings, Strategy
 from reprieve.engine.quota.request_rules import Transformation
 from reprieve.engine.quota.requeuing import Backoff
@@ -32,7 +33,6 @@ from reprieve.settings.quota_configuration import (
 )
 from reprieve.settings.quota_configuration_parts import PodsReady
 from reprieve.settings.quota_gates import DEFAULTS
-from reprieve.units.durations import HOUR, MINUTE
 from reprieve.units.errors import UsageError
 
 GATES = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.engine.notice.granting import NoticePolicy
 from reprieve.engine.placement.profile import (
     CompositePriority,
@@ -16,7 +17,6 @@ from reprieve.engine.placement.profile import (
 from reprieve.settings.scheduler_configuration import DEFAULT_PROFILES
 from reprieve.settings.scheduling import SchedulingSettings, read_scheduling, scheduling_settings
 from reprieve.settings.start_up import read_config
-from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.errors import UsageError
 
 WHOLE = """

@@ -6,10 +6,10 @@ from urllib.parse import quote
 
 import pytest
 
+from kubeworld.units.durations import SECOND
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.idle.model import Fit
 from reprieve.settings.start_up import read_config, start_up
-from reprieve.units.durations import SECOND
 from reprieve.units.errors import UsageError
 
 ENVIRON = {

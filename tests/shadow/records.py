@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from kubeworld.units.durations import HOUR, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import Metadata, Preemption
 from reprieve.engine.idle.model import Policy as IdlePolicy
 from reprieve.engine.placement.profile import Policy as SchedulingPolicy
@@ -34,8 +36,6 @@ from reprieve.records.idle.record import encode
 from reprieve.records.idle.replay import decide_again
 from reprieve.records.quota.record import policy_text
 from reprieve.records.scheduling.record import encode_scheduling
-from reprieve.units.durations import HOUR, SECOND
-from reprieve.units.instants import Nanos
 from tests.engine.builders import gang, node, pod, pod_class, snapshot_of
 from tests.engine.rows import NOW, ago, demand, snapshot, workload
 from tests.engine.rows import pod as idle_pod

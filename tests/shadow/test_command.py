@@ -14,6 +14,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from kubelocal.running import Settings, running_in_thread
+from kubeworld.units.clock import SystemClock
 from reprieve.api.crds import all_crds
 from reprieve.api.reprieve import PreemptionSpec
 from reprieve.cli.shadow import shadow
@@ -27,7 +28,6 @@ from reprieve.kube.resource import (
     PREEMPTIONS,
     Resource,
 )
-from reprieve.units.clock import SystemClock
 from reprieve.units.errors import UsageError
 from tests.shadow.records import idle_record, listed, quota_record, refused_input, scheduling_record
 

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from kubeworld.units.instants import Nanos
 from reprieve.cli.simulate import simulate
 from reprieve.cli.simulate_cluster import devices_of_nodes, read_snapshot_trace, study_of
 from reprieve.kube.resource import NODES, Resource
 from reprieve.simulation.study import Cluster
 from reprieve.units.errors import UsageError
-from reprieve.units.instants import Nanos
 from reprieve.whatif.snapshots.snapshot import Listed, Snapshot, Unseen
 from reprieve.whatif.snapshots.stored import stored_bytes
 from tests.simulation.building import STUDY, study_in

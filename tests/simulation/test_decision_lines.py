@@ -6,9 +6,9 @@ import json
 from types import SimpleNamespace
 from typing import Any, cast
 
+from kubeworld.units.durations import HOUR, MINUTE
 from reprieve.simulation.lives import Admitted, Preempted, Replay, Victim
 from reprieve.simulation.stories import decision_lines
-from reprieve.units.durations import HOUR, MINUTE
 
 
 def went(at: int, preemptor: str, victim: str, plane: str) -> Preempted:

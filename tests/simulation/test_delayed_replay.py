@@ -5,11 +5,11 @@ from __future__ import annotations
 from bench.api_server_study import DEVICES, TENANTS, timed_study
 from bench.cluster_study import Played
 from bench.delayed_replay import Delayed, InRealTime, Step, beside_replays
+from kubeworld.units.durations import SECOND
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.replay import replay
 from reprieve.simulation.trace import Job
 from reprieve.simulation.work import Checkpointing, Displaced, Run
-from reprieve.units.durations import SECOND
 
 _JOB = Job("j", 10 * SECOND, 1, 100 * SECOND, tenant="a", priority=0)
 _TOOK = {

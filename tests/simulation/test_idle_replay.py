@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.idle.model import Fit, PreemptionPolicy, Workload
 from reprieve.engine.idle.model import Policy as IdlePlane
 from reprieve.engine.idle.outcome import RULE_BESIDE_PRIORITY
@@ -21,7 +22,6 @@ from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.quota_cluster import key_of
 from reprieve.simulation.replay import replay
 from reprieve.simulation.trace import Job
-from reprieve.units.instants import Nanos
 from tests.oracle.gang_replay import has_room, pods
 from tests.oracle.idle_replay import Judge, Person, Rules
 from tests.simulation.building import SECOND, job, life_of, random_jobs, work

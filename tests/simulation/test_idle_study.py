@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from kubeworld.units.durations import MINUTE
 from reprieve.cli.simulate import simulate
 from reprieve.engine.idle.model import Fit, PreemptionPolicy
 from reprieve.simulation.demand import Tenants, demand
@@ -20,7 +21,6 @@ from reprieve.simulation.idleness import Idleness, busy_between, idle_stretch, w
 from reprieve.simulation.readers.csv_form import read_csv
 from reprieve.simulation.study import read_study
 from reprieve.simulation.trace import Job, Trace
-from reprieve.units.durations import MINUTE
 from reprieve.units.errors import UsageError
 from tests.simulation.building import SECOND, STUDY, job, same_twice, study_in
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.engine.quota.assignment import Assignment, Choice, Mode, PodSetAssignment
 from reprieve.engine.quota.candidates import preemptor
 from reprieve.engine.quota.cycle import cycle
@@ -39,7 +40,6 @@ from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.replay import replay
 from reprieve.simulation.trace import Job
 from reprieve.simulation.work import Checkpointing
-from reprieve.units.durations import MINUTE, SECOND
 from tests.quota.cases import NOW
 from tests.quota.test_loops import configuration, jobs, queue
 

@@ -14,6 +14,8 @@ from typing import Final
 
 import msgspec
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.answers.asking import answer
 from reprieve.answers.decided import Decided
 from reprieve.answers.diagnosing import asked_of_planes
@@ -24,8 +26,6 @@ from reprieve.answers.unit import Unit
 from reprieve.cli.deciding import deciders_of
 from reprieve.cli.plan_text import plan_text
 from reprieve.engine.plan import Plane
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 from reprieve.whatif.questions.planning import planned
 from reprieve.whatif.run import settled
 from reprieve.whatif.snapshots.snapshot import Snapshot

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.clock import SystemClock
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.plan import Plane
 from reprieve.telemetry.decision_log import DecisionLog, decision_log
 from reprieve.telemetry.line_writer import LineWriter, RotatedFile
 from reprieve.telemetry.metrics import Metrics
-from reprieve.units.clock import SystemClock
 from reprieve.units.errors import UsageError
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference

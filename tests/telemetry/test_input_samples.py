@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from kubeworld.units.durations import MILLISECOND, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.telemetry.input_samples import InputSamples
-from reprieve.units.durations import MILLISECOND, SECOND
-from reprieve.units.instants import Nanos
 
 
 class Clock:

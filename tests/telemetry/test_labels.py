@@ -7,13 +7,13 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
+from kubeworld.units.durations import SECOND
 from reprieve.telemetry.capped_names import OTHER, CappedNames
 from reprieve.telemetry.gangs import GangMetrics
 from reprieve.telemetry.metrics import IdleGpuSeconds, Metrics
 from reprieve.telemetry.quota import QuotaMetrics
 from reprieve.telemetry.quota_series import COUNTERS, GAUGES, HISTOGRAMS
 from reprieve.telemetry.scheduling import SchedulingMetrics
-from reprieve.units.durations import SECOND
 
 #: Values come from the code, the build or the API's own closed sets.
 CLOSED: Final = {

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.instants import Nanos
 from reprieve.telemetry.log import start_logging
-from reprieve.units.clock import VirtualClock
-from reprieve.units.instants import Nanos
 
 
 @pytest.fixture(autouse=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import SECOND
 from reprieve.telemetry.loop_lag import LoopLag
 from reprieve.telemetry.metrics import Metrics
-from reprieve.units.clock import VirtualClock
-from reprieve.units.durations import SECOND
 
 
 class LateClock(VirtualClock):

@@ -9,10 +9,10 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 from prometheus_client.parser import text_string_to_metric_families
 
 import reprieve
+from kubeworld.units.durations import SECOND
 from reprieve.engine.diagnosis.reasons import REASONS, Reason
 from reprieve.engine.plan import Plane
 from reprieve.telemetry.metrics import IdleGpuSeconds, Metrics, Remembered
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import PlanId
 
 

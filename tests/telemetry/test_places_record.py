@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import CycleResult, Entry
 from reprieve.engine.quota.model import LocalQueue, PodSet, Settings, Workload
@@ -21,8 +23,6 @@ from reprieve.engine.topology.places import Grounds, NodeUse
 from reprieve.engine.victim_choice import VictimChoice
 from reprieve.records.quota.record import inputs_of, policy_text
 from reprieve.records.quota.replay import QuotaReplay, Standing, decide_quota_again, quota_answers
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 from tests.engine.topology.build import BLOCK, GPU, RACK, node
 from tests.quota.test_topologies import NOW, World
 

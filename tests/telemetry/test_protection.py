@@ -10,6 +10,8 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
+from kubeworld.units.clock import SystemClock, VirtualClock
+from kubeworld.units.durations import SECOND
 from reprieve.cli.run import _metrics_host
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ServerError
@@ -18,8 +20,6 @@ from reprieve.operator import metrics_access
 from reprieve.operator.metrics_access import MetricsAccess, metrics_protection
 from reprieve.telemetry.http import Access, Page, serve_telemetry
 from reprieve.telemetry.metrics import Metrics
-from reprieve.units.clock import SystemClock, VirtualClock
-from reprieve.units.durations import SECOND
 from reprieve.units.errors import UsageError
 
 USERS = {

@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubeworld.units.durations import HOUR
+from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import Metadata, Preemption
 from reprieve.engine.plan import Plan, ProofLevel
 from reprieve.engine.quota.displacements import Displacements
@@ -44,8 +46,6 @@ from reprieve.records.quota.replay import (
     quota_answers,
 )
 from reprieve.records.quota.story import quota_answer_text, quota_story, workloads_named
-from reprieve.units.durations import HOUR
-from reprieve.units.instants import Nanos
 from tests.quota.cases import NOW, SECOND, Size, holding, scene
 
 TOLD = (

@@ -14,6 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import Metadata, Preemption
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.literal import LiteralSwitches
@@ -30,9 +32,7 @@ from reprieve.execution.intent_specs import intent_spec
 from reprieve.planes.idle.records import IntentRecord
 from reprieve.records.idle.record import DATA_LIMIT, JSON_LIMIT, encode, relevant
 from reprieve.records.idle.replay import InputOmitted, SpoiltInput, decide_again, decode
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
-from reprieve.units.instants import Nanos
 from tests.engine import cases
 from tests.engine.rows import NOW, ago, demand, pod, policy_of, rows_of, snapshot, workload
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubeworld.units.clock import VirtualClock
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.rows import HostPort, PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
@@ -28,7 +29,6 @@ from reprieve.records.scheduling.replay import (
     pod_answers,
 )
 from reprieve.records.scheduling.story import pod_answer_text, pods_named
-from reprieve.units.clock import VirtualClock
 from reprieve.units.ids import Uid
 from tests.engine.api_objects import cluster_of, policy_of
 from tests.engine.builders import budget, gang, node, pod, pod_class, service, snapshot_of

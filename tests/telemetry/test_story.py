@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kubeworld.units.durations import HOUR
 from reprieve.api.reprieve import (
     Action,
     IntentPhase,
@@ -18,7 +19,6 @@ from reprieve.execution.intent_specs import intent_spec
 from reprieve.records.idle.record import encode
 from reprieve.records.idle.replay import Replay, decide_again
 from reprieve.records.idle.story import answer_text, answers_named, story
-from reprieve.units.durations import HOUR
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from tests.engine.rows import NOW, ago, demand, pod, sample, snapshot, with_settings, workload
 

@@ -15,6 +15,7 @@ from typing import Final
 
 import pytest
 
+from kubeworld.units.durations import SECOND
 from reprieve.settings.idle import FALLBACK
 from reprieve.simulation.idle_policy import IdlePolicy
 from reprieve.simulation.lives import Preempted
@@ -22,7 +23,6 @@ from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.quota_cluster import key_of
 from reprieve.simulation.replay import replay
 from reprieve.simulation.trace import Job
-from reprieve.units.durations import SECOND
 from tests.simulation.building import work
 from tests.together.site import job, node, site
 

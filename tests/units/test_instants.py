@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubeworld.units.instants import InvalidInstant, Nanos, format_instant, parse_instant
 from reprieve.api import kueue
 from reprieve.api.kaiwo import GpuWorkloadStatus
 from reprieve.api.scheduling import PodObject
 from reprieve.intake.cluster.pods import counted_pod_row
 from reprieve.intake.gpuworkloads import status_from_api, status_to_api
 from reprieve.intake.lineage import pod_party, workload_party
-from reprieve.units.instants import InvalidInstant, Nanos, format_instant, parse_instant
 
 LAST, FIRST = "9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"
 

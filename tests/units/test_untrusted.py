@@ -8,16 +8,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reprieve.engine.quota.shares import fair_weight
-from reprieve.units.durations import InvalidDuration, parse_duration
-from reprieve.units.instants import InvalidInstant, parse_instant
-from reprieve.units.quantities import (
+from kubeworld.units.durations import InvalidDuration, parse_duration
+from kubeworld.units.instants import InvalidInstant, parse_instant
+from kubeworld.units.quantities import (
     InvalidQuantity,
     parse_exact,
     parse_milli,
     parse_quantity,
 )
-from reprieve.units.untrusted import (
+from kubeworld.units.untrusted import (
     INT64,
     LONGEST_VALUE,
     TOLD,
@@ -30,6 +29,7 @@ from reprieve.units.untrusted import (
     read_json,
     shown,
 )
+from reprieve.engine.quota.shares import fair_weight
 
 READERS: dict[Callable[[str], object], type[Unreadable]] = {
     read_integer: Unreadable,

@@ -14,11 +14,11 @@ from typing import Final
 import pytest
 
 from kubelocal.machines.run import IN_CONTROLLER_MANAGER
+from kubeworld.units.clock import SystemClock
 from reprieve.scenarios.embedded import OPERATOR_USER, embedded_stage
 from reprieve.scenarios.model import NodeSpec
 from reprieve.scenarios.stage import Stage
 from reprieve.scenarios.staging import staged
-from reprieve.units.clock import SystemClock
 from tests.integration.control_plane import (
     ADMINISTRATOR,
     Binaries,

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.kube.errors import Unreachable
 from reprieve.kube.transport import Answer, Request, Transport
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 from reprieve.web.login.attempts import Attempts, Network
 from reprieve.web.login.door import ClusterDoor
 from reprieve.web.login.reviews import Reviews

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
+from kubeworld.units.instants import Nanos, format_instant, parse_instant
 from reprieve.api import kueue
 from reprieve.api.core import Node, Pod
 from reprieve.api.disruption import Disruption
 from reprieve.api.kaiwo import GpuWorkload
 from reprieve.api.reprieve import Preemption
-from reprieve.units.instants import Nanos, format_instant, parse_instant
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.told import WaitingEvent
 from reprieve.web.tables import Page

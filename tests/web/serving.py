@@ -11,9 +11,9 @@ from typing import Any
 
 import aiohttp
 
+from kubeworld.units.clock import Clock, SystemClock
+from kubeworld.units.durations import SECOND
 from reprieve.telemetry.connections import Connections, Limits, listening
-from reprieve.units.clock import Clock, SystemClock
-from reprieve.units.durations import SECOND
 from reprieve.web.live.watching import Watching
 from reprieve.web.server.application import Site
 from reprieve.web.server.assets import Assets

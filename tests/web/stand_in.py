@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from reprieve.units.instants import Nanos
+from kubeworld.units.instants import Nanos
 from reprieve.web.live.watching import Key
 from reprieve.web.tables import Cell, Column, InvalidParameter, Kind, NotFound, Page, Table
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
+from kubeworld.units.instants import Nanos, format_instant, parse_instant
 from reprieve.api.disruption import Disruption, DisruptionSpec
 from reprieve.api.reprieve import (
     IntentPhase,
@@ -50,9 +52,7 @@ from reprieve.records.idle.record import encode
 from reprieve.records.idle.replay import decide_again
 from reprieve.records.quota.record import policy_text
 from reprieve.records.scheduling.record import encode_scheduling
-from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos, format_instant, parse_instant
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.records.judged import Judgement, Whole
 from reprieve.web.records.judgement import judgement_of

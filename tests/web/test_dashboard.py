@@ -15,11 +15,11 @@ import pytest
 from yarl import URL
 
 from kubelocal.cluster import EmbeddedCluster
+from kubeworld.units.clock import SystemClock
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import NODES, PODS
 from reprieve.scenarios import with_parent
-from reprieve.units.clock import SystemClock
 from tests.web.reading import Browser
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.web.live.differences import advanced, begun
 from reprieve.web.live.topic import RING_AGE, Topic, read_position
 from reprieve.web.tables import Column, Kind, Page, Table

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from kubeworld.units.durations import HOUR
+from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.api.harm_budget import HarmBudget
 from reprieve.engine.harm_budgets.budget import Harm, HarmSide
 from reprieve.engine.harm_budgets.sums import HourlySums
-from reprieve.units.durations import HOUR
-from reprieve.units.instants import Nanos, parse_instant
 from reprieve.web.mirror.harm import HarmRead
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.pages.harm import page

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 import reprieve
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api.reprieve import IntentPhase, Preemption, VictimState, VictimStatus
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Displacement
-from reprieve.units.durations import HOUR, MINUTE, SECOND
-from reprieve.units.instants import Nanos, format_instant
 from reprieve.web.mirror.leading import Lease
 from reprieve.web.mirror.mirror import Mirror, Watched
 from reprieve.web.pages import health

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from reprieve.units.durations import HOUR, MINUTE, SECOND
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.units.errors import UsageError
-from reprieve.units.instants import Nanos
 from reprieve.web.history.history import History
 from reprieve.web.history.model import (
     MOST_TEAMS,

@@ -22,14 +22,14 @@ import msgspec
 import pytest
 
 from kubelocal.cluster import EmbeddedCluster
+from kubeworld.units.clock import SystemClock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import Preemption
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import Connection, Headers
 from reprieve.kube.resource import NAMESPACES, Resource
 from reprieve.kube.transport import HttpWire, Transport
-from reprieve.units.clock import SystemClock
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 from reprieve.web.history.sampling import Counted, moment_of
 from reprieve.web.live.watching import Watching
 from reprieve.web.login.attempts import Attempts

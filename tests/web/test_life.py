@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from random import Random
 
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.web.records.life import Displacement, Present, Segment, Stage, life
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.clock import SystemClock
+from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.kube.transport import Request
-from reprieve.units.clock import SystemClock
-from reprieve.units.durations import MINUTE, SECOND
 from reprieve.web.login.attempts import address_of
 from reprieve.web.login.door import COOKIE
 from reprieve.web.login.reviews import Identity

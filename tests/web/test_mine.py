@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from reprieve.units.durations import HOUR
-from reprieve.units.instants import Nanos
+from kubeworld.units.durations import HOUR
+from kubeworld.units.instants import Nanos
 from reprieve.web.pages import mine
 from reprieve.web.tables import Viewer
 from tests.web.cluster import (

@@ -11,7 +11,7 @@ from random import Random
 
 import aiohttp
 
-from reprieve.units.instants import Nanos
+from kubeworld.units.instants import Nanos
 from reprieve.web.live.watching import Key
 from reprieve.web.tables import Viewer
 from tests.web.reading import Browser, meant

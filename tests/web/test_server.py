@@ -15,9 +15,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from kubeworld.units.durations import SECOND
 from reprieve.kube.credentials import Connection, Headers
 from reprieve.telemetry.connections import Limits
-from reprieve.units.durations import SECOND
 from reprieve.web.live.differences import begun
 from reprieve.web.server.assets import load_assets
 from reprieve.web.server.door import Unauthenticated, Visit

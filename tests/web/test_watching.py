@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from reprieve.units.clock import SystemClock
-from reprieve.units.durations import MILLISECOND, SECOND
-from reprieve.units.instants import Nanos
+from kubeworld.units.clock import SystemClock
+from kubeworld.units.durations import MILLISECOND, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.web.live import watching
 from reprieve.web.live.pace import Pace
 from reprieve.web.live.topic import RING_AGE, read_position

@@ -15,12 +15,12 @@ import pytest
 from yarl import URL
 
 from kubelocal.cluster import EmbeddedCluster
+from kubeworld.units.clock import SystemClock
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import NAMESPACES, Resource
 from reprieve.planes.quota.webhooks.certificates import new_certificates
 from reprieve.scenarios import with_parent
-from reprieve.units.clock import SystemClock
 
 _GROUP = "rbac.authorization.k8s.io"
 _ROLES = Resource(_GROUP, "v1", "clusterroles", "ClusterRole", namespaced=False)

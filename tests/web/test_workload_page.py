@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api.reprieve import IntentPhase, VictimState, VictimStatus
-from reprieve.units.durations import HOUR, MINUTE, SECOND
-from reprieve.units.instants import Nanos, format_instant
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.pages import workload
 from reprieve.web.tables import NotFound, Page, Viewer

@@ -17,6 +17,8 @@ import orjson
 import pytest
 from aiohttp import test_utils, web
 
+from kubeworld.units.clock import SystemClock
+from kubeworld.units.instants import Nanos
 from reprieve.api.kueue_conversion import KEPT, convert
 from reprieve.planes.quota.webhooks import requests as webhook_requests
 from reprieve.planes.quota.webhooks.certificates import Certificates, new_certificates
@@ -27,9 +29,7 @@ from reprieve.planes.quota.webhooks.server import serve_webhooks
 from reprieve.planes.quota.webhooks.tenancy import TenancyOnTheLoop
 from reprieve.telemetry import connections
 from reprieve.telemetry.connections import Limits
-from reprieve.units.clock import SystemClock
 from reprieve.units.errors import UsageError
-from reprieve.units.instants import Nanos
 from tests.kueue.objects import Json, workload
 from tests.kueue.webhooks import OPTIONS
 from tests.webhooks.clients import client

@@ -15,11 +15,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.cli.deciding import deciders_of
 from reprieve.cli.plan_text import plan_text
 from reprieve.kube.resource import PODS, Resource
-from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import Nanos, format_instant
 from reprieve.whatif.deciders import Deciders
 from reprieve.whatif.questions.answer import Answer
 from reprieve.whatif.questions.planning import planned

@@ -22,13 +22,13 @@ import yaml
 from kubelocal.machines.node.gpus import Root
 from kubelocal.machines.node.kubelet import KubeletTimes
 from kubelocal.machines.ownership import controller_of
+from kubeworld.units.durations import MILLISECOND, SECOND
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, NotFound
 from reprieve.kube.resource import NAMESPACES, NODES, PODS, PREEMPTIONS, Resource
 from reprieve.planes.quota.job_lookup import QUEUE_NAME
 from reprieve.scenarios.model import NodeSpec
-from reprieve.units.durations import MILLISECOND, SECOND
 from reprieve.whatif.questions.answer import Answer
 from tests.quota_plane.site import ADMISSION_CHECKS, CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
 from tests.scheduling.site import BUDGETS, NAMESPACE, POD_GROUPS, PRIORITY_CLASSES, Site, site

@@ -9,9 +9,9 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from kubeworld.units.clock import SystemClock
+from kubeworld.units.instants import Nanos
 from reprieve.kube.resource import NODES, PODS
-from reprieve.units.clock import SystemClock
-from reprieve.units.instants import Nanos
 from reprieve.whatif.again import Again
 from reprieve.whatif.copy.overlay import Change, Overlay
 from reprieve.whatif.happened import Run

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubeworld.units.durations import MINUTE
+from kubeworld.units.instants import Nanos
 from reprieve.kube.resource import PODS, Resource
-from reprieve.units.durations import MINUTE
-from reprieve.units.instants import Nanos
 from reprieve.whatif.controllers.stand_ins import StandIns
 from reprieve.whatif.copy.overlay import Overlay
 from reprieve.whatif.snapshots.snapshot import Listed, Snapshot

@@ -17,12 +17,12 @@ import yaml
 from click.testing import CliRunner, Result
 
 from kubelocal.running import Running, Settings, running_in_thread
+from kubeworld.units.clock import SystemClock
 from reprieve.cli.plan import plan
 from reprieve.cli.snapshot import snapshot
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import PODS, Resource
-from reprieve.units.clock import SystemClock
 from reprieve.units.errors import ReprieveError, UsageError
 from reprieve.whatif.questions.document import PlanDocument, schema
 

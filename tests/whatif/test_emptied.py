@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from kubeworld.units.instants import Nanos
 from reprieve.kube.resource import PODS, Resource
-from reprieve.units.instants import Nanos
 from reprieve.whatif.questions.emptied import emptied
 from reprieve.whatif.snapshots.snapshot import Listed, Snapshot
 

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 import yaml
 
+from kubeworld.units.instants import Nanos
 from reprieve.cli.deciding import deciders_of
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.resource import PODS, Resource
-from reprieve.units.instants import Nanos
 from reprieve.whatif.deciders import Deciders
 from reprieve.whatif.happened import Run
 from reprieve.whatif.questions.answer import Verdict

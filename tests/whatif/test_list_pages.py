@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.clock import SystemClock
+from kubeworld.units.instants import Nanos
 from reprieve.kube.resource import PODS
-from reprieve.units.clock import SystemClock
-from reprieve.units.instants import Nanos
 from reprieve.whatif.copy.list_pages import ListPages
 from reprieve.whatif.copy.overlay import Overlay
 from reprieve.whatif.copy.writes import Refused

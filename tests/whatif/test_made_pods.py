@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubeworld.units.durations import MINUTE
+from kubeworld.units.instants import Nanos
 from reprieve.kube.resource import PODS, Resource
-from reprieve.units.durations import MINUTE
 from reprieve.units.errors import UsageError
-from reprieve.units.instants import Nanos
 from reprieve.whatif.controllers.made_pods import MOST_PODS, MadePods
 from reprieve.whatif.controllers.stand_ins import StandIns
 from reprieve.whatif.copy.overlay import Overlay

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import SECOND
 from reprieve.api.gangs import KOORDINATOR, SCHEDULER_PLUGINS, Door
 from reprieve.cli.deciding import deciders_of
 from reprieve.kube.resource import PODS
-from reprieve.units.durations import SECOND
 from reprieve.whatif.questions.answer import Verdict
 from reprieve.whatif.questions.judging import answer_of
 from reprieve.whatif.run import settled

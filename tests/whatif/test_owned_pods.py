@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubeworld.units.instants import Nanos
 from reprieve.kube.resource import PODS, Resource
-from reprieve.units.instants import Nanos
 from reprieve.whatif.controllers.owned_pods import COMPLETION_INDEX, facts_in, facts_of
 from reprieve.whatif.controllers.stand_ins import StandIns
 from reprieve.whatif.copy.overlay import Overlay

@@ -9,11 +9,11 @@ import jsonschema_rs
 import msgspec
 import pytest
 
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
+from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.answers.layout import MOST_LINES
 from reprieve.engine.diagnosis.estimates import Basis, Bound, Estimate
 from reprieve.engine.diagnosis.reasons import Reason
-from reprieve.units.durations import HOUR, MINUTE, SECOND
-from reprieve.units.instants import Nanos, parse_instant
 from reprieve.whatif.questions.answer import Fragile, Outcome, Verdict
 from reprieve.whatif.questions.document import plan_document
 from tests.whatif.plan_stories import GPU, STORIES, TOLD, answered, text_of

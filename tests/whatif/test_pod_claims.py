@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from kubeworld.units.durations import MINUTE
+from kubeworld.units.instants import Nanos
 from reprieve.cli.deciding import deciders_of
 from reprieve.kube.resource import DEVICE_TEMPLATES, PODS, Resource
-from reprieve.units.durations import MINUTE
-from reprieve.units.instants import Nanos
 from reprieve.whatif.controllers.stand_ins import StandIns
 from reprieve.whatif.copy.overlay import Overlay
 from reprieve.whatif.questions.answer import Verdict

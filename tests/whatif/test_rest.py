@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from kubeworld.units.durations import MINUTE
 from reprieve.kube.resource import Resource
-from reprieve.units.durations import MINUTE
 from reprieve.whatif.questions.answer import Verdict
 from reprieve.whatif.questions.judging import answer_of
 from reprieve.whatif.run import settled

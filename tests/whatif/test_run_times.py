@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
+from kubeworld.units.instants import format_instant, parse_instant
 from reprieve.engine.diagnosis.estimates import Basis
 from reprieve.kube.resource import PODS, Resource
-from reprieve.units.instants import format_instant, parse_instant
 from reprieve.whatif.questions.estimating import by_run_times
 from reprieve.whatif.snapshots.snapshot import Listed, Snapshot
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubeworld.units.instants import Nanos
 from reprieve.cli.deciding import deciders_of
 from reprieve.cli.reading import reading_client
 from reprieve.cli.snapshot import read_snapshot, wanted_kinds
@@ -20,7 +21,6 @@ from reprieve.jobs.table import BUILT_IN
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import NODES, PODS, Resource
 from reprieve.units.errors import UsageError
-from reprieve.units.instants import Nanos
 from reprieve.whatif.copy.lists import discovered, gather
 from reprieve.whatif.happened import Run
 from reprieve.whatif.run import settled

@@ -6,10 +6,10 @@ import asyncio
 
 import msgspec
 
+from kubeworld.units.durations import MILLISECOND
+from kubeworld.units.instants import Nanos
 from reprieve.kube.resource import PODS
 from reprieve.kube.transport import Request
-from reprieve.units.durations import MILLISECOND
-from reprieve.units.instants import Nanos
 from reprieve.whatif.copy.overlay import Overlay
 from reprieve.whatif.copy.wire import OverlayWire
 from reprieve.whatif.snapshots.snapshot import Listed, Snapshot

@@ -33,8 +33,8 @@ from kubelocal.server.wire.faults import Faults
 from kubelocal.server.wire.hosts import Hosts
 from kubelocal.server.wire.http import HttpServer, Stage, Write
 from kubelocal.store import Store
-from kubelocal.units.clock import SystemClock
-from kubelocal.units.durations import MINUTE
+from kubeworld.units.clock import SystemClock
+from kubeworld.units.durations import MINUTE
 
 __all__ = ["EmbeddedCluster", "Faults", "Stage", "Write"]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 import kubelocal
-from kubelocal.units.errors import UsageError
+from kubelocal.errors import UsageError
 
 if TYPE_CHECKING:
     from kubelocal.running import Settings

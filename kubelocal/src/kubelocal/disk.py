@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from kubelocal.units.errors import UsageError
+from kubelocal.errors import UsageError
 
 __all__ = ["Disk", "DiskError", "DiskFull", "Row"]
 

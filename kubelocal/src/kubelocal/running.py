@@ -23,7 +23,7 @@ from kubelocal.machines.embedded import EmbeddedObjects
 from kubelocal.machines.node.nodes import NodeSpec
 from kubelocal.machines.run import Machines
 from kubelocal.machines.scheduler import with_scheduler
-from kubelocal.units.clock import SystemClock
+from kubeworld.units.clock import SystemClock
 
 __all__ = ["Running", "Settings", "running", "running_in_thread"]
 

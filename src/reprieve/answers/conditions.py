@@ -13,6 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kubeworld.units.instants import Nanos
+from kubeworld.units.quantities import InvalidQuantity
+from kubeworld.units.untrusted import Form, integer_or_none
 from reprieve.answers.kept_nodes import nominated_node, refusal_of
 from reprieve.answers.quantities import instant_or_none, listed
 from reprieve.answers.sources import Json
@@ -23,9 +26,6 @@ from reprieve.engine.diagnosis.reasons import Reason, dominant
 from reprieve.engine.plan import Plane
 from reprieve.intake.cluster.requests import amount_in_base_units
 from reprieve.intake.gangs import is_by_label
-from reprieve.units.instants import Nanos
-from reprieve.units.quantities import InvalidQuantity
-from reprieve.units.untrusted import Form, integer_or_none
 
 __all__ = [
     "Told",

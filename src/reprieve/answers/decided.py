@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kubeworld.units.instants import Nanos
 from reprieve.answers.quantities import duration
 from reprieve.engine.diagnosis.estimates import Estimate
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.plan import Plane
-from reprieve.units.instants import Nanos
 from reprieve.whatif.questions.idle_reason import IdleReason
 
 __all__ = ["Decided", "start_text"]

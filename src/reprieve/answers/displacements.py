@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from kubeworld.units.untrusted import Form
 from reprieve.answers.document import Displaced
 from reprieve.answers.quantities import counted, listed, summed
 from reprieve.answers.sources import Json, Reading
@@ -29,7 +30,6 @@ from reprieve.execution.parts import PartsMissing, joined, left
 from reprieve.kube.resource import PREEMPTION_PARTS, PREEMPTIONS
 from reprieve.records.displacements import kept
 from reprieve.records.victim_states import victim_states
-from reprieve.units.untrusted import Form
 from reprieve.wording.demands import stages_text
 from reprieve.wording.displacements import rule_text
 

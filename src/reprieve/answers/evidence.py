@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from kubeworld.units.durations import InvalidDuration, parse_duration
+from kubeworld.units.instants import Nanos
 from reprieve.answers.conditions import minimum_of
 from reprieve.answers.demand import demand_text
 from reprieve.answers.document import Displaced, State
@@ -25,8 +27,6 @@ from reprieve.answers.quantities import (
 from reprieve.answers.sources import Json
 from reprieve.answers.unit import Unit, name_of
 from reprieve.engine.plan import Plane
-from reprieve.units.durations import InvalidDuration, parse_duration
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 from reprieve.whatif.questions.asked import described, requests_of_spec
 from reprieve.wording.estimates import estimate_text

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.answers.decided import start_text
 from reprieve.answers.demand import demand_of
 from reprieve.answers.document import (
@@ -27,7 +28,6 @@ from reprieve.answers.quantities import ago, counted, instant_or_none
 from reprieve.answers.sources import Json
 from reprieve.answers.unit import Unit, name_of, namespace_of
 from reprieve.engine.diagnosis.model import Diagnosis
-from reprieve.units.instants import Nanos, format_instant
 from reprieve.whatif.questions.document import estimate_document, idle_document
 from reprieve.whatif.questions.written import written_by
 from reprieve.wording.changes import fix_text

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kubeworld.units.instants import Nanos
+from kubeworld.units.untrusted import Form
 from reprieve.answers.decided import Decided
 from reprieve.answers.document import Displaced
 from reprieve.answers.standing import Standing
 from reprieve.answers.unit import Unit, name_of, uid_of
-from reprieve.units.instants import Nanos
-from reprieve.units.untrusted import Form
 
 __all__ = ["Findings", "named"]
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from kubeworld.units.instants import Nanos, format_instant
+from kubeworld.units.untrusted import Form
 from reprieve.answers.document import VERSION, Answer, Fact, State, Step, Subject, Waiting
 from reprieve.answers.kinds import Asked, nearest
 from reprieve.answers.quantities import ago, counted
@@ -19,8 +21,6 @@ from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.plan import Plane
 from reprieve.telemetry.decision_history import History, Line, history_of
 from reprieve.units.errors import UsageError
-from reprieve.units.instants import Nanos, format_instant
-from reprieve.units.untrusted import Form
 from reprieve.wording.diagnosis import anchor, words
 
 __all__ = ["answer_of_past"]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from reprieve.units.durations import HOUR, MINUTE, SECOND
-from reprieve.units.instants import InvalidInstant, Nanos, format_instant, parse_instant
-from reprieve.units.quantities import quantity_text
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
+from kubeworld.units.instants import InvalidInstant, Nanos, format_instant, parse_instant
+from kubeworld.units.quantities import quantity_text
 
 __all__ = [
     "ago",

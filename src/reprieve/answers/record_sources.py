@@ -11,6 +11,7 @@ import click
 import msgspec
 import yaml
 
+from kubeworld.units.clock import SystemClock
 from reprieve.answers.sources import Reading
 from reprieve.api.reprieve import (
     Metadata,
@@ -29,7 +30,6 @@ from reprieve.kube.reader import Reader
 from reprieve.kube.resource import PREEMPTION_PARTS, PREEMPTIONS
 from reprieve.kube.yaml_text import ManifestLoader
 from reprieve.telemetry.decision_history import lines_of_log
-from reprieve.units.clock import SystemClock
 from reprieve.units.errors import ReprieveError, UsageError
 
 __all__ = [

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 import reprieve
+from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import Action, Preemption, PreemptionSpec
 from reprieve.engine.plan import Plan, Plane
 from reprieve.execution.intent_specs import intent_spec
@@ -31,7 +32,6 @@ from reprieve.records.scheduling.replay import (
 )
 from reprieve.records.scheduling.story import pod_answer_text, pod_story, pods_named
 from reprieve.units.errors import ReprieveError
-from reprieve.units.instants import Nanos
 
 __all__ = ["Replays", "answers", "differences", "judged", "told"]
 

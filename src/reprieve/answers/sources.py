@@ -11,12 +11,12 @@ from typing import Any, Protocol
 
 import msgspec
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.instants import Nanos
 from reprieve.kube.client import Client
 from reprieve.kube.discovery import NotServed, RestMapper
 from reprieve.kube.errors import Call, Forbidden, NotFound
 from reprieve.kube.resource import Resource
-from reprieve.units.clock import Clock
-from reprieve.units.instants import Nanos
 from reprieve.whatif.snapshots.snapshot import Listed, Snapshot
 
 __all__ = ["ClusterSource", "Json", "MemorySource", "Reading", "SnapshotSource", "Source"]

@@ -16,6 +16,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kubeworld.units.instants import Nanos
 from reprieve.answers.conditions import (
     Told,
     condition,
@@ -36,7 +37,6 @@ from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.plan import Plane
 from reprieve.jobs.paths import first
 from reprieve.jobs.reading import end, is_suspended
-from reprieve.units.instants import Nanos
 
 __all__ = ["Standing", "let_run", "standing_of"]
 

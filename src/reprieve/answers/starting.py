@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from kubeworld.units.instants import Nanos
 from reprieve.answers.conditions import condition, is_unbound
 from reprieve.answers.quantities import summed
 from reprieve.answers.sources import Json
@@ -13,7 +14,6 @@ from reprieve.engine.diagnosis.estimates import Estimate
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.plan import Plane
 from reprieve.kube.reader import Reader
-from reprieve.units.instants import Nanos
 from reprieve.whatif.deciders import Deciders
 from reprieve.whatif.happened import Run
 from reprieve.whatif.questions.asked import requests_of_spec

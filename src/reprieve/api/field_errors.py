@@ -10,8 +10,8 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
-from reprieve.units.names import DNS_SUBDOMAIN, LABEL
-from reprieve.units.untrusted import Form, cut
+from kubeworld.units.names import DNS_SUBDOMAIN, LABEL
+from kubeworld.units.untrusted import Form, cut
 
 __all__ = [
     "IMMUTABLE",

@@ -28,8 +28,8 @@ from typing import Any, Final
 
 import msgspec
 
+from kubeworld.units.untrusted import Unreadable, read_json
 from reprieve.api.kueue import API_VERSION, OLD_API_VERSION
-from reprieve.units.untrusted import Unreadable, read_json
 
 __all__ = ["KEPT", "TooManyDomains", "UnknownVersion", "bound_conversions", "convert"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from reprieve.units.untrusted import integer_or_none, read_json
+from kubeworld.units.untrusted import integer_or_none, read_json
 
 __all__ = [
     "CONSTRAINTS",

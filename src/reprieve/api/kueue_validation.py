@@ -13,9 +13,9 @@ from fractions import Fraction
 from math import ceil
 from typing import Any, Final
 
+from kubeworld.units.quantities import InvalidQuantity, parse_milli
+from kubeworld.units.untrusted import Form, integer_or_none
 from reprieve.api import field_errors as wrong
-from reprieve.units.quantities import InvalidQuantity, parse_milli
-from reprieve.units.untrusted import Form, integer_or_none
 
 __all__ = [
     "cluster_queue_errors",

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kubeworld.units.untrusted import Form, cut, integer_or_none
 from reprieve.api import field_errors as wrong
-from reprieve.units.untrusted import Form, cut, integer_or_none
 
 __all__ = [
     "ADMISSION_GATED_BY",

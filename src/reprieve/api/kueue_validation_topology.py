@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kubeworld.units.untrusted import Unreadable, integer_or_none, read_json
 from reprieve.api import field_errors as wrong
 from reprieve.api.kueue_topology import (
     CONSTRAINTS,
@@ -19,7 +20,6 @@ from reprieve.api.kueue_topology import (
     SLICE_SIZE,
     UNCONSTRAINED,
 )
-from reprieve.units.untrusted import Unreadable, integer_or_none, read_json
 
 __all__ = ["Template", "asked_of_topology", "group_errors", "topology_errors"]
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from time import process_time
 from typing import Final
 
+from kubeworld.units.clock import Clock
 from reprieve.answers.decided import Decided
 from reprieve.answers.diagnosing import asked_of_planes
 from reprieve.answers.unit import Unit
@@ -20,7 +21,6 @@ from reprieve.engine.plan import Plane
 from reprieve.kube.client import Client
 from reprieve.kube.errors import Forbidden
 from reprieve.planes.common.process_settings import SCHEDULER_NAME
-from reprieve.units.clock import Clock
 from reprieve.whatif.copy.lists import gather
 from reprieve.whatif.happened import Undecided
 from reprieve.whatif.questions.beside import affordable

@@ -20,6 +20,7 @@ from typing import Final
 
 import click
 
+from kubeworld.units.clock import SystemClock
 from reprieve.cli.durations import DurationText
 from reprieve.cli.keeping import kept_history
 from reprieve.cli.opening import has_display, open_page
@@ -27,7 +28,6 @@ from reprieve.kube.credentials import load_connection
 from reprieve.kube.reader import Reader
 from reprieve.kube.transport import HttpWire, Transport
 from reprieve.operator.collector import relax_collector
-from reprieve.units.clock import SystemClock
 from reprieve.web.history.history import History
 from reprieve.web.server.local import LocalDoor
 from reprieve.web.server.planning import Plans, with_kubeconfig

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from reprieve.units.durations import InvalidDuration, parse_duration
+from kubeworld.units.durations import InvalidDuration, parse_duration
 
 __all__ = ["DurationText"]
 

@@ -15,6 +15,8 @@ from typing import Final
 
 import click
 
+from kubeworld.units.clock import SystemClock
+from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.answers.asking import answer
 from reprieve.answers.decided import Decided
 from reprieve.answers.document import Answer
@@ -33,9 +35,7 @@ from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import PREEMPTIONS
 from reprieve.operator.collector import relax_collector
 from reprieve.settings.start_up import DEFAULT_NAMESPACE
-from reprieve.units.clock import SystemClock
 from reprieve.units.errors import UsageError
-from reprieve.units.instants import Nanos, parse_instant
 
 __all__ = ["explain"]
 

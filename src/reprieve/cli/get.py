@@ -17,6 +17,9 @@ from typing import Final
 import click
 import yaml
 
+from kubeworld.units.clock import Clock, SystemClock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.answers.displacements import records
 from reprieve.answers.layout import safe
 from reprieve.answers.quantities import duration
@@ -27,10 +30,7 @@ from reprieve.cli.reading import reading_client
 from reprieve.kube.client import Client
 from reprieve.kube.credentials import load_connection
 from reprieve.settings.start_up import DEFAULT_NAMESPACE
-from reprieve.units.clock import Clock, SystemClock
-from reprieve.units.durations import SECOND
 from reprieve.units.errors import UsageError
-from reprieve.units.instants import Nanos
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.watches import read_once
 from reprieve.web.pages.table import PAGES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from reprieve.units.durations import SECOND
+from kubeworld.units.durations import SECOND
 from reprieve.units.errors import UsageError
 from reprieve.web.history.history import History
 from reprieve.web.history.stores import FolderStore

@@ -10,6 +10,9 @@ from typing import Final
 
 import click
 
+from kubeworld.units.clock import SystemClock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.cli.cluster_options import context_option, kubeconfig_option, namespace_option
 from reprieve.cli.reading import reading_client
 from reprieve.engine.harm_budgets.sums import Amount, Key
@@ -18,10 +21,7 @@ from reprieve.kube.resource import CONFIG_MAPS
 from reprieve.records.harm_sums import HARM_LABEL, part_rows
 from reprieve.records.harm_table import WINDOWS, as_csv, as_open_metrics, harm_rows
 from reprieve.settings.start_up import DEFAULT_NAMESPACE
-from reprieve.units.clock import SystemClock
-from reprieve.units.durations import SECOND
 from reprieve.units.errors import UsageError
-from reprieve.units.instants import Nanos
 
 __all__ = ["ledger"]
 

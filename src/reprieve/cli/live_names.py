@@ -84,10 +84,10 @@ def _found(context: click.Context, resources: Sequence[Any], *, namespaced: bool
 
 
 async def _names(given: dict[str, Any], resources: Sequence[Any], namespaced: bool) -> list[str]:
+    from kubeworld.units.clock import SystemClock
     from reprieve.kube.client import connect
     from reprieve.kube.credentials import load_connection
     from reprieve.kube.errors import NotFound
-    from reprieve.units.clock import SystemClock
 
     connection = await load_connection(given.get("kubeconfig"), given.get("context"))
     namespace = (given.get("namespace") or connection.namespace) if namespaced else ""

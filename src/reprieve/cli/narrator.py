@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import format_instant
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import format_instant
 
 __all__ = ["Narrator"]
 

@@ -19,6 +19,7 @@ import click
 import msgspec
 import yaml
 
+from kubeworld.units.clock import SystemClock
 from reprieve.answers.layout import Style
 from reprieve.cli.cluster_options import context_option, kubeconfig_option, namespace_option
 from reprieve.cli.deciding import deciders_of, installed_deciders
@@ -29,7 +30,6 @@ from reprieve.cli.snapshot import read_snapshot
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import ApiError
 from reprieve.operator.collector import relax_collector
-from reprieve.units.clock import SystemClock
 from reprieve.units.errors import ReprieveError, UsageError
 from reprieve.whatif.copy.lists import discovered, gather
 from reprieve.whatif.deciders import Deciders

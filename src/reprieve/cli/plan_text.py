@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.answers.layout import MOST_LINES, Style, safe, shortened, wrapped
 from reprieve.answers.quantities import (
     ago,
@@ -24,8 +26,6 @@ from reprieve.answers.unseen import hidden, unseen_texts
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.lost_work import is_device
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 from reprieve.whatif.questions.answer import Answer, Borrowed, Displaced, Fragile, Outcome, Verdict
 from reprieve.whatif.snapshots.snapshot import Snapshot
 from reprieve.wording.changes import fix_text

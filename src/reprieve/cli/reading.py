@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from kubeworld.units.clock import Clock
 from reprieve.kube.client import Client
 from reprieve.kube.credentials import Connection
 from reprieve.kube.transport import HttpWire, Transport
-from reprieve.units.clock import Clock
 from reprieve.whatif.copy.wire import ReadingWire
 
 __all__ = ["reading_client"]

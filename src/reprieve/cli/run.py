@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kubeworld.units.durations import SECOND, InvalidDuration, format_duration, parse_duration
 from reprieve.cli.cluster_options import context_option, kubeconfig_option
-from reprieve.units.durations import SECOND, InvalidDuration, format_duration, parse_duration
 from reprieve.units.errors import UsageError
 
 if TYPE_CHECKING:
@@ -206,9 +206,9 @@ def run(**given: Any) -> None:
     # Here, because they bring the HTTP client and the event loop, which help does not need.
     import uvloop
 
+    from kubeworld.units.clock import SystemClock
     from reprieve.operator.lease_keeper import LeaseKeeper
     from reprieve.operator.returned_memory import few_heaps, returning_memory
-    from reprieve.units.clock import SystemClock
 
     options = operator_options(os.environ, **given)
     clock = SystemClock()

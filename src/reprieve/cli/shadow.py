@@ -18,6 +18,7 @@ import click
 import msgspec
 import yaml
 
+from kubeworld.units.clock import SystemClock
 from reprieve.answers.layout import Style, safe
 from reprieve.answers.record_sources import records_of_file, records_of_reader, samples_of_log
 from reprieve.answers.sources import ClusterSource, Reading
@@ -35,7 +36,6 @@ from reprieve.settings.start_up import DEFAULT_NAMESPACE
 from reprieve.shadow.candidate import Candidate, read_candidate
 from reprieve.shadow.comparison import compared
 from reprieve.shadow.document import Document, document
-from reprieve.units.clock import SystemClock
 from reprieve.units.errors import UsageError
 
 __all__ = ["shadow"]

@@ -27,6 +27,8 @@ from typing import BinaryIO, Final
 
 import click
 
+from kubeworld.units.clock import SystemClock
+from kubeworld.units.instants import format_instant
 from reprieve.cli.simulate_cluster import study_of
 from reprieve.cli.whole_files import write_whole
 from reprieve.simulation import figures
@@ -47,9 +49,7 @@ from reprieve.simulation.study import Study
 from reprieve.simulation.summary import Results, summarised
 from reprieve.simulation.tables import own_load_lines, results_csv, terminal_tables
 from reprieve.simulation.validation_figures import Validation, read_validation
-from reprieve.units.clock import SystemClock
 from reprieve.units.errors import UsageError
-from reprieve.units.instants import format_instant
 
 __all__ = ["simulate"]
 

@@ -15,6 +15,8 @@ from typing import Final
 
 import msgspec
 
+from kubeworld.units.clock import SystemClock
+from kubeworld.units.quantities import parse_quantity
 from reprieve.cli.reading import reading_client
 from reprieve.cli.snapshot import read_snapshot
 from reprieve.engine.lost_work import devices_of
@@ -26,9 +28,7 @@ from reprieve.simulation.readers import READERS, Reader
 from reprieve.simulation.readers.kueue import workload_jobs
 from reprieve.simulation.study import Study, read_study
 from reprieve.simulation.trace import Trace
-from reprieve.units.clock import SystemClock
 from reprieve.units.errors import UsageError
-from reprieve.units.quantities import parse_quantity
 from reprieve.whatif.copy.lists import gather
 from reprieve.whatif.snapshots.snapshot import Snapshot
 

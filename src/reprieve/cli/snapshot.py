@@ -13,6 +13,7 @@ from typing import Final
 
 import click
 
+from kubeworld.units.clock import SystemClock
 from reprieve.answers.kinds import BETWEEN, POD_GROUPS, WORKLOADS
 from reprieve.answers.quantities import counted
 from reprieve.cli.cluster_options import context_option, kubeconfig_option, namespace_option
@@ -23,7 +24,6 @@ from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import DISRUPTIONS, GPU_WORKLOADS, Resource
 from reprieve.operator.collector import relax_collector
-from reprieve.units.clock import SystemClock
 from reprieve.units.errors import UsageError
 from reprieve.whatif.copy.lists import gather
 from reprieve.whatif.snapshots.anonymous import Pseudonyms

@@ -6,12 +6,12 @@ import asyncio
 
 import click
 
+from kubeworld.units.clock import SystemClock
 from reprieve.cli.cluster_options import context_option, kubeconfig_option
 from reprieve.execution.uninstalling import Uninstalling
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.settings.start_up import DEFAULT_NAMESPACE
-from reprieve.units.clock import SystemClock
 
 __all__ = ["uninstall"]
 

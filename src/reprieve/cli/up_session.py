@@ -22,6 +22,8 @@ import click
 import yaml
 
 from kubelocal.machines.objects import StoreError
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import format_instant
 from reprieve.cli.narrator import Narrator
 from reprieve.cli.opening import has_display, open_page
 from reprieve.cli.page_process import PageProcess
@@ -39,9 +41,7 @@ from reprieve.scenarios.result import Outcome, ScenarioResult, StepResult
 from reprieve.scenarios.runner import play_scenario
 from reprieve.scenarios.stage import Stage
 from reprieve.settings.gates import gates_of_text, resolve_gates
-from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.errors import ReprieveError, UsageError
-from reprieve.units.instants import format_instant
 
 __all__ = ["Demo", "UpOptions", "UpSession"]
 

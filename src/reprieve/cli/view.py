@@ -17,6 +17,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from kubeworld.units.durations import SECOND, format_duration
+from kubeworld.units.instants import Nanos, format_instant, parse_instant
+from kubeworld.units.quantities import InvalidQuantity, parse_quantity
 from reprieve.scenarios.observer import (
     CLUSTER_QUEUES,
     GPUWORKLOADS,
@@ -25,9 +28,6 @@ from reprieve.scenarios.observer import (
     phase_of,
     root_of,
 )
-from reprieve.units.durations import SECOND, format_duration
-from reprieve.units.instants import Nanos, format_instant, parse_instant
-from reprieve.units.quantities import InvalidQuantity, parse_quantity
 
 __all__ = ["event_line", "headline", "queue_line", "render"]
 

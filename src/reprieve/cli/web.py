@@ -18,6 +18,7 @@ from typing import Final
 
 import click
 
+from kubeworld.units.clock import Clock, SystemClock
 from reprieve.cli.durations import DurationText
 from reprieve.cli.keeping import kept_history
 from reprieve.cli.own_audience import api_audience
@@ -27,7 +28,6 @@ from reprieve.kube.transport import HttpWire, Transport
 from reprieve.operator.collector import relax_collector
 from reprieve.settings.start_up import DEFAULT_NAMESPACE
 from reprieve.telemetry.log import start_logging
-from reprieve.units.clock import Clock, SystemClock
 from reprieve.units.errors import UsageError
 from reprieve.web.history.history import History
 from reprieve.web.login.attempts import Attempts, Network

@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.idle.claims import before_each
 from reprieve.engine.idle.model import (
     Fit,
@@ -44,7 +45,6 @@ from reprieve.engine.idle.model import (
 from reprieve.engine.idle.samples import SampleState, freshness
 from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel, Victim, plan_id
 from reprieve.units.ids import GpuWorkloadKey, Uid
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 
 __all__ = ["Fault", "Violation", "check", "check_all"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from reprieve.units.untrusted import INT64, integer_or_none
+from kubeworld.units.untrusted import INT64, integer_or_none
 
 __all__ = ["covers", "requirement_holds", "requirement_text", "selects"]
 

@@ -24,6 +24,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import HOUR, MINUTE
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api.reprieve import (
     Action,
     IntentPhase,
@@ -50,9 +53,6 @@ from reprieve.kube.errors import (
 )
 from reprieve.kube.retry import UNSETTLED, retried
 from reprieve.telemetry.metrics import Metrics
-from reprieve.units.clock import Clock
-from reprieve.units.durations import HOUR, MINUTE
-from reprieve.units.instants import Nanos, format_instant
 
 __all__ = ["Book", "Recovered", "Retention"]
 

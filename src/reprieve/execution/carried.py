@@ -7,8 +7,8 @@ from typing import Final, Generic, TypeVar
 
 from msgspec.structs import replace
 
+from kubeworld.units.durations import SECOND
 from reprieve.api.reprieve import IntentPhase, Preemption, Victim, VictimState, VictimStatus
-from reprieve.units.durations import SECOND
 
 __all__ = ["FIRST_PAUSE", "Carried", "TakenOver"]
 

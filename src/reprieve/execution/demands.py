@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kubeworld.units.durations import MINUTE
+from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.api.reprieve import (
     IntentPhase,
     ObjectRef,
@@ -23,8 +25,6 @@ from reprieve.engine.demands import Beside, Stage, before
 from reprieve.engine.plan import Plan, Plane
 from reprieve.execution.at_stake import AtStake
 from reprieve.records.beside import stages_of
-from reprieve.units.durations import MINUTE
-from reprieve.units.instants import Nanos, parse_instant
 from reprieve.units.references import Reference
 
 __all__ = ["GOES_ON_WITHIN", "Demands", "evicted_anybody", "names_of"]

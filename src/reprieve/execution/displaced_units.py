@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.api.reprieve import (
     Action,
     Frees,
@@ -23,7 +24,6 @@ from reprieve.api.reprieve import (
 )
 from reprieve.engine.disruptions.ledger import Actor, Displacement
 from reprieve.engine.disruptions.lineage import Lineage, Party
-from reprieve.units.instants import Nanos, parse_instant
 
 __all__ = ["DisplacedUnit", "displaced_units", "displacement_of", "subject_of", "unit_name"]
 

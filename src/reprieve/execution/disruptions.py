@@ -28,6 +28,9 @@ from typing import Final
 
 import msgspec
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MINUTE, SECOND, format_duration
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api.disruption import (
     Disruption,
     DisruptionDemand,
@@ -51,9 +54,6 @@ from reprieve.kube.resource import DISRUPTIONS, NAMESPACES, PREEMPTIONS
 from reprieve.kube.writes import Priority
 from reprieve.records.victim_states import victim_states
 from reprieve.telemetry.metrics import Metrics, Remembered
-from reprieve.units.clock import Clock
-from reprieve.units.durations import MINUTE, SECOND, format_duration
-from reprieve.units.instants import Nanos, format_instant
 from reprieve.wording.displacements import (
     REPEATED,
     repeated_text,

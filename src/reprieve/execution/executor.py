@@ -27,6 +27,9 @@ from typing import Any, Final, Generic, TypeVar
 
 from msgspec.structs import replace
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import format_instant
 from reprieve.api.reprieve import (
     IntentPhase,
     Preemption,
@@ -44,9 +47,6 @@ from reprieve.execution.takeover import LET_GO, sorted_out
 from reprieve.execution.victims import Reading, Standing, VictimResult, Victims
 from reprieve.kube.errors import ApiError
 from reprieve.records.victim_states import victim_states
-from reprieve.units.clock import Clock
-from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import format_instant
 
 __all__ = ["SERVED_WITHIN", "Executor"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from reprieve.units.clock import Clock
+from kubeworld.units.clock import Clock
+from kubeworld.units.instants import Nanos
 from reprieve.units.errors import ReprieveError
-from reprieve.units.instants import Nanos
 
 __all__ = ["Deposed", "Fence", "Tenure"]
 

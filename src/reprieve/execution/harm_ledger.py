@@ -24,6 +24,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import HOUR, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.harm_budgets.budget import Harm
 from reprieve.engine.harm_budgets.sums import LONGEST_WINDOW, Amount, Key, coarser
@@ -44,9 +47,6 @@ from reprieve.records.harm_sums import (
     part_rows,
     record_digest,
 )
-from reprieve.units.clock import Clock
-from reprieve.units.durations import HOUR, SECOND
-from reprieve.units.instants import Nanos
 
 __all__ = ["HarmLedger"]
 

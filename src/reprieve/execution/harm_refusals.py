@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.harm_budgets.reclaims import Refused
 from reprieve.execution.fence import Deposed, Fence
@@ -21,8 +23,6 @@ from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, Forbidden, NotFound
 from reprieve.kube.resource import CONFIG_MAPS
 from reprieve.kube.writes import Priority
-from reprieve.units.clock import Clock
-from reprieve.units.durations import MINUTE, SECOND
 
 __all__ = ["REFUSED", "HarmRefusals"]
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api.reprieve import (
     Action,
     Guard,
@@ -24,8 +26,6 @@ from reprieve.engine.notice.granting import NO_GRANT, Grant
 from reprieve.engine.plan import Plan
 from reprieve.execution.at_stake import AtStake, with_stakes
 from reprieve.records.beside import stored_beside, with_joint
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos, format_instant
 
 __all__ = ["intent_name", "intent_spec"]
 

@@ -19,6 +19,8 @@ from typing import Any, Final
 
 import msgspec
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.instants import format_instant
 from reprieve.api.reprieve import (
     DRY_RUN_LABEL,
     IntentPhase,
@@ -38,9 +40,7 @@ from reprieve.kube.resource import PREEMPTIONS
 from reprieve.kube.writes import Priority
 from reprieve.records.displacements import kept_of
 from reprieve.records.victim_states import numbers_by_state
-from reprieve.units.clock import Clock
 from reprieve.units.errors import ReprieveError
-from reprieve.units.instants import format_instant
 
 __all__ = ["IntentLog", "IntentTaken"]
 

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final, Protocol
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
 from reprieve.api.reprieve import Preemption, Victim
 from reprieve.execution.notices import Member, Notices
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
 
 __all__ = ["Audience", "Depth", "LettingSave"]
 

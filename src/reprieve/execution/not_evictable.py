@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from kubeworld.units.durations import HOUR, MINUTE
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.questions import Hold, Rule
-from reprieve.units.durations import HOUR, MINUTE
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 
 __all__ = ["NotEvictable"]
 

@@ -19,6 +19,9 @@ from typing import Final
 
 import msgspec
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api.preemption_notice import (
     PreemptionNotice,
     PreemptionNoticeSpec,
@@ -33,9 +36,6 @@ from reprieve.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from reprieve.kube.events import EventRecorder
 from reprieve.kube.resource import PREEMPTION_NOTICES
 from reprieve.kube.writes import Priority
-from reprieve.units.clock import Clock
-from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import Nanos, format_instant
 from reprieve.wording.displacements import rule_text
 
 __all__ = ["NOTICE_UNHEARD", "PreemptionNotices"]

@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import parse_instant
 from reprieve.api.reprieve import Preemption, Victim
 from reprieve.engine.lost_work import devices_of
 from reprieve.engine.notice.granting import MOST, Grant, NoticePolicy, granted
 from reprieve.engine.notice.states import Notice, State
 from reprieve.telemetry.metrics import Metrics
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import parse_instant
 
 __all__ = ["Asking", "Member", "Notices", "Told", "Word", "is_told"]
 

@@ -14,15 +14,15 @@ from typing import Final
 
 import msgspec
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import HOUR, MINUTE
+from kubeworld.units.instants import parse_instant
 from reprieve.api.reprieve import Metadata
 from reprieve.execution.crowding import MOST_IN_NAMESPACE, Crowding
 from reprieve.execution.fence import Deposed, Fence
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, NotFound
 from reprieve.kube.resource import DISRUPTIONS
-from reprieve.units.clock import Clock
-from reprieve.units.durations import HOUR, MINUTE
-from reprieve.units.instants import parse_instant
 
 __all__ = ["TIME_TO_LIVE", "OldDisruptions"]
 

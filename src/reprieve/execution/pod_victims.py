@@ -18,6 +18,9 @@ from collections.abc import Callable
 from typing import Final
 from weakref import WeakValueDictionary
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import format_instant
 from reprieve.api.reprieve import Preemption, Victim, VictimState
 from reprieve.execution.contest import Contest
 from reprieve.execution.fence import Deposed, Fence
@@ -29,9 +32,6 @@ from reprieve.kube.errors import ApiError, Forbidden, Invalid, NotFound, Unreach
 from reprieve.kube.resource import PODS
 from reprieve.kube.retry import AWAY, UNSETTLED, retried, says_nothing
 from reprieve.kube.writes import Priority
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import format_instant
 
 __all__ = ["DEFAULT_GRACE", "PodVictims", "is_marked"]
 

@@ -13,6 +13,8 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.instants import format_instant
 from reprieve.execution.contest import Contest
 from reprieve.execution.fence import Fence
 from reprieve.jobs.paths import Json, first
@@ -23,8 +25,6 @@ from reprieve.kube.errors import Conflict, NotFound
 from reprieve.kube.resource import PODS
 from reprieve.kube.retry import retried
 from reprieve.kube.writes import Priority
-from reprieve.units.clock import Clock
-from reprieve.units.instants import format_instant
 
 __all__ = ["PodWriter"]
 

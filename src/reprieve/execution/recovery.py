@@ -13,13 +13,13 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.api.reprieve import IntentPhase, Preemption
 from reprieve.execution.fence import Fence
 from reprieve.execution.intents import IntentLog
 from reprieve.kube.errors import ApiError, Conflict, NotFound
-from reprieve.units.clock import Clock
-from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import Nanos, parse_instant
 
 __all__ = ["Unbegun", "claim_open", "expired", "remove_old"]
 

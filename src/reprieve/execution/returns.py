@@ -22,6 +22,9 @@ from typing import Final
 
 import msgspec
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, format_instant, parse_instant
 from reprieve.api.reprieve import Metadata
 from reprieve.engine.disruptions.lineage import Party
 from reprieve.execution.at_stake import lineage_of
@@ -31,9 +34,6 @@ from reprieve.kube.errors import ApiError, Forbidden, Invalid, NotFound
 from reprieve.kube.resource import DISRUPTIONS
 from reprieve.kube.write_budget import Allowance, WriteBudget
 from reprieve.kube.writes import Priority
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos, format_instant, parse_instant
 
 __all__ = ["Returns", "Unit"]
 

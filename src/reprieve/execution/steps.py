@@ -13,15 +13,15 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence, Sized
 from typing import Final, Generic, TypeVar
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import format_instant
 from reprieve.api.reprieve import Preemption, Victim, VictimState, VictimStatus
 from reprieve.execution.carried import FIRST_PAUSE, Carried
 from reprieve.execution.fence import Deposed
 from reprieve.execution.victims import Marked, VictimResult, Victims
 from reprieve.kube.errors import ApiError
 from reprieve.kube.retry import says_nothing
-from reprieve.units.clock import Clock
-from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import format_instant
 
 __all__ = ["Steps", "each_of"]
 

@@ -15,6 +15,8 @@ from typing import Final
 
 import msgspec
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MINUTE
 from reprieve.api.reprieve import Metadata, Preemption, PreemptionPart, PreemptionSpec
 from reprieve.execution.parts import PartsMissing, Split, joined, left, whole
 from reprieve.kube.client import Client
@@ -22,8 +24,6 @@ from reprieve.kube.errors import AlreadyExists, ApiError, NotFound
 from reprieve.kube.reader import Reader
 from reprieve.kube.resource import PREEMPTION_PARTS
 from reprieve.kube.writes import Priority
-from reprieve.units.clock import Clock
-from reprieve.units.durations import MINUTE
 
 __all__ = ["StoredParts", "stored_whole", "with_parts"]
 

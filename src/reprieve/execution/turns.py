@@ -15,6 +15,8 @@ from typing import Final
 
 import msgspec
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.execution.fence import Fence
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client
@@ -23,8 +25,6 @@ from reprieve.kube.objects import version_number
 from reprieve.kube.resource import NODES
 from reprieve.kube.retry import UNSETTLED
 from reprieve.kube.writes import Priority
-from reprieve.units.clock import Clock
-from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.ids import Uid
 
 __all__ = ["ANNOTATION", "NodeTurns"]

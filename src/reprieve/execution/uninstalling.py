@@ -19,14 +19,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
 from reprieve.api.crds import KUEUE_NAMES
 from reprieve.api.kueue import RESOURCE_IN_USE
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client
 from reprieve.kube.errors import NotFound
 from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, LEASES, PODS, Resource
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
 from reprieve.units.errors import ClusterError
 
 __all__ = ["CONFIGURATIONS", "DEPLOYMENTS", "MANAGED", "PART_OF", "Uninstalling"]

@@ -11,8 +11,8 @@ import calendar
 from dataclasses import dataclass
 from typing import Final
 
+from kubeworld.units.untrusted import LONGEST_VALUE, Form, Unreadable, read_integer, shown
 from reprieve.engine.harm_budgets.schedule import Schedule
-from reprieve.units.untrusted import LONGEST_VALUE, Form, Unreadable, read_integer, shown
 
 __all__ = ["InvalidCron", "schedule_of"]
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from kubeworld.units.durations import SECOND, parse_duration
+from kubeworld.units.untrusted import Unreadable, integer_or_none, read_json
 from reprieve.api.gangs import KOORDINATOR, RELEASED, SCHEDULER_PLUGINS, PodGroup
 from reprieve.engine.cluster.rows import Labels
 from reprieve.engine.gangs.records import Defaults, GangPod, GangSpec, MatchPolicy, Mode
-from reprieve.units.durations import SECOND, parse_duration
 from reprieve.units.ids import Uid
-from reprieve.units.untrusted import Unreadable, integer_or_none, read_json
 
 __all__ = [
     "KOORDINATOR_MINIMUM",

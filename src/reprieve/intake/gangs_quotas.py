@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
+from kubeworld.units.quantities import parse_milli
 from reprieve.api.gangs import KOORDINATOR, Door, ElasticQuota
 from reprieve.engine.gangs.job import JobPolicy, QuotaProtection
-from reprieve.units.quantities import parse_milli
 
 __all__ = ["protected_by"]
 

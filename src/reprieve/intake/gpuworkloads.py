@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from kubeworld.units.instants import Nanos, format_instant, parse_instant
 from reprieve.api.core import ObjectMeta
 from reprieve.api.kaiwo import (
     Condition,
@@ -32,7 +33,6 @@ from reprieve.engine.idle.model import (
     Workload,
 )
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos, format_instant, parse_instant
 from reprieve.units.references import Reference
 
 __all__ = [

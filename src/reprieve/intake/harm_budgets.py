@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kubeworld.units.durations import MINUTE, InvalidDuration, parse_duration
 from reprieve.api import harm_budget as api
 from reprieve.engine.harm_budgets.budget import (
     ALL_PLANES,
@@ -16,7 +17,6 @@ from reprieve.engine.harm_budgets.budget import (
 from reprieve.engine.harm_budgets.schedule import Schedule
 from reprieve.engine.harm_budgets.sums import LONGEST_WINDOW
 from reprieve.intake.cron import InvalidCron, schedule_of
-from reprieve.units.durations import MINUTE, InvalidDuration, parse_duration
 
 __all__ = ["InvalidBudget", "budget_of", "window_text"]
 

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import InvalidInstant, Nanos, parse_instant
 from reprieve.api import kueue
 from reprieve.engine.cluster.rows import PodClass, PodRow
 from reprieve.engine.disruptions.lineage import (
@@ -24,8 +26,6 @@ from reprieve.engine.disruptions.lineage import (
     owner_lineage,
     party_of,
 )
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import InvalidInstant, Nanos, parse_instant
 
 __all__ = [
     "controller_uid",

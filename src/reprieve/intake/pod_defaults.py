@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from kubeworld.units.quantities import InvalidQuantity, parse_milli
 from reprieve.api.core import ContainerResources
 from reprieve.api.kueue import Amounts, Container, PodSpec
 from reprieve.intake.pod_sum import ALWAYS, pod_level, pod_sum
-from reprieve.units.quantities import InvalidQuantity, parse_milli
 
 if TYPE_CHECKING:
     from reprieve.intake.quota_limits import ContainerLimits

@@ -21,6 +21,9 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from kubeworld.units.instants import Nanos, parse_instant
+from kubeworld.units.quantities import InvalidQuantity, parse_quantity
+from kubeworld.units.untrusted import Form
 from reprieve.api.core import (
     KUEUE_MANAGED,
     ContainerResources,
@@ -45,9 +48,6 @@ from reprieve.intake.cluster.requests import amount_in_base_units, plain_request
 from reprieve.intake.gangs import gang_name
 from reprieve.intake.pod_sum import pod_sum, raise_to
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos, parse_instant
-from reprieve.units.quantities import InvalidQuantity, parse_quantity
-from reprieve.units.untrusted import Form
 
 __all__ = [
     "admitted_nodes",

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kubeworld.units.durations import HOUR, InvalidDuration, parse_duration
 from reprieve.api.reprieve import PREEMPTION_DELAY
-from reprieve.units.durations import HOUR, InvalidDuration, parse_duration
 
 __all__ = ["delay_problem", "said_delay"]
 

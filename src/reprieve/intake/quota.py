@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 from enum import StrEnum
 from typing import TypeVar
 
+from kubeworld.units.quantities import InvalidQuantity, parse_exact
 from reprieve.api import core, kueue
 from reprieve.engine.quota.model import (
     BorrowWithinCohort,
@@ -38,7 +39,6 @@ from reprieve.engine.quota.model import (
 from reprieve.engine.quota.shares import fair_weight
 from reprieve.engine.topology.model import Topology
 from reprieve.intake.quota_requests import amount_of
-from reprieve.units.quantities import InvalidQuantity, parse_exact
 
 __all__ = [
     "Unusable",

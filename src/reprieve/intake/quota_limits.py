@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from kubeworld.units.quantities import InvalidQuantity, parse_milli
 from reprieve.api.core import ObjectMeta
 from reprieve.api.kueue import Amounts, Container, PodSpec
-from reprieve.units.quantities import InvalidQuantity, parse_milli
 
 __all__ = [
     "NO_LIMITS",

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from kubeworld.units.quantities import InvalidQuantity, parse_milli, parse_quantity
+from kubeworld.units.untrusted import Form
 from reprieve.api.core import ContainerResources
 from reprieve.api.kueue import Amounts, PodSpec
 from reprieve.engine.quota.amounts import SMALLEST, UNLIMITED, clamp
 from reprieve.intake.pod_sum import ALWAYS, pod_level, pod_sum
-from reprieve.units.quantities import InvalidQuantity, parse_milli, parse_quantity
-from reprieve.units.untrusted import Form
 
 __all__ = ["UnreadableRequest", "amount_of", "amounts_of", "pod_requests"]
 

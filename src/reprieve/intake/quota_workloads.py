@@ -17,6 +17,10 @@ from typing import Final, TypeGuard
 
 import msgspec
 
+from kubeworld.units.durations import HOUR, InvalidDuration, parse_duration
+from kubeworld.units.instants import Nanos, parse_instant
+from kubeworld.units.quantities import InvalidQuantity
+from kubeworld.units.untrusted import integer_or_none
 from reprieve.api import core, kueue
 from reprieve.api.devices import ResourceClaimTemplate
 from reprieve.engine.disruptions.lineage import Party
@@ -45,10 +49,6 @@ from reprieve.intake.quota_limits import (
     message_of,
 )
 from reprieve.intake.quota_requests import UnreadableRequest, amounts_of, pod_requests
-from reprieve.units.durations import HOUR, InvalidDuration, parse_duration
-from reprieve.units.instants import Nanos, parse_instant
-from reprieve.units.quantities import InvalidQuantity
-from reprieve.units.untrusted import integer_or_none
 
 __all__ = [
     "ADMISSION_GATED_BY",

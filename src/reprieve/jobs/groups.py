@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from kubeworld.units.instants import parse_instant
 from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pods import (
     controller_of,
@@ -37,7 +38,6 @@ from reprieve.jobs.pods import (
     role_of,
     total_of,
 )
-from reprieve.units.instants import parse_instant
 
 __all__ = ["Excess", "Roster", "excess_of", "group_over", "roster", "surplus"]
 

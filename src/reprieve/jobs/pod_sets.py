@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kubeworld.units.untrusted import LONGEST_NAME, Form, integer_or_none
 from reprieve.api.kueue_topology import topology_request
 from reprieve.jobs.evaluation import holds
 from reprieve.jobs.model import Asked, Components, JobKind, PodSetSource
@@ -20,7 +21,6 @@ from reprieve.jobs.paths import Json, first, values
 from reprieve.jobs.suspendable_rows import JOB_SET
 from reprieve.jobs.table import BUILT_IN
 from reprieve.jobs.training import job_set_of
-from reprieve.units.untrusted import LONGEST_NAME, Form, integer_or_none
 
 __all__ = ["Found", "found_pod_sets", "pod_count", "pod_sets_of"]
 

@@ -12,9 +12,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kubeworld.units.instants import Nanos, parse_instant
+from kubeworld.units.untrusted import integer_or_none
 from reprieve.jobs.paths import Json, first
-from reprieve.units.instants import Nanos, parse_instant
-from reprieve.units.untrusted import integer_or_none
 
 __all__ = [
     "FAST",

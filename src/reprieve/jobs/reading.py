@@ -10,12 +10,12 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from kubeworld.units.untrusted import Unreadable, read_integer
 from reprieve.jobs.evaluation import condition_of, holds
 from reprieve.jobs.model import JobKind, Test
 from reprieve.jobs.paths import Json, first, total, values
 from reprieve.jobs.pod_sets import found_pod_sets, pod_count
 from reprieve.jobs.pods import is_gated, is_terminated
-from reprieve.units.untrusted import Unreadable, read_integer
 
 __all__ = [
     "End",

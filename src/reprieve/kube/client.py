@@ -14,6 +14,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
 from reprieve.kube.bodies import (
     NO_ANNOTATIONS,
     Json,
@@ -33,8 +35,6 @@ from reprieve.kube.resource import PODS, Resource
 from reprieve.kube.retry import ATTEMPTS, retried
 from reprieve.kube.transport import HttpWire, Request, Transport, Wire
 from reprieve.kube.writes import Priority, WriteGate
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
 
 __all__ = ["Client", "connect"]
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from reprieve.units.clock import Clock, SystemClock
-from reprieve.units.durations import SECOND
+from kubeworld.units.clock import Clock, SystemClock
+from kubeworld.units.durations import SECOND
 from reprieve.units.errors import UsageError
 
 __all__ = ["Connection", "CredentialsError", "context_names", "load_connection", "preload"]

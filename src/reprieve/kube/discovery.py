@@ -16,15 +16,15 @@ from typing import Final
 
 import msgspec
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.untrusted import Form
 from reprieve.kube.decoding import decode_object
 from reprieve.kube.errors import Call, NotFound
 from reprieve.kube.reader import Reader
 from reprieve.kube.resource import Resource
 from reprieve.kube.transport import Request
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
 from reprieve.units.errors import ClusterError
-from reprieve.units.untrusted import Form
 
 __all__ = ["MAXIMUM_UNSERVED", "NotServed", "RestMapper"]
 

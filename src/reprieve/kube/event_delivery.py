@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MINUTE
+from kubeworld.units.instants import Nanos
 from reprieve.kube.client import Client
 from reprieve.kube.errors import (
     AlreadyExists,
@@ -18,10 +21,7 @@ from reprieve.kube.errors import (
     NotFound,
 )
 from reprieve.kube.retry import AWAY, retried
-from reprieve.units.clock import Clock
-from reprieve.units.durations import MINUTE
 from reprieve.units.errors import UsageError
-from reprieve.units.instants import Nanos
 
 __all__ = ["EventDelivery"]
 

@@ -22,6 +22,9 @@ from sys import intern
 from types import MappingProxyType
 from typing import Any, Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MINUTE
+from kubeworld.units.instants import Nanos, format_micro
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client
 from reprieve.kube.errors import NotFound
@@ -29,9 +32,6 @@ from reprieve.kube.event_delivery import EventDelivery
 from reprieve.kube.resource import Resource
 from reprieve.kube.write_budget import Allowance, WriteBudget
 from reprieve.kube.writes import Priority
-from reprieve.units.clock import Clock
-from reprieve.units.durations import MINUTE
-from reprieve.units.instants import Nanos, format_micro
 from reprieve.units.references import Reference
 
 __all__ = ["EventRecorder"]

@@ -20,15 +20,15 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, format_micro
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from reprieve.kube.resource import LEASES
 from reprieve.kube.writes import Priority
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
 from reprieve.units.errors import UsageError
-from reprieve.units.instants import Nanos, format_micro
 
 __all__ = ["LeaderElector", "LeaseTimes"]
 

@@ -13,6 +13,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from kubeworld.units.durations import SECOND
 from reprieve.kube.decoding import (
     Page,
     Shape,
@@ -26,7 +27,6 @@ from reprieve.kube.decoding import (
 from reprieve.kube.errors import Call, Undecodable
 from reprieve.kube.resource import Resource
 from reprieve.kube.transport import Request, Transport
-from reprieve.units.durations import SECOND
 
 __all__ = ["PAGE_SIZE", "Reader"]
 

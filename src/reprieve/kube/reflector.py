@@ -24,6 +24,8 @@ from contextlib import aclosing
 from random import Random
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MILLISECOND, SECOND
 from reprieve.kube.decoding import Shape, WatchEvent
 from reprieve.kube.errors import (
     ApiError,
@@ -38,8 +40,6 @@ from reprieve.kube.errors import (
 from reprieve.kube.objects import version_number
 from reprieve.kube.reader import PAGE_SIZE, Reader
 from reprieve.kube.resource import Resource
-from reprieve.units.clock import Clock
-from reprieve.units.durations import MILLISECOND, SECOND
 from reprieve.units.errors import UsageError
 
 __all__ = ["Health", "Reflector", "Sink"]

@@ -22,8 +22,8 @@ from contextvars import ContextVar
 from random import Random
 from typing import Final, TypeVar
 
+from kubeworld.units.durations import SECOND
 from reprieve.kube.errors import ApiError, Conflict, ServerError, TooManyRequests, Unreachable
-from reprieve.units.durations import SECOND
 
 __all__ = ["ATTEMPTS", "AWAY", "UNSETTLED", "backoff", "retried", "says_nothing"]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
 from reprieve.kube.errors import ApiError, Forbidden, ServerError, Unreachable
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
 
 __all__ = ["STARTS_WITHIN", "Starting"]
 

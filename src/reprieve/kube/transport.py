@@ -23,6 +23,8 @@ import aiohttp
 import msgspec
 from yarl import URL
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
 from reprieve.kube.connections import Connections
 from reprieve.kube.credentials import Connection
 from reprieve.kube.errors import (
@@ -34,8 +36,6 @@ from reprieve.kube.errors import (
 )
 from reprieve.kube.retry import AWAY, backoff, retried
 from reprieve.kube.starting import Starting
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
 from reprieve.units.errors import ReprieveError
 
 __all__ = ["Answer", "HttpWire", "Request", "Transport", "Wire"]

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from reprieve.units.clock import Clock
-from reprieve.units.durations import MILLISECOND, SECOND
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MILLISECOND, SECOND
 
 __all__ = ["Allowance", "WriteBudget"]
 

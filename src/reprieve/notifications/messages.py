@@ -19,9 +19,9 @@ from typing import Any, Final
 import msgspec
 import orjson
 
+from kubeworld.units.durations import SECOND, format_duration
+from kubeworld.units.instants import Nanos
 from reprieve.api.disruption import Disruption
-from reprieve.units.durations import SECOND, format_duration
-from reprieve.units.instants import Nanos
 
 __all__ = ["EVENT_TYPE", "Format", "body", "format_for", "headers"]
 

@@ -27,6 +27,9 @@ from typing import Final
 import aiohttp
 import msgspec
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.untrusted import integer_or_none, shown
 from reprieve.api.disruption import Disruption
 from reprieve.api.reprieve import API_VERSION
 from reprieve.kube.client import Client
@@ -37,11 +40,8 @@ from reprieve.notifications.messages import Format, body, format_for, headers
 from reprieve.notifications.resolver import PublicResolver
 from reprieve.notifications.settings import NotAllowed, NotificationSettings, Target
 from reprieve.telemetry.metrics import Metrics
-from reprieve.units.clock import Clock
-from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
-from reprieve.units.untrusted import integer_or_none, shown
 
 __all__ = ["FORMAT_ANNOTATION", "URL_ANNOTATION", "Notifier", "Outcome"]
 

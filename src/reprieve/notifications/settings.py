@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from kubeworld.units.untrusted import Form, bounded, integer_or_none, shown
 from reprieve.units.errors import UsageError
-from reprieve.units.untrusted import Form, bounded, integer_or_none, shown
 
 __all__ = ["AllowedHosts", "NotAllowed", "NotificationSettings", "Target", "notification_settings"]
 

@@ -43,14 +43,14 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.plan import Plane
 from reprieve.kube.credentials import preload
 from reprieve.operator.lease_link import ANSWERS, DUMP, END, SUSPECTS, Shared, WantedLease
 from reprieve.operator.lease_process import Keeping, keep_until_the_end
 from reprieve.planes.common.suspects import Accused, Suspect, read_suspects
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 
 __all__ = ["LeaseKeeper"]
 

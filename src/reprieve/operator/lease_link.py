@@ -12,9 +12,9 @@ import signal
 from dataclasses import dataclass
 from typing import Final
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.plan import Plane
 from reprieve.planes.common.suspects import Accused, key_of
-from reprieve.units.instants import Nanos
 
 __all__ = ["ANSWERS", "DUMP", "END", "SUSPECTS", "Shared", "WantedLease", "line"]
 

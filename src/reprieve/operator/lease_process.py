@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.plan import Plane
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
@@ -31,9 +34,6 @@ from reprieve.planes.common.suspects import (
     read_suspects,
     written,
 )
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 
 __all__ = ["Keeping", "keep_until_the_end"]
 

@@ -19,13 +19,13 @@ import ssl
 from collections import OrderedDict
 from typing import Any, Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import Resource
 from reprieve.telemetry.http import Access, Protection
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 
 __all__ = ["MetricsAccess", "metrics_protection"]
 

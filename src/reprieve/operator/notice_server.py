@@ -24,13 +24,13 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import InvalidInstant, Nanos, format_instant, parse_instant
+from kubeworld.units.untrusted import integer_or_none
 from reprieve.execution.notices import Notices, Told, Word
 from reprieve.operator.pod_tokens import Undecided
 from reprieve.telemetry.connections import IDLE_S, Connections, Limits, listening
-from reprieve.units.clock import Clock
-from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import InvalidInstant, Nanos, format_instant, parse_instant
-from reprieve.units.untrusted import integer_or_none
 
 __all__ = ["NoticeDesk", "serve_notices"]
 

@@ -14,11 +14,11 @@ import logging
 from collections import OrderedDict
 from typing import Any, Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError
 from reprieve.operator.metrics_access import TOKEN_REVIEWS
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
 
 __all__ = ["AUDIENCE", "PodTokens", "Undecided"]
 

@@ -23,6 +23,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.plan import Plane as Decider
 from reprieve.execution.disruptions import Disruptions
@@ -75,10 +78,7 @@ from reprieve.telemetry.http import Check, serve_telemetry
 from reprieve.telemetry.log import level_of, start_logging
 from reprieve.telemetry.loop_lag import LoopLag
 from reprieve.telemetry.metrics import Metrics, Remembered
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
 from reprieve.units.errors import UsageError
-from reprieve.units.instants import Nanos
 from reprieve.units.steady_clock import SteadyClock
 
 if TYPE_CHECKING:

@@ -34,8 +34,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Final, TypeVar
 
-from reprieve.units.clock import Clock
-from reprieve.units.durations import MINUTE
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MINUTE
 
 __all__ = ["ReturnedMemory", "few_heaps", "returning_memory"]
 

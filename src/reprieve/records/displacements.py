@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import msgspec
 
+from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.api.reprieve import IntentPhase, ObjectRef, Preemption, Victim, VictimState
 from reprieve.engine.disruptions.ledger import Actor, Displacement
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.records.victim_states import victim_states
-from reprieve.units.instants import Nanos, parse_instant
 
 __all__ = ["HARM_KEY", "displacements_of", "kept_of", "stored", "was_evicted"]
 

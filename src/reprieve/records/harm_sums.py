@@ -19,10 +19,10 @@ from typing import Any, Final
 
 import msgspec
 
+from kubeworld.units.durations import HOUR, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.harm_budgets.budget import Harm, HarmSide
 from reprieve.engine.harm_budgets.sums import Amount, Key, key_of
-from reprieve.units.durations import HOUR, SECOND
-from reprieve.units.instants import Nanos
 
 __all__ = [
     "HARM_LABEL",

@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from kubeworld.units.durations import HOUR, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.harm_budgets.sums import Amount, Key
-from reprieve.units.durations import HOUR, SECOND
-from reprieve.units.instants import Nanos
 
 __all__ = ["NOBODY", "WINDOWS", "HarmRow", "as_csv", "as_open_metrics", "harm_rows"]
 

@@ -16,10 +16,10 @@ from kubelocal.cluster import EmbeddedCluster
 from kubelocal.machines.embedded import EmbeddedObjects
 from kubelocal.machines.run import Machines
 from kubelocal.server.writing.options import WriteOptions
+from kubeworld.units.clock import Clock, SystemClock
 from reprieve.scenarios.model import NodeSpec
 from reprieve.scenarios.stage import Stage
 from reprieve.scenarios.staging import OPERATOR_NAMESPACE, Staging, staged
-from reprieve.units.clock import Clock, SystemClock
 
 __all__ = [
     "OPERATOR_NAMESPACE",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kubeworld.units.durations import SECOND
 from reprieve.api.gangs import DOORS
 from reprieve.scenarios.observer import GPUWORKLOADS, Object, phase_of, root_of
 from reprieve.scenarios.play import Play, StepFailed
@@ -22,7 +23,6 @@ from reprieve.scenarios.steps import (
     WaitGpuWorkload,
     WaitGpuWorkloadAbsent,
 )
-from reprieve.units.durations import SECOND
 
 __all__ = [
     "count_stays",

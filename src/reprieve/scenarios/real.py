@@ -24,13 +24,13 @@ from kubelocal.machines.objects import (
     Refused,
     StoreError,
 )
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
 from reprieve.kube.bodies import Propagation
 from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, ApiError, Conflict, Expired, Forbidden, NotFound
 from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from reprieve.kube.transport import Request
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
 
 __all__ = ["KubeObjects"]
 

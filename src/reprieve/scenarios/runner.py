@@ -12,6 +12,8 @@ import contextlib
 from collections.abc import Callable
 
 from kubelocal.machines.objects import StoreError
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import format_instant
 from reprieve.scenarios import actions, expectations, quota_expectations
 from reprieve.scenarios.model import Scenario
 from reprieve.scenarios.observer import GPUWORKLOADS, Observer, phase_of, root_of
@@ -52,9 +54,7 @@ from reprieve.scenarios.steps import (
     WaitShare,
     keyword_of,
 )
-from reprieve.units.durations import SECOND
 from reprieve.units.errors import ClusterError
-from reprieve.units.instants import format_instant
 
 __all__ = ["play_scenario"]
 

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import HOUR
+from kubeworld.units.instants import Nanos
 from reprieve.execution.fence import Fence
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
@@ -22,9 +25,6 @@ from reprieve.planes.scheduling.plane import SchedulingPlane
 from reprieve.settings.scheduling import scheduling_settings
 from reprieve.telemetry.metrics import Metrics
 from reprieve.telemetry.scheduling import SchedulingMetrics
-from reprieve.units.clock import Clock
-from reprieve.units.durations import HOUR
-from reprieve.units.instants import Nanos
 
 __all__ = ["scheduling"]
 

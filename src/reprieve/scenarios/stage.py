@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from kubeworld.units.clock import Clock
 from reprieve.scenarios.observer import Observer
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.scenarios.real import KubeObjects
-from reprieve.units.clock import Clock
 
 __all__ = ["ExporterControl", "Rights", "Stage"]
 

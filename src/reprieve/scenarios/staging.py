@@ -19,6 +19,8 @@ from kubelocal.machines.node.kubelet import KubeletTimes
 from kubelocal.machines.node.nodes import NodeSpec as MachineSpec
 from kubelocal.machines.objects import AlreadyThere, ChangeType, Objects
 from kubelocal.machines.run import Machines
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MILLISECOND
 from reprieve.api.crds import all_crds, gang_crds, kueue_crds
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
@@ -29,8 +31,6 @@ from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.scenarios.real import KubeObjects
 from reprieve.scenarios.scheduler import scheduling
 from reprieve.scenarios.stage import Rights, Stage
-from reprieve.units.clock import Clock
-from reprieve.units.durations import MILLISECOND
 
 __all__ = ["OPERATOR_NAMESPACE", "Staging", "staged"]
 

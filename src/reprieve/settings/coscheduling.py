@@ -31,6 +31,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
+from kubeworld.units.durations import SECOND, format_duration
 from reprieve.engine.gangs.job import (
     Budgets,
     JobOptions,
@@ -52,7 +53,6 @@ from reprieve.settings.fields import (
     refuse,
     texts,
 )
-from reprieve.units.durations import SECOND, format_duration
 from reprieve.units.errors import UsageError
 
 __all__ = [

@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 
 import yaml
 
+from kubeworld.units.durations import InvalidDuration, parse_duration
 from reprieve.units.bounded_yaml import BoundedLoader
-from reprieve.units.durations import InvalidDuration, parse_duration
 from reprieve.units.errors import UsageError
 
 __all__ = [

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
+from kubeworld.units.durations import format_duration, parse_duration
+from kubeworld.units.untrusted import Unreadable, read_json
 from reprieve.api.kaiwo import ANNOTATION_PREFIX, DERIVED_ANNOTATION, SUFFIXES, GpuWorkloadSpec
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.idle.model import Aggregation, PreemptionPolicy, Settings
@@ -28,8 +30,6 @@ from reprieve.settings.idle_values import (
     read_policy,
     read_threshold,
 )
-from reprieve.units.durations import format_duration, parse_duration
-from reprieve.units.untrusted import Unreadable, read_json
 
 __all__ = [
     "FALLBACK",

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from kubeworld.units.durations import InvalidDuration, parse_duration
+from kubeworld.units.untrusted import Unreadable, read_float
 from reprieve.engine.idle.model import Aggregation, PreemptionPolicy
-from reprieve.units.durations import InvalidDuration, parse_duration
-from reprieve.units.untrusted import Unreadable, read_float
 
 __all__ = [
     "NotAccepted",

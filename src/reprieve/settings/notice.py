@@ -18,10 +18,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from kubeworld.units.durations import InvalidDuration, parse_duration
 from reprieve.api.reprieve import NOTICE_MAX
 from reprieve.engine.notice.granting import LEAST, MOST, NoticePolicy
 from reprieve.settings.fields import duration, mapping, refuse
-from reprieve.units.durations import InvalidDuration, parse_duration
 
 __all__ = ["notice_max", "notice_policy"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from kubeworld.units.durations import HOUR
 from reprieve.settings.fields import duration, refuse
-from reprieve.units.durations import HOUR
 
 __all__ = ["preemption_delay"]
 

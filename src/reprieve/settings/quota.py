@@ -42,6 +42,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from kubeworld.units.durations import HOUR, SECOND, InvalidDuration, format_duration, parse_duration
 from reprieve.api.reprieve import PREEMPT_MIN_RUNTIME
 from reprieve.engine.notice.granting import NoticePolicy
 from reprieve.engine.quota.model import LabelSelector, Strategy
@@ -67,7 +68,6 @@ from reprieve.settings.quota_configuration import (
     read_quota_configuration,
 )
 from reprieve.settings.quota_configuration_parts import namespace_selector
-from reprieve.units.durations import HOUR, SECOND, InvalidDuration, format_duration, parse_duration
 from reprieve.units.errors import UsageError
 
 __all__ = [

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kubeworld.units.durations import MINUTE, SECOND, InvalidDuration, parse_duration
+from kubeworld.units.quantities import InvalidQuantity, parse_exact
 from reprieve.api import field_errors as wrong
 from reprieve.engine.quota.model import LabelSelector, NodeExpression, Strategy
 from reprieve.engine.quota.request_rules import RequestRules, Transformation
 from reprieve.engine.quota.requeuing import Backoff
 from reprieve.engine.quota.usage_based import UsageBased
-from reprieve.units.durations import MINUTE, SECOND, InvalidDuration, parse_duration
-from reprieve.units.quantities import InvalidQuantity, parse_exact
 
 __all__ = [
     "FRAMEWORKS",

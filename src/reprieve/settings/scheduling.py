@@ -34,6 +34,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
 from reprieve.engine.notice.granting import NoticePolicy
 from reprieve.engine.placement.profile import CompositePriority, Policy, Protection, VictimChoice
 from reprieve.settings.coscheduling import (
@@ -51,7 +52,6 @@ from reprieve.settings.scheduler_configuration import (
     SchedulerConfiguration,
     scheduler_configuration,
 )
-from reprieve.units.durations import HOUR, MINUTE, SECOND
 
 __all__ = [
     "POLICY_FIELDS",

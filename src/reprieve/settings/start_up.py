@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
+from kubeworld.units.durations import InvalidDuration, parse_duration
 from reprieve.engine.idle.literal import SWITCHES, LiteralSwitches
 from reprieve.engine.idle.model import Fit, Policy
 from reprieve.engine.idle.vendors import Vendor
@@ -34,7 +35,6 @@ from reprieve.settings.notice import notice_policy
 from reprieve.settings.preemption_delay import preemption_delay
 from reprieve.settings.queries import pins_exporters
 from reprieve.settings.vendors import parse_vendors
-from reprieve.units.durations import InvalidDuration, parse_duration
 from reprieve.units.errors import UsageError
 
 __all__ = ["CHART_ONLY", "DEFAULT_NAMESPACE", "KEYS", "StartUp", "read_config", "start_up"]

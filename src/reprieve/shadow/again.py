@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kubeworld.units.durations import SECOND
 from reprieve.api.reprieve import PreemptionSpec
 from reprieve.engine.idle.model import Workload
 from reprieve.engine.idle.outcome import Evaluation
@@ -27,7 +28,6 @@ from reprieve.records.quota.record import QuotaInput
 from reprieve.records.quota.replay import decide_quota_input
 from reprieve.records.scheduling.record import SchedulingInput
 from reprieve.records.scheduling.replay import decide_scheduling_input
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
 
 __all__ = ["Again", "Lost", "Plugins", "idle_again", "quota_again", "scheduling_again"]

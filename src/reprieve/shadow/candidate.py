@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace as replaced
 
+from kubeworld.units.durations import SECOND
 from reprieve.engine.idle.model import Fit
 from reprieve.engine.quota.model import Preemption, Settings
 from reprieve.records.idle.record import DecisionInput
@@ -35,7 +36,6 @@ from reprieve.settings.start_up import CHART_ONLY, start_up
 from reprieve.settings.start_up import KEYS as IDLE_KEYS
 from reprieve.simulation.document import Part, read_document
 from reprieve.simulation.policy import read_preemption
-from reprieve.units.durations import SECOND
 from reprieve.units.errors import ReprieveError, UsageError
 
 __all__ = ["Candidate", "NotRecorded", "read_candidate"]

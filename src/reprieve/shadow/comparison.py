@@ -14,6 +14,8 @@ from itertools import groupby
 import msgspec
 from msgspec.structs import replace
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import InvalidInstant, parse_instant
 from reprieve.api.reprieve import Preemption, Victim
 from reprieve.engine.plan import Plane
 from reprieve.engine.plan import Victim as Decided
@@ -23,8 +25,6 @@ from reprieve.records.scheduling.record import SchedulingInput
 from reprieve.records.scheduling.replay import PluginMissing
 from reprieve.shadow.again import Again, Lost, Plugins, idle_again, quota_again, scheduling_again
 from reprieve.shadow.candidate import Candidate, NotRecorded
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import InvalidInstant, parse_instant
 
 __all__ = ["Comparison", "Taken", "Verdict", "compared"]
 

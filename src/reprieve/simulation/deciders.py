@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from kubeworld.units.instants import Nanos
 from reprieve.simulation.deciding import Decider, EngineDecider
 from reprieve.simulation.idle_decider import IdleDecider
 from reprieve.simulation.joint_decider import JointDecider
@@ -20,7 +21,6 @@ from reprieve.simulation.own_decider import OwnDecider, Standing
 from reprieve.simulation.policy import IDLE, QUOTA, SCHEDULING, PolicySpec
 from reprieve.simulation.scheduling_decider import SchedulingDecider
 from reprieve.simulation.work import Saved
-from reprieve.units.instants import Nanos
 
 __all__ = ["Deciders", "deciders_of"]
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import Final, Protocol
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.plan import Proof
 from reprieve.engine.quota.cycle import cycles
@@ -37,7 +38,6 @@ from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.quota_cluster import configuration, key_of, workload
 from reprieve.simulation.trace import Job
 from reprieve.simulation.work import Saved
-from reprieve.units.instants import Nanos
 
 __all__ = ["Decider", "EngineDecider", "Placements", "Reclaim", "Reclaims"]
 

@@ -17,9 +17,9 @@ from fractions import Fraction
 from itertools import accumulate
 from random import Random
 
+from kubeworld.units.durations import HOUR
 from reprieve.simulation.idleness import NEVER_IDLE, Idleness
 from reprieve.simulation.trace import Job, Trace, device_time, window
-from reprieve.units.durations import HOUR
 from reprieve.units.errors import UsageError
 
 __all__ = ["Demand", "Tenants", "demand", "load_of"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.idle.asking import (
     MOST_MIXTURES,
     MOST_RELEASES,
@@ -27,7 +28,6 @@ from reprieve.engine.quota.release import IdleUnit, Promise
 from reprieve.simulation.joint_decider import JointDecider
 from reprieve.simulation.scheduling_decider import SchedulingDecider
 from reprieve.units.ids import GpuWorkloadKey, Uid
-from reprieve.units.instants import Nanos
 
 __all__ = ["Unit", "idle_units", "mixtures", "releases"]
 

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.check import check
 from reprieve.engine.cluster.rows import PodRow as ClusterPod
 from reprieve.engine.idle.claims import before_each
@@ -53,7 +54,6 @@ from reprieve.simulation.trace import Job
 from reprieve.simulation.work import Saved
 from reprieve.units.errors import ReprieveError
 from reprieve.units.ids import GpuWorkloadKey, Uid
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 from reprieve.wording.kaiwo import with_reasons
 

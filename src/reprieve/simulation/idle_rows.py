@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.cluster.rows import PodRow as ClusterPod
 from reprieve.engine.idle.lifecycle import step
 from reprieve.engine.idle.lifecycle_facts import Facts, Present
@@ -21,7 +22,6 @@ from reprieve.simulation.node_cluster import node_rows
 from reprieve.simulation.quota_cluster import DEVICE
 from reprieve.simulation.trace import Job
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 
 __all__ = ["BUSY", "free_rows", "idle_pods", "idle_workload", "polled", "proof_text", "stepped"]

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.assignment import Assignment
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
 from reprieve.engine.quota.holders import Holder
@@ -39,7 +40,6 @@ from reprieve.simulation.scheduling_decider import SchedulingDecider
 from reprieve.simulation.trace import Job
 from reprieve.simulation.work import Saved
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 
 __all__ = ["JointDecider"]
 

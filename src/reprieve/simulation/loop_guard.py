@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from kubeworld.units.durations import SECOND
 from reprieve.simulation.policy import PolicySpec
-from reprieve.units.durations import SECOND
 from reprieve.units.errors import ReprieveError
 
 __all__ = ["LoopGuard", "ReplayFault"]

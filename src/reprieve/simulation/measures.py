@@ -34,9 +34,9 @@ from itertools import pairwise
 from math import ceil, log10
 from typing import Final
 
+from kubeworld.units.durations import HOUR, SECOND
 from reprieve.simulation.idleness import work_of
 from reprieve.simulation.lives import Life, Replay
-from reprieve.units.durations import HOUR, SECOND
 
 __all__ = ["GRID_S", "SIZES", "Measures", "SizeWaits", "measured", "percentile"]
 

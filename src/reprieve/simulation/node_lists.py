@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from math import gcd
 from pathlib import Path
 
+from kubeworld.units.untrusted import Unreadable, read_integer
 from reprieve.simulation.readers.lines import MOST_DEVICES, numbered_lines
 from reprieve.units.errors import UsageError
-from reprieve.units.untrusted import Unreadable, read_integer
 
 __all__ = ["DevicesOfNodes", "alike", "read_node_list"]
 

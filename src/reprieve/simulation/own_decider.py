@@ -22,6 +22,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.candidates import Target
 from reprieve.engine.quota.classical import fill_back, fits, take
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
@@ -41,8 +43,6 @@ from reprieve.simulation.own import (
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.quota_cluster import DEVICE, FLAVOR, configuration, key_of, workload
 from reprieve.simulation.trace import Job
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 
 __all__ = ["OwnDecider", "Standing"]
 

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from kubeworld.units.durations import SECOND
 from reprieve.engine.disruptions.questions import GovernorPolicy
 from reprieve.engine.harm_budgets.budget import HarmBudget
 from reprieve.engine.placement.profile import Policy as PlacingPolicy
@@ -51,7 +52,6 @@ from reprieve.simulation.harm_budgets import read_harm_budgets
 from reprieve.simulation.idle_policy import SECTION as GPU_PREEMPTION
 from reprieve.simulation.idle_policy import IdlePolicy, read_idle_policy
 from reprieve.simulation.own import load_own
-from reprieve.units.durations import SECOND
 from reprieve.units.errors import UsageError
 
 __all__ = [

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Final
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.quota.model import (
     ClusterQueue,
@@ -26,7 +27,6 @@ from reprieve.engine.quota.model import (
 )
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.trace import Job
-from reprieve.units.instants import Nanos
 
 __all__ = ["DEVICE", "FLAVOR", "configuration", "key_of", "workload"]
 

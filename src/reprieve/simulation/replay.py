@@ -22,6 +22,8 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from heapq import heappop, heappush
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.entries import CycleResult, Outcome
 from reprieve.engine.quota.requeuing import backoff_end
 from reprieve.simulation.deciders import deciders_of
@@ -44,8 +46,6 @@ from reprieve.simulation.policy import IDLE, QUOTA, SCHEDULING, PolicySpec
 from reprieve.simulation.quota_cluster import key_of
 from reprieve.simulation.trace import Job
 from reprieve.simulation.work import Displaced, Run, Saved, WorkModel
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 
 __all__ = ["replay"]
 

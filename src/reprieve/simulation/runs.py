@@ -22,6 +22,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final
 
+from kubeworld.units.durations import HOUR
 from reprieve.simulation.demand import Demand, demand
 from reprieve.simulation.measures import Measures, measured
 from reprieve.simulation.own import raised
@@ -30,7 +31,6 @@ from reprieve.simulation.replay import replay
 from reprieve.simulation.stories import decision_lines, packed_stories
 from reprieve.simulation.study import Study
 from reprieve.simulation.trace import Malformed, Trace
-from reprieve.units.durations import HOUR
 from reprieve.units.errors import ReprieveError, UsageError
 
 __all__ = [

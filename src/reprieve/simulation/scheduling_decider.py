@@ -21,6 +21,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.rows import Gone, GroupRow, Kind, PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
@@ -40,10 +42,8 @@ from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.quota_cluster import key_of
 from reprieve.simulation.trace import Job
 from reprieve.simulation.work import Saved
-from reprieve.units.durations import SECOND
 from reprieve.units.errors import ReprieveError
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 from reprieve.wording.kube_scheduler import explanation_text
 
 __all__ = ["PlacingFault", "SchedulingDecider"]

@@ -23,11 +23,11 @@ from typing import Final
 import msgspec
 
 import reprieve
+from kubeworld.units.untrusted import Unreadable, read_integer
 from reprieve.simulation.measures import Measures
 from reprieve.simulation.runs import Failed, Outcome, Run, Submitted, decisions_file
 from reprieve.simulation.study import Study
 from reprieve.units.errors import UsageError
-from reprieve.units.untrusted import Unreadable, read_integer
 
 __all__ = ["Shard", "read_shard", "read_shards", "write_shard"]
 

@@ -12,10 +12,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kubeworld.units.durations import HOUR, SECOND
 from reprieve.engine.plan import Proof
 from reprieve.simulation.lives import Admitted, Preempted, Replay, Reserved, Unready, Victim
 from reprieve.simulation.quota_cluster import key_of
-from reprieve.units.durations import HOUR, SECOND
 
 __all__ = ["decision_lines", "packed_stories"]
 

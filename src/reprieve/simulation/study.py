@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from kubeworld.units.untrusted import Form
 from reprieve.settings.fields import choice, duration, entries, integer, refuse, text
 from reprieve.simulation.demand import Tenants
 from reprieve.simulation.document import Part, read_document
@@ -30,7 +31,6 @@ from reprieve.simulation.readers import READERS, Reader
 from reprieve.simulation.readers.lines import MOST_DEVICES
 from reprieve.simulation.work import Checkpointing
 from reprieve.units.errors import UsageError
-from reprieve.units.untrusted import Form
 
 __all__ = ["Cluster", "Study", "Workload", "read_study"]
 

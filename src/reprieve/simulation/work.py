@@ -17,9 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.lost_work import lost_device_seconds
 from reprieve.simulation.trace import Job
-from reprieve.units.instants import Nanos
 
 __all__ = ["Checkpointing", "Displaced", "Run", "Saved", "WorkModel"]
 

@@ -16,8 +16,8 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
+from kubeworld.units.instants import InvalidInstant, Nanos, parse_instant
 from reprieve.units.errors import UsageError
-from reprieve.units.instants import InvalidInstant, Nanos, parse_instant
 
 __all__ = ["History", "Line", "history_of", "lines_of_log"]
 

@@ -26,15 +26,15 @@ from typing import Any, Final
 
 import msgspec
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.instants import format_micro
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.plan import Plane
 from reprieve.telemetry.input_samples import InputSamples
 from reprieve.telemetry.line_writer import LineWriter, RotatedFile, StandardOutput
 from reprieve.telemetry.metrics import Metrics
-from reprieve.units.clock import Clock
 from reprieve.units.errors import UsageError
-from reprieve.units.instants import format_micro
 from reprieve.units.references import Reference
 from reprieve.wording.diagnosis import NO_LONGER, sentence
 

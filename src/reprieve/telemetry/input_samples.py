@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 
 __all__ = ["InputSamples"]
 

@@ -12,7 +12,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
-from reprieve.units.clock import Clock
+from kubeworld.units.clock import Clock
 
 __all__ = ["DETAIL", "FORMATS", "JsonFormatter", "TextFormatter", "level_of", "start_logging"]
 

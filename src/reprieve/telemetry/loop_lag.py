@@ -5,9 +5,9 @@ Source: design, "Processes and time".
 
 from __future__ import annotations
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
 from reprieve.telemetry.metrics import Metrics
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
 
 __all__ = ["LoopLag"]
 

@@ -19,11 +19,11 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from kubeworld.units.durations import SECOND
 from reprieve import __version__
 from reprieve.engine.diagnosis.reasons import REASONS, Reason
 from reprieve.engine.plan import Plane
 from reprieve.telemetry.capped_names import CappedNames
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import PlanId
 
 __all__ = ["IdleGpuSeconds", "Metrics", "Remembered"]

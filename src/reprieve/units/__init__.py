@@ -1,1 +1,1 @@
-"""Quantities, durations, instants, ids, the clock and the error outline. No imports."""
+"""Ids, references, the steady clock, YAML and the error outline, on `kubeworld.units`."""

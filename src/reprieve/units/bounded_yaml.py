@@ -1,8 +1,6 @@
-"""YAML whose aliases stand for no more than a reader can take.
+"""YAML whose aliases stand for no more than a reader can take: all YAML of ours is read here.
 
-An alias costs a few characters and stands for all that its anchor holds, so that twelve lines of
-aliases of aliases are billions of nodes to whoever walks them. What a text holds with its aliases
-expanded is counted before anything is made of it. All YAML of ours is read by these loaders.
+Source: `kubeworld.units.aliases`, which counts.
 """
 
 from __future__ import annotations
@@ -13,10 +11,9 @@ from typing import Any, Final
 import yaml
 from yaml.composer import ComposerError
 
-__all__ = ["MOST_NODES", "BoundedLoader", "FastLoader", "bounded", "read_yaml", "read_yaml_all"]
+from kubeworld.units.aliases import MOST_NODES, Aliased, count_aliases
 
-#: Nodes of one document that has aliases, expanded; one without is bounded by its own length.
-MOST_NODES: Final = 200_000
+__all__ = ["MOST_NODES", "BoundedLoader", "FastLoader", "bounded", "read_yaml", "read_yaml_all"]
 
 
 class _Bounded:
@@ -72,35 +69,8 @@ def bounded(root: yaml.Node) -> yaml.Node:
     Raises:
         ComposerError: they stand for more, or for what they are in.
     """
-    sizes: dict[int, int] = {}  # with aliases expanded; 0 while what is inside is counted
-    aliased = False
-    work: list[tuple[yaml.Node, bool]] = [(root, False)]
-    while work:
-        node, counted = work.pop()
-        if counted:
-            sizes[id(node)] = 1 + sum(sizes[id(each)] for each in _inside(node))
-            continue
-        known = sizes.get(id(node))
-        if known is not None:
-            aliased = True
-            if not known:
-                raise _refused(node, "an alias stands for what it is in")
-            continue
-        sizes[id(node)] = 0
-        work.append((node, True))
-        work.extend((each, False) for each in _inside(node))
-    if aliased and sizes[id(root)] > MOST_NODES:
-        raise _refused(root, f"with its aliases it has more than {MOST_NODES} values")
+    try:
+        count_aliases(root)
+    except Aliased as found:
+        raise ComposerError(None, None, str(found), found.node.start_mark) from None
     return root
-
-
-def _inside(node: yaml.Node) -> list[yaml.Node]:
-    if isinstance(node, yaml.SequenceNode):
-        return list(node.value)
-    if isinstance(node, yaml.MappingNode):
-        return [each for pair in node.value for each in pair]
-    return []
-
-
-def _refused(node: yaml.Node, why: str) -> ComposerError:
-    return ComposerError(None, None, why, node.start_mark)

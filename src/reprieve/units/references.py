@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .ids import Uid
+from reprieve.units.ids import Uid
 
 __all__ = ["Reference"]
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from .clock import Clock
-from .durations import MINUTE, SECOND, format_duration
-from .instants import Nanos
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MINUTE, SECOND, format_duration
+from kubeworld.units.instants import Nanos
 
 __all__ = ["SteadyClock"]
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from kubeworld.units.instants import Nanos
 from reprieve.units.errors import ReprieveError, UsageError
-from reprieve.units.instants import Nanos
 
 __all__ = [
     "Cell",

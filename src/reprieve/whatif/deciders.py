@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kubeworld.units.instants import Nanos
 from reprieve.execution.jobs import resource_of
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.reader import Reader
@@ -35,7 +36,6 @@ from reprieve.planes.common.process_settings import (
     OperatorSettings,
     operator_settings,
 )
-from reprieve.units.instants import Nanos
 from reprieve.whatif.controllers.stand_ins import StandIns
 from reprieve.whatif.measured import measured_last
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kubeworld.units.instants import Nanos
 from reprieve.kube.bodies import Json
 from reprieve.units.errors import ReprieveError
-from reprieve.units.instants import Nanos
 from reprieve.whatif.copy.overlay import Change, Overlay
 
 if TYPE_CHECKING:

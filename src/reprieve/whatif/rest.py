@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.kube.bodies import Json
 from reprieve.planes.common.assembly import Plane
-from reprieve.units.durations import MINUTE, SECOND
 from reprieve.whatif.controllers.stand_ins import StandIns
 from reprieve.whatif.copy.overlay import Change, Overlay
 from reprieve.whatif.happened import Undecided

@@ -16,6 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.execution.fence import Fence
 from reprieve.execution.harm_ledger import HarmLedger
 from reprieve.kube.bodies import Json
@@ -32,8 +34,6 @@ from reprieve.planes.common.process_settings import IDLE, QUOTA
 from reprieve.planes.common.solve import DecisionLimit
 from reprieve.planes.quota.plane import QuotaPlane
 from reprieve.telemetry.metrics import Metrics
-from reprieve.units.durations import HOUR, MINUTE, SECOND
-from reprieve.units.instants import Nanos
 from reprieve.whatif.controllers.pod_templates import admitted_group, admitted_pod
 from reprieve.whatif.controllers.stand_ins import StandIns
 from reprieve.whatif.copy.overlay import Overlay

@@ -13,8 +13,8 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 
 __all__ = ["LoopClock", "Stalled", "VirtualLoop", "run_virtually"]
 

@@ -11,12 +11,12 @@ from typing import Final
 
 import msgspec
 
+from kubeworld.units.instants import InvalidInstant, Nanos, parse_instant
 from reprieve.api.reprieve import PREEMPTION_DELAY, IntentPhase
 from reprieve.intake.preemption_delay import said_delay
 from reprieve.kube.bodies import Json
 from reprieve.kube.resource import PREEMPTIONS, Resource
 from reprieve.planes.common.process_settings import OperatorSettings
-from reprieve.units.instants import InvalidInstant, Nanos, parse_instant
 from reprieve.whatif.copy.overlay import Overlay
 
 __all__ = ["Saving", "longest_delay"]

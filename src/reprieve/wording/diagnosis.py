@@ -13,14 +13,14 @@ from string import Formatter
 from types import MappingProxyType
 from typing import Final
 
+from kubeworld.units.quantities import quantity_text
+from kubeworld.units.untrusted import cut, integer_or_none
 from reprieve.api.kaiwo import ANNOTATION_PREFIX
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import REASONS, Reason
 from reprieve.engine.diagnosis.refusals import Refused
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.plan import Plane
-from reprieve.units.quantities import quantity_text
-from reprieve.units.untrusted import cut, integer_or_none
 from reprieve.wording.causes import CAUSES, CauseWords
 from reprieve.wording.changes import Written, fix_text
 from reprieve.wording.events import EventText

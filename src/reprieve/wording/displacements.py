@@ -11,8 +11,8 @@ import hashlib
 import hmac
 from typing import Final
 
+from kubeworld.units.durations import format_duration
 from reprieve.engine.disruptions.questions import Enforcement
-from reprieve.units.durations import format_duration
 
 __all__ = ["NOBODY", "REPEATED", "known_as", "repeated_text", "rule_text", "spared_by"]
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from kubeworld.units.durations import HOUR, MINUTE, SECOND, format_duration
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.disruptions.questions import Hold, Loop, Rule
-from reprieve.units.durations import HOUR, MINUTE, SECOND, format_duration
-from reprieve.units.instants import Nanos, format_instant
 
 _WHY: Final[Mapping[Rule, str]] = MappingProxyType(
     {

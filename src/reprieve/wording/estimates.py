@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.diagnosis.estimates import FEWEST, Basis, Bound, Estimate
-from reprieve.units.instants import Nanos
 
 __all__ = ["estimate_text", "too_few"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api.harm_budget import HarmBudget, HarmCondition, HarmStatus, HarmUse
 from reprieve.engine.harm_budgets.accounts import Use
-from reprieve.units.instants import Nanos, format_instant
 
 __all__ = ["account_text", "harm_status"]
 

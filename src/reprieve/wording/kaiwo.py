@@ -11,6 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from kubeworld.units.durations import SECOND, format_duration
+from kubeworld.units.instants import Nanos, format_instant
+from kubeworld.units.quantities import quantity_text
+from kubeworld.units.untrusted import cut
 from reprieve.api.kaiwo import Condition
 from reprieve.engine.idle.discovery import (
     ChainTooDeep,
@@ -26,12 +30,8 @@ from reprieve.engine.idle.model import Phase, Workload
 from reprieve.engine.idle.outcome import Declined, Reason
 from reprieve.engine.idle.transitions import EventReason
 from reprieve.engine.plan import Plan, Victim
-from reprieve.units.durations import SECOND, format_duration
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos, format_instant
-from reprieve.units.quantities import quantity_text
 from reprieve.units.references import Reference
-from reprieve.units.untrusted import cut
 from reprieve.wording.disruptions import LOOP
 from reprieve.wording.events import EventText
 from reprieve.wording.undecided import DECISION_FAILED, FAULT, PREEMPTION_NOT_RECORDED, not_recorded

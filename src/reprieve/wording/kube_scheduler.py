@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kubeworld.units.instants import Nanos, format_instant
+from kubeworld.units.untrusted import cut
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.scheduling.outcome import (
     Attempt,
@@ -22,8 +24,6 @@ from reprieve.engine.scheduling.outcome import (
     Preemption,
     Sentence,
 )
-from reprieve.units.instants import Nanos, format_instant
-from reprieve.units.untrusted import cut
 from reprieve.wording.events import EventText
 from reprieve.wording.rejections import reason_text
 from reprieve.wording.undecided import PREEMPTION_NOT_RECORDED

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.api.kueue import AdmissionCheckState
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos, parse_instant
 
 __all__ = ["checks_message", "retry_until"]
 

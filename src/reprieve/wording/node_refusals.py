@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from kubeworld.units.quantities import quantity_text
 from reprieve.engine.diagnosis.refusals import GLOBAL, NodeRefusal, Refused
 from reprieve.engine.placement.reasons import Reason, Rejection
-from reprieve.units.quantities import quantity_text
 from reprieve.wording.rejections import reason_text
 
 __all__ = ["behind_text", "is_of_cluster", "refusals_step", "refusals_text", "toleration_text"]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api.kaiwo import Condition
-from reprieve.units.instants import Nanos, format_instant
 
 __all__ = ["SHARED_DEVICE", "Sharing", "SharingReason", "with_sharing"]
 

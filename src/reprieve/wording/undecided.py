@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from reprieve.units.untrusted import cut
+from kubeworld.units.untrusted import cut
 
 __all__ = ["DECISION_FAILED", "FAULT", "PREEMPTION_NOT_RECORDED", "not_recorded"]
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.quota import diagnose
 from reprieve.engine.diagnosis.quota_trial import QuotaFacts
@@ -31,8 +33,6 @@ from reprieve.engine.quota.model import (
 )
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 
 NOW = Nanos(1_000_000 * SECOND)
 GPU = "nvidia.com/gpu"

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.diagnosis.causes import Cause
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
@@ -29,8 +31,6 @@ from reprieve.engine.quota.model import (
     Toleration,
     Workload,
 )
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 from reprieve.wording.diagnosis import general_step, sentence
 from tests.engine.diagnosis.quota_cases import GPU, NOW, Site, held, queue, work
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.diagnosis.estimates import CONFIDENCE, FEWEST, QUANTILE, Bound, Case, bound
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 
 #: Draws of a wait, and the 90 % quantile of the distribution.
 DRAWN: dict[str, tuple[Callable[[random.Random], float], float]] = {

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.instants import format_instant, parse_instant
 from reprieve.engine.diagnosis.idle import IdleFacts, counted_reasons, diagnose_demand
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
@@ -19,7 +20,6 @@ from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.idle.model import Fit, IdleSnapshot, NodeRow, Phase, Policy, Workload
 from reprieve.engine.idle.samples import SampleState, freshness
 from reprieve.units.ids import GpuWorkloadKey, Uid
-from reprieve.units.instants import format_instant, parse_instant
 from reprieve.units.references import Reference
 from tests.conformance.conftest import DEFAULT
 from tests.conformance.idle_decisions import evaluated

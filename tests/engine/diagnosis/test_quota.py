@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.plan import Plane
@@ -30,8 +32,6 @@ from reprieve.engine.quota.model import (
     Taint,
     Workload,
 )
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos, format_instant
 from reprieve.wording.diagnosis import sentence
 from tests.engine.diagnosis.quota_cases import GPU, NOW, STRICT, Site, held, queue, work
 

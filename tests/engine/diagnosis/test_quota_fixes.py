@@ -6,6 +6,8 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.diagnosis.model import Change, Fix
 from reprieve.engine.diagnosis.quota import diagnose
 from reprieve.engine.diagnosis.quota_fixes import MOST_DECISIONS, ClassChoice, Remedy, remedies
@@ -26,8 +28,6 @@ from reprieve.engine.quota.model import (
     Taint,
     Workload,
 )
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos, format_instant
 from tests.engine.diagnosis.quota_cases import GPU, NOW, STRICT, Site, held, queue, work
 
 CLASSES = (ClassChoice("mid", 5), ClassChoice("high", 10), ClassChoice("top", 20))

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.cluster.rows import AffinityTerm
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.diagnosis.causes import Cause
@@ -20,9 +22,7 @@ from reprieve.engine.placement.reasons import Code
 from reprieve.engine.plan import Plane
 from reprieve.engine.scheduling.outcome import Attempt, Explanation, Member, Sentence, Unit
 from reprieve.engine.scheduling.session import Session
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 from reprieve.wording.diagnosis import sentence
 from tests.engine.builders import (
     GPU,

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import parse_instant
 from reprieve.engine.cluster.rows import (
     AffinityTerm,
     GroupRow,
@@ -31,8 +33,6 @@ from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.session import Session
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import parse_instant
 from tests.engine.builders import (
     GPU,
     flat,

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.harm_budgets.accounts import HarmAccounts
 from reprieve.engine.harm_budgets.budget import (
     ALL_PLANES,
@@ -24,8 +26,6 @@ from reprieve.engine.harm_budgets.budget import (
     Selector,
 )
 from reprieve.intake.cron import schedule_of
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 from tests.oracle import harm_budgets as oracle
 
 EMERGENCY = 1_000

@@ -7,6 +7,8 @@ from random import Random
 from unittest.mock import patch
 from uuid import UUID
 
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
+from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.engine.harm_budgets import sums as sums_of_harm
 from reprieve.engine.harm_budgets.budget import Harm, HarmSide
 from reprieve.engine.harm_budgets.sums import Amount, HourlySums, Key, coarser
@@ -19,8 +21,6 @@ from reprieve.records.harm_sums import (
     sums_text,
 )
 from reprieve.records.harm_table import as_csv, as_open_metrics, harm_rows
-from reprieve.units.durations import HOUR, MINUTE, SECOND
-from reprieve.units.instants import Nanos, parse_instant
 
 START = parse_instant("2026-11-01T00:00:00Z")
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.engine.notice.granting import LEAST, MOST, Grant, NoticePolicy, granted
 from reprieve.engine.notice.states import HEARTBEAT, TRANSITIONS, Happening, Notice, State
-from reprieve.units.durations import MINUTE, SECOND
 
 _SPEAKERS = ("a", "b", "c")
 _FINAL = (State.RELEASED, State.PARDONED)

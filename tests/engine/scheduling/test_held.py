@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.disruptions.questions import Hold, Rule
@@ -17,7 +18,6 @@ from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.proof import faults_of
 from reprieve.engine.scheduling.session import Session
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 from tests.engine.builders import gang, node, pod, slot_of, snapshot_of
 
 POLICY = Policy()

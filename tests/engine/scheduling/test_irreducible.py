@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kubeworld.units.clock import VirtualClock
 from reprieve.engine.cluster.rows import HostPort, SpreadConstraint
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy
@@ -23,7 +24,6 @@ from reprieve.engine.scheduling.outcome import Attempt, Unit, UnitVictim
 from reprieve.engine.scheduling.proof import Fault, faults_of
 from reprieve.engine.scheduling.session import Session
 from reprieve.planes.scheduling.slices import decide
-from reprieve.units.clock import VirtualClock
 from reprieve.units.ids import Uid
 from tests.engine.api_objects import Json, cluster_of, policy_of
 from tests.engine.builders import gang, matching, node, pod, snapshot_of

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from kubeworld.units.clock import SystemClock
 from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
@@ -22,7 +23,6 @@ from reprieve.engine.scheduling.session import GROUP_POST_FILTERS, Session
 from reprieve.planes.scheduling import slices
 from reprieve.planes.scheduling.slices import decide
 from reprieve.settings.scheduling import scheduling_settings
-from reprieve.units.clock import SystemClock
 from reprieve.units.ids import Uid
 from tests.engine.builders import gang, node, pod, snapshot_of
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from kubeworld.units.durations import MILLISECOND, MINUTE, SECOND
 from reprieve.engine.cluster.forest import Forest
 from reprieve.engine.cluster.rows import GroupRow, Kind, Labels, PodRow
 from reprieve.engine.cluster.trees import Way
@@ -17,7 +18,6 @@ from reprieve.engine.scheduling.queue import Outcome, Queue
 from reprieve.engine.scheduling.queue_entries import Entry, Gate
 from reprieve.engine.scheduling.queue_events import Event, Happening
 from reprieve.engine.scheduling.queue_places import Places
-from reprieve.units.durations import MILLISECOND, MINUTE, SECOND
 from reprieve.units.ids import Uid
 from tests.engine.builders import group, node, pod
 

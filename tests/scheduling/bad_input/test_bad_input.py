@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.kube.errors import Forbidden
-from reprieve.units.durations import MINUTE, SECOND
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import NAMESPACE, group, node, pod, site
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.api.reprieve import PREEMPT_MIN_RUNTIME
 from reprieve.intake.cluster.metadata import DISRUPTION, DISRUPTION_FLOOR, LAST_CHECKPOINT
 from reprieve.planes.scheduling import kinds
-from reprieve.units.durations import MINUTE, SECOND
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import Object, group, pod
 

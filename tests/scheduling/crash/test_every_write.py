@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.execution.parts import Sizes
-from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import Nanos
 from tests.kube.fakes import FakeAnswer
 from tests.scheduling.memory import Held, Memory, Target, memory
 from tests.scheduling.site import NAMESPACE, Object, group, pod

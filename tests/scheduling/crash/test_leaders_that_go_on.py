@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from kubelocal.cluster import Stage, Write
+from kubeworld.units.clock import SystemClock
+from kubeworld.units.instants import format_micro
 from reprieve.kube.resource import LEASES
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from reprieve.scenarios.operator import OperatorProcesses
-from reprieve.units.clock import SystemClock
-from reprieve.units.instants import format_micro
 from tests.scheduling.crash.broken_rule import FENCE
 from tests.scheduling.site import Site, node, pod, site
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.units.durations import MINUTE, SECOND
+from kubeworld.units.durations import MINUTE, SECOND
 from tests.kube.fakes import FakeAnswer, refusal
 from tests.scheduling.crash.test_every_write import When, _counting, _Tenure
 from tests.scheduling.memory import Memory, Target, memory

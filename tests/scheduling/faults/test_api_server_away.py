@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import parse_instant
 from reprieve.engine.disruptions.governor import Governor
-from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import parse_instant
 from tests.kube.fakes import FakeAnswer, refusal
 from tests.scheduling.memory import Memory, Target, memory
 from tests.scheduling.site import Object, group, pod

@@ -11,8 +11,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 
+from kubeworld.units.durations import MILLISECOND, SECOND
 from reprieve.kube.errors import Unreachable
-from reprieve.units.durations import MILLISECOND, SECOND
 from tests.kube.fakes import FakeAnswer
 from tests.scheduling.memory import Memory, Target, memory
 from tests.scheduling.site import Object, group, pod

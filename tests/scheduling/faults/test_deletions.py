@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
+from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.kube.errors import Unreachable
-from reprieve.units.durations import MINUTE, SECOND
 from tests.kube.fakes import FakeAnswer, refusal
 from tests.scheduling.memory import Memory, Target, memory
 from tests.scheduling.site import group, pod

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.units.durations import HOUR, MINUTE, SECOND
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
 from tests.kube.fakes import FakeAnswer, refusal
 from tests.scheduling.memory import Memory, Target, memory
 from tests.scheduling.site import NAMESPACE, group, pod

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.engine.scheduling.session import Session
 from reprieve.execution.pod_victims import PodVictims
 from reprieve.planes.scheduling import decisions, kinds
 from reprieve.planes.scheduling.victims import SchedulingVictims
-from reprieve.units.durations import MINUTE, SECOND
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import NAMESPACE, Object, group, pod
 

@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from reprieve.units.durations import MILLISECOND, SECOND
+from kubeworld.units.durations import MILLISECOND, SECOND
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import Object, group, pod
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.units.durations import MINUTE, SECOND
+from kubeworld.units.durations import MINUTE, SECOND
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import group, pod
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Any
 
-from kubelocal.units.bounded_yaml import read_yaml_all
+import yaml
+
+from kubelocal.bounded_yaml import FastLoader
 
 __all__ = ["permissive_definitions"]
 
@@ -19,5 +21,5 @@ def permissive_definitions() -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for file in sorted(files(__package__).iterdir(), key=lambda entry: entry.name):
         if file.name.endswith(".yaml"):
-            found.extend(read_yaml_all(file.read_text(encoding="utf-8")))
+            found.extend(yaml.load_all(file.read_text(encoding="utf-8"), Loader=FastLoader))
     return found

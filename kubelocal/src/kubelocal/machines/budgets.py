@@ -18,9 +18,9 @@ from kubelocal.machines.objects import Change, ChangeType, Object
 from kubelocal.machines.ownership import controller_of, is_active, is_ready, set_condition
 from kubelocal.machines.selections import Selections
 from kubelocal.machines.workloads.replicas import replicas_of, scaled
-from kubelocal.units.clock import Clock
-from kubelocal.units.durations import MINUTE
-from kubelocal.units.instants import format_instant, parse_instant
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MINUTE
+from kubeworld.units.instants import format_instant, parse_instant
 
 __all__ = ["DisruptionController"]
 

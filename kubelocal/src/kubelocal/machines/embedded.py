@@ -23,7 +23,7 @@ from kubelocal.server.types.conversion import shelf
 from kubelocal.server.types.kinds import Kind
 from kubelocal.server.writing.options import DeleteOptions, Propagation, WriteOptions
 from kubelocal.store import EventType
-from kubelocal.units.durations import SECOND
+from kubeworld.units.durations import SECOND
 
 __all__ = ["EmbeddedObjects"]
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from kubelocal.machines.objects import Object, Objects, StoreError
-from kubelocal.units.clock import Clock
-from kubelocal.units.durations import SECOND
-from kubelocal.units.instants import Nanos, format_instant
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, format_instant
 
 __all__ = ["EventLog", "Recorder"]
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kubelocal.machines.objects import Object
-from kubelocal.units.quantities import InvalidQuantity, parse_milli, parse_quantity
+from kubeworld.units.quantities import InvalidQuantity, parse_milli, parse_quantity
 
 __all__ = ["amounts", "container_requests", "pod_requests"]
 

@@ -35,7 +35,7 @@ from kubelocal.machines.workloads.replicasets import ReplicaSetController
 from kubelocal.machines.workloads.scheduling_groups import PodGroupMaker, Workloads
 from kubelocal.machines.workloads.statefulsets import StatefulSetController
 from kubelocal.server.clock import TimeSource
-from kubelocal.units.clock import Clock
+from kubeworld.units.clock import Clock
 
 __all__ = ["IN_CONTROLLER_MANAGER", "Machines"]
 

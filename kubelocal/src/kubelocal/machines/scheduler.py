@@ -19,9 +19,9 @@ from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.objects import Change, ChangeType, Object, StoreError
 from kubelocal.machines.ownership import set_condition
 from kubelocal.machines.requests import pod_requests
-from kubelocal.units.clock import Clock
-from kubelocal.units.durations import SECOND
-from kubelocal.units.instants import format_instant
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import format_instant
 
 __all__ = ["SCHEDULER_NAME", "Scheduler", "with_scheduler"]
 

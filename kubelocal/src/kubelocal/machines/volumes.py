@@ -16,7 +16,7 @@ from typing import Any, Final
 from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.objects import Change, ChangeType, Object
 from kubelocal.machines.selectors import matches_labels
-from kubelocal.units.quantities import parse_quantity
+from kubeworld.units.quantities import parse_quantity
 
 __all__ = ["VolumeController"]
 

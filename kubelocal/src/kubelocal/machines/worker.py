@@ -15,8 +15,8 @@ from collections.abc import Hashable, Iterable
 from typing import Any, Final, Protocol
 
 from kubelocal.machines.objects import Change, Object, StoreError
-from kubelocal.units.clock import Clock
-from kubelocal.units.durations import SECOND
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
 
 __all__ = ["Machine", "Worker"]
 

@@ -41,8 +41,8 @@ from kubelocal.server.writing.options import DeleteOptions, ListOptions, PatchTy
 from kubelocal.server.writing.ownership import Manager, record_update, write_managers
 from kubelocal.server.writing.patches import patched
 from kubelocal.store import Store, Stored
-from kubelocal.units.clock import Clock
-from kubelocal.units.instants import format_instant
+from kubeworld.units.clock import Clock
+from kubeworld.units.instants import format_instant
 
 __all__ = ["Api"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from kubelocal.units.instants import Nanos
+from kubeworld.units.instants import Nanos
 
 __all__ = ["JumpingClock", "TimeSource"]
 

@@ -10,7 +10,7 @@ from kubelocal.server.api import Api
 from kubelocal.server.rights.bootstrap_roles import bootstrap_objects
 from kubelocal.server.types import definitions
 from kubelocal.server.writing import lifecycle
-from kubelocal.units.instants import format_instant
+from kubeworld.units.instants import format_instant
 
 __all__ = ["start_cluster"]
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from reprieve.units.instants import Nanos
+from kubeworld.units.instants import Nanos
 
 __all__ = ["CONFIDENCE", "FEWEST", "QUANTILE", "Basis", "Bound", "Case", "Estimate", "bound"]
 

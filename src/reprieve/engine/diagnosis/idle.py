@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Final
 
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.diagnosis.causes import CAUSE, Cause
 from reprieve.engine.diagnosis.model import Blocker, Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason, dominant
@@ -27,7 +28,6 @@ from reprieve.engine.idle.samples import freshness
 from reprieve.engine.idle.search import covered
 from reprieve.engine.plan import Plane
 from reprieve.units.ids import GpuWorkloadKey, Uid
-from reprieve.units.instants import Nanos, format_instant
 from reprieve.units.references import Reference
 
 __all__ = ["IdleFacts", "counted", "counted_reasons", "diagnose_demand"]

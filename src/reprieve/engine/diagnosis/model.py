@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.diagnosis.causes import Cause, cause_in
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.diagnosis.refusals import NodeRefusal
 from reprieve.engine.plan import Plane
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 
 __all__ = ["Blocker", "Change", "Diagnosis", "Fix"]

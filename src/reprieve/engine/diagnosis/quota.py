@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.diagnosis.causes import CAUSE, Cause, cause_in
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.quota_causes import holding_cause
@@ -39,7 +40,6 @@ from reprieve.engine.quota.model import (
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
 from reprieve.engine.selectors import requirement_text
-from reprieve.units.instants import Nanos, format_instant
 
 __all__ = ["Standing", "delayed_values", "diagnose", "reason_of", "standing"]
 

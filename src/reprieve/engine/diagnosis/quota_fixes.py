@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.diagnosis.model import Change, Diagnosis, Fix
 from reprieve.engine.diagnosis.quota_rehearsal import Rehearsal
 from reprieve.engine.diagnosis.quota_trial import QuotaFacts
@@ -27,7 +28,6 @@ from reprieve.engine.quota.model import (
     Toleration,
     Workload,
 )
-from reprieve.units.instants import Nanos, format_instant
 
 __all__ = ["MOST_DECISIONS", "ClassChoice", "Remedy", "remedies"]
 

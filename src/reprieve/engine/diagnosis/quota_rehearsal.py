@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.diagnosis.quota_trial import QuotaFacts
 from reprieve.engine.quota.candidates import preemptor
 from reprieve.engine.quota.cycle import cycles
@@ -18,7 +19,6 @@ from reprieve.engine.quota.model import Workload
 from reprieve.engine.quota.protection import Causes, protected
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
-from reprieve.units.instants import Nanos
 
 __all__ = ["Rehearsal"]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.pace import UNHURRIED
 from reprieve.engine.quota.assigner import Assigner
 from reprieve.engine.quota.assignment import Assignment, NoFitReason
@@ -23,7 +24,6 @@ from reprieve.engine.quota.protection import Spared
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.state import Holdings
-from reprieve.units.instants import Nanos
 
 __all__ = ["QuotaFacts", "Trial", "attempt", "severity", "with_fewest_pods"]
 

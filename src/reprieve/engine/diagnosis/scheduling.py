@@ -29,6 +29,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.diagnosis.causes import CAUSE, Cause
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import REASONS, Reason, dominant
@@ -38,8 +40,6 @@ from reprieve.engine.placement.reasons import Reason as Refusal
 from reprieve.engine.plan import Plane
 from reprieve.engine.scheduling.outcome import Attempt, Explanation, GangCycle, Preemption, Sentence
 from reprieve.engine.scheduling.outcome import Diagnosis as Fit
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos, format_instant
 
 __all__ = [
     "LEAVING",

@@ -24,6 +24,8 @@ from typing import Final
 
 import numpy as np
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.diagnosis.model import Change, Diagnosis, Fix
@@ -49,9 +51,7 @@ from reprieve.engine.scheduling.min_runtime import protected_until
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS, Session
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos, format_instant
 
 __all__ = ["MOST_DECISIONS", "Question", "fixes_for"]
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.diagnosis.scheduling import count_victims
 from reprieve.engine.gangs.gate import Barrier, Barring
 from reprieve.engine.plan import Plane
-from reprieve.units.instants import Nanos, format_instant
 
 __all__ = [
     "backing_off",

@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Final
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.displacement import Displacement, Exemption
 from reprieve.engine.disruptions.ledger import KEPT, MOST_ROWS
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.disruptions.questions import GovernorPolicy
-from reprieve.units.instants import Nanos
 
 __all__ = ["DisplacementCounts"]
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from kubeworld.units.durations import MINUTE
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.history import History
 from reprieve.engine.disruptions.lineage import Lineage, Party
-from reprieve.units.durations import MINUTE
-from reprieve.units.instants import Nanos
 
 __all__ = ["CRASH_AFTER", "CrashLoops"]
 

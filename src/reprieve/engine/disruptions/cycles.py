@@ -13,12 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from kubeworld.units.durations import HOUR
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.history import History
 from reprieve.engine.disruptions.lineage import Lineage
 from reprieve.engine.disruptions.loops import FoundLoop, find_loops
 from reprieve.engine.disruptions.questions import Loop
-from reprieve.units.durations import HOUR
-from reprieve.units.instants import Nanos
 
 __all__ = ["Cycles"]
 

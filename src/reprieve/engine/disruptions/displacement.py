@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.lineage import Party
-from reprieve.units.instants import Nanos
 
 __all__ = ["Actor", "Displacement", "Exemption", "Identified"]
 

@@ -16,10 +16,10 @@ from __future__ import annotations
 from array import array
 from typing import Final
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.lineage import Party, goes_for_good
 from reprieve.engine.disruptions.rows import Rows
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 
 __all__ = ["UNKNOWN", "Families", "reach"]
 

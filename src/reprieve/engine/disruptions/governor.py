@@ -36,6 +36,8 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.crash_loops import CrashLoops
 from reprieve.engine.disruptions.cycles import Cycles
 from reprieve.engine.disruptions.displacement import Displacement
@@ -52,8 +54,6 @@ from reprieve.engine.disruptions.questions import (
     Rule,
 )
 from reprieve.engine.harm_budgets.accounts import HarmAccounts
-from reprieve.units.durations import HOUR, MINUTE, SECOND
-from reprieve.units.instants import Nanos
 
 __all__ = ["LONGEST_PAUSE", "Governor"]
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.displacement import Displacement
 from reprieve.engine.disruptions.history import History
 from reprieve.engine.disruptions.questions import Hold, Loop, Question
-from reprieve.units.instants import Nanos
 
 __all__ = ["Families", "HeldPairs"]
 

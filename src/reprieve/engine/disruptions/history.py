@@ -18,14 +18,14 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.displacement import Displacement, Exemption
 from reprieve.engine.disruptions.families import UNKNOWN, Families, reach
 from reprieve.engine.disruptions.ledger import MOST_ROWS, Ledger
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.disruptions.loops import Edge
 from reprieve.engine.disruptions.sides import Side
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 
 __all__ = ["History"]
 

@@ -19,11 +19,11 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Final
 
+from kubeworld.units.durations import HOUR
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.displacement import Actor, Displacement, Exemption, Identified
 from reprieve.engine.disruptions.lineage import Lineage
 from reprieve.engine.disruptions.rows import Rows, within
-from reprieve.units.durations import HOUR
-from reprieve.units.instants import Nanos
 
 __all__ = ["KEPT", "MOST_ROWS", "Actor", "Displacement", "Exemption", "Ledger"]
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from sys import intern
 from typing import Final, NewType
 
-from reprieve.units.instants import Nanos
+from kubeworld.units.instants import Nanos
 
 __all__ = [
     "LINEAGE_LABEL",

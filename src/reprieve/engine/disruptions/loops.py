@@ -26,7 +26,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from reprieve.units.instants import Nanos
+from kubeworld.units.instants import Nanos
 
 __all__ = ["Edge", "FoundLoop", "find_loops"]
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from kubeworld.units.durations import HOUR
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.lineage import Lineage, Party
-from reprieve.units.durations import HOUR
-from reprieve.units.instants import Nanos
 
 __all__ = [
     "NOBODY",

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.displacement import (
     Actor,
     Displacement,
@@ -23,7 +24,6 @@ from reprieve.engine.disruptions.displacement import (
 )
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.disruptions.texts import Names, Texts
-from reprieve.units.instants import Nanos
 
 __all__ = ["NOBODY_DID", "Parties", "Rows", "Terms", "within"]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.families import UNKNOWN, reach
 from reprieve.engine.disruptions.rows import Rows
-from reprieve.units.instants import Nanos
 
 __all__ = ["Side"]
 

@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from kubeworld.units.durations import HOUR, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.harm_budgets.budget import Harm, HarmBudget, HarmSide
 from reprieve.engine.harm_budgets.reclaims import Reclaims
 from reprieve.engine.harm_budgets.sums import Amount, HourlySums, Key
-from reprieve.units.durations import HOUR, SECOND
-from reprieve.units.instants import Nanos
 
 __all__ = ["Account", "HarmAccounts", "Refusal", "Use"]
 

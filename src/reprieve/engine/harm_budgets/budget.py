@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from kubeworld.units.durations import HOUR
+from kubeworld.units.instants import Nanos
 from reprieve.engine.harm_budgets.schedule import Schedule
 from reprieve.engine.selectors import selects
-from reprieve.units.durations import HOUR
-from reprieve.units.instants import Nanos
 
 __all__ = ["ALL_PLANES", "Expression", "Harm", "HarmBudget", "HarmSide", "Per", "Scope", "Selector"]
 

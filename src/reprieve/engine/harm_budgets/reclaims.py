@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from reprieve.units.durations import HOUR
-from reprieve.units.instants import Nanos
+from kubeworld.units.durations import HOUR
+from kubeworld.units.instants import Nanos
 
 __all__ = ["Reclaims", "Refused"]
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from reprieve.units.durations import HOUR, MINUTE
-from reprieve.units.instants import Nanos
+from kubeworld.units.durations import HOUR, MINUTE
+from kubeworld.units.instants import Nanos
 
 __all__ = ["Schedule"]
 

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from kubeworld.units.durations import HOUR
+from kubeworld.units.instants import Nanos
 from reprieve.engine.harm_budgets.budget import Harm, HarmSide
-from reprieve.units.durations import HOUR
-from reprieve.units.instants import Nanos
 
 __all__ = ["LONGEST_WINDOW", "MOST_ROWS", "Amount", "HourlySums", "Key", "coarser", "key_of"]
 

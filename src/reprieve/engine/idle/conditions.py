@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.idle.lifecycle_facts import DeleteOutcome, Facts, Missing, Present, Unreadable
 from reprieve.engine.idle.model import Phase, Policy, Workload
 from reprieve.engine.idle.samples import Freshness, SampleState, aggregate, fresh_only, freshness
 from reprieve.engine.idle.transitions import Condition
-from reprieve.units.instants import Nanos
 
 __all__ = ["HOLDS", "View", "root_is_ours", "view_of"]
 

@@ -17,9 +17,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from kubeworld.units.durations import HOUR, MINUTE
+from kubeworld.units.instants import Nanos
 from reprieve.engine.idle.model import Debt
-from reprieve.units.durations import HOUR, MINUTE
-from reprieve.units.instants import Nanos
 
 __all__ = ["WITHIN", "Loss", "debt"]
 

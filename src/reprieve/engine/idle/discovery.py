@@ -27,12 +27,12 @@ from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from kubeworld.units.untrusted import Form
 from reprieve.engine.cluster.rows import Selector
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.selectors import selects
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
-from reprieve.units.untrusted import Form
 
 __all__ = [
     "MAXIMUM_DEPTH",

@@ -31,6 +31,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.questions import budget_of
 from reprieve.engine.idle.claims import demand_order
 from reprieve.engine.idle.fewest import fewest
@@ -64,9 +66,7 @@ from reprieve.engine.idle.search import Search
 from reprieve.engine.pace import UNHURRIED, Pace
 from reprieve.engine.plan import Guard, Plan
 from reprieve.engine.victim_choice import VictimChoice
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
-from reprieve.units.instants import Nanos
 
 __all__ = ["evaluate"]
 

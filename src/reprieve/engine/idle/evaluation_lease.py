@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 
 __all__ = ["DURATION_SECONDS", "NAME", "LeaseState", "may_take"]
 

@@ -6,8 +6,8 @@ Source: specification of the idle plane, sections 9 and 12.
 
 from __future__ import annotations
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.idle.model import IdleSnapshot, Phase, Policy, Workload
-from reprieve.units.instants import Nanos
 
 __all__ = ["idle_for", "in_flight"]
 

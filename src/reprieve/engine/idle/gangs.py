@@ -17,10 +17,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.idle.model import Phase, PodRow, Workload
 from reprieve.engine.idle.resources import add
 from reprieve.units.ids import GpuWorkloadKey, Uid
-from reprieve.units.instants import Nanos
 
 __all__ = ["SHARED_CLAIM", "gang_of", "joined", "tied", "units_of", "waits_since", "whole_units"]
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.idle.conditions import HOLDS, View, root_is_ours, view_of
 from reprieve.engine.idle.lifecycle_facts import Event, Facts, MetricsHealth, MetricsReason, Step
 from reprieve.engine.idle.model import Phase, Policy, Status, Workload
@@ -28,8 +30,6 @@ from reprieve.engine.idle.transitions import (
     Requeue,
     Transition,
 )
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 
 __all__ = ["marked", "step"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.idle.model import Status
 from reprieve.engine.idle.transitions import Action, EventReason
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 
 __all__ = [
     "DeleteOutcome",

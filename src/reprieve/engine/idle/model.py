@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.plan import Plane
 from reprieve.engine.victim_choice import VictimChoice
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 
 __all__ = [

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.idle.model import Reservation
 from reprieve.engine.plan import Plan
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 
 __all__ = [

@@ -21,6 +21,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.idle.model import (
     Aggregation,
     GpuSample,
@@ -30,8 +32,6 @@ from reprieve.engine.idle.model import (
     TrackedPod,
     Workload,
 )
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 
 __all__ = [
     "REFRESH",

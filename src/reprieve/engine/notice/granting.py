@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from reprieve.units.durations import HOUR, MINUTE, SECOND
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
 
 __all__ = ["LEAST", "MOST", "NO_GRANT", "Grant", "NoticePolicy", "granted"]
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from reprieve.units.durations import MINUTE
+from kubeworld.units.durations import MINUTE
 
 __all__ = ["HEARTBEAT", "TRANSITIONS", "Happening", "Notice", "State"]
 

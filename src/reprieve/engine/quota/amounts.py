@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from reprieve.units.quantities import quantity_text as text
+from kubeworld.units.quantities import quantity_text as text
 
 __all__ = ["UNLIMITED", "WIDE", "capacity_text", "clamp", "minus", "plus", "text", "widened"]
 

@@ -24,6 +24,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.candidates import Preemptor, Target
 from reprieve.engine.quota.permitted import Board, boards_of
 from reprieve.engine.quota.snapshot import Snapshot
@@ -34,7 +35,6 @@ from reprieve.engine.topology.model import PodsWanted
 from reprieve.engine.topology.places import Places
 from reprieve.engine.topology.standing import PlaceSearch
 from reprieve.engine.topology.tree import Tree
-from reprieve.units.instants import Nanos
 
 __all__ = ["targets_by_domain"]
 

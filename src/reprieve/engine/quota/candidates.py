@@ -24,11 +24,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cmp_to_key
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.holders import Holder, Row, effective_priority
 from reprieve.engine.quota.model import Policy, Reason, Settings, Workload
 from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.timing import queue_timestamp
-from reprieve.units.instants import Nanos
 
 __all__ = [
     "Preemptor",

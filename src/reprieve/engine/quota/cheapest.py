@@ -24,12 +24,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.candidates import Preemptor, Target
 from reprieve.engine.quota.permitted import Board, boards_of
 from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.tree import available
 from reprieve.engine.quota.victim_costs import NOTHING, OFFSET, Cost, Costs
-from reprieve.units.instants import Nanos
 
 __all__ = ["Cheapest", "cheapest_targets"]
 

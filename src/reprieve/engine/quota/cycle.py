@@ -21,6 +21,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.pace import UNHURRIED, Pace
 from reprieve.engine.quota.assignment import Assignment, Mode
 from reprieve.engine.quota.displacements import Displacements
@@ -37,8 +39,6 @@ from reprieve.engine.quota.refused_heads import set_aside_refused
 from reprieve.engine.quota.room import Room, reserved_amounts
 from reprieve.engine.quota.state import Holdings
 from reprieve.engine.quota.tournament import classical_order, fair_order
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos, format_instant
 
 __all__ = ["cycle", "cycles"]
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from kubeworld.units.durations import HOUR
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement, Exemption
 from reprieve.engine.disruptions.lineage import Lineage, Party
@@ -18,9 +20,7 @@ from reprieve.engine.disruptions.questions import GovernorPolicy, Hold, Loop, Qu
 from reprieve.engine.harm_budgets.accounts import Account
 from reprieve.engine.harm_budgets.budget import Harm
 from reprieve.engine.quota.model import Workload
-from reprieve.units.durations import HOUR
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 
 __all__ = ["LIMIT", "Displacements", "Fits", "Uids", "party_of"]
 

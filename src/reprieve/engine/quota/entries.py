@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.assignment import Assignment, Bookmark, Mode
 from reprieve.engine.quota.candidates import Target
 from reprieve.engine.quota.heads import LastScan, RequeueReason
@@ -18,7 +19,6 @@ from reprieve.engine.quota.model import Admission, ResourceFlavor, Workload
 from reprieve.engine.quota.protection import Spared
 from reprieve.engine.topology.model import PlacedPods
 from reprieve.engine.topology.places import Placed
-from reprieve.units.instants import Nanos
 
 __all__ = ["CycleResult", "Entry", "NodeCheck", "Outcome", "Recomputation", "Unready"]
 

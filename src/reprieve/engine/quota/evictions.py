@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.harm_budgets.accounts import Refusal
 from reprieve.engine.lost_work import devices_of, lost_device_seconds
 from reprieve.engine.plan_faults import PlanRefused
@@ -37,8 +39,6 @@ from reprieve.engine.quota.room import Room
 from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.state import Holdings
 from reprieve.engine.quota.topologies import asked_places, planned_without
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 
 __all__ = ["Evictions"]
 

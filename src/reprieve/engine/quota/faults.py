@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.requeuing import Backoff, backoff_end
-from reprieve.units.instants import Nanos
 
 __all__ = ["Faults"]
 

@@ -28,8 +28,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.model import Workload
-from reprieve.units.instants import Nanos
 
 __all__ = ["UNRESERVED", "longest_wait", "unsaved_since", "worth_waiting_for"]
 

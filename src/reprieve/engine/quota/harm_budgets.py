@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.questions import BudgetHold, Rule
 from reprieve.engine.harm_budgets.accounts import HarmAccounts, Refusal
 from reprieve.engine.harm_budgets.budget import Harm, HarmSide
@@ -19,8 +21,6 @@ from reprieve.engine.quota.displacements import Displacements, Fits, party_of
 from reprieve.engine.quota.holders import Holder, effective_priority
 from reprieve.engine.quota.model import Workload
 from reprieve.engine.quota.snapshot import Snapshot
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 
 __all__ = ["QuotaHarm", "harm_of", "refused_by_budgets"]
 

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.model import Settings, Workload
 from reprieve.engine.topology.places import Placed
-from reprieve.units.instants import Nanos
 
 __all__ = ["Borrowers", "Gathered", "Holder", "Lists", "Row", "effective_priority", "row_of"]
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from kubeworld.units.durations import HOUR
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.lineage import Party
 from reprieve.engine.quota.constraints import LabelSelector, NodeExpression, Taint, Toleration
 from reprieve.engine.topology.model import (
@@ -24,8 +26,6 @@ from reprieve.engine.topology.model import (
     TopologyRequest,
 )
 from reprieve.engine.victim_choice import VictimChoice
-from reprieve.units.durations import HOUR
-from reprieve.units.instants import Nanos
 
 __all__ = [
     "Admission",

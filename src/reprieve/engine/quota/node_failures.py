@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.entries import Entry, Outcome
 from reprieve.engine.quota.model import Admission, Eviction
 from reprieve.engine.quota.snapshot import Snapshot
@@ -20,7 +21,6 @@ from reprieve.engine.quota.topologies import wanted_of
 from reprieve.engine.topology.model import Outcome as PlaceOutcome
 from reprieve.engine.topology.places import Placed
 from reprieve.engine.topology.replacing import replace_node
-from reprieve.units.instants import Nanos
 
 __all__ = ["NODE_FAILURES", "evict_for_nodes", "replace_failed_nodes"]
 

@@ -23,6 +23,8 @@ from typing import Final
 
 import numpy as np
 
+from kubeworld.units.durations import MINUTE
+from kubeworld.units.instants import Nanos
 from reprieve.engine.cluster import rows
 from reprieve.engine.cluster.facts import LabelFacts
 from reprieve.engine.cluster.rows import Labels, PodClass, PodRow
@@ -35,9 +37,7 @@ from reprieve.engine.quota.assignment import Assignment
 from reprieve.engine.quota.entries import Entry
 from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.model import ResourceFlavor, Workload
-from reprieve.units.durations import MINUTE
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 
 __all__ = ["NodeProof", "Template"]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.pace import Pace
 from reprieve.engine.quota.assigner import Assigner
 from reprieve.engine.quota.assignment import Assignment, Mode, NoFitReason
@@ -27,7 +28,6 @@ from reprieve.engine.quota.refusals import Refusals
 from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.state import Holdings
 from reprieve.engine.quota.topologies import asks_for_places, planned_without, search_of
-from reprieve.units.instants import Nanos
 
 __all__ = ["Nominations"]
 

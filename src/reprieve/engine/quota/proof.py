@@ -47,6 +47,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 
+from kubeworld.units.durations import SECOND
 from reprieve.engine.plan_faults import PlanFault
 from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.model import Reason, Workload
@@ -62,7 +63,6 @@ from reprieve.engine.quota.proof_state import (
 )
 from reprieve.engine.quota.reckoning import Usage
 from reprieve.engine.quota.snapshot import Snapshot
-from reprieve.units.durations import SECOND
 
 __all__ = ["Fault", "faults_of"]
 

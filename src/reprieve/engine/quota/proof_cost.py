@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kubeworld.units.durations import SECOND
 from reprieve.engine.lost_work import devices_of
 from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.proof_state import ProofState, effective
-from reprieve.units.durations import SECOND
 
 __all__ = ["cost_of"]
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from kubeworld.units.durations import MILLISECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.model import (
     AdmittedPodSet,
@@ -26,8 +28,6 @@ from reprieve.engine.quota.model import (
 from reprieve.engine.quota.proof_places import AskedPlaces, PlaceProof
 from reprieve.engine.quota.reckoning import Reckoning, Usage
 from reprieve.engine.quota.snapshot import Snapshot
-from reprieve.units.durations import MILLISECOND
-from reprieve.units.instants import Nanos
 
 __all__ = ["Alike", "Preempting", "ProofState", "Side", "Victim", "effective"]
 

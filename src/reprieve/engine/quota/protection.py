@@ -23,6 +23,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.disruptions.questions import Hold, Rule
 from reprieve.engine.quota.candidates import Preemptor
 from reprieve.engine.quota.displacements import Displacements, party_of
@@ -30,8 +32,6 @@ from reprieve.engine.quota.harm_budgets import QuotaHarm
 from reprieve.engine.quota.holders import Holder, effective_priority
 from reprieve.engine.quota.model import Workload
 from reprieve.engine.quota.snapshot import Snapshot
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos, format_instant
 
 __all__ = ["Causes", "Spared", "protected", "sparing"]
 

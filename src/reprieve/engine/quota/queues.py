@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from heapq import nsmallest
 from typing import Final
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.faults import Faults
 from reprieve.engine.quota.heads import ALIKE, LastScan, RequeueReason, Shape, goes_back, shape
 from reprieve.engine.quota.holders import effective_priority
@@ -38,7 +39,6 @@ from reprieve.engine.quota.queueing import (
     place_of,
 )
 from reprieve.engine.quota.usage_based import Consumptions
-from reprieve.units.instants import Nanos
 
 __all__ = ["Queues"]
 

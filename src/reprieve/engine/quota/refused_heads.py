@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from itertools import count
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.candidates import preemptor
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.heads import LastScan
@@ -28,7 +29,6 @@ from reprieve.engine.quota.protection import protected
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.refusals import Refusals
 from reprieve.engine.quota.state import Holdings
-from reprieve.units.instants import Nanos
 
 __all__ = ["set_aside_refused"]
 

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, Protocol
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.assigner import Assigner
 from reprieve.engine.quota.assignment import Assignment, Mode
 from reprieve.engine.quota.cycle import cycle, cycles
@@ -38,7 +39,6 @@ from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.state import Holdings
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 
 __all__ = ["IdleUnit", "NodeTest", "Promise", "Release", "Standing", "release"]
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.model import Configuration, StopPolicy, Workload
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 
 __all__ = ["Backoff", "EvictionReason", "backoff_end", "eviction_reason"]
 

@@ -19,9 +19,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kubeworld.units.untrusted import Form, Unreadable, shown
 from reprieve.engine.quota.amounts import UNLIMITED
 from reprieve.engine.quota.tree import Column, Columns, Tree, remove
-from reprieve.units.untrusted import Form, Unreadable, shown
 
 __all__ = ["Share", "ShareKey", "Shares", "fair_weight", "share"]
 

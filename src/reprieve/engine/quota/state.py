@@ -14,6 +14,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.amounts import UNLIMITED
 from reprieve.engine.quota.harm import UNRESERVED, unsaved_since
 from reprieve.engine.quota.holders import (
@@ -33,7 +34,6 @@ from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.timing import queue_timestamp
 from reprieve.engine.quota.tree import Column, Tree, add, remove
 from reprieve.engine.topology.places import Grounds, Places
-from reprieve.units.instants import Nanos
 
 __all__ = ["Holdings"]
 

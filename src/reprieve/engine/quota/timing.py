@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.model import Reason, Settings, Workload
-from reprieve.units.instants import Nanos
 
 __all__ = ["queue_timestamp"]
 

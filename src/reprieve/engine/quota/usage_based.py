@@ -24,10 +24,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.model import Configuration, Workload
 from reprieve.engine.quota.requests import pod_set_requests
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 
 __all__ = ["Consumption", "Consumptions", "UsageBased", "base_amounts"]
 

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.lost_work import devices_of
 from reprieve.engine.quota.candidates import Target
 from reprieve.engine.quota.holders import Holder
 from reprieve.engine.quota.snapshot import Snapshot
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 
 __all__ = ["NOTHING", "OFFSET", "Cost", "Costs"]
 

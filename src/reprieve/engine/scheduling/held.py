@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.cluster.snapshot import I64, Flag, Snapshot
 from reprieve.engine.disruptions.questions import Hold, budget_of
 from reprieve.engine.placement.profile import Policy
@@ -20,7 +21,6 @@ from reprieve.engine.scheduling.hierarchy import effective_priority
 from reprieve.engine.scheduling.min_runtime import work_of
 from reprieve.engine.scheduling.outcome import Held
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 
 __all__ = ["held_back", "held_until"]
 

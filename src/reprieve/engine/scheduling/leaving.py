@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import I64, Flag, Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
@@ -32,7 +33,6 @@ from reprieve.engine.scheduling.outcome import (
 from reprieve.engine.scheduling.placing import Choose, place_members
 from reprieve.engine.scheduling.tree_placing import place_unit
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 
 __all__ = [
     "NOBODY_PUT_OFF",

@@ -14,6 +14,7 @@ from operator import attrgetter
 
 import numpy as np
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.cluster.snapshot import I64
 from reprieve.engine.disruptions.questions import Rule
 from reprieve.engine.gangs.job import JobPreemption
@@ -22,7 +23,6 @@ from reprieve.engine.placement.filters.volume_ledger import VolumeAssignment
 from reprieve.engine.placement.reasons import Code, Reason, Rejection
 from reprieve.engine.plan import Plan
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 
 __all__ = [
     "Attempt",

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from kubeworld.units.durations import SECOND
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.scheduling.queue_events import Happening
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
 
 __all__ = ["Backoff", "Entry", "Gate", "Place", "QueuedMember", "cycle_order", "own_changes"]

@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Mapping, Set
 from typing import Final, TypeAlias
 
+from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.engine.scheduling.pre_enqueue import Facts, refusal
 from reprieve.engine.scheduling.queue_entries import Entry, Gate, Place
 from reprieve.engine.scheduling.queue_events import DEFAULT_PREEMPTION, GANG, Event
 from reprieve.engine.scheduling.queue_hints import ASKED, asks
 from reprieve.engine.scheduling.queue_turns import Turns
-from reprieve.units.durations import MINUTE, SECOND
 
 __all__ = ["Places"]
 

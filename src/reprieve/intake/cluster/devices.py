@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from kubeworld.units.quantities import InvalidQuantity, parse_milli
 from reprieve.api.core import NodeSelector
 from reprieve.api.devices import (
     AllocationResult,
@@ -53,7 +54,6 @@ from reprieve.intake.cluster.metadata import created_of, uid_of, version_of
 from reprieve.intake.cluster.selectors import node_terms
 from reprieve.intake.cluster.storage import controlling_pod
 from reprieve.units.ids import Uid
-from reprieve.units.quantities import InvalidQuantity, parse_milli
 
 __all__ = [
     "device_class_entry",

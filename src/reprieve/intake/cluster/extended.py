@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from kubeworld.units.quantities import InvalidQuantity, parse_milli
 from reprieve.api.scheduling import PodSpec
 from reprieve.engine.cluster.rows import ExtendedRequest
-from reprieve.units.quantities import InvalidQuantity, parse_milli
 
 __all__ = ["extended_requests"]
 

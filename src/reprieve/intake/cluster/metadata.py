@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from sys import intern
 from typing import Final
 
+from kubeworld.units.durations import SECOND, InvalidDuration, parse_duration
+from kubeworld.units.instants import parse_instant
+from kubeworld.units.untrusted import INT64, integer_or_none
 from reprieve.api.core import ObjectMeta, PodResourceClaim, ResourceClaimStatus
 from reprieve.api.reprieve import NOTICE, NOTICE_SPEAKER, PREEMPT_MIN_RUNTIME
-from reprieve.units.durations import SECOND, InvalidDuration, parse_duration
 from reprieve.units.ids import Uid
-from reprieve.units.instants import parse_instant
-from reprieve.units.untrusted import INT64, integer_or_none
 
 __all__ = [
     "DISRUPTION",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from kubeworld.units.quantities import InvalidQuantity
 from reprieve.api.scheduling import NodeObject
 from reprieve.engine.cluster.rows import NodeRow, Taint
 from reprieve.intake.cluster.metadata import uid_of, version_of
 from reprieve.intake.cluster.requests import amount_in_base_units
 from reprieve.intake.cluster.sharing import SharedNodes
-from reprieve.units.quantities import InvalidQuantity
 
 __all__ = ["node_row"]
 

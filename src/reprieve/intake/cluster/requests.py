@@ -15,12 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kubeworld.units.quantities import InvalidQuantity, parse_milli
 from reprieve.api.core import ContainerResources, PodSpec
 from reprieve.api.scheduling import Amounts, Container, ContainerStatus, PodObject
 from reprieve.engine.cluster.limits import LIMIT, MOST_REQUESTED
 from reprieve.engine.cluster.rows import CPU, MEMORY, STORAGE
 from reprieve.intake.pod_sum import ALWAYS, add, pod_level, pod_sum, raise_to
-from reprieve.units.quantities import InvalidQuantity, parse_milli
 
 __all__ = ["NOTHING", "Requests", "amount_in_base_units", "plain_requests", "requests_of"]
 

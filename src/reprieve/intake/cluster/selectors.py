@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from kubeworld.units.names import DNS_SUBDOMAIN, LABEL
+from kubeworld.units.untrusted import INT64, integer_or_none
 from reprieve.api.core import NodeSelectorRequirement, NodeSelectorTerm
 from reprieve.api.scheduling import LabelSelector, LabelSelectorRequirement
 from reprieve.engine.cluster.rows import Labels, NodeTerm, Operator, Requirement, Selector
-from reprieve.units.names import DNS_SUBDOMAIN, LABEL
-from reprieve.units.untrusted import INT64, integer_or_none
 
 __all__ = ["equal_labels", "label_selector", "labels_of", "node_term", "node_terms"]
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from kubeworld.units.quantities import InvalidQuantity, parse_quantity
 from reprieve.api.core import ObjectMeta
 from reprieve.api.storage import (
     CsiDriver,
@@ -39,7 +40,6 @@ from reprieve.engine.cluster.storage import (
 from reprieve.intake.cluster.metadata import uid_of, version_of
 from reprieve.intake.cluster.selectors import label_selector, labels_of, node_terms
 from reprieve.units.ids import Uid
-from reprieve.units.quantities import InvalidQuantity, parse_quantity
 
 __all__ = [
     "attachment_entry",

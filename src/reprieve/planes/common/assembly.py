@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Fence
@@ -29,8 +31,6 @@ from reprieve.settings.idle import Notice
 from reprieve.telemetry.decision_log import DecisionLog
 from reprieve.telemetry.http import Check, Page
 from reprieve.telemetry.metrics import Metrics
-from reprieve.units.clock import Clock
-from reprieve.units.instants import Nanos
 
 if TYPE_CHECKING:
     # It brings numpy, whose threads a process must not have before it forks.

@@ -8,11 +8,11 @@ from typing import Final
 
 import msgspec
 
+from kubeworld.units.clock import Clock
 from reprieve.api.core import ObjectMeta
 from reprieve.kube.client import Client
 from reprieve.kube.reflector import Reflector
 from reprieve.kube.resource import Resource
-from reprieve.units.clock import Clock
 
 __all__ = ["CONFIG_MAPS", "ConfigMap", "config_map_reflector"]
 

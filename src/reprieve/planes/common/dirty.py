@@ -11,8 +11,8 @@ import asyncio
 import heapq
 from typing import Generic, TypeVar
 
-from reprieve.units.clock import Clock
-from reprieve.units.instants import Nanos
+from kubeworld.units.clock import Clock
+from kubeworld.units.instants import Nanos
 
 __all__ = ["DirtyKeys"]
 

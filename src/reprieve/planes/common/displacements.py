@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import IntentPhase, ObjectRef, Preemption
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement, Exemption
@@ -22,7 +23,6 @@ from reprieve.engine.plan import Plan
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.records.displacements import displacements_of
 from reprieve.records.harm import harms_in
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 
 __all__ = ["Issued", "PlaneDisplacements", "Side", "harms_of"]

@@ -17,14 +17,14 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import Nanos, format_instant
+from kubeworld.units.untrusted import cut
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, Forbidden
 from reprieve.kube.resource import LEASES
-from reprieve.units.clock import Clock
-from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import Nanos, format_instant
-from reprieve.units.untrusted import cut
 
 __all__ = [
     "UNWRITTEN",

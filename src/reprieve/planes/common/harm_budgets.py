@@ -14,6 +14,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kubeworld.units.clock import Clock
 from reprieve.api import harm_budget as api
 from reprieve.api.core import Namespace
 from reprieve.engine.disruptions.governor import Governor
@@ -26,7 +27,6 @@ from reprieve.kube.resource import HARM_BUDGETS, NAMESPACES
 from reprieve.planes.common.mirror import Followed, Mirror
 from reprieve.planes.common.refused_kinds import RefusedKinds
 from reprieve.planes.common.troubles import Troubles
-from reprieve.units.clock import Clock
 
 __all__ = ["HarmBudgets"]
 

@@ -12,6 +12,9 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.api.harm_budget import HarmBudget
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.harm_budgets.accounts import Use
@@ -24,9 +27,6 @@ from reprieve.kube.resource import HARM_BUDGETS
 from reprieve.kube.writes import Priority
 from reprieve.planes.common.harm_budgets import HarmBudgets
 from reprieve.telemetry.metrics import Metrics
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 from reprieve.wording.harm_budgets import harm_status
 
 __all__ = ["HarmStatuses"]

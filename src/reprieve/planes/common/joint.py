@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kubeworld.units.durations import MINUTE
+from kubeworld.units.instants import Nanos
 from reprieve.engine.demands import Beside, Rejection
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.lineage import Party
@@ -27,9 +29,7 @@ from reprieve.engine.owners import DemandState, owner_of
 from reprieve.engine.plan import Plane
 from reprieve.engine.quota.release import IdleUnit, Promise, Release
 from reprieve.execution.demands import Demands
-from reprieve.units.durations import MINUTE
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 
 if TYPE_CHECKING:
     from reprieve.planes.common.other_processes import OtherProcesses

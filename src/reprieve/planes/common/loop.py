@@ -23,14 +23,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.plan import Plane
 from reprieve.execution.fence import Deposed
 from reprieve.kube.errors import ApiError
 from reprieve.planes.common.persistent import Pauses
 from reprieve.planes.common.solve import DecisionLimit, Solver
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 
 __all__ = ["DecisionLoop", "HeldBack", "Pace"]
 

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.held_pairs import Families
 from reprieve.engine.disruptions.lineage import Lineage, Party
@@ -24,7 +25,6 @@ from reprieve.execution.fence import Deposed
 from reprieve.kube.errors import ApiError
 from reprieve.kube.events import EventRecorder
 from reprieve.telemetry.metrics import Metrics
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 from reprieve.wording.disruptions import LOOP, PAIR_HELD, loop_text, pair_text
 

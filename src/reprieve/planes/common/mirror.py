@@ -19,11 +19,11 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, Final, Generic, TypeVar
 
+from kubeworld.units.clock import Clock
 from reprieve.kube.reader import Reader
 from reprieve.kube.reflector import Health, Reflector, Sink
 from reprieve.kube.resource import Resource
 from reprieve.planes.common.forms import Form, read_for
-from reprieve.units.clock import Clock
 
 __all__ = ["Followed", "Mirror"]
 

@@ -26,6 +26,10 @@ from typing import Any, Final
 
 import msgspec
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.instants import InvalidInstant, Nanos, parse_instant
+from kubeworld.units.names import DNS_LABEL, DNS_SUBDOMAIN
+from kubeworld.units.untrusted import LONGEST_VALUE, shown
 from reprieve.api import kueue
 from reprieve.api.reprieve import Metadata, ObjectRef
 from reprieve.engine.disruptions.governor import Governor
@@ -39,10 +43,6 @@ from reprieve.kube.errors import ApiError
 from reprieve.kube.reflector import Reflector
 from reprieve.kube.resource import EVENTS, PODS, Resource
 from reprieve.planes.common.mirror import Mirror
-from reprieve.units.clock import Clock
-from reprieve.units.instants import InvalidInstant, Nanos, parse_instant
-from reprieve.units.names import DNS_LABEL, DNS_SUBDOMAIN
-from reprieve.units.untrusted import LONGEST_VALUE, shown
 
 __all__ = ["OtherActors"]
 

@@ -13,10 +13,10 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.execution.fence import Deposed
 from reprieve.kube.errors import ApiError
-from reprieve.units.clock import Clock
-from reprieve.units.durations import MINUTE, SECOND
 
 __all__ = ["Pauses", "alone", "persistent", "recovered"]
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kubeworld.units.durations import SECOND
 from reprieve.engine.disruptions.questions import GovernorPolicy
 from reprieve.notifications.settings import NotificationSettings, notification_settings
 from reprieve.settings.fields import read_yaml
 from reprieve.settings.governor import governor_policy, read_governor
 from reprieve.settings.start_up import StartUp, read_config, start_up
-from reprieve.units.durations import SECOND
 from reprieve.units.errors import UsageError
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
 from reprieve.kube.discovery import NotServed, RestMapper
 from reprieve.kube.errors import ApiError, Forbidden
 from reprieve.kube.reader import Reader
 from reprieve.kube.reflector import Health
 from reprieve.kube.resource import Resource
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
 
 __all__ = ["RefusedKinds"]
 

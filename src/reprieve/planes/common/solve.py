@@ -33,10 +33,10 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, Final, ParamSpec, TypeVar
 
+from kubeworld.units.clock import SystemClock
+from kubeworld.units.durations import SECOND
 from reprieve.engine.plan import Plane
 from reprieve.planes.common.suspects import Accused, Suspects
-from reprieve.units.clock import SystemClock
-from reprieve.units.durations import SECOND
 from reprieve.units.errors import ReprieveError
 
 __all__ = [

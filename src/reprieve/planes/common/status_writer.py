@@ -25,6 +25,8 @@ import logging
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.instants import Nanos
 from reprieve.execution.fence import Deposed
 from reprieve.execution.statuses import StatusChange, write_status
 from reprieve.kube.client import Client
@@ -32,8 +34,6 @@ from reprieve.kube.errors import ApiError, Conflict, NotFound
 from reprieve.kube.retry import AWAY, retried
 from reprieve.planes.common.dirty import DirtyKeys
 from reprieve.planes.common.workers import look_at_each
-from reprieve.units.clock import Clock
-from reprieve.units.instants import Nanos
 
 __all__ = ["StatusWriter"]
 

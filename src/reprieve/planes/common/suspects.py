@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
+from kubeworld.units.instants import Nanos
+from kubeworld.units.untrusted import Unreadable, read_json
 from reprieve.engine.plan import Plane
-from reprieve.units.clock import Clock
-from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.errors import ReprieveError
-from reprieve.units.instants import Nanos
-from reprieve.units.untrusted import Unreadable, read_json
 
 __all__ = [
     "ANNOTATION",

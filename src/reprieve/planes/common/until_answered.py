@@ -13,9 +13,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
 from reprieve.kube.retry import AWAY
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
 
 __all__ = ["until_answered"]
 

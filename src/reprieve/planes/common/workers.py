@@ -12,12 +12,12 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Generic, TypeVar
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.execution.fence import Deposed
 from reprieve.kube.errors import ApiError
 from reprieve.planes.common.dirty import DirtyKeys
-from reprieve.units.clock import Clock
-from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import Nanos
 
 __all__ = ["guarded", "look_at_each", "spawn"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kubeworld.units.untrusted import cut, shown
 from reprieve.api.kaiwo import CONFIG_NAME, KAIWO_CONFIG_API_VERSION
 from reprieve.api.reprieve import API_VERSION, ON_PREEMPTION, Action
 from reprieve.engine.idle.discovery import OwnerForbidden, ResolutionError, Root
@@ -10,7 +11,6 @@ from reprieve.planes.idle.records import ConfigRecord, IntentRecord, PodRecord
 from reprieve.settings.idle import Notice, Rejected
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
-from reprieve.units.untrusted import cut, shown
 from reprieve.wording.events import EventText
 from reprieve.wording.kaiwo import resolution_error_text
 

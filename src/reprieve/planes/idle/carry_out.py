@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, assert_never
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import Action
 from reprieve.engine.demands import Beside
 from reprieve.engine.disruptions.lineage import Party
@@ -36,8 +38,6 @@ from reprieve.planes.idle.mixtures import is_mixed
 from reprieve.planes.idle.open_intents import OpenIntents
 from reprieve.records.displacements import stored
 from reprieve.records.harm import stored_harm
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 from reprieve.wording.kaiwo import preemption_not_recorded
 

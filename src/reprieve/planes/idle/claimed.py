@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
 from reprieve.api.core import Pod, PodResourceClaim
 from reprieve.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from reprieve.engine.cluster.devices import (
@@ -40,8 +42,6 @@ from reprieve.kube.reflector import Health
 from reprieve.kube.resource import DEVICE_CLAIMS, DEVICE_CLASSES, DEVICE_SLICES, DEVICE_TEMPLATES
 from reprieve.planes.common.watching import Watch, Watcher
 from reprieve.planes.idle.records import PodRecord
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
 
 __all__ = ["BY_CLAIM", "ClaimedDevices", "DeviceWatches"]

@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import InitVar, dataclass, field
 from typing import Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import HOUR, format_duration
+from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import PLAN_ANNOTATION
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.execution.disruptions import Disruptions
@@ -24,9 +27,6 @@ from reprieve.settings.idle import Overrides, Tier, kaiwo_config_tier, resolve
 from reprieve.settings.start_up import StartUp
 from reprieve.telemetry.decision_log import DecisionLog
 from reprieve.telemetry.metrics import Metrics
-from reprieve.units.clock import Clock
-from reprieve.units.durations import HOUR, format_duration
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 from reprieve.wording.events import EventText
 from reprieve.wording.kaiwo import COMPONENT

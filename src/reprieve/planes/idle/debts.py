@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.api.reprieve import Preemption, Victim, VictimState
 from reprieve.engine.demands import Rejection
 from reprieve.engine.idle.debts import WITHIN, Loss, debt
 from reprieve.engine.idle.model import Debt
 from reprieve.engine.plan import Plane
-from reprieve.units.instants import Nanos, parse_instant
 
 __all__ = ["debt_of"]
 

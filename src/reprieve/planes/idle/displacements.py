@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import ObjectRef, Preemption
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor
@@ -28,9 +30,7 @@ from reprieve.planes.idle.kept import Kept
 from reprieve.planes.idle.lines import Lines
 from reprieve.planes.idle.records import PodRecord
 from reprieve.planes.idle.workloads import TrackedWorkload, TrackedWorkloads, key_of
-from reprieve.units.clock import Clock
 from reprieve.units.ids import GpuWorkloadKey, Uid
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 
 __all__ = ["IdleDisplacements"]

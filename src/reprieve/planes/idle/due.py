@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.planes.common.dirty import DirtyKeys
 from reprieve.planes.idle.workloads import TrackedWorkloads
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import GpuWorkloadKey
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 
 __all__ = ["Due"]

@@ -17,12 +17,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.check import check
 from reprieve.engine.idle.claims import before_each
 from reprieve.engine.idle.model import Fit, IdleSnapshot, Policy
 from reprieve.engine.idle.outcome import Declined, Evaluation
 from reprieve.engine.plan import Plan
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 from reprieve.wording.events import EventText
 from reprieve.wording.kaiwo import declined_text, not_served, with_reasons

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.instants import format_micro, parse_instant
 from reprieve.engine.idle.evaluation_lease import DURATION_SECONDS, NAME, LeaseState, may_take
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from reprieve.kube.resource import LEASES
 from reprieve.kube.writes import Priority
-from reprieve.units.clock import Clock
-from reprieve.units.instants import format_micro, parse_instant
 
 __all__ = ["evaluation_lease"]
 

@@ -16,6 +16,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import (
     Action,
     Preemption,
@@ -38,9 +40,7 @@ from reprieve.planes.idle.open_intents import OpenIntents, RootAnswers
 from reprieve.planes.idle.set_aside import SetAside
 from reprieve.planes.idle.workloads import TrackedWorkloads
 from reprieve.records.idle.record import encode
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 from reprieve.wording.kaiwo import (
     decision_failed,

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.lineage import Party
 from reprieve.engine.disruptions.questions import BudgetHold, Hold, Rule
@@ -18,9 +20,7 @@ from reprieve.engine.idle.model import Workload
 from reprieve.engine.plan import Plan, Plane
 from reprieve.planes.idle.context import log
 from reprieve.planes.idle.lines import Lines
-from reprieve.units.clock import Clock
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos, format_instant
 from reprieve.units.references import Reference
 
 __all__ = ["IdleHarm"]

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
+from kubeworld.units.durations import SECOND
 from reprieve.engine.idle.discovery import Root
 from reprieve.engine.idle.model import Phase
 from reprieve.planes.common.foreign_decider import ForeignDecider, last_writer
@@ -18,7 +19,6 @@ from reprieve.planes.idle.due import Due
 from reprieve.planes.idle.evaluator import Evaluator
 from reprieve.planes.idle.workloads import TrackedWorkloads
 from reprieve.telemetry.metrics import IdleGpuSeconds
-from reprieve.units.durations import SECOND
 
 __all__ = ["Housekeeping"]
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.units.ids import GpuWorkloadKey
-from reprieve.units.instants import Nanos
 
 __all__ = ["IdleTime"]
 

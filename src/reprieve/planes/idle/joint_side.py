@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from kubeworld.units.instants import Nanos
 from reprieve.api.core import KueueWorkload
 from reprieve.api.reprieve import PreemptionSpec
 from reprieve.engine.disruptions.governor import Governor
@@ -29,7 +30,6 @@ from reprieve.planes.idle.records import PodRecord
 from reprieve.planes.idle.releases import Releases
 from reprieve.planes.idle.workloads import TrackedWorkload, TrackedWorkloads, key_of
 from reprieve.units.ids import GpuWorkloadKey, Uid
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 
 __all__ = ["JointSide", "awaits_quota", "displaced_lately", "holds_quota", "lineages_of"]

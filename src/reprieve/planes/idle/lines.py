@@ -18,10 +18,10 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.lineage import LINEAGE_LABEL, Identity, Party, party_of
 from reprieve.planes.idle.records import PodRecord
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 
 __all__ = ["Lines", "party_of_root"]

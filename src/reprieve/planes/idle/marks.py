@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from kubeworld.units.instants import Nanos
 from reprieve.api.kaiwo import Condition, GpuWorkload
 from reprieve.api.reprieve import (
     Action,
@@ -40,7 +41,6 @@ from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.workloads import TrackedWorkloads, key_of
 from reprieve.settings.idle import overrides_of, resolve
 from reprieve.units.ids import GpuWorkloadKey, PlanId
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 from reprieve.wording.events import EventText
 from reprieve.wording.kaiwo import (

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.idle.asking import MOST_MIXTURES, short_demands
 from reprieve.engine.idle.model import IdleSnapshot, Mixed, Workload
 from reprieve.engine.idle.outcome import RULE_BESIDE_PRIORITY, Evaluation
@@ -19,7 +20,6 @@ from reprieve.engine.plan import Plan
 from reprieve.engine.quota.release import IdleUnit
 from reprieve.planes.common.joint import Joint
 from reprieve.units.ids import GpuWorkloadKey, Uid
-from reprieve.units.instants import Nanos
 
 __all__ = ["Mixtures", "is_mixed"]
 

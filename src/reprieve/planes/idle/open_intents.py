@@ -18,6 +18,8 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence, Se
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import (
     Action,
     Preemption,
@@ -44,9 +46,7 @@ from reprieve.planes.idle.lines import party_of_root
 from reprieve.planes.idle.records import PodRecord
 from reprieve.planes.idle.victims import IdleVictims
 from reprieve.planes.idle.workloads import TrackedWorkload, TrackedWorkloads, key_of
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 
 __all__ = ["OpenIntents", "RootAnswers"]

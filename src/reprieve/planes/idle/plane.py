@@ -15,6 +15,8 @@ from typing import Final
 
 import aiohttp
 
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import ON_PREEMPTION, Action, Preemption
 from reprieve.engine.idle.discovery import (
     ChainTooDeep,
@@ -71,9 +73,7 @@ from reprieve.planes.idle.workloads import (
     TrackedWorkloads,
 )
 from reprieve.telemetry.metrics import Remembered
-from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 from reprieve.wording.shared_devices import SharingReason
 

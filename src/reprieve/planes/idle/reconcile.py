@@ -13,6 +13,8 @@ from dataclasses import replace
 
 import msgspec
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.api.core import KueueWorkload, Node
 from reprieve.api.kaiwo import GpuWorkload
 from reprieve.engine.idle.lifecycle import step
@@ -35,9 +37,7 @@ from reprieve.planes.idle.workloads import (
     TrackedWorkloads,
 )
 from reprieve.settings.idle import overrides_of, resolve
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import GpuWorkloadKey
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 from reprieve.wording.kaiwo import amounts_text, conditions_after, event_text, with_loop
 from reprieve.wording.shared_devices import Sharing, with_sharing

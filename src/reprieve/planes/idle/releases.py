@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from kubeworld.units.instants import Nanos
 from reprieve.api.core import KueueWorkload
 from reprieve.engine.idle.asking import MOST_RELEASES, demands_of_quota, spare_work
 from reprieve.engine.idle.claims import demand_order
@@ -25,7 +26,6 @@ from reprieve.planes.common.joint import Joint
 from reprieve.planes.idle.context import log
 from reprieve.planes.idle.ownership import Ownership
 from reprieve.units.ids import GpuWorkloadKey, Uid
-from reprieve.units.instants import Nanos
 
 __all__ = ["Releases"]
 

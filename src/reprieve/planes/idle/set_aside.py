@@ -14,12 +14,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.idle.model import IdleSnapshot, Phase, Settings, Workload
 from reprieve.engine.idle.outcome import Evaluation
 from reprieve.engine.quota.faults import Faults
 from reprieve.planes.common.suspects import Ended
 from reprieve.units.ids import GpuWorkloadKey
-from reprieve.units.instants import Nanos
 
 __all__ = ["Evaluated", "SetAside", "evaluate_others"]
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from kubeworld.units.instants import Nanos
 from reprieve.api.core import KueueWorkload, Node
 from reprieve.api.reprieve import Preemption
 from reprieve.engine.disruptions.questions import Hold
@@ -32,7 +33,6 @@ from reprieve.planes.idle.records import PodRecord
 from reprieve.planes.idle.watches import Watches
 from reprieve.planes.idle.workloads import TrackedWorkload, TrackedWorkloads
 from reprieve.units.ids import GpuWorkloadKey, Uid
-from reprieve.units.instants import Nanos
 
 __all__ = ["Placement", "Snapshots"]
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from kubeworld.units.untrusted import cut, shown
 from reprieve.api.kaiwo import DERIVED_ANNOTATION, GpuWorkload, GpuWorkloadSpec
 from reprieve.api.reprieve import ON_PREEMPTION, Action
 from reprieve.engine.idle.discovery import Root, gpu_workload_name
@@ -51,7 +52,6 @@ from reprieve.settings.idle import (
 )
 from reprieve.units.ids import GpuWorkloadKey
 from reprieve.units.references import Reference
-from reprieve.units.untrusted import cut, shown
 from reprieve.wording.events import EventText
 
 __all__ = ["Tracking"]

@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from kubeworld.units.durations import MINUTE
+from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import (
     ObjectRef,
     Preemption,
@@ -38,9 +40,7 @@ from reprieve.planes.idle.kept import Kept
 from reprieve.planes.idle.marks import Marks
 from reprieve.planes.idle.records import PodRecord
 from reprieve.planes.idle.workloads import TrackedWorkloads, key_of
-from reprieve.units.durations import MINUTE
 from reprieve.units.ids import GpuWorkloadKey
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 from reprieve.wording.events import EventText
 

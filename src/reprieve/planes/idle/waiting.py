@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.diagnosis.idle import IdleFacts, counted, counted_reasons, diagnose_demand
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
@@ -22,7 +23,6 @@ from reprieve.planes.idle.ownership import Ownership
 from reprieve.planes.idle.workloads import TrackedWorkloads, key_of
 from reprieve.records.idle.record import encode
 from reprieve.units.ids import GpuWorkloadKey, Uid
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 from reprieve.wording.diagnosis import waiting_event
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kubeworld.units.clock import Clock
 from reprieve.api.core import KueueWorkload, Namespace, Node, ObjectMeta, Pod
 from reprieve.api.kaiwo import KaiwoConfig
 from reprieve.api.reprieve import Preemption
@@ -42,7 +43,6 @@ from reprieve.planes.idle.records import (
     kueue_converter,
     pod_converter,
 )
-from reprieve.units.clock import Clock
 
 __all__ = ["KUEUE_GROUP", "ServiceIndex", "Watches"]
 

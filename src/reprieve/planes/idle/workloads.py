@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from kubeworld.units.instants import Nanos
 from reprieve.api.kaiwo import GpuWorkload
 from reprieve.engine.idle.model import Phase, Policy, Status
 from reprieve.engine.idle.samples import ImpossibleReading, Reading, merge
@@ -23,7 +24,6 @@ from reprieve.planes.idle.idle_time import IdleTime
 from reprieve.planes.idle.measures.scraper import PodKey, Poll
 from reprieve.planes.idle.records import WatchedGpuWorkload, WorkloadRecord
 from reprieve.units.ids import GpuWorkloadKey
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 
 __all__ = ["KnownPoll", "TrackedWorkload", "TrackedWorkloads", "key_of"]

@@ -13,6 +13,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from kubeworld.units.durations import MILLISECOND
+from kubeworld.units.instants import Nanos
 from reprieve.api.kueue import Workload
 from reprieve.engine.quota.checks import required_checks
 from reprieve.engine.quota.entries import Entry
@@ -27,8 +29,6 @@ from reprieve.planes.quota.context import QuotaContext, log, reference_of
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.transitions import reserved
 from reprieve.planes.quota.writing import WorkloadStatuses
-from reprieve.units.durations import MILLISECOND
-from reprieve.units.instants import Nanos
 from reprieve.wording import kueue
 
 __all__ = ["Admissions"]

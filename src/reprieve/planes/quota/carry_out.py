@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, assert_never
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.api.kueue import Workload
 from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.quota.entries import Entry
@@ -46,8 +48,6 @@ from reprieve.planes.quota.preemptions import Preemptions
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.transitions import evictions_of
 from reprieve.planes.quota.waiting import Waiting
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 from reprieve.wording import kueue
 from reprieve.wording.events import EventText
 

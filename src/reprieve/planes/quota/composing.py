@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kubeworld.units.untrusted import integer_or_none
 from reprieve.api.kueue import API_VERSION, RESOURCE_IN_USE, Workload
 from reprieve.intake.quota_workloads import JOB_UID
 from reprieve.jobs.model import JobKind
@@ -21,7 +22,6 @@ from reprieve.planes.quota.context import QuotaContext
 from reprieve.planes.quota.job_lookup import queue_name
 from reprieve.planes.quota.watches import Watches
 from reprieve.units.references import Reference
-from reprieve.units.untrusted import integer_or_none
 from reprieve.wording.events import EventText
 
 __all__ = ["PRIORITY_CLASS", "Composer", "labels_of", "most_seconds", "owner", "typed"]

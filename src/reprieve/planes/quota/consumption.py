@@ -12,6 +12,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, format_instant, parse_instant
+from kubeworld.units.quantities import InvalidQuantity, parse_milli
 from reprieve.api.kueue import FairSharingStatus, LocalQueue, Workload
 from reprieve.engine.quota.amounts import UNLIMITED, text
 from reprieve.engine.quota.requests import held_amounts
@@ -21,9 +24,6 @@ from reprieve.planes.quota.context import QuotaContext, log
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.tallies import Phase
 from reprieve.planes.quota.watches import Held, Watches
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos, format_instant, parse_instant
-from reprieve.units.quantities import InvalidQuantity, parse_milli
 
 __all__ = ["ConsumptionSampler", "fair_sharing_status"]
 

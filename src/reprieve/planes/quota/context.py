@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
 from typing import Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import HOUR
 from reprieve.api.kueue import API_VERSION, Workload
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.notice.granting import NoticePolicy
@@ -33,8 +35,6 @@ from reprieve.settings.quota_configuration_parts import PodsReady
 from reprieve.telemetry.decision_log import DecisionLog
 from reprieve.telemetry.metrics import Metrics
 from reprieve.telemetry.quota import QuotaMetrics
-from reprieve.units.clock import Clock
-from reprieve.units.durations import HOUR
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 from reprieve.wording.events import EventText

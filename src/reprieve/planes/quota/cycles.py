@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.pace import UNHURRIED, Pace
 from reprieve.engine.quota.cycle import cycles
 from reprieve.engine.quota.displacements import Displacements
@@ -16,7 +17,6 @@ from reprieve.engine.quota.nominated import Nominated
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
 from reprieve.records.quota.record import inputs_of
-from reprieve.units.instants import Nanos
 
 __all__ = ["recorded_cycles"]
 

@@ -10,12 +10,12 @@ Pure: a Workload and rules in, an instant out. Source: specification of the quot
 
 from __future__ import annotations
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.api.kueue import Workload
 from reprieve.intake.quota_workloads import condition_of, is_true
 from reprieve.planes.quota.transitions import DEACTIVATED
 from reprieve.settings.quota_configuration_parts import PodsReady
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos, parse_instant
 
 __all__ = ["deactivated_until", "finished_until", "pods_ready_until", "runs_until"]
 

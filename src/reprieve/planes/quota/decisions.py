@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+from kubeworld.units.durations import MILLISECOND, SECOND
 from reprieve.engine.plan import Plane
 from reprieve.engine.quota.nominated import Nominated
 from reprieve.planes.common.dirty import DirtyKeys
@@ -30,7 +31,6 @@ from reprieve.planes.quota.node_view import NodeView
 from reprieve.planes.quota.preemptions import Preemptions
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.waiting import Waiting
-from reprieve.units.durations import MILLISECOND, SECOND
 
 __all__ = ["Decisions"]
 

@@ -21,13 +21,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.plan import Plan
 from reprieve.engine.quota import model
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome, Recomputation
 from reprieve.engine.quota.plans import plan_of
 from reprieve.engine.quota.tree import Tree
 from reprieve.records.quota.record import policy_text
-from reprieve.units.instants import Nanos
 from reprieve.wording import kueue
 from reprieve.wording.events import EventText
 

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from kubeworld.units.durations import MILLISECOND, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.api.kueue import PodSetRequest, Workload
 from reprieve.engine.quota import model
 from reprieve.engine.quota.amounts import text
@@ -30,8 +32,6 @@ from reprieve.planes.quota.context import QuotaContext, log, reference_of
 from reprieve.planes.quota.state import QuotaState, says_why
 from reprieve.planes.quota.transitions import pending
 from reprieve.planes.quota.writing import WorkloadStatuses
-from reprieve.units.durations import MILLISECOND, SECOND
-from reprieve.units.instants import Nanos
 from reprieve.wording import kueue
 
 __all__ = ["Explanations"]

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from kubeworld.units.instants import Nanos
 from reprieve.api.kueue import Condition, Workload
 from reprieve.engine.quota import model
 from reprieve.engine.quota.checks import required_checks
@@ -31,7 +32,6 @@ from reprieve.planes.quota.transitions import (
     requeued,
     unreserved,
 )
-from reprieve.units.instants import Nanos
 from reprieve.wording.kueue_queues import queue_blocker
 
 __all__ = ["followed"]

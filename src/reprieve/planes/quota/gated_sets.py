@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from kubeworld.units.untrusted import integer_or_none
 from reprieve.intake.quota_workloads import is_condition_true
 from reprieve.jobs.model import JobKind, PassesOn
 from reprieve.jobs.paths import Json, first
@@ -57,7 +58,6 @@ from reprieve.planes.quota.pod_lookup import PodLookup
 from reprieve.planes.quota.pod_steps import PodSteps
 from reprieve.planes.quota.refusals import Refusals
 from reprieve.planes.quota.state import QuotaState
-from reprieve.units.untrusted import integer_or_none
 from reprieve.wording.events import EventText
 from reprieve.wording.kueue_jobs import set_not_gated, surplus_replica, surplus_replicas
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+from kubeworld.units.instants import Nanos
 from reprieve.api.kueue import Workload
 from reprieve.intake.quota_workloads import LACKS_PODS, condition_of, is_condition_true, is_true
 from reprieve.jobs.groups import Roster
@@ -29,7 +30,6 @@ from reprieve.jobs.pods import (
 from reprieve.planes.quota.composing import Composer, labels_of, owner
 from reprieve.planes.quota.job_lookup import queue_name
 from reprieve.planes.quota.transitions import pods_ready, reclaimed, with_condition
-from reprieve.units.instants import Nanos
 
 __all__ = ["admitted_count", "admitted_counts", "observed", "workload_of"]
 

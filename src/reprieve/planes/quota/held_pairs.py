@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.api import kueue
 from reprieve.api.kueue import API_VERSION
 from reprieve.api.reprieve import IntentPhase, ObjectRef, Preemption
@@ -30,7 +31,6 @@ from reprieve.planes.quota.context import QuotaContext, QuotaOptions
 from reprieve.planes.quota.watches import Held
 from reprieve.records.displacements import displacements_of
 from reprieve.records.harm import harms_in
-from reprieve.units.instants import Nanos, parse_instant
 
 __all__ = ["HeldPairs"]
 

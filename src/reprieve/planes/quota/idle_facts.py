@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from kubeworld.units.durations import MINUTE
+from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.api import kueue
 from reprieve.api.core import OwnerReference
 from reprieve.api.kaiwo import GpuWorkload
@@ -22,8 +24,6 @@ from reprieve.kube.errors import NotFound
 from reprieve.kube.objects import version_number
 from reprieve.kube.resource import GPU_WORKLOADS
 from reprieve.planes.quota.context import QuotaContext, log
-from reprieve.units.durations import MINUTE
-from reprieve.units.instants import Nanos, parse_instant
 
 __all__ = ["IdleFacts"]
 

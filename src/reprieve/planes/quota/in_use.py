@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from kubeworld.units.durations import SECOND
 from reprieve.api.kueue import (
     RESOURCE_IN_USE,
     AdmissionCheck,
@@ -27,7 +28,6 @@ from reprieve.planes.common.persistent import alone
 from reprieve.planes.quota.context import QuotaContext, log
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.watches import CHECKS, CLUSTER_QUEUES, FLAVORS, Held, Watches
-from reprieve.units.durations import SECOND
 
 __all__ = ["InUse"]
 

@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import msgspec
 
+from kubeworld.units.names import DNS_LABEL, LONGEST_LABEL
+from kubeworld.units.untrusted import Form
 from reprieve.api.kueue import TopologyRequest, Workload
 from reprieve.api.kueue_topology import UNCONSTRAINED
 from reprieve.jobs.paths import Json
 from reprieve.jobs.pods import TOPOLOGY_GATE
 from reprieve.jobs.writing import WORKLOAD, Conflicting, Injection
 from reprieve.planes.quota.watches import Watches
-from reprieve.units.names import DNS_LABEL, LONGEST_LABEL
-from reprieve.units.untrusted import Form
 
 __all__ = ["injections"]
 

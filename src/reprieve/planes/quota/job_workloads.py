@@ -11,6 +11,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.api.kueue import Workload
 from reprieve.intake.quota_workloads import (
     ADMISSION_GATED_BY,
@@ -47,8 +49,6 @@ from reprieve.planes.quota.transitions import (
 )
 from reprieve.planes.quota.watches import WORKLOADS
 from reprieve.planes.quota.writing import WorkloadStatuses
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos, parse_instant
 from reprieve.wording.events import EventText
 
 __all__ = ["JobWorkloads"]

@@ -25,6 +25,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.api.kueue import Workload
 from reprieve.execution.jobs import JobWriter
 from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_true
@@ -54,8 +56,6 @@ from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.watches import Watches
 from reprieve.planes.quota.workloads import WorkloadReconciler
 from reprieve.planes.quota.writing import WorkloadStatuses
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 from reprieve.wording.events import EventText
 from reprieve.wording.kueue_jobs import (
     CHILD,

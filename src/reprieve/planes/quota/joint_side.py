@@ -15,6 +15,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.plan import Plane
 from reprieve.engine.quota.assignment import Assignment
 from reprieve.engine.quota.entries import Entry, NodeCheck
@@ -27,9 +29,7 @@ from reprieve.planes.common.solve import Solver
 from reprieve.planes.quota.context import QuotaContext
 from reprieve.planes.quota.node_view import NodeView
 from reprieve.planes.quota.state import QuotaState
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 
 __all__ = ["IdleFirst", "PuttingOff", "QuotaJoint"]
 

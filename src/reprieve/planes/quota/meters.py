@@ -10,6 +10,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import parse_instant
+from kubeworld.units.quantities import InvalidQuantity
 from reprieve.api.kueue import Condition, Workload
 from reprieve.engine.lost_work import devices_of, lost_device_seconds
 from reprieve.intake.cluster.metadata import checkpoint_of
@@ -19,9 +22,6 @@ from reprieve.planes.quota.context import QuotaContext
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.watches import Held
 from reprieve.telemetry.quota import Place
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import parse_instant
-from reprieve.units.quantities import InvalidQuantity
 
 __all__ = ["Meters", "count_ungated", "lost_with", "place_of", "ready_for"]
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from kubeworld.units.durations import MINUTE
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.passing_on import name_of_set
 from reprieve.jobs.paths import Json, first
@@ -23,7 +24,6 @@ from reprieve.jobs.pods import PARENT, annotations_of, is_gated, is_missed, is_t
 from reprieve.kube.resource import PODS
 from reprieve.planes.quota.context import QuotaContext
 from reprieve.planes.quota.job_lookup import job_key
-from reprieve.units.durations import MINUTE
 from reprieve.units.ids import Uid
 
 __all__ = ["GRACE", "Graces", "MissedPods", "selector_text"]

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, Generic, TypeVar
 
+from kubeworld.units.instants import Nanos
 from reprieve.api.core import Namespace
 from reprieve.api.scheduling import NodeObject, PodObject
 from reprieve.engine.cluster.cluster import Cluster, NotSynced
@@ -32,7 +33,6 @@ from reprieve.planes.common.mirror import Followed
 from reprieve.planes.common.persistent import alone
 from reprieve.planes.quota.context import QuotaContext, log
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 
 __all__ = ["NodeView"]
 

@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.plan import Plane
 from reprieve.execution.fence import Deposed
 from reprieve.jobs.model import JobKind
@@ -45,9 +47,7 @@ from reprieve.planes.quota.waiting import Waiting
 from reprieve.planes.quota.watches import Held, Watches
 from reprieve.planes.quota.workloads import WorkloadReconciler
 from reprieve.planes.quota.writing import WorkloadStatuses
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 from reprieve.wording.events import EventText
 

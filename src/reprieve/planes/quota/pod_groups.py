@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from kubeworld.units.instants import Nanos
 from reprieve.api.kueue import Workload
 from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_true
 from reprieve.jobs.groups import Roster, group_over, roster, surplus
@@ -50,7 +51,6 @@ from reprieve.planes.quota.refusals import Refusals
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.workloads import WorkloadReconciler
 from reprieve.planes.quota.writing import WorkloadStatuses
-from reprieve.units.instants import Nanos
 from reprieve.wording.events import EventText
 from reprieve.wording.kueue_jobs import DELETED, NOT_ADMITTED, UNMATCHED, conflicting_workload
 

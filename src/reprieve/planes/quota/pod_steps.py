@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 
+from kubeworld.units.instants import Nanos
 from reprieve.api.kueue import Workload
 from reprieve.execution.pods import PodWriter
 from reprieve.jobs.groups import Excess, excess_of
@@ -25,7 +26,6 @@ from reprieve.planes.quota.meters import count_ungated
 from reprieve.planes.quota.missed_pods import Graces
 from reprieve.planes.quota.pod_lookup import PodLookup, group_key
 from reprieve.planes.quota.watches import Watches
-from reprieve.units.instants import Nanos
 from reprieve.wording.events import EventText
 from reprieve.wording.kueue_jobs import NO_SURPLUS, NOT_GATED, surplus_text
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
 from reprieve.api.kueue import Workload
 from reprieve.api.reprieve import Action, Preemption, Victim, VictimState
 from reprieve.engine.cluster.rows import PodRow
@@ -36,7 +37,6 @@ from reprieve.planes.quota.refused_evictions import RefusedEvictions
 from reprieve.planes.quota.state import QuotaState, key_of
 from reprieve.planes.quota.victims import QuotaVictims, Told
 from reprieve.planes.quota.writing import WorkloadStatuses
-from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 

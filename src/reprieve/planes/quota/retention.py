@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kubeworld.units.instants import Nanos
 from reprieve.api.kueue import RESOURCE_IN_USE, Workload
 from reprieve.execution.jobs import JobWriter
 from reprieve.kube.bodies import Json
@@ -18,7 +19,6 @@ from reprieve.planes.quota.job_lookup import JobLookup
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.watches import WORKLOADS
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 from reprieve.units.references import Reference
 from reprieve.wording.events import EventText
 

@@ -16,6 +16,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.api import kueue
 from reprieve.api.reprieve import ObjectRef
 from reprieve.engine.disruptions.lineage import Party
@@ -42,8 +44,6 @@ from reprieve.planes.quota.pod_facts import PodFacts
 from reprieve.planes.quota.protections import Protections
 from reprieve.planes.quota.tallies import Tallies, standing_of
 from reprieve.planes.quota.watches import Held, HeldWatch, Watches
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos, parse_instant
 from reprieve.wording.kueue import decision_failed
 
 __all__ = ["QuotaState", "key_of", "says_why"]

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
+from kubeworld.units.durations import MILLISECOND, SECOND
+from kubeworld.units.instants import format_instant
 from reprieve.api.kueue import (
     ClusterQueue,
     Condition,
@@ -40,8 +42,6 @@ from reprieve.planes.quota.context import QuotaContext, log
 from reprieve.planes.quota.gauges import Gauges
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.watches import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, Watches
-from reprieve.units.durations import MILLISECOND, SECOND
-from reprieve.units.instants import format_instant
 from reprieve.wording.kueue_queues import Active, cluster_queue_active, local_queue_active
 
 __all__ = ["Statuses"]

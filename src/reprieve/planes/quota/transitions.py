@@ -11,6 +11,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, format_instant, parse_instant
 from reprieve.api.kueue import (
     Admission,
     AdmissionCheckState,
@@ -27,8 +29,6 @@ from reprieve.engine.quota import model
 from reprieve.engine.quota.amounts import text
 from reprieve.engine.topology.encoding import encoded
 from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_true
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos, format_instant, parse_instant
 from reprieve.wording import kueue
 
 __all__ = [

@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from kubeworld.units.untrusted import integer_or_none
 from reprieve.api.kueue import Workload
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.topology.encoding import TopologyEncodingError, decoded
@@ -26,7 +27,6 @@ from reprieve.planes.quota.context import QuotaContext, log
 from reprieve.planes.quota.meters import count_ungated
 from reprieve.planes.quota.node_view import NodeView
 from reprieve.planes.quota.state import QuotaState
-from reprieve.units.untrusted import integer_or_none
 
 __all__ = ["TopologyUngater"]
 

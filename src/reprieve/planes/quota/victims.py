@@ -19,6 +19,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
+from kubeworld.units.instants import parse_instant
 from reprieve.api.kueue import Workload
 from reprieve.api.reprieve import Preemption, Victim, VictimState, VictimStatus
 from reprieve.engine.cluster.rows import PodRow
@@ -35,7 +36,6 @@ from reprieve.planes.quota.refused_evictions import RefusedEvictions
 from reprieve.planes.quota.state import QuotaState, key_of
 from reprieve.planes.quota.transitions import preempted
 from reprieve.planes.quota.writing import WorkloadStatuses
-from reprieve.units.instants import parse_instant
 
 __all__ = ["QuotaVictims"]
 

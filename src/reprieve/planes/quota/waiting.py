@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.api.kueue import Workload
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.quota import (
@@ -39,8 +41,6 @@ from reprieve.planes.quota.limit_defaults import with_limit_ranges
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.waiting_counts import WaitingCounts, closed_reason
 from reprieve.planes.quota.watches import Watches
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 from reprieve.wording.diagnosis import waiting_event
 from reprieve.wording.events import EventText
 

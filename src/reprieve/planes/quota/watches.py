@@ -13,6 +13,8 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
 import msgspec
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
 from reprieve.api import kueue
 from reprieve.api.core import MetaWithFinalizers, Namespace, ObjectMeta, Pod
 from reprieve.api.devices import ResourceClaimTemplate
@@ -28,8 +30,6 @@ from reprieve.planes.common.troubles import Troubles
 from reprieve.planes.common.watching import Watch, Watcher, start
 from reprieve.planes.quota.pod_records import is_queued, name_alone, pod_indexes
 from reprieve.planes.quota.shared_parts import SharedParts
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
 
 __all__ = [
     "CHECKS",

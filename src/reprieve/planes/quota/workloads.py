@@ -19,6 +19,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.api.kueue import Workload
 from reprieve.engine.quota.inactive import inactive_queues
 from reprieve.engine.quota.model import Configuration
@@ -47,8 +49,6 @@ from reprieve.planes.quota.transitions import (
 )
 from reprieve.planes.quota.watches import WORKLOADS
 from reprieve.planes.quota.writing import WorkloadStatuses
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos, parse_instant
 from reprieve.wording import kueue
 from reprieve.wording.events import EventText
 from reprieve.wording.kueue_checks import checks_message, retry_until

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MINUTE
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.rows import PodRow
-from reprieve.units.clock import Clock
-from reprieve.units.durations import MINUTE
 from reprieve.units.ids import Uid
 
 __all__ = ["Announced"]

@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kubeworld.units.durations import MILLISECOND, MINUTE, SECOND
 from reprieve.engine.cluster.devices import extended_classes
 from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.cluster.trees import Way
@@ -33,7 +34,6 @@ from reprieve.planes.scheduling.group_conditions import group_scheduled
 from reprieve.planes.scheduling.references import pod_reference
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.planes.scheduling.statuses import Statuses
-from reprieve.units.durations import MILLISECOND, MINUTE, SECOND
 from reprieve.units.ids import Uid
 from reprieve.wording import kube_scheduler as wording
 

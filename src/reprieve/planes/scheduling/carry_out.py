@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final, assert_never
 
+from kubeworld.units.durations import MINUTE
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.planes.scheduling.bindings import Bindings
 from reprieve.planes.scheduling.context import SchedulingContext, log
@@ -34,7 +35,6 @@ from reprieve.planes.scheduling.preemptions import Preemptions
 from reprieve.planes.scheduling.references import pod_reference, reference_of
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.planes.scheduling.statuses import Statuses
-from reprieve.units.durations import MINUTE
 from reprieve.units.ids import Uid
 
 __all__ = ["CarryOut"]

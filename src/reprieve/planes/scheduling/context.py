@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import InitVar, dataclass, field
 from typing import Final
 
+from kubeworld.units.clock import Clock
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
@@ -27,7 +28,6 @@ from reprieve.settings.scheduling import SchedulingSettings
 from reprieve.telemetry.decision_log import DecisionLog
 from reprieve.telemetry.metrics import Metrics
 from reprieve.telemetry.scheduling import SchedulingMetrics
-from reprieve.units.clock import Clock
 from reprieve.units.references import Reference
 from reprieve.wording.events import EventText
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from kubeworld.units.durations import MILLISECOND, SECOND
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.disruptions.questions import Hold
@@ -36,7 +37,6 @@ from reprieve.planes.scheduling.set_aside import SetAside
 from reprieve.planes.scheduling.slices import Decided, decide
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.planes.scheduling.waiting import Waiting
-from reprieve.units.durations import MILLISECOND, SECOND
 from reprieve.units.ids import Uid
 
 __all__ = ["Decisions"]

@@ -19,14 +19,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.cluster.rows import Kind, PodRow
 from reprieve.engine.scheduling.leaving import PutOff
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.planes.scheduling.context import SchedulingContext
 from reprieve.planes.scheduling.state import ClusterState
-from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 
 __all__ = ["Delays"]
 

@@ -17,6 +17,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import ObjectRef, Preemption
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.disruptions.governor import Governor
@@ -34,10 +37,7 @@ from reprieve.planes.scheduling.context import log
 from reprieve.planes.scheduling.harm import SchedulingHarm
 from reprieve.planes.scheduling.references import pod_reference
 from reprieve.planes.scheduling.state import ClusterState
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 
 __all__ = ["SchedulingDisplacements"]
 

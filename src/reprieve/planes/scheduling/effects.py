@@ -20,6 +20,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.cluster.snapshot import Flag, Nomination, Snapshot
 from reprieve.engine.placement.reasons import Code
@@ -30,9 +32,7 @@ from reprieve.engine.scheduling.rejecting import rejecting_plugins
 from reprieve.planes.scheduling.group_conditions import group_conditions
 from reprieve.planes.scheduling.preemptor import Preemptor
 from reprieve.telemetry.log import DETAIL
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos, format_instant
 from reprieve.wording import kube_scheduler as wording
 from reprieve.wording.disruptions import held_text
 from reprieve.wording.events import EventText

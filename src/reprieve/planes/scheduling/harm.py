@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.questions import BudgetHold, Hold, Rule
@@ -22,9 +24,7 @@ from reprieve.engine.scheduling.outcome import Unit
 from reprieve.intake.lineage import pod_lineage
 from reprieve.planes.scheduling.context import log
 from reprieve.planes.scheduling.state import ClusterState
-from reprieve.units.clock import Clock
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos, format_instant
 
 __all__ = ["SchedulingHarm"]
 

@@ -22,6 +22,8 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.demands import Rejection
@@ -42,8 +44,6 @@ from reprieve.planes.common.solve import Solver
 from reprieve.planes.scheduling.context import SchedulingContext
 from reprieve.planes.scheduling.delays import Delays
 from reprieve.planes.scheduling.state import ClusterState
-from reprieve.units.clock import Clock
-from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.ids import Uid
 
 __all__ = ["Deferrals", "SchedulingJoint"]

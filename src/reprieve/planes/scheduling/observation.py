@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kubeworld.units.durations import SECOND
 from reprieve.engine.cluster.rows import COMPOSITE
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy
@@ -11,7 +12,6 @@ from reprieve.planes.scheduling.context import log
 from reprieve.records.scheduling.refusals import refusals
 from reprieve.telemetry.log import DETAIL
 from reprieve.telemetry.scheduling import SchedulingMetrics
-from reprieve.units.durations import SECOND
 from reprieve.wording.kube_scheduler import PreemptorKind
 
 __all__ = ["log_refused", "observe"]

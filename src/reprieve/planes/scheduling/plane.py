@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.forest import Forest
 from reprieve.engine.cluster.rows import GroupRow, PodRow
@@ -47,7 +48,6 @@ from reprieve.planes.scheduling.statuses import Statuses
 from reprieve.planes.scheduling.waiting import Waiting, WaitingUnit
 from reprieve.planes.scheduling.watches import Watches
 from reprieve.telemetry.metrics import Remembered
-from reprieve.units.durations import MINUTE, SECOND
 
 __all__ = ["SchedulingPlane"]
 

@@ -14,6 +14,8 @@ from typing import Final
 
 from prometheus_client import Histogram
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
 from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.profile import Policy
@@ -24,8 +26,6 @@ from reprieve.engine.scheduling.outcome import Preemption
 from reprieve.engine.scheduling.placing import Choose
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.pod import PodPostFilter
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
 
 __all__ = ["measured", "measured_preemption"]
 

@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any, Final
 
+from kubeworld.units.durations import MILLISECOND, MINUTE, SECOND
 from reprieve.api.reprieve import IntentPhase, Preemption, VictimState
 from reprieve.engine.cluster.snapshot import Nomination
 from reprieve.engine.demands import Beside
@@ -41,7 +42,6 @@ from reprieve.planes.scheduling.statuses import Statuses
 from reprieve.planes.scheduling.victims import HELD, SchedulingVictims
 from reprieve.records.displacements import stored
 from reprieve.records.harm import stored_harm
-from reprieve.units.durations import MILLISECOND, MINUTE, SECOND
 from reprieve.units.ids import Uid
 
 __all__ = ["Preemptions"]

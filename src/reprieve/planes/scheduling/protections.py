@@ -9,6 +9,7 @@ and `min_runtime`.
 
 from __future__ import annotations
 
+from kubeworld.units.durations import SECOND, format_duration
 from reprieve.api.reprieve import PREEMPT_MIN_RUNTIME
 from reprieve.engine.cluster.rows import WITH_GROUP, Entry, GroupRow, PodRow
 from reprieve.engine.placement.profile import Protection
@@ -21,7 +22,6 @@ from reprieve.planes.scheduling.references import (
     pod_reference,
 )
 from reprieve.planes.scheduling.state import ClusterState
-from reprieve.units.durations import SECOND, format_duration
 from reprieve.units.references import Reference
 from reprieve.wording.kube_scheduler import (
     disruption_ignored,

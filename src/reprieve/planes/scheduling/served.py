@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from kubeworld.units.clock import Clock
 from reprieve.kube.client import Client
 from reprieve.kube.discovery import NotServed, RestMapper
 from reprieve.kube.resource import Resource
-from reprieve.units.clock import Clock
 
 __all__ = ["COMPOSITE_GROUPS", "GROUP_VERSIONS", "newest_served", "pod_groups"]
 

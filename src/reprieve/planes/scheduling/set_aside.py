@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeAlias
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.plan import Plane
 from reprieve.engine.quota.faults import Faults
@@ -26,8 +28,6 @@ from reprieve.planes.scheduling.context import SchedulingContext, log
 from reprieve.planes.scheduling.references import group_reference, pod_reference
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.planes.scheduling.statuses import Statuses
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 from reprieve.wording import kube_scheduler as wording
 from reprieve.wording.events import EventText
 from reprieve.wording.undecided import not_recorded

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kubeworld.units.durations import SECOND
 from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.gangs.cycle import GANG_KEY
 from reprieve.planes.scheduling.context import SchedulingContext
@@ -20,7 +21,6 @@ from reprieve.planes.scheduling.gangs.book import GangBook
 from reprieve.planes.scheduling.references import group_reference, pod_reference
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.planes.scheduling.statuses import Statuses
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 from reprieve.wording import kube_scheduler as wording

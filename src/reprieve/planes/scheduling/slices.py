@@ -13,6 +13,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MILLISECOND, SECOND
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.gangs.cycle import GangGroup
@@ -31,8 +33,6 @@ from reprieve.engine.scheduling.session import GROUP_POST_FILTERS, Session
 from reprieve.planes.common.solve import at_work_on
 from reprieve.planes.scheduling.effects import Record
 from reprieve.records.scheduling.record import encode_scheduling
-from reprieve.units.clock import Clock
-from reprieve.units.durations import MILLISECOND, SECOND
 from reprieve.units.ids import Uid
 
 __all__ = ["Decided", "decide"]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kubeworld.units.clock import Clock
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.forest import Forest
 from reprieve.engine.cluster.rows import (
@@ -43,7 +44,6 @@ from reprieve.planes.scheduling.memberships import Memberships, group_of
 from reprieve.planes.scheduling.objects import ObjectRow, Objects
 from reprieve.planes.scheduling.reserved import Reserved, unused
 from reprieve.planes.scheduling.written import Written
-from reprieve.units.clock import Clock
 from reprieve.units.ids import Uid
 
 __all__ = ["ClusterState"]

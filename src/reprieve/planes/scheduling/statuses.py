@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from kubeworld.units.instants import format_instant
 from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.plan import Plane
 from reprieve.execution.statuses import StatusChange
@@ -25,7 +26,6 @@ from reprieve.planes.scheduling.context import SchedulingContext, log
 from reprieve.planes.scheduling.served import COMPOSITE_GROUPS
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.units.ids import Uid
-from reprieve.units.instants import format_instant
 from reprieve.wording.kube_scheduler import ConditionText
 
 __all__ = ["Statuses"]

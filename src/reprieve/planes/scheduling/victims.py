@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from kubeworld.units.durations import MINUTE, SECOND, format_duration
 from reprieve.api.reprieve import Preemption, Victim, VictimStatus
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
@@ -38,7 +39,6 @@ from reprieve.planes.scheduling.references import pod_reference, reference_of
 from reprieve.planes.scheduling.remaining_proof import FITS, fits_by_now, why_not_finished
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.telemetry.metrics import Remembered
-from reprieve.units.durations import MINUTE, SECOND, format_duration
 from reprieve.units.ids import Uid
 from reprieve.wording import kube_scheduler as wording
 

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.cluster.rows import COMPOSITE, GroupRow, PodRow
 from reprieve.engine.cluster.trees import Way
 from reprieve.engine.diagnosis.model import Diagnosis
@@ -39,9 +41,7 @@ from reprieve.planes.scheduling.gangs.book import GangBook
 from reprieve.planes.scheduling.references import group_reference, pod_reference
 from reprieve.planes.scheduling.set_aside import SetAside
 from reprieve.planes.scheduling.state import ClusterState
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos, format_instant
 from reprieve.units.references import Reference
 from reprieve.wording.diagnosis import waiting_event
 

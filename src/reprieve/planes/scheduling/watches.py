@@ -11,6 +11,7 @@ import contextlib
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
+from kubeworld.units.durations import SECOND
 from reprieve.api.scheduling import PodObject
 from reprieve.engine.cluster.rows import Gone, Kind
 from reprieve.execution.turns import NodeTurns
@@ -32,7 +33,6 @@ from reprieve.planes.scheduling.kinds import (
 )
 from reprieve.planes.scheduling.served import pod_groups
 from reprieve.planes.scheduling.state import ClusterState
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 from reprieve.wording.kube_scheduler import not_read

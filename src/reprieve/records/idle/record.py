@@ -23,10 +23,10 @@ from typing import Any, Final
 import msgspec
 
 import reprieve
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.questions import budget_of
 from reprieve.engine.idle.flights import in_flight
 from reprieve.engine.idle.model import Fit, IdleSnapshot, Phase, Policy, Workload
-from reprieve.units.instants import Nanos
 
 __all__ = [
     "DATA_LIMIT",

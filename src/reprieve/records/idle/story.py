@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from kubeworld.units.instants import Nanos, format_instant
+from kubeworld.units.quantities import quantity_text
 from reprieve.api.reprieve import ObjectRef, Preemption, PreemptionSpec, VictimState, VictimStatus
 from reprieve.engine.idle.model import Phase, Workload
 from reprieve.engine.idle.outcome import Reason
@@ -16,8 +18,6 @@ from reprieve.engine.plan import ProofLevel
 from reprieve.records.idle.replay import Answer, Replay, Role, answers
 from reprieve.records.sums import MOST_NAMED, sum_lines, table
 from reprieve.records.victim_states import victim_states
-from reprieve.units.instants import Nanos, format_instant
-from reprieve.units.quantities import quantity_text
 from reprieve.wording.demands import demand_lines
 from reprieve.wording.gaps import gap_text
 from reprieve.wording.kaiwo import amounts_text, declined_text, idle_text

@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 import reprieve
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.assignment import Bookmark
 from reprieve.engine.quota.displacements import Displacements, Uids
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
@@ -39,7 +40,6 @@ from reprieve.records.displacements import stored
 from reprieve.records.harm import stored_harm
 from reprieve.records.idle.record import packed
 from reprieve.records.quota.nodes import counted_pods, grounds_of, node_rows, trees_with_places
-from reprieve.units.instants import Nanos
 
 __all__ = ["MOST_WORKLOADS", "Head", "QuotaInput", "inputs_of", "policy_text", "restored"]
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from kubeworld.units.instants import format_instant
 from reprieve.engine.plan import Plan
 from reprieve.engine.quota.assignment import Assignment
 from reprieve.engine.quota.candidates import Preemptor, preemptor, satisfies
@@ -27,7 +28,6 @@ from reprieve.engine.quota.snapshot import Snapshot
 from reprieve.engine.quota.tree import exceeds
 from reprieve.records.idle.replay import SpoiltInput, unpacked
 from reprieve.records.quota.record import QuotaInput, policy_text, restored
-from reprieve.units.instants import format_instant
 
 __all__ = [
     "QuotaAnswer",

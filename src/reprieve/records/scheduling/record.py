@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 import reprieve
+from kubeworld.units.instants import Nanos
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.devices import DeviceClassRow, ResourceClaimRow, ResourceSliceRow
 from reprieve.engine.cluster.rows import (
@@ -49,7 +50,6 @@ from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.records.idle.record import packed
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 
 __all__ = ["MOST_PODS", "SchedulingInput", "encode_scheduling", "holds_of", "restored"]
 

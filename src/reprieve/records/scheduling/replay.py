@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from kubeworld.units.durations import SECOND
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.disruptions.questions import budget_of
 from reprieve.engine.placement.filtering import PlacementScorer
@@ -29,7 +30,6 @@ from reprieve.engine.scheduling.session import Session
 from reprieve.records.idle.replay import SpoiltInput, unpacked
 from reprieve.records.scheduling.record import SchedulingInput, holds_of, restored
 from reprieve.records.scheduling.refusals import refusals
-from reprieve.units.durations import SECOND
 from reprieve.units.errors import ReprieveError
 from reprieve.units.ids import Uid
 

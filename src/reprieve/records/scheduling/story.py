@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api.reprieve import Preemption, PreemptionSpec
 from reprieve.engine.cluster.rows import COMPOSITE
 from reprieve.records.idle.story import (
@@ -22,8 +24,6 @@ from reprieve.records.idle.story import (
 from reprieve.records.scheduling.replay import Part, PodAnswer, SchedulingReplay, pod_answers
 from reprieve.records.sums import MOST_NAMED, pool_of, sum_lines
 from reprieve.records.victim_states import victim_states
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos, format_instant
 from reprieve.wording.gaps import gap_text
 
 __all__ = ["pod_answer_text", "pod_story", "pods_named"]

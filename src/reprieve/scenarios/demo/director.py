@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from random import Random
 from typing import Any, Final
 
+from kubeworld.units.durations import SECOND
 from reprieve.scenarios.demo.cast import GPU, PLATFORM, Pace, furniture
 from reprieve.scenarios.observer import WORKLOADS
 from reprieve.scenarios.put import put
 from reprieve.scenarios.stage import Stage
-from reprieve.units.durations import SECOND
 
 __all__ = ["Director"]
 

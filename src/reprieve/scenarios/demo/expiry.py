@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import InvalidInstant, Nanos, parse_instant
 from reprieve.scenarios.stage import Stage
-from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import InvalidInstant, Nanos, parse_instant
 
 __all__ = ["AGE", "expire_events", "remove_old"]
 

@@ -13,11 +13,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.untrusted import Unreadable, bounded, shown
 from reprieve.simulation.readers.lines import is_text, numbered_lines
 from reprieve.simulation.trace import Job, Malformed, Trace
-from reprieve.units.durations import SECOND
 from reprieve.units.errors import UsageError
-from reprieve.units.untrusted import Unreadable, bounded, shown
 
 __all__ = ["MakeJob", "Row", "gathered", "instant", "read_rows", "whole"]
 

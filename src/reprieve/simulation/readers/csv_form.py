@@ -12,10 +12,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from kubeworld.units.untrusted import LONGEST_NAME, Unreadable, bounded, read_integer, shown
 from reprieve.simulation.readers.columns import Row, read_rows
 from reprieve.simulation.readers.lines import devices, seconds
 from reprieve.simulation.trace import Job, Trace
-from reprieve.units.untrusted import LONGEST_NAME, Unreadable, bounded, read_integer, shown
 
 __all__ = ["read_csv"]
 

@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from kubeworld.units.untrusted import Unreadable, bounded, read_integer, shown
 from reprieve.simulation.readers.columns import gathered, whole
 from reprieve.simulation.readers.lines import devices, numbered_lines, seconds
 from reprieve.simulation.trace import Job, Trace
 from reprieve.units.errors import UsageError
-from reprieve.units.untrusted import Unreadable, bounded, read_integer, shown
 
 __all__ = ["read_gavel"]
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from kubeworld.units.untrusted import LONGEST_NAME, bounded, read_integer
 from reprieve.simulation.readers.columns import Row, instant, read_rows, whole
 from reprieve.simulation.readers.lines import MOST_DEVICES
 from reprieve.simulation.trace import Job, Trace
-from reprieve.units.untrusted import LONGEST_NAME, bounded, read_integer
 
 __all__ = ["read_helios"]
 

@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kubeworld.units.quantities import parse_quantity
+from kubeworld.units.untrusted import INT32, LONGEST_NAME, Unreadable, bounded, shown
 from reprieve.engine.lost_work import devices_of
 from reprieve.simulation.readers.columns import gathered, instant, whole
 from reprieve.simulation.readers.lines import MOST_DEVICES, json_of
 from reprieve.simulation.trace import Job, Trace
 from reprieve.units.errors import UsageError
-from reprieve.units.quantities import parse_quantity
-from reprieve.units.untrusted import INT32, LONGEST_NAME, Unreadable, bounded, shown
 
 __all__ = ["read_kueue", "workload_jobs"]
 

@@ -28,6 +28,8 @@ from typing import Annotated, Any, Final
 import msgspec
 import yaml
 
+from kubeworld.units.quantities import InvalidQuantity
+from kubeworld.units.untrusted import INT32, LONGEST_NAME, Unreadable
 from reprieve.api.core import PodSpec
 from reprieve.engine.lost_work import devices_of
 from reprieve.intake.cluster.requests import plain_requests
@@ -37,8 +39,6 @@ from reprieve.simulation.readers.lines import MOST_DEVICES
 from reprieve.simulation.trace import Job, Malformed, Trace
 from reprieve.units.bounded_yaml import FastLoader, read_yaml_all
 from reprieve.units.errors import UsageError
-from reprieve.units.quantities import InvalidQuantity
-from reprieve.units.untrusted import INT32, LONGEST_NAME, Unreadable
 
 __all__ = ["read_kwok"]
 

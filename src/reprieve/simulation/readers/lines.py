@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from reprieve.units.durations import HOUR, SECOND
+from kubeworld.units.durations import HOUR, SECOND
+from kubeworld.units.untrusted import Unreadable, read_float, read_integer, shown
 from reprieve.units.errors import UsageError
-from reprieve.units.untrusted import Unreadable, read_float, read_integer, shown
 
 __all__ = ["MOST_DEVICES", "devices", "is_text", "json_of", "numbered_lines", "seconds"]
 

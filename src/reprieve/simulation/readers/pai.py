@@ -11,10 +11,10 @@ from math import ceil
 from pathlib import Path
 from typing import Final
 
+from kubeworld.units.untrusted import LONGEST_NAME, Unreadable, bounded, read_float
 from reprieve.simulation.readers.columns import Row, read_rows, whole
 from reprieve.simulation.readers.lines import MOST_DEVICES, seconds
 from reprieve.simulation.trace import Job, Trace
-from reprieve.units.untrusted import LONGEST_NAME, Unreadable, bounded, read_float
 
 __all__ = ["read_pai"]
 

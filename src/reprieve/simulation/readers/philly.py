@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kubeworld.units.untrusted import LONGEST_NAME, Unreadable, bounded
 from reprieve.simulation.readers.columns import gathered, instant, whole
 from reprieve.simulation.readers.lines import json_of
 from reprieve.simulation.trace import Job, Trace
 from reprieve.units.errors import UsageError
-from reprieve.units.untrusted import LONGEST_NAME, Unreadable, bounded
 
 __all__ = ["read_philly"]
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from kubeworld.units.untrusted import Unreadable
 from reprieve.simulation.readers.columns import gathered, whole
 from reprieve.simulation.readers.lines import devices, numbered_lines, seconds
 from reprieve.simulation.trace import Job, Trace
-from reprieve.units.untrusted import Unreadable
 
 __all__ = ["read_swf"]
 

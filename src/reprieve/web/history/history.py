@@ -10,8 +10,8 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from reprieve.units.durations import MINUTE
-from reprieve.units.instants import Nanos
+from kubeworld.units.durations import MINUTE
+from kubeworld.units.instants import Nanos
 from reprieve.web.history.model import Eviction, Moment, Sample, length_since, sample_of
 from reprieve.web.history.moments import Moments
 from reprieve.web.history.stores import MemoryStore, Store

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 
 __all__ = ["MOST_TEAMS", "Eviction", "Moment", "Sample", "Sums", "Team", "UnitRow", "sample_of"]
 

@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from reprieve.units.durations import HOUR
-from reprieve.units.instants import Nanos
-from reprieve.units.untrusted import INT64, read_integer
+from kubeworld.units.durations import HOUR
+from kubeworld.units.instants import Nanos
+from kubeworld.units.untrusted import INT64, read_integer
 from reprieve.web.history.model import Moment, UnitRow
 from reprieve.web.history.stores import Store
 

@@ -11,11 +11,11 @@ import logging
 from collections.abc import Iterator
 from typing import Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import VictimState
 from reprieve.engine.lost_work import is_device
 from reprieve.kube.reflector import Health
-from reprieve.units.clock import Clock
-from reprieve.units.instants import Nanos
 from reprieve.web.history.model import Eviction, Moment, UnitRow
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.pages.asked import Asked, asked_of, rank_of

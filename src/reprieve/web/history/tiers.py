@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from reprieve.units.instants import Nanos
+from kubeworld.units.instants import Nanos
 from reprieve.web.history.model import Sample, merged
 
 __all__ = ["Tiers"]

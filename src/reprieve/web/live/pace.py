@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from reprieve.units.durations import MILLISECOND, SECOND
+from kubeworld.units.durations import MILLISECOND, SECOND
 
 __all__ = ["QUIET", "SHORTEST", "Pace"]
 

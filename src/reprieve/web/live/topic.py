@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
-from reprieve.units.untrusted import INT64, integer_or_none
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
+from kubeworld.units.untrusted import INT64, integer_or_none
 from reprieve.web.live.differences import Difference, State, advanced, begun, columns_of
 from reprieve.web.tables import Page, seconds
 

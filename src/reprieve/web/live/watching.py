@@ -15,10 +15,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.units.errors import ReprieveError
-from reprieve.units.instants import Nanos
 from reprieve.web.live.differences import State
 from reprieve.web.live.pace import QUIET, Pace
 from reprieve.web.live.topic import RING_AGE, Position, Topic

@@ -13,9 +13,9 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.web.server.door import TooManyAttempts
 
 __all__ = ["Attempts", "Network", "address_of"]

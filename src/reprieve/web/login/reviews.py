@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import msgspec
 
+from kubeworld.units.durations import SECOND
 from reprieve.kube.errors import ApiError
 from reprieve.kube.transport import Request, Transport
-from reprieve.units.durations import SECOND
 from reprieve.web.login.wire import ACCESS_REVIEWS, TOKEN_REVIEWS
 from reprieve.web.server.door import Unverified
 

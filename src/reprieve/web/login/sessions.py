@@ -13,9 +13,9 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
-from reprieve.units.clock import Clock
-from reprieve.units.durations import MINUTE
-from reprieve.units.instants import Nanos
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MINUTE
+from kubeworld.units.instants import Nanos
 
 __all__ = ["LIFE", "Sessions"]
 

@@ -11,9 +11,9 @@ import hashlib
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.web.login.reviews import Identity, Reviews
 
 __all__ = ["FRESH", "Tokens"]

@@ -10,15 +10,15 @@ from __future__ import annotations
 import datetime
 from typing import Any, Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import HOUR, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.api.harm_budget import HarmBudget
 from reprieve.engine.harm_budgets.sums import Amount, Key
 from reprieve.kube.errors import ApiError, NotFound
 from reprieve.kube.reader import Reader
 from reprieve.kube.resource import CONFIG_MAPS, HARM_BUDGETS
 from reprieve.records.harm_sums import MONTH, PARTS, part_name, part_rows
-from reprieve.units.clock import Clock
-from reprieve.units.durations import HOUR, SECOND
-from reprieve.units.instants import Nanos
 from reprieve.web.mirror.harm import HarmRead
 from reprieve.web.mirror.mirror import Mirror
 

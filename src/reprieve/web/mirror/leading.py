@@ -7,10 +7,10 @@ from typing import Final
 
 import msgspec
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.api.core import ObjectMeta
 from reprieve.kube.objects import version_number
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 from reprieve.web.mirror.pods import instant
 
 __all__ = ["LEASE_NAME", "Lease", "LeaseRecord", "lease_record"]

@@ -12,13 +12,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kubeworld.units.durations import SECOND
 from reprieve.api import kueue
 from reprieve.api.core import Node, Pod
 from reprieve.api.disruption import Disruption
 from reprieve.api.kaiwo import GpuWorkload
 from reprieve.api.reprieve import Preemption
 from reprieve.kube.cache import Cache
-from reprieve.units.durations import SECOND
 from reprieve.web.history.history import History
 from reprieve.web.mirror.harm import HarmRead
 from reprieve.web.mirror.leading import Lease, LeaseRecord, lease_record

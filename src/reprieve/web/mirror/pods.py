@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from kubeworld.units.instants import InvalidInstant, Nanos, parse_instant
+from kubeworld.units.quantities import InvalidQuantity
+from kubeworld.units.untrusted import cut
 from reprieve.api.core import Node, Pod
 from reprieve.intake.cluster.requests import amount_in_base_units, plain_requests
 from reprieve.kube.objects import version_number
-from reprieve.units.instants import InvalidInstant, Nanos, parse_instant
-from reprieve.units.quantities import InvalidQuantity
-from reprieve.units.untrusted import cut
 from reprieve.web.mirror.units import controller_uid, unit_of_pod
 
 __all__ = ["NEVER", "NodeRecord", "PodRecord", "PodState", "instant", "node_record", "pod_record"]

@@ -10,6 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
+from kubeworld.units.instants import Nanos
+from kubeworld.units.quantities import InvalidQuantity
+from kubeworld.units.untrusted import cut
 from reprieve.answers.conditions import of_workload
 from reprieve.api import kueue
 from reprieve.intake.pod_defaults import completed
@@ -17,9 +20,6 @@ from reprieve.intake.quota_limits import NO_LIMITS
 from reprieve.intake.quota_requests import UnreadableRequest, amounts_of, pod_requests
 from reprieve.intake.quota_workloads import condition_of, is_condition_true
 from reprieve.kube.objects import version_number
-from reprieve.units.instants import Nanos
-from reprieve.units.quantities import InvalidQuantity
-from reprieve.units.untrusted import cut
 from reprieve.web.mirror.pods import NEVER, instant
 from reprieve.web.mirror.units import controller_uid, controller_unit
 from reprieve.wording.diagnosis import sentence

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from reprieve.units.instants import Nanos
+from kubeworld.units.instants import Nanos
 from reprieve.web.mirror.pods import NEVER, NodeRecord, PodRecord, PodState
 
 __all__ = ["NodeSum", "UnitSum", "node_sum", "unit_sum"]

@@ -10,14 +10,14 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from kubeworld.units.instants import Nanos
+from kubeworld.units.untrusted import cut
 from reprieve.api.core import ObjectMeta
 from reprieve.api.disruption import Disruption
 from reprieve.api.kaiwo import GpuWorkload
 from reprieve.api.reprieve import ObjectRef, Preemption
 from reprieve.kube.objects import version_number
 from reprieve.records.displacements import kept
-from reprieve.units.instants import Nanos
-from reprieve.units.untrusted import cut
 from reprieve.web.mirror.pods import NEVER, instant
 from reprieve.web.mirror.units import unit_id
 from reprieve.web.records.victims import VictimUnit, victim_units

@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MILLISECOND
 from reprieve.answers.kinds import LOCAL_QUEUES, WORKLOADS
 from reprieve.api import kueue
 from reprieve.api.core import MetaWithFinalizers, Node, Pod
@@ -32,8 +34,6 @@ from reprieve.kube.resource import (
     PREEMPTIONS,
     Resource,
 )
-from reprieve.units.clock import Clock
-from reprieve.units.durations import MILLISECOND
 from reprieve.web.mirror.leading import LEASE_NAME, Lease
 from reprieve.web.mirror.mirror import Mirror, Watched
 from reprieve.web.mirror.told import WaitingEvent

@@ -17,11 +17,11 @@ import datetime
 from collections.abc import Iterator
 from typing import Final
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, parse_instant
+from kubeworld.units.untrusted import read_float
 from reprieve.api.harm_budget import HarmBudget, HarmUse
 from reprieve.records.harm_table import NOBODY, HarmRow, harm_rows
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos, parse_instant
-from reprieve.units.untrusted import read_float
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.tables import Cell, Column, Kind, Page, Parameters, Table, Viewer, seconds
 from reprieve.wording.displacements import known_as

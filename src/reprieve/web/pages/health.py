@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import reprieve
+from kubeworld.units.durations import HOUR
+from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import IntentPhase, VictimState
-from reprieve.units.durations import HOUR
-from reprieve.units.instants import Nanos
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.told import PreemptionRecord
 from reprieve.web.records.called import called, masking_of

@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from kubeworld.units.durations import HOUR
+from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import VictimState
-from reprieve.units.durations import HOUR
-from reprieve.units.instants import Nanos
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.pods import instant
 from reprieve.web.mirror.queues import LocalQueueRecord

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
 
-from reprieve.units.durations import HOUR
-from reprieve.units.instants import Nanos
+from kubeworld.units.durations import HOUR
+from kubeworld.units.instants import Nanos
 from reprieve.web.history.model import Moment
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.sums import NodeSum, UnitSum

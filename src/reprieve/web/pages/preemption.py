@@ -19,13 +19,13 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from kubeworld.units.instants import Nanos
 from reprieve.answers.quantities import listed
 from reprieve.api.reprieve import Preemption
 from reprieve.engine.lost_work import devices_of
 from reprieve.engine.plan import Plane
 from reprieve.records.idle.story import level_text
 from reprieve.settings.start_up import DEFAULT_NAMESPACE
-from reprieve.units.instants import Nanos
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.pods import instant
 from reprieve.web.mirror.told import DisruptionRecord, PreemptionRecord

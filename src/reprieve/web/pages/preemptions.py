@@ -17,11 +17,11 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
+from kubeworld.units.durations import InvalidDuration, parse_duration
+from kubeworld.units.instants import Nanos
 from reprieve.answers.quantities import listed
 from reprieve.api.reprieve import IntentPhase
 from reprieve.engine.plan import Plane
-from reprieve.units.durations import InvalidDuration, parse_duration
-from reprieve.units.instants import Nanos
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.pods import instant
 from reprieve.web.mirror.told import DisruptionRecord, PreemptionRecord

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Final
 
-from reprieve.units.instants import Nanos
+from kubeworld.units.instants import Nanos
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.queues import QueueRecord, Quota, WorkloadRecord, WorkloadState
 from reprieve.web.pages.asked import Asked, asked_of, one, whole

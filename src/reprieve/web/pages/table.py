@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from reprieve.units.instants import Nanos
+from kubeworld.units.instants import Nanos
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.pages import (
     harm,

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
-from reprieve.units.untrusted import integer_or_none
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
+from kubeworld.units.untrusted import integer_or_none
 from reprieve.web.history.model import Moment, UnitRow
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.pages.asked import Asked, one, whole

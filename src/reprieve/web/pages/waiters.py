@@ -13,10 +13,10 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Final
 
+from kubeworld.units.instants import Nanos
 from reprieve.answers.conditions import of_pods
 from reprieve.answers.unit import Unit
 from reprieve.engine.diagnosis.reasons import Reason
-from reprieve.units.instants import Nanos
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.queues import WorkloadRecord, WorkloadState
 from reprieve.web.mirror.sums import UnitSum

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from reprieve.units.instants import Nanos
+from kubeworld.units.instants import Nanos
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.pages.asked import asked_of, whole
 from reprieve.web.pages.helping import Figures, figures_of, what_helps

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.lost_work import devices_of, is_device
-from reprieve.units.instants import Nanos
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.pods import PodState
 from reprieve.web.mirror.queues import WorkloadRecord, WorkloadState

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from functools import cmp_to_key
 from typing import Final
 
+from kubeworld.units.durations import SECOND
 from reprieve.answers.quantities import amounts, duration
 from reprieve.answers.recorded import Replays
 from reprieve.engine.cluster.snapshot import NO_START
@@ -32,7 +33,6 @@ from reprieve.records.idle.replay import Answer, Replay, Role, answers
 from reprieve.records.quota.replay import QuotaReplay, Standing, quota_answers
 from reprieve.records.scheduling.replay import Part, PodAnswer, SchedulingReplay, pod_answers
 from reprieve.records.sums import pool_of
-from reprieve.units.durations import SECOND
 from reprieve.web.records.judged import Candidate, Fate
 from reprieve.wording.kaiwo import declined_text
 

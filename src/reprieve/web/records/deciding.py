@@ -15,8 +15,8 @@ from typing import Final
 
 import msgspec
 
+from kubeworld.units.untrusted import integer_or_none
 from reprieve.api.reprieve import Preemption
-from reprieve.units.untrusted import integer_or_none
 from reprieve.web.records.judged import Again, Judgement
 
 __all__ = ["main"]

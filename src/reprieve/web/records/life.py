@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 
 __all__ = ["Displacement", "Present", "Segment", "Stage", "life"]
 

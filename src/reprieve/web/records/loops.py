@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import ObjectRef, Preemption
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Displacement
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.records.displacements import displacements_of
-from reprieve.units.instants import Nanos
 
 __all__ = ["HeldLoop", "loops_of"]
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kubeworld.units.durations import HOUR
+from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import VictimState
-from reprieve.units.durations import HOUR
-from reprieve.units.instants import Nanos
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.pods import NEVER, instant
 from reprieve.web.mirror.told import DisruptionRecord, PreemptionRecord

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kubeworld.units.instants import Nanos
 from reprieve.answers.quantities import summed
 from reprieve.api.reprieve import (
     Action,
@@ -22,7 +23,6 @@ from reprieve.api.reprieve import (
 from reprieve.engine.lost_work import devices_of
 from reprieve.engine.plan import Plane
 from reprieve.records.victim_states import victim_states
-from reprieve.units.instants import Nanos
 from reprieve.web.mirror.pods import instant
 from reprieve.web.mirror.units import unit_id
 

@@ -18,8 +18,8 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 import reprieve
+from kubeworld.units.clock import Clock
 from reprieve.telemetry.connections import Connections
-from reprieve.units.clock import Clock
 from reprieve.units.errors import ReprieveError, UsageError
 from reprieve.web.live.topic import read_position
 from reprieve.web.live.watching import Key, TooManyStreams, Watching

@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
 from reprieve.units.errors import UsageError
 
 __all__ = ["followed_certificate"]

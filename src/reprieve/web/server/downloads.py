@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from reprieve.units.instants import Nanos, format_instant
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.web.live.differences import TableState
 from reprieve.web.tables import Cell, Kind
 

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from kubeworld.units.untrusted import Form
 from reprieve.answers.kinds import asked_of
 from reprieve.kube.resource import PREEMPTIONS
 from reprieve.units.errors import UsageError
-from reprieve.units.untrusted import Form
 from reprieve.web.server.commands import Commands, Rights
 from reprieve.web.server.door import Visit
 from reprieve.web.tables import NotFound

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from reprieve.units.instants import Nanos
+from kubeworld.units.instants import Nanos
 from reprieve.web.live.watching import Key
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.pages.table import PAGES, MakePage

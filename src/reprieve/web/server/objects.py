@@ -17,15 +17,15 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.untrusted import Form, cut
 from reprieve.answers.kinds import asked_of
 from reprieve.kube.credentials import Connection, Headers
 from reprieve.kube.errors import ApiError, Forbidden, Unauthorized
 from reprieve.kube.errors import NotFound as Missing
 from reprieve.kube.resource import PODS
 from reprieve.kube.transport import HttpWire, Request, Transport
-from reprieve.units.clock import Clock
 from reprieve.units.errors import ReprieveError, UsageError
-from reprieve.units.untrusted import Form, cut
 from reprieve.web.server.door import Visit
 from reprieve.web.tables import NotFound
 from reprieve.whatif.copy.wire import ReadingWire

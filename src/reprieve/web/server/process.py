@@ -18,13 +18,13 @@ from typing import Final
 
 from aiohttp import web
 
+from kubeworld.units.clock import Clock
 from reprieve.kube.errors import ApiError
 from reprieve.kube.reader import Reader
 from reprieve.kube.resource import PODS
 from reprieve.kube.transport import Request
 from reprieve.settings.start_up import DEFAULT_NAMESPACE
 from reprieve.telemetry.connections import HEAD_S, Connections, Limits, listening
-from reprieve.units.clock import Clock
 from reprieve.units.errors import ReprieveError
 from reprieve.web.history.history import History
 from reprieve.web.history.sampling import keep_sampling

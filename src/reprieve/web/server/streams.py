@@ -18,8 +18,8 @@ from typing import Final, TypeAlias
 import msgspec
 from aiohttp import web
 
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
 from reprieve.units.errors import ReprieveError
 from reprieve.web.server.door import Door, TooManyAttempts, Unauthenticated, Unverified, Visit
 from reprieve.web.server.packing import Packer, accepts_gzip

@@ -15,6 +15,8 @@ import copy
 from itertools import count
 from typing import Any, Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.instants import format_instant
 from reprieve.execution.jobs import resource_of
 from reprieve.jobs.evaluation import holds
 from reprieve.jobs.model import JobKind, Test
@@ -23,8 +25,6 @@ from reprieve.jobs.pod_sets import Found, found_pod_sets
 from reprieve.jobs.table import job_kinds
 from reprieve.jobs.training import RUNTIME
 from reprieve.kube.resource import PODS, Resource
-from reprieve.units.clock import Clock
-from reprieve.units.instants import format_instant
 from reprieve.whatif.controllers.made_pods import MadePods
 from reprieve.whatif.controllers.owned_pods import COMPLETION_INDEX, OwnedPods, Tally, facts_of
 from reprieve.whatif.controllers.pod_claims import PodClaims

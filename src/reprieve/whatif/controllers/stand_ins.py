@@ -25,14 +25,14 @@ from typing import Final
 
 import msgspec
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import format_instant
 from reprieve.execution.jobs import resource_of
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.resource import DEVICE_TEMPLATES, PODS, Resource
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import format_instant
 from reprieve.whatif.controllers.budget_statuses import BudgetStatuses
 from reprieve.whatif.controllers.job_pods import JobPods, is_numbered
 from reprieve.whatif.controllers.made_pods import MadePods

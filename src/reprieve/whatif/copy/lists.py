@@ -17,13 +17,13 @@ from typing import Final
 
 import msgspec
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
 from reprieve.kube.errors import ApiError, Call, Expired, Forbidden, NotFound
 from reprieve.kube.objects import version_number
 from reprieve.kube.reader import Reader
 from reprieve.kube.resource import NAMESPACES, Resource
 from reprieve.kube.transport import Request
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
 from reprieve.whatif.snapshots.snapshot import KindKey, Listed, Snapshot, Unseen
 
 __all__ = ["discovered", "gather", "read_single"]

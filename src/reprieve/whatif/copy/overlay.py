@@ -25,6 +25,8 @@ from typing import Any, Final
 
 import msgspec
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.kube.bodies import Json
 from reprieve.kube.resource import (
     EVENTS,
@@ -36,8 +38,6 @@ from reprieve.kube.resource import (
     PREEMPTIONS,
     Resource,
 )
-from reprieve.units.clock import Clock
-from reprieve.units.instants import Nanos, format_instant
 from reprieve.whatif.copy.tables import Table, table_of, typed
 from reprieve.whatif.copy.writes import (
     Refused,

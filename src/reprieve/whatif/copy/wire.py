@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import msgspec
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MILLISECOND
+from kubeworld.units.instants import Nanos
 from reprieve.kube.bodies import PatchType
 from reprieve.kube.transport import Answer, Request, Wire
-from reprieve.units.clock import Clock
-from reprieve.units.durations import MILLISECOND
-from reprieve.units.instants import Nanos
 from reprieve.whatif.copy.list_pages import ListPages
 from reprieve.whatif.copy.overlay import Overlay
 from reprieve.whatif.copy.writes import Refused

@@ -16,10 +16,10 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.kube.bodies import Json
 from reprieve.kube.resource import PODS
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos, format_instant
 from reprieve.whatif.copy.patches import merged, strategically_merged
 from reprieve.whatif.snapshots.snapshot import KindKey
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.diagnosis.estimates import Estimate
 from reprieve.engine.diagnosis.model import Diagnosis, Fix
-from reprieve.units.instants import Nanos
 from reprieve.whatif.questions.asked import Asks
 from reprieve.whatif.questions.idle_reason import IdleReason
 from reprieve.whatif.snapshots.snapshot import Snapshot

@@ -19,9 +19,9 @@ from typing import Final
 
 import msgspec
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import InvalidInstant, Nanos, parse_instant
 from reprieve.kube.resource import PODS
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import InvalidInstant, Nanos, parse_instant
 from reprieve.whatif.snapshots.snapshot import KindKey, Snapshot
 
 __all__ = ["End", "declared_ends", "without"]

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import format_instant
+from kubeworld.units.quantities import quantity_text
 from reprieve.engine.diagnosis.estimates import Estimate
 from reprieve.engine.diagnosis.model import Fix
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import format_instant
-from reprieve.units.quantities import quantity_text
 from reprieve.whatif.questions.answer import Answer, Displaced, Fragile, Outcome, Verdict
 from reprieve.whatif.questions.idle_reason import IdleReason
 from reprieve.wording.changes import Written, fix_text

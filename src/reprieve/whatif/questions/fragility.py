@@ -21,12 +21,12 @@ from typing import Any, Final
 
 import msgspec
 
+from kubeworld.units.quantities import quantity_text
 from reprieve.engine.lost_work import is_device
 from reprieve.intake.cluster.requests import amount_in_base_units
 from reprieve.jobs.paths import Json, first
 from reprieve.kube.resource import NODES, PODS
 from reprieve.units.errors import UsageError
-from reprieve.units.quantities import quantity_text
 from reprieve.whatif.happened import Run, Undecided
 from reprieve.whatif.questions.answer import Answer, Fragile, Verdict
 from reprieve.whatif.questions.asked import requests_of_spec

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator, Set
 
 import msgspec
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import InvalidInstant, Nanos, parse_instant
 from reprieve.api.core import ObjectMeta
 from reprieve.api.reprieve import (
     IntentPhase,
@@ -32,8 +34,6 @@ from reprieve.execution.parts import PartsMissing, whole
 from reprieve.intake.cluster.metadata import checkpoint_of
 from reprieve.jobs.paths import Json, first
 from reprieve.kube.resource import PREEMPTION_PARTS, PREEMPTIONS
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import InvalidInstant, Nanos, parse_instant
 from reprieve.whatif.happened import Run
 from reprieve.whatif.questions.answer import Displaced
 

@@ -23,10 +23,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
+from kubeworld.units.instants import InvalidInstant, Nanos, parse_instant
 from reprieve.engine.diagnosis.estimates import Case
 from reprieve.engine.lost_work import is_device
 from reprieve.kube.resource import PODS
-from reprieve.units.instants import InvalidInstant, Nanos, parse_instant
 from reprieve.whatif.questions.asked import requests_of_spec
 from reprieve.whatif.snapshots.snapshot import KindKey, Snapshot
 

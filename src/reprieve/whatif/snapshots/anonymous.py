@@ -15,9 +15,9 @@ import hmac
 import secrets
 from typing import Any, Final
 
+from kubeworld.units.quantities import InvalidQuantity, parse_exact
+from kubeworld.units.untrusted import Form
 from reprieve.kube.bodies import Json
-from reprieve.units.quantities import InvalidQuantity, parse_exact
-from reprieve.units.untrusted import Form
 from reprieve.whatif.snapshots.pruning import field_names
 
 __all__ = ["Pseudonyms"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from kubeworld.units.instants import Nanos
 from reprieve.kube.resource import Resource
-from reprieve.units.instants import Nanos
 
 __all__ = ["KindKey", "Listed", "Snapshot", "Unseen"]
 

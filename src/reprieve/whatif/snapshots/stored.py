@@ -17,10 +17,10 @@ from typing import Any, Final
 import msgspec
 
 import reprieve
+from kubeworld.units.instants import InvalidInstant, format_instant, parse_instant
 from reprieve.kube.bodies import Json
 from reprieve.kube.resource import Resource
 from reprieve.units.errors import UsageError
-from reprieve.units.instants import InvalidInstant, format_instant, parse_instant
 from reprieve.whatif.snapshots.anonymous import Pseudonyms
 from reprieve.whatif.snapshots.columns import Shape, objects_of, shapes_of
 from reprieve.whatif.snapshots.forms import Forms

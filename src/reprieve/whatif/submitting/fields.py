@@ -15,10 +15,10 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
+from kubeworld.units.quantities import InvalidQuantity, parse_exact
+from kubeworld.units.untrusted import INT32, shown
 from reprieve.api import core, scheduling
 from reprieve.units.errors import UsageError
-from reprieve.units.quantities import InvalidQuantity, parse_exact
-from reprieve.units.untrusted import INT32, shown
 
 __all__ = ["Count", "Field", "Int32", "Metadata", "Variable", "check_pod", "part"]
 

@@ -26,6 +26,7 @@ from typing import Final
 
 import msgspec
 
+from kubeworld.units.quantities import InvalidQuantity, parse_milli
 from reprieve.jobs.paths import Json, first, values
 from reprieve.jobs.pod_sets import found_pod_sets
 from reprieve.kube.decoding import decode_object
@@ -34,7 +35,6 @@ from reprieve.kube.reader import Reader
 from reprieve.kube.resource import PODS, Resource
 from reprieve.kube.transport import Request
 from reprieve.units.errors import ReprieveError, UsageError
-from reprieve.units.quantities import InvalidQuantity, parse_milli
 from reprieve.whatif.controllers.pod_templates import PRIORITIES, RUNTIME_CLASSES, controlled_by
 from reprieve.whatif.snapshots.snapshot import Snapshot
 from reprieve.whatif.submitting.pod_quotas import (

@@ -22,9 +22,9 @@ from typing import Any, Final
 
 import msgspec
 
+from kubeworld.units.quantities import InvalidQuantity, parse_milli
 from reprieve.jobs.paths import Json, first
 from reprieve.kube.resource import Resource
-from reprieve.units.quantities import InvalidQuantity, parse_milli
 from reprieve.whatif.questions.asked import requests_of_spec
 
 __all__ = ["RESOURCE_QUOTAS", "Left", "Quota", "QuotaObject", "Short", "left_of", "taken_by"]

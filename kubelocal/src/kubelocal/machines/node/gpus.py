@@ -20,8 +20,8 @@ from kubelocal.machines.node.utilization import InvalidScript, Script, parse_scr
 from kubelocal.machines.objects import Change, ChangeType, Object
 from kubelocal.machines.requests import amounts, container_requests
 from kubelocal.machines.simulation import Setting
-from kubelocal.units.clock import Clock
-from kubelocal.units.durations import SECOND
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
 
 __all__ = ["GPU_PREFIXES", "Gpu", "Gpus", "Root", "Target"]
 

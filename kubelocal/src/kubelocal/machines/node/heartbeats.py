@@ -12,9 +12,9 @@ from typing import Final
 from kubelocal.machines.informer import Informer
 from kubelocal.machines.objects import Change, ChangeType, Object
 from kubelocal.machines.simulation import Readiness, effective_readiness
-from kubelocal.units.clock import Clock
-from kubelocal.units.durations import SECOND
-from kubelocal.units.instants import format_micro
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import format_micro
 
 __all__ = ["Heartbeats"]
 

@@ -36,9 +36,9 @@ from kubelocal.machines.simulation import (
     Setting,
     effective_readiness,
 )
-from kubelocal.units.clock import Clock
-from kubelocal.units.durations import SECOND
-from kubelocal.units.instants import format_instant
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import format_instant
 
 __all__ = ["Kubelet", "KubeletTimes"]
 

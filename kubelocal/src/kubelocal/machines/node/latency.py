@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from kubelocal.units.durations import InvalidDuration, parse_duration
+from kubeworld.units.durations import InvalidDuration, parse_duration
 
 __all__ = ["InvalidLatency", "Latency", "parse_latency"]
 

@@ -16,8 +16,8 @@ from kubelocal.machines.informer import Informer
 from kubelocal.machines.objects import AlreadyThere, Change, Object
 from kubelocal.machines.ownership import set_condition
 from kubelocal.machines.simulation import InvalidSetting, Readiness
-from kubelocal.units.clock import Clock
-from kubelocal.units.instants import format_instant
+from kubeworld.units.clock import Clock
+from kubeworld.units.instants import format_instant
 
 __all__ = ["NodeMachine", "NodeSpec"]
 

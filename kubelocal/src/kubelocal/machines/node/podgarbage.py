@@ -14,9 +14,9 @@ from typing import Final
 from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.node import podstatus
 from kubelocal.machines.objects import Change, ChangeType, Object
-from kubelocal.units.clock import Clock
-from kubelocal.units.durations import SECOND
-from kubelocal.units.instants import format_instant
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import format_instant
 
 __all__ = ["PodGarbageCollector"]
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kubelocal.machines.objects import Object
 from kubelocal.machines.ownership import set_condition
-from kubelocal.units.instants import parse_instant
+from kubeworld.units.instants import parse_instant
 
 __all__ = [
     "KILLED",

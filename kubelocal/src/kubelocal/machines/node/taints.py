@@ -20,9 +20,9 @@ from kubelocal.machines.node import podstatus
 from kubelocal.machines.objects import Change, ChangeType, Object
 from kubelocal.machines.ownership import condition, is_ready, set_condition
 from kubelocal.machines.selectors import tolerates_one
-from kubelocal.units.clock import Clock
-from kubelocal.units.durations import SECOND
-from kubelocal.units.instants import format_instant, parse_instant
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import format_instant, parse_instant
 
 __all__ = ["NodeLifecycle", "TaintEviction"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from kubelocal.units.durations import InvalidDuration, parse_duration
+from kubeworld.units.durations import InvalidDuration, parse_duration
 
 __all__ = ["InvalidScript", "Script", "format_percent", "parse_script"]
 

@@ -26,8 +26,8 @@ from kubelocal.machines.workloads.families import FAMILIES, Child, Pods, childre
 from kubelocal.machines.workloads.pod_creation import create_pod
 from kubelocal.machines.workloads.progress import COUNTS, STATUSES, State, pods_below, state_of
 from kubelocal.machines.workloads.replicas import in_order_of_removal
-from kubelocal.units.clock import Clock
-from kubelocal.units.instants import format_instant
+from kubeworld.units.clock import Clock
+from kubeworld.units.instants import format_instant
 
 __all__ = ["ChildrenController"]
 

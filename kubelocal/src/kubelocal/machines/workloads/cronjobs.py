@@ -19,9 +19,9 @@ from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.objects import AlreadyThere, Change, Object
 from kubelocal.machines.ownership import child, condition
 from kubelocal.machines.workloads.replicas import by_controller, same_status
-from kubelocal.units.clock import Clock
-from kubelocal.units.durations import SECOND
-from kubelocal.units.instants import Nanos, format_instant, parse_instant
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, format_instant, parse_instant
 
 __all__ = ["CronJobController"]
 

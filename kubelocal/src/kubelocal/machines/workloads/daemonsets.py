@@ -25,7 +25,7 @@ from kubelocal.machines.workloads.replicas import (
     scaled,
     template_hash,
 )
-from kubelocal.units.clock import Clock
+from kubeworld.units.clock import Clock
 
 __all__ = ["DaemonSetController"]
 

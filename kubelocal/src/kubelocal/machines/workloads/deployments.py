@@ -23,8 +23,8 @@ from kubelocal.machines.workloads.replicas import (
     scaled,
     template_hash,
 )
-from kubelocal.units.clock import Clock
-from kubelocal.units.instants import format_instant
+from kubeworld.units.clock import Clock
+from kubeworld.units.instants import format_instant
 
 __all__ = ["DeploymentController"]
 

@@ -41,9 +41,9 @@ from kubelocal.machines.workloads.indexes import (
 from kubelocal.machines.workloads.pod_creation import create_pod
 from kubelocal.machines.workloads.scheduling_groups import Workloads
 from kubelocal.machines.workloads.tally import Tally
-from kubelocal.units.clock import Clock
-from kubelocal.units.durations import SECOND
-from kubelocal.units.instants import format_instant, parse_instant
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import format_instant, parse_instant
 
 __all__ = ["JobController"]
 

@@ -10,8 +10,8 @@ from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.objects import Change, ChangeType, Object
 from kubelocal.machines.ownership import condition, controller_of, is_ready
 from kubelocal.machines.selectors import matches_labels
-from kubelocal.units.durations import SECOND
-from kubelocal.units.instants import parse_instant
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import parse_instant
 
 __all__ = [
     "availability",

@@ -23,7 +23,7 @@ from kubelocal.machines.workloads.replicas import (
     replicas_of,
     same_status,
 )
-from kubelocal.units.clock import Clock
+from kubeworld.units.clock import Clock
 
 __all__ = ["ReplicaSetController"]
 

@@ -23,7 +23,7 @@ from kubelocal.machines.workloads.replicas import (
     template_hash,
 )
 from kubelocal.machines.workloads.scheduling_groups import Workloads
-from kubelocal.units.clock import Clock
+from kubeworld.units.clock import Clock
 
 __all__ = ["StatefulSetController"]
 

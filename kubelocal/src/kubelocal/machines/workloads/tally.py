@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kubelocal.machines.objects import Object
 from kubelocal.machines.workloads.failurepolicy import judge
-from kubelocal.units.durations import MINUTE, SECOND
+from kubeworld.units.durations import MINUTE, SECOND
 
 __all__ = ["Tally"]
 

@@ -13,7 +13,7 @@ from kubelocal.server.admitting.amounts import canonical
 from kubelocal.server.errors import forbidden
 from kubelocal.server.types.kinds import Kind
 from kubelocal.server.types.pod_defaults import quality
-from kubelocal.units.quantities import parse_milli
+from kubeworld.units.quantities import parse_milli
 
 if TYPE_CHECKING:
     from kubelocal.server.api import Api

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubelocal.server.admitting.amounts import canonical
-from kubelocal.units.quantities import parse_milli
+from kubeworld.units.quantities import parse_milli
 
 __all__ = ["complete"]
 

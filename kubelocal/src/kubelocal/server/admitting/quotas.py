@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kubelocal.server.admitting import amounts
 from kubelocal.server.errors import forbidden
 from kubelocal.server.types.kinds import Kind
-from kubelocal.units.quantities import parse_milli
+from kubeworld.units.quantities import parse_milli
 
 if TYPE_CHECKING:
     from kubelocal.server.api import Api

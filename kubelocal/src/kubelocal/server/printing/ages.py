@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubelocal.units.durations import SECOND
-from kubelocal.units.instants import Nanos, parse_instant
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, parse_instant
 
 __all__ = ["age", "human_duration"]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from kubelocal.server.printing.ages import age, human_duration
-from kubelocal.units.instants import Nanos, parse_instant
+from kubeworld.units.instants import Nanos, parse_instant
 
 Object = Mapping[str, Any]
 

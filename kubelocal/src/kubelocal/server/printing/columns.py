@@ -16,7 +16,7 @@ from kubelocal.server.printing import cells, event_cells, pod_cells
 from kubelocal.server.printing.ages import age
 from kubelocal.server.types.kinds import Kind
 from kubelocal.server.types.layout import GROUPS, layout_text
-from kubelocal.units.instants import Nanos
+from kubeworld.units.instants import Nanos
 
 __all__ = ["ColumnSpec", "columns_of"]
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kubelocal.server.printing.ages import age
-from kubelocal.units.instants import Nanos
+from kubeworld.units.instants import Nanos
 
 Object = Mapping[str, Any]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubelocal.server.printing.ages import age
-from kubelocal.units.instants import Nanos
+from kubeworld.units.instants import Nanos
 
 __all__ = ["pod_ready", "pod_restarts", "pod_status"]
 

@@ -16,7 +16,7 @@ from kubelocal.server.printing.columns import ColumnSpec, columns_of
 from kubelocal.server.types.crds import Column
 from kubelocal.server.types.jsonpath import InvalidPath, find
 from kubelocal.server.types.kinds import Kind
-from kubelocal.units.instants import Nanos
+from kubeworld.units.instants import Nanos
 
 __all__ = ["table"]
 

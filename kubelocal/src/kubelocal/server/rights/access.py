@@ -23,7 +23,7 @@ from kubelocal.server.rights.identity import (
     User,
 )
 from kubelocal.server.rights.rbac import Decision, Roles
-from kubelocal.units.instants import Nanos, format_instant
+from kubeworld.units.instants import Nanos, format_instant
 
 __all__ = ["AUDIENCE", "Access"]
 

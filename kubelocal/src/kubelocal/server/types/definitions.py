@@ -12,7 +12,7 @@ from kubelocal.server.errors import invalid
 from kubelocal.server.types.crds import kinds_of
 from kubelocal.server.types.kinds import Kind
 from kubelocal.server.types.schema import Invalid
-from kubelocal.units.instants import format_instant
+from kubeworld.units.instants import format_instant
 
 if TYPE_CHECKING:
     from kubelocal.server.api import Api

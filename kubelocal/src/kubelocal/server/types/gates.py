@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from kubelocal.errors import UsageError
 from kubelocal.server import causes
-from kubelocal.units.errors import UsageError
 
 if TYPE_CHECKING:
     from kubelocal.server.types.kinds import Kind

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from kubelocal.server.admitting.amounts import NotAQuantity, canonical
-from kubelocal.units.instants import format_instant, format_micro, parse_instant
+from kubeworld.units.instants import format_instant, format_micro, parse_instant
 
 __all__ = ["REFUSED", "SCALARS", "WrongType"]
 

@@ -16,7 +16,7 @@ import jsonschema_rs
 
 from kubelocal.server import causes
 from kubelocal.server.causes import Cause
-from kubelocal.units.durations import InvalidDuration, parse_duration
+from kubeworld.units.durations import InvalidDuration, parse_duration
 
 __all__ = ["Validator", "path_text", "prune_and_default"]
 

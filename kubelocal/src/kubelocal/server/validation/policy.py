@@ -9,7 +9,7 @@ from kubelocal.server import causes
 from kubelocal.server.causes import Cause
 from kubelocal.server.validation.resources import non_negative
 from kubelocal.server.validation.selectors import label_selector
-from kubelocal.units.quantities import parse_milli
+from kubeworld.units.quantities import parse_milli
 
 __all__ = [
     "disruption_budget",

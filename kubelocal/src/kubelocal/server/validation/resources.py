@@ -8,7 +8,7 @@ from typing import Any, Final
 from kubelocal.server import causes
 from kubelocal.server.causes import Cause
 from kubelocal.server.types.metadata import qualified_name_problems
-from kubelocal.units.quantities import parse_milli
+from kubeworld.units.quantities import parse_milli
 
 __all__ = ["container_resources", "is_native", "non_negative"]
 

@@ -20,7 +20,7 @@ from kubelocal.server.types import conversion
 from kubelocal.server.types.kinds import Kind
 from kubelocal.server.wire.negotiation import Form, as_partial
 from kubelocal.store import Stored
-from kubelocal.units.clock import Clock
+from kubeworld.units.clock import Clock
 
 __all__ = ["Answers", "encoded", "warn"]
 

@@ -15,8 +15,8 @@ from kubelocal.server.errors import (
 )
 from kubelocal.server.types.kinds import Registry
 from kubelocal.server.wire import discovery, openapi
-from kubelocal.units.durations import SECOND
-from kubelocal.units.instants import Nanos, format_instant
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, format_instant
 
 __all__ = ["audiences", "connection_refused", "document", "log", "public", "token_request"]
 

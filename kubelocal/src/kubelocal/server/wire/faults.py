@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from kubelocal.server.errors import StatusError, expired, too_many_requests
-from kubelocal.units.durations import InvalidDuration, parse_duration
+from kubeworld.units.durations import InvalidDuration, parse_duration
 
 __all__ = ["Faults", "InvalidFaults", "WatchFate", "parse_faults"]
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import orjson
 import yaml
 
+from kubelocal.bounded_yaml import FastLoader
 from kubelocal.server.errors import (
     StatusError,
     bad_request,
@@ -20,7 +21,6 @@ from kubelocal.server.errors import (
 )
 from kubelocal.server.types.kinds import Kind
 from kubelocal.server.wire.protobuf import UnsupportedProtobuf, decode
-from kubelocal.units.bounded_yaml import FastLoader
 
 __all__ = [
     "DEPTH_LIMIT",

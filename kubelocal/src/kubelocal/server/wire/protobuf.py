@@ -15,7 +15,7 @@ from typing import Any, Final
 import orjson
 
 from kubelocal.server.types.layout import GROUPS, Field, Message, Shape, message
-from kubelocal.units.instants import Nanos, format_instant, format_micro
+from kubeworld.units.instants import Nanos, format_instant, format_micro
 
 __all__ = ["MEDIA_TYPE", "UnsupportedProtobuf", "decode"]
 

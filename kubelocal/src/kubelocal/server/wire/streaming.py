@@ -27,8 +27,8 @@ from kubelocal.server.wire.negotiation import Form, as_partial, form_of
 from kubelocal.server.wire.target import Target
 from kubelocal.server.writing.options import ListOptions, query_number
 from kubelocal.store import EventType, Stored
-from kubelocal.units.clock import Clock
-from kubelocal.units.durations import SECOND
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
 
 __all__ = ["stream"]
 

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from kubelocal.units.errors import UsageError
+from kubelocal.errors import UsageError
 
 __all__ = ["Certified", "authority_in", "issue", "new_authority", "server_context"]
 

@@ -30,7 +30,7 @@ from kubelocal.server.writing.ownership import (
     union,
     write_managers,
 )
-from kubelocal.units.instants import format_instant
+from kubeworld.units.instants import format_instant
 
 if TYPE_CHECKING:
     from kubelocal.server.api import Api

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from kubelocal.server.types.kinds import Kind
 from kubelocal.server.writing.options import DeleteOptions, Propagation
-from kubelocal.units.durations import SECOND
-from kubelocal.units.instants import Nanos, format_instant
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, format_instant
 
 __all__ = ["is_finished", "mark_deleted"]
 

@@ -17,7 +17,7 @@ import orjson
 
 from kubelocal.server.types.kinds import Kind
 from kubelocal.server.types.structure import Structure, structure_of
-from kubelocal.units.instants import Nanos, format_instant
+from kubeworld.units.instants import Nanos, format_instant
 
 __all__ = [
     "Fields",

@@ -20,7 +20,7 @@ from kubelocal.server.selectors import matches_label_selector
 from kubelocal.server.types.kinds import Kind
 from kubelocal.server.types.schema import Cause
 from kubelocal.server.writing.options import DeleteOptions, parse_delete_options
-from kubelocal.units.instants import format_instant
+from kubeworld.units.instants import format_instant
 
 if TYPE_CHECKING:
     from kubelocal.server.api import Api

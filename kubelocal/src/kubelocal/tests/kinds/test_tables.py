@@ -20,8 +20,8 @@ from kubelocal.tests.kinds.objects import (
     task,
     with_tasks,
 )
-from kubelocal.units.durations import SECOND
-from kubelocal.units.instants import parse_instant
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import parse_instant
 
 NOW = parse_instant("2026-01-01T01:00:00Z")
 

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from kubelocal.server.types.layout import Field, Message, Shape, message
-from kubelocal.units.instants import parse_instant
+from kubeworld.units.instants import parse_instant
 
 _VARINTS = ("int32", "int64", "bool")
 

@@ -13,8 +13,8 @@ from kubelocal.machines.objects import Object
 from kubelocal.machines.run import Machines
 from kubelocal.machines.scheduler import with_scheduler
 from kubelocal.tests.machines.store import KINDS, DictObjects
-from kubelocal.units.clock import VirtualClock
-from kubelocal.units.durations import SECOND
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import SECOND
 
 SETTLE = 400
 """Turns of the event loop in which everything due at one instant is done."""

@@ -17,9 +17,9 @@ from kubelocal.machines.objects import (
     Object,
     Refused,
 )
-from kubelocal.units.clock import Clock
-from kubelocal.units.durations import SECOND
-from kubelocal.units.instants import Nanos, format_instant
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, format_instant
 
 KINDS = {
     ("v1", "Namespace"): "namespaces",

@@ -11,7 +11,7 @@ from kubelocal.machines.objects import Object
 from kubelocal.machines.workloads.families import FAMILIES
 from kubelocal.tests.machines.cluster import Cluster, pod, reference, running, sim, template
 from kubelocal.tests.machines.store import KINDS
-from kubelocal.units.durations import SECOND
+from kubeworld.units.durations import SECOND
 
 
 def custom(api_version: str, kind: str, **spec: Any) -> Object:

@@ -29,8 +29,8 @@ from kubelocal.server.writing.subresources import scale_of
 from kubelocal.tests.machines.cluster import gpu_node, job, pod, reference, sim, template, workload
 from kubelocal.tests.machines.store import KINDS
 from kubelocal.tests.machines.test_children import CHAINS
-from kubelocal.units.clock import VirtualClock
-from kubelocal.units.durations import SECOND
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import SECOND
 
 
 class Embedded:

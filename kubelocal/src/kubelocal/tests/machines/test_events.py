@@ -7,8 +7,8 @@ import asyncio
 from kubelocal.machines.events import EventLog, Recorder
 from kubelocal.tests.machines.cluster import pod
 from kubelocal.tests.machines.store import DictObjects
-from kubelocal.units.clock import VirtualClock
-from kubelocal.units.durations import SECOND
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import SECOND
 
 
 async def test_equal_events_are_one_object_and_a_flood_is_cut_off() -> None:

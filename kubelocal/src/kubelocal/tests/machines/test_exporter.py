@@ -14,7 +14,7 @@ from kubelocal.machines.node.gpus import Root
 from kubelocal.machines.node.utilization import InvalidScript, parse_script
 from kubelocal.machines.objects import Object
 from kubelocal.tests.machines.cluster import Cluster, gpu_node, job, pod, running, sim, workload
-from kubelocal.units.durations import SECOND
+from kubeworld.units.durations import SECOND
 
 
 async def fetch(url: str) -> str:

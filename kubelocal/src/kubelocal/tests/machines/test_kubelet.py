@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubelocal.machines.node.kubelet import KubeletTimes
 from kubelocal.tests.machines.cluster import gpu_node, job, pod, running, sim
-from kubelocal.units.durations import SECOND
+from kubeworld.units.durations import SECOND
 
 
 async def test_a_started_pod_says_what_a_kubelet_says() -> None:

@@ -15,8 +15,8 @@ from kubelocal.machines.objects import Object
 from kubelocal.machines.run import Machines
 from kubelocal.machines.scheduler import with_scheduler
 from kubelocal.tests.machines.cluster import gpu_node, job, template
-from kubelocal.units.clock import VirtualClock
-from kubelocal.units.durations import SECOND
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import SECOND
 
 GROUPS = "podgroups.scheduling.k8s.io"
 WORKLOADS = "workloads.scheduling.k8s.io"

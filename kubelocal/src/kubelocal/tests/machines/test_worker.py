@@ -14,8 +14,8 @@ from kubelocal.machines.run import IN_CONTROLLER_MANAGER, Machines
 from kubelocal.machines.worker import Worker
 from kubelocal.tests.machines.cluster import gpu_node, job, pod, running, sim, workload
 from kubelocal.tests.machines.store import DictObjects
-from kubelocal.units.clock import VirtualClock
-from kubelocal.units.durations import SECOND
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import SECOND
 
 
 class Faulty:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from kubelocal.errors import UsageError
 from kubelocal.running import Running, Settings, running, running_in_thread
-from kubelocal.units.errors import UsageError
 
 pytestmark = pytest.mark.real_time
 

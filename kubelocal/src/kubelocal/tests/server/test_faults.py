@@ -10,9 +10,9 @@ from kubelocal.cluster import EmbeddedCluster
 from kubelocal.server.wire import streaming
 from kubelocal.server.wire.faults import InvalidFaults, parse_faults
 from kubelocal.tests.server.builders import CONFIG_MAPS, Client, config_map, seen, until
-from kubelocal.units.clock import VirtualClock
-from kubelocal.units.durations import SECOND
-from kubelocal.units.instants import parse_instant
+from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import parse_instant
 
 
 async def test_a_share_of_requests_is_answered_503_the_same_for_the_same_seed(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kubelocal.cluster import EmbeddedCluster
+from kubelocal.errors import UsageError
 from kubelocal.server.selectors import parse_selectors
 from kubelocal.tests.server.builders import (
     CONFIG_MAPS,
@@ -20,7 +21,6 @@ from kubelocal.tests.server.builders import (
     kind_of,
     task,
 )
-from kubelocal.units.errors import UsageError
 
 TASKS = "/apis/example.com/v1/namespaces/default/tasks"
 

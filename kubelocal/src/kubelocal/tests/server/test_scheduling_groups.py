@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from kubelocal.cluster import EmbeddedCluster
+from kubelocal.errors import UsageError
 from kubelocal.server.types.gates import DEFAULTS
 from kubelocal.tests.server.builders import PODS, Client, job, pod
-from kubelocal.units.errors import UsageError
 
 GROUP = "scheduling.k8s.io"
 BETA, ALPHA_3, ALPHA_2 = (f"{GROUP}/{version}" for version in ("v1beta1", "v1alpha3", "v1alpha2"))

@@ -11,7 +11,7 @@ import yaml
 from aiohttp import ClientConnectorCertificateError, ClientSession
 
 from kubelocal.cluster import EmbeddedCluster
-from kubelocal.units.errors import UsageError
+from kubelocal.errors import UsageError
 
 pytestmark = pytest.mark.real_time  # kubectl is a process of its own
 

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from kubeworld.units.untrusted import Unreadable
 from reprieve.engine.placement.filters.device_costs import MAX_LENGTH
-from reprieve.units.untrusted import Unreadable
 
 __all__ = ["Token", "UnsupportedSelector", "integer_of", "shown", "text_of", "tokens_of"]
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import total_ordering
 from typing import Final, TypeAlias
 
+from kubeworld.units.quantities import InvalidQuantity, parse_milli
 from reprieve.engine.cluster.devices import AttributeType, Device
 from reprieve.engine.placement.filters.device_costs import LIST_COST, Budget, SelectorError, tenth
 from reprieve.engine.placement.filters.device_patterns import InvalidPattern, pattern_of
 from reprieve.engine.placement.filters.device_tokens import shown
-from reprieve.units.quantities import InvalidQuantity, parse_milli
 
 __all__ = [
     "ARITY",

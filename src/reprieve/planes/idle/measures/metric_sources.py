@@ -25,11 +25,11 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 import aiohttp
 
+from kubeworld.units.clock import Clock
 from reprieve import __version__
 from reprieve.engine.idle.vendors import Vendor
 from reprieve.intake.exposition import Exposition, ExpositionParser, MalformedExposition
 from reprieve.planes.idle.measures.prometheus_answer import VectorParser
-from reprieve.units.clock import Clock
 from reprieve.units.errors import UsageError
 
 __all__ = [

@@ -11,10 +11,10 @@ import logging
 from collections import Counter
 from collections.abc import Iterable
 
+from kubeworld.units.durations import SECOND
 from reprieve.intake.exposition import Defect, InvalidSample
 from reprieve.planes.idle.measures.scraper import PodKey, Poll, SourceHealth
 from reprieve.telemetry.metrics import Metrics
-from reprieve.units.durations import SECOND
 
 __all__ = ["PollReport"]
 

@@ -24,6 +24,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MILLISECOND
+from kubeworld.units.instants import Nanos
 from reprieve.intake.exposition import Defect, InvalidSample, Sample
 from reprieve.planes.idle.measures.metric_sources import (
     MetricSource,
@@ -32,9 +35,6 @@ from reprieve.planes.idle.measures.metric_sources import (
     Target,
     targets_of,
 )
-from reprieve.units.clock import Clock
-from reprieve.units.durations import MILLISECOND
-from reprieve.units.instants import Nanos
 
 __all__ = [
     "MAXIMUM_PER_POD",

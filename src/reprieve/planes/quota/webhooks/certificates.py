@@ -28,12 +28,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from kubeworld.units.instants import Nanos
 from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, Conflict, NotFound
 from reprieve.kube.resource import SECRETS
 from reprieve.kube.retry import retried
 from reprieve.units.errors import UsageError
-from reprieve.units.instants import Nanos
 
 __all__ = [
     "Certificates",

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
+from kubeworld.units.durations import SECOND
 from reprieve.planes.quota.plane import QuotaPlane
 from reprieve.planes.quota.webhooks.defaults import Tenancy
 from reprieve.planes.quota.webhooks.jobs import JobRules, job_hooks, selector_of
@@ -22,7 +23,6 @@ from reprieve.planes.quota.webhooks.server import Standing, run_webhooks, webhoo
 from reprieve.planes.quota.webhooks.tenancy import PlaneTenancy, TenancyOnTheLoop
 from reprieve.settings.quota import QuotaSettings
 from reprieve.telemetry.http import Check
-from reprieve.units.durations import SECOND
 
 __all__ = ["ProcessWebhooks", "plane_hooks"]
 

@@ -23,6 +23,8 @@ from typing import Final
 
 from aiohttp import web
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError
 from reprieve.planes.quota.webhooks.certificates import (
@@ -47,8 +49,6 @@ from reprieve.planes.quota.webhooks.reviews import (
 )
 from reprieve.settings.quota import QuotaSettings
 from reprieve.telemetry.connections import IDLE_S, Connections, listening
-from reprieve.units.clock import Clock
-from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.errors import UsageError
 
 __all__ = [

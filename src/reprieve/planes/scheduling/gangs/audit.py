@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from reprieve.units.instants import Nanos, format_instant
+from kubeworld.units.instants import Nanos, format_instant
 
 __all__ = ["Audit", "Happened"]
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.api.gangs import KOORDINATOR, Door, PodGroup
 from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.gangs.cycle import GANG_KEY, GangGroup, GangState
@@ -19,7 +20,6 @@ from reprieve.engine.gangs.gate import Barring, basic_barrier
 from reprieve.engine.gangs.records import Gang, Gangs, MatchPolicy
 from reprieve.intake.gangs import group_spec, pod_member
 from reprieve.settings.coscheduling import CoschedulingSettings
-from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.ids import Uid
 
 __all__ = ["GangBook", "Parked"]

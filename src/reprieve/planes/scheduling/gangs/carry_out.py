@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from kubeworld.units.durations import SECOND
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.gangs.job import JobReason
@@ -33,7 +34,6 @@ from reprieve.planes.scheduling.gangs.effects import (
 from reprieve.planes.scheduling.gangs.plane import GangPlane
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.telemetry.gangs import GangMetrics, job_size
-from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
 from reprieve.wording import koordinator as wording
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from kubeworld.units.durations import MINUTE
 from reprieve.api.gangs import DOORS, Door, ElasticQuota, PodGroup
 from reprieve.engine.cluster.rows import GroupRow, Labels, PodRow
 from reprieve.engine.cluster.trees import Way
@@ -38,7 +39,6 @@ from reprieve.settings.coscheduling import (
     read_config_map,
 )
 from reprieve.telemetry.http import Page
-from reprieve.units.durations import MINUTE
 from reprieve.units.errors import UsageError
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference

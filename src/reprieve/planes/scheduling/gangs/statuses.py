@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api.gangs import Door, PodGroup
 from reprieve.engine.gangs.phases import (
     PhasePod,
@@ -28,9 +31,6 @@ from reprieve.kube.objects import version_number
 from reprieve.kube.writes import Priority
 from reprieve.planes.common.status_writer import StatusWriter
 from reprieve.planes.scheduling.gangs.watches import RESOURCES
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos, format_instant
 
 __all__ = ["GroupStatuses"]
 

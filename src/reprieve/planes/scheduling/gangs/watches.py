@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
 from reprieve.api.gangs import DOORS, Door, ElasticQuota, PodGroup
 from reprieve.kube.client import Client
 from reprieve.kube.reflector import Reflector
@@ -21,8 +23,6 @@ from reprieve.planes.common.config_map import ConfigMap, config_map_reflector
 from reprieve.planes.common.refused_kinds import RefusedKinds
 from reprieve.planes.common.troubles import Troubles
 from reprieve.settings.coscheduling import CONFIG_MAP, CONFIG_NAMESPACE
-from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
 
 __all__ = ["RESOURCES", "GangWatches"]
 

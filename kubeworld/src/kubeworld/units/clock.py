@@ -12,7 +12,7 @@ import itertools
 import time
 from typing import Protocol
 
-from .instants import Nanos
+from kubeworld.units.instants import Nanos
 
 __all__ = ["Clock", "SystemClock", "VirtualClock"]
 

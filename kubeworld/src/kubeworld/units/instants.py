@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final, NewType
 
-from .untrusted import Unreadable, bounded, shown
+from kubeworld.units.untrusted import Unreadable, bounded, shown
 
 __all__ = ["InvalidInstant", "Nanos", "format_instant", "format_micro", "parse_instant"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .untrusted import LONGEST_NAME, Form
+from kubeworld.units.untrusted import LONGEST_NAME, Form
 
 __all__ = ["DNS_LABEL", "DNS_SUBDOMAIN", "LABEL", "LONGEST_LABEL"]
 

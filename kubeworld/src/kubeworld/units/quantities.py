@@ -11,7 +11,7 @@ from functools import lru_cache
 from math import ceil
 from typing import Final
 
-from .untrusted import LONGEST_VALUE, Form, Unreadable, shown
+from kubeworld.units.untrusted import LONGEST_VALUE, Form, Unreadable, shown
 
 __all__ = ["InvalidQuantity", "parse_exact", "parse_milli", "parse_quantity", "quantity_text"]
 

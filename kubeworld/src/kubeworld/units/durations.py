@@ -9,7 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final
 
-from .untrusted import Form, Unreadable, shown
+from kubeworld.units.untrusted import Form, Unreadable, shown
 
 __all__ = [
     "HOUR",

@@ -1,0 +1,1 @@
+"""Quantities, durations, instants, untrusted text and the clock."""
