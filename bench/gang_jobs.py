@@ -24,7 +24,7 @@ from reprieve.engine.gangs.cycle import GANG_KEY, GangGroup, GangState
 from reprieve.engine.gangs.job import JobOptions
 from reprieve.engine.placement.profile import Policy, Profile
 from reprieve.engine.scheduling.outcome import Unit
-from reprieve.engine.scheduling.proof import faults_of
+from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.engine.scheduling.session import Session
 from reprieve.operator.collector import freeze_records, relax_collector
 

@@ -21,7 +21,7 @@ from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.placement.profile import FilterName, Gates, Policy, Profile
 from reprieve.engine.scheduling.confirming import refusal
 from reprieve.engine.scheduling.outcome import Unit
-from reprieve.engine.scheduling.proof import faults_of
+from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.engine.scheduling.session import Session
 from reprieve.operator.collector import freeze_records, relax_collector
 from reprieve.units.ids import Uid

@@ -33,12 +33,12 @@ from reprieve.engine.cluster.rows import (
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy, VictimChoice
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.budgets import budget_matches
-from reprieve.engine.scheduling.harm import lost_work
+from reprieve.engine.scheduling.least_cost.plan_cost import plan_cost
 from reprieve.engine.scheduling.outcome import Attempt, Unit
-from reprieve.engine.scheduling.plan_cost import plan_cost
-from reprieve.engine.scheduling.proof import faults_of
+from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.engine.scheduling.session import Session
+from reprieve.engine.scheduling.victims.budgets import budget_matches
+from reprieve.engine.scheduling.victims.harm import lost_work
 from reprieve.units.ids import Uid
 
 __all__ = ["VARIANTS", "main"]

@@ -41,11 +41,11 @@ from bench.scheduling_load import run_ratios, run_throughput
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import FilterName, Gates, Policy, Profile
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.node_by_node import Candidates
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.pod_preemption import find_candidates
-from reprieve.engine.scheduling.proof import faults_of
+from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.engine.scheduling.session import Session
+from reprieve.engine.scheduling.victims.node_by_node import Candidates
 from reprieve.operator.collector import freeze_records, relax_collector
 
 __all__ = ["main"]

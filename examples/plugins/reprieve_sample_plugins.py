@@ -15,9 +15,9 @@ from reprieve.engine.placement.filtering import FeasiblePlacement, View
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.domains import GroupPlacing
+from reprieve.engine.scheduling.nodes.domains import GroupPlacing
+from reprieve.engine.scheduling.nodes.placing import Choose
 from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence
-from reprieve.engine.scheduling.placing import Choose
 
 URGENT = 1000
 

@@ -19,7 +19,7 @@ import pytest
 
 from kubeworld.units.durations import HOUR, SECOND
 from kubeworld.units.instants import Nanos, format_instant, parse_instant
-from reprieve.engine.scheduling.placing import best_node
+from reprieve.engine.scheduling.nodes.placing import best_node
 from tests.conformance import deviations, workload_aware_engine, workload_aware_runs
 from tests.conformance.workload_aware_vectors import Vector
 from tests.engine.api_objects import cluster_of, policy_of

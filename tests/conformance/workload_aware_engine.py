@@ -13,16 +13,16 @@ from reprieve.engine.cluster.snapshot import Flag, Mask, Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code, Rejection
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.budgets import budget_matches, violating_pods
-from reprieve.engine.scheduling.domains import GroupPlacing
 from reprieve.engine.scheduling.group_preemption import preempt_for_group, select_victims
-from reprieve.engine.scheduling.hierarchy import as_preemptor, effective_priority
-from reprieve.engine.scheduling.importance import importance_order
+from reprieve.engine.scheduling.nodes.domains import GroupPlacing
+from reprieve.engine.scheduling.nodes.placing import best_node
 from reprieve.engine.scheduling.outcome import Attempt, Member, Nominate, Preemption, Sentence, Unit
-from reprieve.engine.scheduling.placing import best_node
 from reprieve.engine.scheduling.plans import plan_of
 from reprieve.engine.scheduling.pod_preemption import choose_node, preempt_after
-from reprieve.engine.scheduling.units import Units, potential_units
+from reprieve.engine.scheduling.victims.budgets import budget_matches, violating_pods
+from reprieve.engine.scheduling.victims.hierarchy import as_preemptor, effective_priority
+from reprieve.engine.scheduling.victims.importance import importance_order
+from reprieve.engine.scheduling.victims.units import Units, potential_units
 from tests.conformance.workload_aware_comparison import COMPARED, preemptor_pod
 from tests.conformance.workload_aware_vectors import Json, Vector
 from tests.engine.api_objects import cluster_of, key_of, policy_of

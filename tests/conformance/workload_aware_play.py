@@ -26,11 +26,11 @@ from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.scores.placements import FeasiblePlacement, best_placement
 from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.nodes.placing import Choose, best_node
 from reprieve.engine.scheduling.outcome import Attempt, Member, Nominate, Unit
-from reprieve.engine.scheduling.placing import Choose, best_node
-from reprieve.engine.scheduling.proof import faults_of
-from reprieve.engine.scheduling.queue import Outcome, Queue
-from reprieve.engine.scheduling.rejecting import rejecting_plugins
+from reprieve.engine.scheduling.proofs.proof import faults_of
+from reprieve.engine.scheduling.queueing.queue import Outcome, Queue
+from reprieve.engine.scheduling.queueing.rejecting import rejecting_plugins
 from reprieve.engine.scheduling.session import Session
 from reprieve.intake.cluster.pods import pod_row
 from reprieve.planes.scheduling.state import ClusterState

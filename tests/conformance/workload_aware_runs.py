@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from reprieve.engine.scheduling import domains
+from reprieve.engine.scheduling.nodes import domains
 from reprieve.wording.kube_scheduler import ConditionText
 from tests.conformance.workload_aware_comparison import differing
 from tests.conformance.workload_aware_play import Play, preferred_placement, preferring

@@ -14,7 +14,7 @@ from reprieve.engine.cluster.rows import NodeTerm, Operator, PodClass, Requireme
 from reprieve.engine.cluster.rows import Toleration as RowToleration
 from reprieve.engine.placement.filters.selection import Selection
 from reprieve.engine.quota.model import NodeExpression, Toleration
-from reprieve.engine.scheduling.matching import node_passes, tolerated
+from reprieve.engine.scheduling.queueing.matching import node_passes, tolerated
 from reprieve.engine.selectors import covers, requirement_holds
 from reprieve.intake.pods import admitted_nodes
 from tests.engine.builders import node

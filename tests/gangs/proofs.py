@@ -7,7 +7,7 @@ from reprieve.engine.gangs.cycle import _preempted
 from reprieve.engine.gangs.job import Job, JobPolicy, JobPreemption, VictimGangs
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.outcome import GangCycle, Member, Unit
-from reprieve.engine.scheduling.proof import PlanFault, faults_of
+from reprieve.engine.scheduling.proofs.proof import PlanFault, faults_of
 
 __all__ = ["faults_of_job"]
 

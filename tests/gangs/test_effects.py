@@ -9,7 +9,7 @@ from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.gangs.cycle import GANG_KEY, GangGroup
 from reprieve.engine.gangs.job import JobOptions
 from reprieve.engine.scheduling.outcome import Attempt, Unit
-from reprieve.engine.scheduling.queue import Outcome
+from reprieve.engine.scheduling.queueing.queue import Outcome
 from reprieve.engine.scheduling.session import Session
 from reprieve.planes.scheduling.effects import Announce, Assume, Evict, Hold, Return, WritePod
 from reprieve.planes.scheduling.gangs.effects import (

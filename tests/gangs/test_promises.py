@@ -18,7 +18,7 @@ from reprieve.engine.gangs.job import (
 from reprieve.engine.gangs.job_preemption import preempt_for_job
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.proof import Fault
+from reprieve.engine.scheduling.proofs.proof import Fault
 from reprieve.units.ids import Uid
 from tests.engine import builders
 from tests.engine.scheduling.broken_rules import (

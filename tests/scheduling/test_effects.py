@@ -9,7 +9,7 @@ from kubeworld.units.durations import SECOND
 from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.scheduling.outcome import Attempt, Spared, Unit
-from reprieve.engine.scheduling.queue import Outcome
+from reprieve.engine.scheduling.queueing.queue import Outcome
 from reprieve.engine.scheduling.session import Session
 from reprieve.planes.scheduling.effects import (
     Announce,

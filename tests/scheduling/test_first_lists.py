@@ -13,7 +13,7 @@ from reprieve.api.scheduling import PodObject
 from reprieve.engine.cluster.cluster import Cluster, NotSynced
 from reprieve.engine.cluster.rows import Kind
 from reprieve.engine.placement.profile import Policy
-from reprieve.engine.scheduling.queue import Queue
+from reprieve.engine.scheduling.queueing.queue import Queue
 from reprieve.planes.scheduling.kinds import kinds
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.planes.scheduling.watches import _Sink

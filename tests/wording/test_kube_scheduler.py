@@ -17,7 +17,7 @@ from reprieve.engine.scheduling.outcome import (
     Sentence,
     Unit,
 )
-from reprieve.engine.scheduling.pre_enqueue import no_group
+from reprieve.engine.scheduling.queueing.pre_enqueue import no_group
 from reprieve.engine.scheduling.session import Session
 from reprieve.units.ids import Uid
 from reprieve.wording import kube_scheduler as wording

@@ -1,4 +1,4 @@
-"""When a unit that waits will start, in a run or as an estimate (`whatif.estimating`)."""
+"""When a unit that waits will start, in a run or as an estimate (`whatif.questions.estimating`)."""
 
 from __future__ import annotations
 

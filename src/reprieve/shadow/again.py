@@ -20,8 +20,8 @@ from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.plan import Plan
 from reprieve.engine.quota.entries import Outcome
-from reprieve.engine.scheduling.harm import claimed_by
 from reprieve.engine.scheduling.plugins import PostFilter
+from reprieve.engine.scheduling.victims.harm import claimed_by
 from reprieve.records.idle.record import DecisionInput
 from reprieve.records.idle.replay import decide_input
 from reprieve.records.quota.record import QuotaInput

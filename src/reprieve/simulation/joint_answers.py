@@ -15,7 +15,7 @@ from typing import Final
 from kubeworld.units.instants import Nanos
 from reprieve.engine.idle.debts import WITHIN, Loss, debt
 from reprieve.engine.idle.model import Debt
-from reprieve.engine.scheduling.leaving import PutOff
+from reprieve.engine.scheduling.nodes.leaving import PutOff
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.units.ids import Uid
 

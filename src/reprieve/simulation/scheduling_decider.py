@@ -30,10 +30,10 @@ from reprieve.engine.mixed import IdlePods, Mixture
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.quota.entries import Entry
 from reprieve.engine.scheduling.confirming import MOST_AHEAD, refusal
-from reprieve.engine.scheduling.leaving import NOBODY_PUT_OFF, PutOff, left_out
 from reprieve.engine.scheduling.mixtures import mixture
+from reprieve.engine.scheduling.nodes.leaving import NOBODY_PUT_OFF, PutOff, left_out
 from reprieve.engine.scheduling.outcome import Attempt, Nominate, Unit
-from reprieve.engine.scheduling.proof import faults_of
+from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.engine.scheduling.session import Session
 from reprieve.simulation.deciding import Placements
 from reprieve.simulation.joint_answers import Answers

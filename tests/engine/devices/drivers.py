@@ -25,7 +25,7 @@ from reprieve.engine.cluster.devices import (
 )
 from reprieve.engine.cluster.rows import Entry, Kind, NodeTerm, Operator, Requirement
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.reservations import reservations_of
+from reprieve.engine.scheduling.nodes.reservations import reservations_of
 from reprieve.units.ids import Uid
 from tests.engine.builders import pending_of
 

@@ -25,7 +25,7 @@ from reprieve.engine.placement import compiled
 from reprieve.engine.placement.filters import device_state, devices
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.reservations import reservations_of
+from reprieve.engine.scheduling.nodes.reservations import reservations_of
 from tests.engine.builders import cluster_of, node, pending_of, pod, snapshot_of, taint
 from tests.engine.devices.drivers import (
     DRIVER,

@@ -26,9 +26,9 @@ from reprieve.engine.cluster.rows import (
 from reprieve.engine.placement.filters import device_allocation
 from reprieve.engine.placement.reasons import Code, Rejection
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.claims import deallocate_claims, deallocations
+from reprieve.engine.scheduling.nodes.claims import deallocate_claims, deallocations
+from reprieve.engine.scheduling.nodes.reservations import reservations_of
 from reprieve.engine.scheduling.outcome import Deallocation, Sentence
-from reprieve.engine.scheduling.reservations import reservations_of
 from reprieve.units.ids import Uid
 from tests.engine.builders import gang, group, node, pending_of, pod, slot_of, snapshot_of
 from tests.engine.devices.drivers import (

@@ -14,7 +14,7 @@ from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.cluster.storage import NO_PROVISIONER
 from reprieve.engine.placement.filtering import Placed
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.reservations import Reservations, reservations_of
+from reprieve.engine.scheduling.nodes.reservations import Reservations, reservations_of
 from tests.engine.builders import node, pending_of, pod, snapshot_of
 from tests.engine.devices.drivers import (
     asks,

@@ -8,8 +8,8 @@ import pytest
 
 from reprieve.engine.cluster.snapshot import I64
 from reprieve.engine.placement.profile import FilterName
-from reprieve.engine.scheduling import reprieve
-from reprieve.engine.scheduling.trackers import Room
+from reprieve.engine.scheduling.victims import reprieve
+from reprieve.engine.scheduling.victims.trackers import Room
 
 __all__ = ["drop_rollback", "see_less_room", "skip_the_reprieve_of_groups", "take_one_too_many"]
 

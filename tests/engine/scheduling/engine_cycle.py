@@ -17,9 +17,8 @@ from reprieve.engine.cluster.snapshot import I64, Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import RESOLVABLE, Code, Reason, Rejection
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.min_runtime import protected_until
-from reprieve.engine.scheduling.node_by_node import Candidates, Statuses
-from reprieve.engine.scheduling.nominations import kept_for_others
+from reprieve.engine.scheduling.nodes.nominations import kept_for_others
+from reprieve.engine.scheduling.nodes.placing import Choose, best_node
 from reprieve.engine.scheduling.outcome import (
     Attempt,
     Explanation,
@@ -28,11 +27,12 @@ from reprieve.engine.scheduling.outcome import (
     Sentence,
     Unit,
 )
-from reprieve.engine.scheduling.placing import Choose, best_node
 from reprieve.engine.scheduling.pod_preemption import find_candidates
-from reprieve.engine.scheduling.pre_enqueue import refusal
-from reprieve.engine.scheduling.proof import faults_of
+from reprieve.engine.scheduling.proofs.proof import faults_of
+from reprieve.engine.scheduling.queueing.pre_enqueue import refusal
 from reprieve.engine.scheduling.session import Session
+from reprieve.engine.scheduling.victims.min_runtime import protected_until
+from reprieve.engine.scheduling.victims.node_by_node import Candidates, Statuses
 from reprieve.wording.kube_scheduler import (
     explanation_text,
     group_condition,

@@ -17,7 +17,7 @@ from random import Random
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.plan import Plan
-from reprieve.engine.scheduling.proof import faults_of
+from reprieve.engine.scheduling.proofs.proof import faults_of
 from tests.engine.api_objects import Json, cluster_of, policy_of
 from tests.engine.scheduling import engine_cycle
 from tests.engine.scheduling.agreement import judged, kinds, plain, sound

@@ -8,9 +8,9 @@ from itertools import count
 
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Gates, Policy
-from reprieve.engine.scheduling.alternatives import set_harm
+from reprieve.engine.scheduling.least_cost.alternatives import set_harm
 from reprieve.engine.scheduling.outcome import Attempt, Unit
-from reprieve.engine.scheduling.proof import faults_of
+from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.engine.scheduling.session import Session
 from tests.engine.builders import gang, node, pod, snapshot_of
 

@@ -14,7 +14,7 @@ from reprieve.engine.cluster.rows import Change, GroupRow, NodeRow, PodClass, Po
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy, VictimChoice
 from reprieve.engine.scheduling.outcome import Attempt, Unit
-from reprieve.engine.scheduling.proof import faults_of
+from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.engine.scheduling.session import Session
 from reprieve.units.ids import Uid
 

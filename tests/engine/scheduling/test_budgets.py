@@ -17,14 +17,14 @@ from reprieve.engine.cluster.rows import Operator, Requirement
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling import budgets
-from reprieve.engine.scheduling.budgets import (
+from reprieve.engine.scheduling.victims import budgets
+from reprieve.engine.scheduling.victims.budgets import (
     BudgetMatches,
     budget_matches,
     counted_units,
     violating_pods,
 )
-from reprieve.engine.scheduling.units import potential_units
+from reprieve.engine.scheduling.victims.units import potential_units
 from reprieve.engine.selectors import selects
 from tests.engine.builders import budget, flat, gang, node, pod, snapshot_of
 

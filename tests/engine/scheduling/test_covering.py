@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from reprieve.engine.scheduling.covering import Instance, cover
+from reprieve.engine.scheduling.nodes.covering import Instance, cover
 
 
 def drawn(seed: int) -> Instance:

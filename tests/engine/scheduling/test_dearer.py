@@ -11,9 +11,10 @@ from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.rows import Change, GroupRow, NodeRow, PodClass, PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy, VictimChoice
-from reprieve.engine.scheduling import fewest, group_preemption
+from reprieve.engine.scheduling import group_preemption
+from reprieve.engine.scheduling.least_cost import fewest
 from reprieve.engine.scheduling.outcome import Attempt, Unit
-from reprieve.engine.scheduling.proof import Fault, faults_of
+from reprieve.engine.scheduling.proofs.proof import Fault, faults_of
 from reprieve.engine.scheduling.session import Session
 from reprieve.units.ids import Uid
 

@@ -14,7 +14,7 @@ from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy, Profile
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.outcome import Attempt, Unit
-from reprieve.engine.scheduling.proof import Fault, faults_of
+from reprieve.engine.scheduling.proofs.proof import Fault, faults_of
 from reprieve.engine.scheduling.session import Session
 from tests.engine.builders import cluster_of, gang, node, pod, slot_of, snapshot_of
 

@@ -14,7 +14,7 @@ import pytest
 
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.placement.reasons import Code
-from reprieve.engine.scheduling.proof import faults_of
+from reprieve.engine.scheduling.proofs.proof import faults_of
 from tests.engine.api_objects import Json, cluster_of, policy_of, rows_of
 from tests.engine.scheduling import engine_cycle
 from tests.engine.scheduling.agreement import judged, plain, sound

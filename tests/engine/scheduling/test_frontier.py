@@ -6,8 +6,8 @@ from random import Random
 
 import numpy as np
 
-from reprieve.engine.scheduling.covering import Instance, cover
-from reprieve.engine.scheduling.frontier import Slots, cheapest_nodes, wide
+from reprieve.engine.scheduling.least_cost.frontier import Slots, cheapest_nodes, wide
+from reprieve.engine.scheduling.nodes.covering import Instance, cover
 
 
 def drawn(seed: int) -> tuple[Slots, Instance]:

@@ -18,10 +18,10 @@ from reprieve.engine.cluster.devices import (
 from reprieve.engine.cluster.rows import Entry, IdleRow, Kind
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy
-from reprieve.engine.scheduling.harm import claimed_by, lost_by, lost_work
 from reprieve.engine.scheduling.outcome import Attempt, Unit
-from reprieve.engine.scheduling.proof import faults_of
+from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.engine.scheduling.session import Session
+from reprieve.engine.scheduling.victims.harm import claimed_by, lost_by, lost_work
 from reprieve.units.ids import Uid
 from tests.engine.builders import GPU, gang, node, pod, slot_of, snapshot_of
 

@@ -13,10 +13,10 @@ from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.disruptions.questions import Hold, Rule
 from reprieve.engine.placement.profile import Policy
-from reprieve.engine.scheduling.held import held_until
 from reprieve.engine.scheduling.outcome import Attempt, Unit
-from reprieve.engine.scheduling.proof import faults_of
+from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.engine.scheduling.session import Session
+from reprieve.engine.scheduling.victims.held import held_until
 from reprieve.units.ids import Uid
 from tests.engine.builders import gang, node, pod, slot_of, snapshot_of
 

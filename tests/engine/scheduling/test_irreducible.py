@@ -18,10 +18,10 @@ from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.plan import Plan
 from reprieve.engine.plan_faults import PlanFault
-from reprieve.engine.scheduling import irreducible
-from reprieve.engine.scheduling.commit import still_holds
 from reprieve.engine.scheduling.outcome import Attempt, Unit, UnitVictim
-from reprieve.engine.scheduling.proof import Fault, faults_of
+from reprieve.engine.scheduling.proofs import irreducible
+from reprieve.engine.scheduling.proofs.commit import still_holds
+from reprieve.engine.scheduling.proofs.proof import Fault, faults_of
 from reprieve.engine.scheduling.session import Session
 from reprieve.planes.scheduling.slices import decide
 from reprieve.units.ids import Uid

@@ -7,7 +7,7 @@ from dataclasses import replace
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.scheduling.confirming import refusal
-from reprieve.engine.scheduling.leaving import PutOff
+from reprieve.engine.scheduling.nodes.leaving import PutOff
 from reprieve.engine.scheduling.outcome import Attempt, Nominate, Unit
 from reprieve.engine.scheduling.session import Session
 from tests.engine.builders import group, node, pod, snapshot_of

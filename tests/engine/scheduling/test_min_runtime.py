@@ -14,10 +14,10 @@ from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.gangs.cycle import GANG_KEY, GangGroup, GangState
 from reprieve.engine.gangs.job import JobOptions, JobPolicy, JobReason, VictimGangs
 from reprieve.engine.placement.profile import Gates, Policy, Profile, policy_text
-from reprieve.engine.scheduling.min_runtime import protected_until
 from reprieve.engine.scheduling.outcome import Attempt, Spared, Unit
-from reprieve.engine.scheduling.proof import Fault, faults_of
+from reprieve.engine.scheduling.proofs.proof import Fault, faults_of
 from reprieve.engine.scheduling.session import Session
+from reprieve.engine.scheduling.victims.min_runtime import protected_until
 from tests.engine.builders import (
     cluster_of,
     composite,

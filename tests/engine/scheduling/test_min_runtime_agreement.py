@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from reprieve.engine.scheduling.proof import faults_of
+from reprieve.engine.scheduling.proofs.proof import faults_of
 from tests.engine.api_objects import Json, cluster_of, policy_of
 from tests.engine.scheduling import engine_cycle
 from tests.engine.scheduling.agreement import disagreement, judged

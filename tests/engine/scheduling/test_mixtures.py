@@ -13,10 +13,10 @@ import pytest
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.mixed import IdlePods, Mixture
 from reprieve.engine.placement.profile import Policy
-from reprieve.engine.scheduling.leaving import PutOff, left_out
 from reprieve.engine.scheduling.mixtures import mixture
+from reprieve.engine.scheduling.nodes.leaving import PutOff, left_out
 from reprieve.engine.scheduling.outcome import Unit
-from reprieve.engine.scheduling.proof import faults_of
+from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.engine.scheduling.session import Session
 from reprieve.units.ids import Uid
 from tests.engine.builders import group, node, pod, snapshot_of

@@ -10,8 +10,8 @@ import pytest
 from reprieve.engine.cluster.snapshot import I32, I64, Mask, Snapshot
 from reprieve.engine.placement import filters
 from reprieve.engine.placement.profile import FilterName, Policy
-from reprieve.engine.scheduling import node_by_node, node_sweep, reprieve, units
-from reprieve.engine.scheduling.proof import Fault, faults_of
+from reprieve.engine.scheduling.proofs.proof import Fault, faults_of
+from reprieve.engine.scheduling.victims import node_by_node, node_sweep, reprieve, units
 from tests.engine.api_objects import Json, cluster_of, policy_of
 from tests.engine.scheduling import engine_cycle
 from tests.engine.scheduling.agreement import cases_of, disagreement, judged

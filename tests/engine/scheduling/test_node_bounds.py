@@ -22,10 +22,10 @@ from reprieve.engine.placement.profile import Policy, Profile
 from reprieve.engine.placement.reasons import RESOLVABLE, Code
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling import pod_preemption
-from reprieve.engine.scheduling.node_by_node import Candidates
-from reprieve.engine.scheduling.node_sweep import sweepable
-from reprieve.engine.scheduling.nominations import kept_for_others
+from reprieve.engine.scheduling.nodes.nominations import kept_for_others
 from reprieve.engine.scheduling.pod_preemption import find_candidates, find_winner, preempt_for_pod
+from reprieve.engine.scheduling.victims.node_by_node import Candidates
+from reprieve.engine.scheduling.victims.node_sweep import sweepable
 from tests.engine.builders import budget, gang, group, matching, node, pending_of, pod, snapshot_of
 from tests.engine.devices.drivers import device_class, gpus, published
 

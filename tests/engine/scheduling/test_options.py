@@ -12,8 +12,8 @@ from random import Random
 import pytest
 
 from reprieve.engine.cluster import cluster
-from reprieve.engine.scheduling.harm import lost_work
-from reprieve.engine.scheduling.units import potential_units
+from reprieve.engine.scheduling.victims.harm import lost_work
+from reprieve.engine.scheduling.victims.units import potential_units
 from tests.engine.api_objects import cluster_of, policy_of, rows_of
 from tests.engine.scheduling.agreement import sound
 from tests.engine.scheduling.options import (

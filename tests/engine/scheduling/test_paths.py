@@ -17,16 +17,16 @@ from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import RESOLVABLE
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.budgets import BudgetMatches, budget_matches, violating_pods
-from reprieve.engine.scheduling.domains import place_group
-from reprieve.engine.scheduling.node_by_node import Candidates, each_node
-from reprieve.engine.scheduling.node_sweep import sweepable
+from reprieve.engine.scheduling.nodes.domains import place_group
+from reprieve.engine.scheduling.nodes.placing import best_node
 from reprieve.engine.scheduling.outcome import UnitVictim
-from reprieve.engine.scheduling.placing import best_node
 from reprieve.engine.scheduling.pod_preemption import find_candidates
-from reprieve.engine.scheduling.reprieve import reprieve
-from reprieve.engine.scheduling.trackers import Members
-from reprieve.engine.scheduling.units import Units, potential_units
+from reprieve.engine.scheduling.victims.budgets import BudgetMatches, budget_matches, violating_pods
+from reprieve.engine.scheduling.victims.node_by_node import Candidates, each_node
+from reprieve.engine.scheduling.victims.node_sweep import sweepable
+from reprieve.engine.scheduling.victims.reprieve import reprieve
+from reprieve.engine.scheduling.victims.trackers import Members
+from reprieve.engine.scheduling.victims.units import Units, potential_units
 from tests.engine.api_objects import Json, cluster_of, policy_of
 from tests.engine.scheduling.agreement import cases_of
 from tests.engine.scheduling.engine_cycle import unit_of

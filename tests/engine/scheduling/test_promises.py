@@ -14,8 +14,8 @@ import pytest
 
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.placement.reasons import Code
-from reprieve.engine.scheduling.commit import still_holds
 from reprieve.engine.scheduling.outcome import Attempt
+from reprieve.engine.scheduling.proofs.commit import still_holds
 from tests.engine.api_objects import Json, cluster_of, policy_of, rows_of
 from tests.engine.scheduling import engine_cycle
 from tests.engine.scheduling.agreement import cases_of, judged, sound

@@ -15,10 +15,10 @@ from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.plan import Plan
 from reprieve.engine.plan_faults import PlanFault, PlanRefused
-from reprieve.engine.scheduling.domains import GroupPlacing
+from reprieve.engine.scheduling.nodes.domains import GroupPlacing
+from reprieve.engine.scheduling.nodes.placing import Choose
 from reprieve.engine.scheduling.outcome import Attempt, Explanation, Preemption, Sentence, Unit
-from reprieve.engine.scheduling.placing import Choose
-from reprieve.engine.scheduling.proof import Fault, faults_of
+from reprieve.engine.scheduling.proofs.proof import Fault, faults_of
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS, Session
 from reprieve.planes.scheduling import slices
 from reprieve.planes.scheduling.slices import decide

@@ -11,10 +11,10 @@ import pytest
 from reprieve.engine.cluster.rows import Entry
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy, Protection
-from reprieve.engine.scheduling.hierarchy import effective_priority
 from reprieve.engine.scheduling.outcome import Attempt, Unit
-from reprieve.engine.scheduling.proof import Fault, faults_of
+from reprieve.engine.scheduling.proofs.proof import Fault, faults_of
 from reprieve.engine.scheduling.session import Session
+from reprieve.engine.scheduling.victims.hierarchy import effective_priority
 from reprieve.units.ids import Uid
 from tests.engine.builders import (
     cluster_of,

@@ -14,10 +14,10 @@ from reprieve.engine.cluster.rows import GroupRow, Kind, Labels, PodRow
 from reprieve.engine.cluster.trees import Way
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.scheduling.outcome import Unit
-from reprieve.engine.scheduling.queue import Outcome, Queue
-from reprieve.engine.scheduling.queue_entries import Entry, Gate
-from reprieve.engine.scheduling.queue_events import Event, Happening
-from reprieve.engine.scheduling.queue_places import Places
+from reprieve.engine.scheduling.queueing.entries import Entry, Gate
+from reprieve.engine.scheduling.queueing.events import Event, Happening
+from reprieve.engine.scheduling.queueing.places import Places
+from reprieve.engine.scheduling.queueing.queue import Outcome, Queue
 from reprieve.units.ids import Uid
 from tests.engine.builders import group, node, pod
 

@@ -25,8 +25,8 @@ from reprieve.engine.cluster.rows import (
     VolumeUse,
 )
 from reprieve.engine.placement.profile import FilterName as F
-from reprieve.engine.scheduling.queue_events import DEFAULT_PREEMPTION, Event, Happening
-from reprieve.engine.scheduling.queue_hints import asks
+from reprieve.engine.scheduling.queueing.events import DEFAULT_PREEMPTION, Event, Happening
+from reprieve.engine.scheduling.queueing.hints import asks
 from tests.engine.builders import matching, node, pod
 
 H = Happening

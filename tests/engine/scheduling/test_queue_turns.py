@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from kubeworld.units.durations import SECOND
-from reprieve.engine.scheduling.queue import Outcome
-from reprieve.engine.scheduling.queue_turns import Turns
+from reprieve.engine.scheduling.queueing.queue import Outcome
+from reprieve.engine.scheduling.queueing.turns import Turns
 from reprieve.units.ids import Uid
 from tests.engine.builders import pod
 from tests.engine.scheduling.test_queue import FIT, Site

@@ -19,7 +19,7 @@ from reprieve.engine.cluster.rows import BudgetRow, PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.outcome import Attempt, Unit
-from reprieve.engine.scheduling.proof import faults_of
+from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.engine.scheduling.session import Session
 from tests.engine.builders import budget, gang, node, pod, snapshot_of
 

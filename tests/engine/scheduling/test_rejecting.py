@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from reprieve.engine.placement.profile import FilterName, Policy
 from reprieve.engine.scheduling.outcome import Unit
-from reprieve.engine.scheduling.queue_events import GANG
-from reprieve.engine.scheduling.rejecting import rejecting_plugins
+from reprieve.engine.scheduling.queueing.events import GANG
+from reprieve.engine.scheduling.queueing.rejecting import rejecting_plugins
 from reprieve.engine.scheduling.session import Session
 from tests.engine.builders import cluster_of, gang, node, pod
 

@@ -11,9 +11,9 @@ from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.outcome import Attempt, Unit
-from reprieve.engine.scheduling.room import room_for
 from reprieve.engine.scheduling.session import Session
-from reprieve.engine.scheduling.units import Units, potential_units
+from reprieve.engine.scheduling.victims.room import room_for
+from reprieve.engine.scheduling.victims.units import Units, potential_units
 from tests.engine.builders import gang, node, pod, snapshot_of
 
 POLICY = Policy(binary_search_priority=True)

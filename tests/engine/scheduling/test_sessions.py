@@ -14,7 +14,7 @@ import pytest
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.outcome import Attempt, Diagnosis, Unit
-from reprieve.engine.scheduling.proof import faults_of
+from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.engine.scheduling.session import Session
 from tests.engine.api_objects import Json, cluster_of, policy_of
 from tests.engine.scheduling import engine_cycle

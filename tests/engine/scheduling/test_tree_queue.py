@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from reprieve.engine.cluster.rows import COMPOSITE
-from reprieve.engine.scheduling.queue import Outcome
-from reprieve.engine.scheduling.queue_events import GANG, Happening
+from reprieve.engine.scheduling.queueing.events import GANG, Happening
+from reprieve.engine.scheduling.queueing.queue import Outcome
 from tests.engine.builders import composite, group, pod
 from tests.engine.scheduling.test_queue import FIT, Site, names
 

@@ -11,7 +11,7 @@ from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import CompositePriority, Gates, Policy, policy_text
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.scheduling.outcome import Attempt, Unit
-from reprieve.engine.scheduling.proof import Fault, faults_of
+from reprieve.engine.scheduling.proofs.proof import Fault, faults_of
 from reprieve.engine.scheduling.session import Session
 from reprieve.wording.kube_scheduler import explanation_text, pod_condition
 from tests.engine.builders import composite, gang, group, node, pod, snapshot_of

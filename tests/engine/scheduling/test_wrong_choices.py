@@ -17,12 +17,13 @@ from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.rows import Change, NodeRow, PodClass, PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy, VictimChoice
-from reprieve.engine.scheduling import cheapest_node, group_preemption, pod_preemption
+from reprieve.engine.scheduling import group_preemption, pod_preemption
+from reprieve.engine.scheduling.least_cost import cheapest_node
+from reprieve.engine.scheduling.least_cost.plan_cost import plan_cost
 from reprieve.engine.scheduling.outcome import Attempt, Preemption, Unit
-from reprieve.engine.scheduling.plan_cost import plan_cost
-from reprieve.engine.scheduling.proof import faults_of
+from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.engine.scheduling.session import Session
-from reprieve.engine.scheduling.units import Units
+from reprieve.engine.scheduling.victims.units import Units
 from reprieve.units.ids import Uid
 
 NOW = 1_800_000_000

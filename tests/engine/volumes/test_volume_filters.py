@@ -10,7 +10,7 @@ import pytest
 from reprieve.engine.cluster.rows import Disk, Entry, NodeTerm, Operator, Requirement, VolumeUse
 from reprieve.engine.cluster.storage import NO_PROVISIONER
 from reprieve.engine.placement.filters.volume_ledger import VolumeAssignment
-from reprieve.engine.scheduling.reservations import Reservations, reservations_of
+from reprieve.engine.scheduling.nodes.reservations import Reservations, reservations_of
 from reprieve.units.ids import Uid
 from tests.engine.builders import node, pending_of, pod, slot_of, snapshot_of
 from tests.engine.devices.drivers import asks, claims, device_class, resource_claim

@@ -30,9 +30,9 @@ from reprieve.engine.diagnosis.refusals import NodeRefusal
 from reprieve.engine.diagnosis.scheduling import LEAVING, PRIORITY, PROTECTED, RUNTIME, STATIC
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.hierarchy import effective_priority, members_of
-from reprieve.engine.scheduling.min_runtime import protected_until
 from reprieve.engine.scheduling.outcome import Unit
+from reprieve.engine.scheduling.victims.hierarchy import effective_priority, members_of
+from reprieve.engine.scheduling.victims.min_runtime import protected_until
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 

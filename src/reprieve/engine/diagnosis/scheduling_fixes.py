@@ -46,11 +46,11 @@ from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.filters.device_extended import extended_requests
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
-from reprieve.engine.scheduling.hierarchy import effective_priority, members_of
-from reprieve.engine.scheduling.min_runtime import protected_until
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS, Session
+from reprieve.engine.scheduling.victims.hierarchy import effective_priority, members_of
+from reprieve.engine.scheduling.victims.min_runtime import protected_until
 from reprieve.units.ids import Uid
 
 __all__ = ["MOST_DECISIONS", "Question", "fixes_for"]

@@ -17,16 +17,16 @@ from reprieve.engine.cluster.snapshot import I64, Mask, Pending
 from reprieve.engine.gangs.job import Budgets, JobPolicy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Checkpoint, Simulation
-from reprieve.engine.scheduling.budgets import BudgetMatches
-from reprieve.engine.scheduling.fewest import Proposal, without_nominations
-from reprieve.engine.scheduling.harm import lost_pods
-from reprieve.engine.scheduling.least_costly import least_costly
+from reprieve.engine.scheduling.least_cost.fewest import Proposal, without_nominations
+from reprieve.engine.scheduling.least_cost.least_costly import least_costly
+from reprieve.engine.scheduling.least_cost.plan_cost import plan_cost
+from reprieve.engine.scheduling.nodes.packing import place_otherwise
 from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence
-from reprieve.engine.scheduling.packing import place_otherwise
-from reprieve.engine.scheduling.plan_cost import plan_cost
-from reprieve.engine.scheduling.reprieve import Reprieved, reprieve
-from reprieve.engine.scheduling.trackers import Members
-from reprieve.engine.scheduling.units import Units
+from reprieve.engine.scheduling.victims.budgets import BudgetMatches
+from reprieve.engine.scheduling.victims.harm import lost_pods
+from reprieve.engine.scheduling.victims.reprieve import Reprieved, reprieve
+from reprieve.engine.scheduling.victims.trackers import Members
+from reprieve.engine.scheduling.victims.units import Units
 from reprieve.units.ids import Uid
 
 __all__ = ["Choice", "cheapest", "placed_exactly"]

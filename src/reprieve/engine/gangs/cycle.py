@@ -34,6 +34,7 @@ from reprieve.engine.gangs.search import search
 from reprieve.engine.placement.filtering import Placed
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.nodes.placing import Choose, Placing, place_members
 from reprieve.engine.scheduling.outcome import (
     Attempt,
     Explanation,
@@ -45,7 +46,6 @@ from reprieve.engine.scheduling.outcome import (
     Unit,
     UnitVictim,
 )
-from reprieve.engine.scheduling.placing import Choose, Placing, place_members
 from reprieve.engine.scheduling.plans import plan_of
 from reprieve.units.ids import Uid
 

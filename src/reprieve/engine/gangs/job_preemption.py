@@ -44,10 +44,10 @@ from reprieve.engine.gangs.search import search
 from reprieve.engine.gangs.victims import victim_units, whole_gangs
 from reprieve.engine.placement.reasons import RESOLVABLE, Code
 from reprieve.engine.placement.simulation import Checkpoint, Simulation
-from reprieve.engine.scheduling.budgets import BudgetMatches, budget_matches
-from reprieve.engine.scheduling.nominations import kept_for_others
-from reprieve.engine.scheduling.reprieve import reprieve
-from reprieve.engine.scheduling.units import Units
+from reprieve.engine.scheduling.nodes.nominations import kept_for_others
+from reprieve.engine.scheduling.victims.budgets import BudgetMatches, budget_matches
+from reprieve.engine.scheduling.victims.reprieve import reprieve
+from reprieve.engine.scheduling.victims.units import Units
 
 __all__ = ["preempt_for_job", "respect_others"]
 

@@ -13,7 +13,7 @@ import numpy as np
 from reprieve.engine.cluster.snapshot import I64, Snapshot
 from reprieve.engine.gangs.job import Job
 from reprieve.engine.gangs.possible import Possible
-from reprieve.engine.scheduling.units import Units
+from reprieve.engine.scheduling.victims.units import Units
 
 __all__ = ["victim_units", "whole_gangs"]
 

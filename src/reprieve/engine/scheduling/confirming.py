@@ -13,8 +13,8 @@ from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.cluster.texts import places_of
 from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
-from reprieve.engine.scheduling.leaving import PutOff, are_named
 from reprieve.engine.scheduling.mixtures import held_devices, priority_of
+from reprieve.engine.scheduling.nodes.leaving import PutOff, are_named
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import Session
 from reprieve.units.ids import Uid

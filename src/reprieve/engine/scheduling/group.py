@@ -20,7 +20,10 @@ from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.domains import GroupPlacing
+from reprieve.engine.scheduling.nodes.domains import GroupPlacing
+from reprieve.engine.scheduling.nodes.placing import Choose
+from reprieve.engine.scheduling.nodes.tree_placing import place_unit, statuses_below
+from reprieve.engine.scheduling.nodes.uniformity import disagreement
 from reprieve.engine.scheduling.outcome import (
     Attempt,
     Explanation,
@@ -31,10 +34,7 @@ from reprieve.engine.scheduling.outcome import (
     Sentence,
     Unit,
 )
-from reprieve.engine.scheduling.placing import Choose
 from reprieve.engine.scheduling.plugins import PostFilter, run_post_filters
-from reprieve.engine.scheduling.tree_placing import place_unit, statuses_below
-from reprieve.engine.scheduling.uniformity import disagreement
 from reprieve.units.ids import Uid
 
 __all__ = ["endless_tree", "missing_group", "schedule_group"]

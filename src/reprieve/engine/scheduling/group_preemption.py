@@ -22,26 +22,26 @@ from reprieve.engine.cluster.snapshot import I64, Flag, Mask, Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Checkpoint, Simulation
-from reprieve.engine.scheduling.alternatives import Examined, least_harmful, set_harm
-from reprieve.engine.scheduling.budgets import BudgetMatches, budget_matches
-from reprieve.engine.scheduling.cascade import homeless
-from reprieve.engine.scheduling.cheapest_room import cheapest_units
-from reprieve.engine.scheduling.domains import GroupPlacing, domains_of
-from reprieve.engine.scheduling.fewest import Proposal, without_nominations
-from reprieve.engine.scheduling.floors import NONE_WHOLE, torn_groups
-from reprieve.engine.scheduling.harm import lost_pods
-from reprieve.engine.scheduling.hierarchy import effective_priority, members_of
-from reprieve.engine.scheduling.least_costly import costs_less, least_costly
-from reprieve.engine.scheduling.least_harm import least_harm
+from reprieve.engine.scheduling.least_cost.alternatives import Examined, least_harmful, set_harm
+from reprieve.engine.scheduling.least_cost.cheapest_room import cheapest_units
+from reprieve.engine.scheduling.least_cost.fewest import Proposal, without_nominations
+from reprieve.engine.scheduling.least_cost.least_costly import costs_less, least_costly
+from reprieve.engine.scheduling.least_cost.least_harm import least_harm
+from reprieve.engine.scheduling.nodes.domains import GroupPlacing, domains_of
+from reprieve.engine.scheduling.nodes.placing import Choose
+from reprieve.engine.scheduling.nodes.tree_placing import place_unit
 from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence, pods_of
-from reprieve.engine.scheduling.placing import Choose
-from reprieve.engine.scheduling.priority_search import lowest_priority
-from reprieve.engine.scheduling.reach import Reach, own_priorities, reach_of
-from reprieve.engine.scheduling.reprieve import reprieve
-from reprieve.engine.scheduling.room import room_for, rough_room
-from reprieve.engine.scheduling.trackers import Members
-from reprieve.engine.scheduling.tree_placing import place_unit
-from reprieve.engine.scheduling.units import Units, potential_units
+from reprieve.engine.scheduling.victims.budgets import BudgetMatches, budget_matches
+from reprieve.engine.scheduling.victims.cascade import homeless
+from reprieve.engine.scheduling.victims.floors import NONE_WHOLE, torn_groups
+from reprieve.engine.scheduling.victims.harm import lost_pods
+from reprieve.engine.scheduling.victims.hierarchy import effective_priority, members_of
+from reprieve.engine.scheduling.victims.priority_search import lowest_priority
+from reprieve.engine.scheduling.victims.reach import Reach, own_priorities, reach_of
+from reprieve.engine.scheduling.victims.reprieve import reprieve
+from reprieve.engine.scheduling.victims.room import room_for, rough_room
+from reprieve.engine.scheduling.victims.trackers import Members
+from reprieve.engine.scheduling.victims.units import Units, potential_units
 from reprieve.units.ids import Uid
 
 __all__ = ["ongoing", "preempt_for_group", "select_victims"]

@@ -27,7 +27,7 @@ from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.cluster.texts import places_of
 from reprieve.engine.mixed import IdlePods, Mixture
 from reprieve.engine.placement.reasons import Code
-from reprieve.engine.scheduling.leaving import PutOff, are_named
+from reprieve.engine.scheduling.nodes.leaving import PutOff, are_named
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.session import Session
 from reprieve.units.ids import Uid

@@ -17,8 +17,8 @@ from reprieve.engine.cluster.snapshot import I64, Pending, Snapshot
 from reprieve.engine.cluster.texts import texts_at
 from reprieve.engine.many import many
 from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel, Victim, plan_id
-from reprieve.engine.scheduling.harm import IDLE
 from reprieve.engine.scheduling.outcome import Preemption, UnitVictim, pods_of
+from reprieve.engine.scheduling.victims.harm import IDLE
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 

@@ -17,9 +17,9 @@ from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.domains import GroupPlacing
+from reprieve.engine.scheduling.nodes.domains import GroupPlacing
+from reprieve.engine.scheduling.nodes.placing import Choose
 from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence
-from reprieve.engine.scheduling.placing import Choose
 
 __all__ = ["Found", "PostFilter", "run_post_filters"]
 

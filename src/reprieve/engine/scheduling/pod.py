@@ -12,8 +12,8 @@ from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.nodes.placing import Choose, place_members
 from reprieve.engine.scheduling.outcome import Attempt, Member, Nominate, Preemption, Unit
-from reprieve.engine.scheduling.placing import Choose, place_members
 from reprieve.engine.scheduling.pod_preemption import preempt_for_pod
 
 __all__ = ["PodPostFilter", "schedule_pod"]

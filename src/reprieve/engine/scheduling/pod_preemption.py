@@ -21,25 +21,25 @@ from reprieve.engine.cluster.snapshot import I64, NO_START, U8, Mask, Pending
 from reprieve.engine.placement.profile import Policy, Profile
 from reprieve.engine.placement.reasons import PLUGIN, RESOLVABLE, Code, Reason, Rejection
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.alternatives import set_harm
-from reprieve.engine.scheduling.budgets import budget_matches
-from reprieve.engine.scheduling.cheapest_node import least_costly_node
-from reprieve.engine.scheduling.floors import NONE_WHOLE, torn_groups
 from reprieve.engine.scheduling.group_preemption import ongoing
-from reprieve.engine.scheduling.harm import lost_pods
-from reprieve.engine.scheduling.node_bounds import bounds_of
-from reprieve.engine.scheduling.node_by_node import (
+from reprieve.engine.scheduling.least_cost.alternatives import set_harm
+from reprieve.engine.scheduling.least_cost.cheapest_node import least_costly_node
+from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence, pods_of
+from reprieve.engine.scheduling.victims.budgets import budget_matches
+from reprieve.engine.scheduling.victims.floors import NONE_WHOLE, torn_groups
+from reprieve.engine.scheduling.victims.harm import lost_pods
+from reprieve.engine.scheduling.victims.node_bounds import bounds_of
+from reprieve.engine.scheduling.victims.node_by_node import (
     NO_VICTIMS,
     Candidates,
     Statuses,
     each_node,
     joined,
 )
-from reprieve.engine.scheduling.node_sweep import Swept, sweep, sweepable
-from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence, pods_of
-from reprieve.engine.scheduling.reach import own_priorities, reach_of
-from reprieve.engine.scheduling.reprieve import NOT_MONOTONE
-from reprieve.engine.scheduling.units import Units, potential_units
+from reprieve.engine.scheduling.victims.node_sweep import Swept, sweep, sweepable
+from reprieve.engine.scheduling.victims.reach import own_priorities, reach_of
+from reprieve.engine.scheduling.victims.reprieve import NOT_MONOTONE
+from reprieve.engine.scheduling.victims.units import Units, potential_units
 
 __all__ = ["Candidates", "choose_node", "find_candidates", "preempt_after", "preempt_for_pod"]
 

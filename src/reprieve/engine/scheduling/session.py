@@ -26,13 +26,11 @@ from reprieve.engine.placement.filtering import Placed, PlacementScorer
 from reprieve.engine.placement.profile import Policy, Profile, policy_text
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.claims import deallocate_claims, deallocations
-from reprieve.engine.scheduling.domains import GroupPlacing
 from reprieve.engine.scheduling.group import endless_tree, missing_group, schedule_group
 from reprieve.engine.scheduling.group_preemption import preempt_for_group
-from reprieve.engine.scheduling.held import held_back, held_until
-from reprieve.engine.scheduling.hierarchy import as_preemptor, raised_above, trees_of
-from reprieve.engine.scheduling.leaving import (
+from reprieve.engine.scheduling.nodes.claims import deallocate_claims, deallocations
+from reprieve.engine.scheduling.nodes.domains import GroupPlacing
+from reprieve.engine.scheduling.nodes.leaving import (
     NOBODY_PUT_OFF,
     PUT_OFF,
     PutOff,
@@ -42,8 +40,10 @@ from reprieve.engine.scheduling.leaving import (
     with_gone,
     without_room,
 )
-from reprieve.engine.scheduling.min_runtime import protected_until, spared_by
-from reprieve.engine.scheduling.nominations import kept_for_others, nominations_of
+from reprieve.engine.scheduling.nodes.nominations import kept_for_others, nominations_of
+from reprieve.engine.scheduling.nodes.placing import Choose, best_node, place_members
+from reprieve.engine.scheduling.nodes.reservations import with_reservations
+from reprieve.engine.scheduling.nodes.tree_placing import in_placement_order, place_unit
 from reprieve.engine.scheduling.outcome import (
     Attempt,
     Explanation,
@@ -52,13 +52,13 @@ from reprieve.engine.scheduling.outcome import (
     Sentence,
     Unit,
 )
-from reprieve.engine.scheduling.placing import Choose, best_node, place_members
 from reprieve.engine.scheduling.plans import plan_of
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.pod import PodPostFilter, schedule_pod
 from reprieve.engine.scheduling.pod_preemption import preempt_for_pod
-from reprieve.engine.scheduling.reservations import with_reservations
-from reprieve.engine.scheduling.tree_placing import in_placement_order, place_unit
+from reprieve.engine.scheduling.victims.held import held_back, held_until
+from reprieve.engine.scheduling.victims.hierarchy import as_preemptor, raised_above, trees_of
+from reprieve.engine.scheduling.victims.min_runtime import protected_until, spared_by
 from reprieve.units.ids import Uid
 
 __all__ = ["GROUP_POST_FILTERS", "Session"]

@@ -23,7 +23,7 @@ from reprieve.engine.cluster.devices import extended_classes
 from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.cluster.trees import Way
 from reprieve.engine.scheduling.outcome import Deallocation, Member, Unit
-from reprieve.engine.scheduling.queue import Outcome
+from reprieve.engine.scheduling.queueing.queue import Outcome
 from reprieve.execution.bind import Binding, Bound, bind
 from reprieve.execution.reserve import Refused, Reservations
 from reprieve.execution.turns import NodeTurns

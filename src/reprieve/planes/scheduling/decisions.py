@@ -16,11 +16,11 @@ from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.plan import Plan, Plane
-from reprieve.engine.scheduling.commit import still_holds
-from reprieve.engine.scheduling.leaving import PutOff, left_out
+from reprieve.engine.scheduling.nodes.leaving import PutOff, left_out
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.pod_preemption import preempt_for_pod
-from reprieve.engine.scheduling.queue import Outcome
+from reprieve.engine.scheduling.proofs.commit import still_holds
+from reprieve.engine.scheduling.queueing.queue import Outcome
 from reprieve.planes.common.joint import Joint
 from reprieve.planes.common.loop import DecisionLoop, Pace
 from reprieve.planes.common.solve import TookTooLong

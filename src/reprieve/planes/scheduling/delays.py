@@ -22,7 +22,7 @@ from typing import Final
 from kubeworld.units.durations import MINUTE, SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.engine.cluster.rows import Kind, PodRow
-from reprieve.engine.scheduling.leaving import PutOff
+from reprieve.engine.scheduling.nodes.leaving import PutOff
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.planes.scheduling.context import SchedulingContext
 from reprieve.planes.scheduling.state import ClusterState

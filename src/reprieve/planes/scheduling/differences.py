@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from reprieve.engine.cluster.rows import Entry, GroupRow, NodeRow, PodRow
-from reprieve.engine.scheduling.queue_events import Event, Happening
+from reprieve.engine.scheduling.queueing.events import Event, Happening
 
 __all__ = ["decisive", "min_runtime", "node_events", "pod_events", "protected"]
 

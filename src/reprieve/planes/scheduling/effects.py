@@ -27,8 +27,8 @@ from reprieve.engine.cluster.snapshot import Flag, Nomination, Snapshot
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.plan import Plan
 from reprieve.engine.scheduling.outcome import Attempt, Deallocation, Member, Nominate, Unit
-from reprieve.engine.scheduling.queue import Outcome
-from reprieve.engine.scheduling.rejecting import rejecting_plugins
+from reprieve.engine.scheduling.queueing.queue import Outcome
+from reprieve.engine.scheduling.queueing.rejecting import rejecting_plugins
 from reprieve.planes.scheduling.group_conditions import group_conditions
 from reprieve.planes.scheduling.preemptor import Preemptor
 from reprieve.telemetry.log import DETAIL

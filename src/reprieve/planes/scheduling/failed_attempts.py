@@ -17,8 +17,8 @@ from reprieve.engine.cluster.snapshot import I64, U8, Flag, Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import PLUGIN, Code, Rejection
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.hierarchy import effective_priority
 from reprieve.engine.scheduling.outcome import Attempt, Explanation, Sentence
+from reprieve.engine.scheduling.victims.hierarchy import effective_priority
 from reprieve.planes.scheduling.context import log
 from reprieve.telemetry.log import DETAIL
 

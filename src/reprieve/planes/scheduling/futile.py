@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 
 from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.placement.reasons import Code
-from reprieve.engine.scheduling.leaving import PutOff
+from reprieve.engine.scheduling.nodes.leaving import PutOff
 from reprieve.engine.scheduling.outcome import Attempt, Explanation, Preemption, Sentence, Unit
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.planes.scheduling.context import SchedulingContext

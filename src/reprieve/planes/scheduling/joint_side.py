@@ -34,8 +34,8 @@ from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.plan import Plane
 from reprieve.engine.scheduling.confirming import MOST_AHEAD, refusal
-from reprieve.engine.scheduling.leaving import PutOff
 from reprieve.engine.scheduling.mixtures import mixture, priority_of
+from reprieve.engine.scheduling.nodes.leaving import PutOff
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.session import Session

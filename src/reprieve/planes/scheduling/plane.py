@@ -20,8 +20,8 @@ from reprieve.engine.diagnosis.scheduling_figures import with_figures
 from reprieve.engine.diagnosis.scheduling_fixes import Question, fixes_for
 from reprieve.engine.disruptions.ledger import Displacement
 from reprieve.engine.scheduling.outcome import Unit
-from reprieve.engine.scheduling.queue import Queue
-from reprieve.engine.scheduling.queue_entries import Backoff
+from reprieve.engine.scheduling.queueing.entries import Backoff
+from reprieve.engine.scheduling.queueing.queue import Queue
 from reprieve.execution.turns import NodeTurns
 from reprieve.intake.lineage import pod_lineage
 from reprieve.kube.errors import ApiError

@@ -2,7 +2,7 @@
 
 Those who went by the plan went in vain if the others stay and room is looked for elsewhere. So the
 others go, too, where a pod of the preemptor still waits, everybody who was to get a node does so on
-that node once they have gone (`engine.scheduling.proof`, compiled anew), and not without that.
+that node once they have gone (`engine.scheduling.proofs.proof`, compiled anew), and not without that.
 Pure. Source: the design's "Intent log and executor" and "Recovery".
 """
 
@@ -19,7 +19,7 @@ from reprieve.engine.placement.reasons import Code
 from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel
 from reprieve.engine.plan import Victim as PlannedVictim
 from reprieve.engine.scheduling import outcome
-from reprieve.engine.scheduling.proof import feasibility_faults_of
+from reprieve.engine.scheduling.proofs.proof import feasibility_faults_of
 from reprieve.engine.scheduling.session import Session
 from reprieve.units.ids import PlanId, Uid
 

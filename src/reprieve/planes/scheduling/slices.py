@@ -23,12 +23,12 @@ from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.plan_faults import PlanFault, PlanRefused
-from reprieve.engine.scheduling.leaving import NOBODY_PUT_OFF, PutOff, left_out
+from reprieve.engine.scheduling.nodes.leaving import NOBODY_PUT_OFF, PutOff, left_out
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.pod import PodPostFilter
 from reprieve.engine.scheduling.pod_preemption import preempt_for_pod
-from reprieve.engine.scheduling.proof import faults_of
+from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS, Session
 from reprieve.planes.common.solve import at_work_on
 from reprieve.planes.scheduling.effects import Record

@@ -26,9 +26,9 @@ from reprieve.engine.cluster.rows import (
     PriorityClassRow,
 )
 from reprieve.engine.cluster.trees import Way
-from reprieve.engine.scheduling.pre_enqueue import tree_of
-from reprieve.engine.scheduling.queue import Queue
-from reprieve.engine.scheduling.queue_events import Event, Happening
+from reprieve.engine.scheduling.queueing.events import Event, Happening
+from reprieve.engine.scheduling.queueing.pre_enqueue import tree_of
+from reprieve.engine.scheduling.queueing.queue import Queue
 from reprieve.planes.scheduling.announced import Announced
 from reprieve.planes.scheduling.context import log
 from reprieve.planes.scheduling.declared import Declared

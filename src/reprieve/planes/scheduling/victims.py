@@ -22,8 +22,8 @@ from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.cluster.trees import Way
 from reprieve.engine.notice.granting import Grant
 from reprieve.engine.plan import Plan, Plane
-from reprieve.engine.scheduling.harm import lost_by
 from reprieve.engine.scheduling.outcome import Unit
+from reprieve.engine.scheduling.victims.harm import lost_by
 from reprieve.execution.at_stake import AtStake, Stake, lineage_of
 from reprieve.execution.letting_save import Depth
 from reprieve.execution.not_evictable import NotEvictable

@@ -34,8 +34,8 @@ from reprieve.engine.diagnosis.untried import (
 from reprieve.engine.gangs.cycle import GANG_KEY
 from reprieve.engine.plan import Plane
 from reprieve.engine.scheduling.outcome import Attempt, Unit
-from reprieve.engine.scheduling.queue_entries import Entry, Gate, Place
-from reprieve.engine.scheduling.queue_events import DEFAULT_PREEMPTION, GANG, GATES
+from reprieve.engine.scheduling.queueing.entries import Entry, Gate, Place
+from reprieve.engine.scheduling.queueing.events import DEFAULT_PREEMPTION, GANG, GATES
 from reprieve.planes.scheduling.context import SchedulingContext
 from reprieve.planes.scheduling.gangs.book import GangBook
 from reprieve.planes.scheduling.references import group_reference, pod_reference

@@ -20,13 +20,13 @@ from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.disruptions.questions import budget_of
 from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.plan import Plan
-from reprieve.engine.scheduling.held import held_until
-from reprieve.engine.scheduling.hierarchy import as_preemptor, effective_priority
-from reprieve.engine.scheduling.leaving import PutOff
-from reprieve.engine.scheduling.min_runtime import protected_until
+from reprieve.engine.scheduling.nodes.leaving import PutOff
 from reprieve.engine.scheduling.outcome import Attempt, UnitVictim
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.session import Session
+from reprieve.engine.scheduling.victims.held import held_until
+from reprieve.engine.scheduling.victims.hierarchy import as_preemptor, effective_priority
+from reprieve.engine.scheduling.victims.min_runtime import protected_until
 from reprieve.records.idle.replay import SpoiltInput, unpacked
 from reprieve.records.scheduling.record import SchedulingInput, holds_of, restored
 from reprieve.records.scheduling.refusals import refusals

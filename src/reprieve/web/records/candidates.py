@@ -28,7 +28,7 @@ from reprieve.engine.idle.flights import idle_for
 from reprieve.engine.idle.outcome import Reason as IdleReason
 from reprieve.engine.quota.candidates import by_local_queue, order_holders
 from reprieve.engine.quota.holders import Holder, Row, row_of
-from reprieve.engine.scheduling.harm import lost_work
+from reprieve.engine.scheduling.victims.harm import lost_work
 from reprieve.records.idle.replay import Answer, Replay, Role, answers
 from reprieve.records.quota.replay import QuotaReplay, Standing, quota_answers
 from reprieve.records.scheduling.replay import Part, PodAnswer, SchedulingReplay, pod_answers

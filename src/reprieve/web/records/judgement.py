@@ -15,8 +15,8 @@ from reprieve.api.reprieve import Preemption
 from reprieve.engine.check import check
 from reprieve.engine.gangs.job import VictimGangs
 from reprieve.engine.idle.claims import before_each
-from reprieve.engine.scheduling.nominations import nominations_of
-from reprieve.engine.scheduling.proof import faults_of
+from reprieve.engine.scheduling.nodes.nominations import nominations_of
+from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.records.quota.replay import QuotaReplay
 from reprieve.records.scheduling.record import holds_of
 from reprieve.records.scheduling.replay import SchedulingReplay

@@ -5,7 +5,7 @@ replacement, patches (merge, strategic, apply), the status and scale subresource
 evictions and deletion with preconditions, grace periods and finalizers. Nothing leaves it: every
 write stays here and is told to the watches. A plane reaches it through `OverlayWire`, what stands
 in for other controllers through `create`, `change` and `delete`. What becomes of an object by a
-write is told by `whatif.writes`.
+write is told by `whatif.copy.writes`.
 
     overlay = Overlay(snapshot, clock)
     client = Client(Transport(OverlayWire(overlay), clock))

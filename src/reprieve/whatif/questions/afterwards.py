@@ -1,7 +1,7 @@
 """Beside the verdict: what would start with nobody making way, and what queues borrow afterwards.
 
 Of what starts because others make way, the pods that would start without are those placed by the
-same planes when preemption is switched off (`whatif.sparing`); where none is, as many as the
+same planes when preemption is switched off (`whatif.copy.sparing`); where none is, as many as the
 engine lets start when it is asked with fewer. What a queue borrows is what the quota plane wrote
 into its status at the end.
 

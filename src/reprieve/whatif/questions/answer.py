@@ -1,7 +1,7 @@
 """The answer: does what was submitted start, who makes way, where it runs, and why it waits.
 
 `Starts`, `StartsWithVictims`, `Waits` or `NeverFits` for each thing submitted that is decided
-about; the worst of them for all. How it is read from a run stands in `whatif.judging`.
+about; the worst of them for all. How it is read from a run stands in `whatif.questions.judging`.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ from reprieve.engine.gangs.job import JobReason
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.plan import Plan
 from reprieve.engine.scheduling.outcome import Attempt, GangCycle, Member
-from reprieve.engine.scheduling.queue import Outcome
-from reprieve.engine.scheduling.rejecting import rejecting_plugins
+from reprieve.engine.scheduling.queueing.queue import Outcome
+from reprieve.engine.scheduling.queueing.rejecting import rejecting_plugins
 from reprieve.planes.scheduling.effects import (
     Announce,
     Assume,

@@ -1,0 +1,116 @@
+"""Compares the victims found as kube-scheduler does with those of a search for the least cost.
+
+The search counts no budgets first. Where its victims go beyond what budgets allow it is done once
+more: pods under these budgets cost more than anything else, but for as many as each budget allows,
+those chosen before first. On many nodes it is done like that at once. What costs least of all that
+filters accept is taken (`plan_cost`).
+Source: KEP-5710, "Future extensions".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from reprieve.engine.cluster.snapshot import I64, Mask, Pending
+from reprieve.engine.placement.simulation import Checkpoint, Simulation
+from reprieve.engine.scheduling.least_cost.fewest import Proposal, Proposals
+from reprieve.engine.scheduling.least_cost.plan_cost import gap_of, plan_cost, unit_costs
+from reprieve.engine.scheduling.outcome import Preemption
+from reprieve.engine.scheduling.victims.budgets import BudgetMatches
+from reprieve.engine.scheduling.victims.units import Units
+from reprieve.units.ids import Uid
+
+__all__ = ["Search", "costs_less", "least_costly"]
+
+
+class Search(Protocol):
+    """How proposals are made and tried for one preemptor."""
+
+    simulation: Simulation
+    full: Checkpoint
+    queued: Sequence[Pending]
+    lost: I64 | None
+
+    def empty(self) -> Units:
+        """Bring the simulation into the state without all potential victims; return these."""
+        ...
+
+    def matches(self) -> BudgetMatches:
+        """Return which pods are under which budgets."""
+        ...
+
+    def domains(self, placed: Mapping[Uid, str]) -> Sequence[Mask | None]:
+        """Return the nodes of each domain to place members in, those of `placed` first."""
+        ...
+
+    def proposed(self, proposal: Proposal) -> Preemption | None:
+        """Return the victims of a proposal, None where filters refuse it."""
+        ...
+
+
+def least_costly(search: Search, found: Preemption) -> Preemption:
+    """Return these victims, or others for the same members that cost less."""
+    snapshot, budgets = search.simulation.snapshot, search.matches()
+    placed = dict(found.nominated)
+    members = [pending for pending in search.queued if pending.row.uid in placed]
+    domains = search.domains(placed)
+    least = plan_cost(snapshot, found, budgets, search.lost)
+    units = search.empty()
+    parts = units.flat(np.arange(len(units)))
+    offered = Proposals(search.simulation, members, units, parts, search.full.used, domains)
+    limited = bool(budgets.limited[snapshot.pod_labels[parts[0]]].any())
+    broken: I64 | None = None
+    if limited and offered.large:
+        broken = _beyond(units, parts, np.zeros(len(units), np.bool_), budgets)
+    bound = offered.bound
+    counted = costs = unit_costs(units, parts, search.lost, broken)
+    while True:
+        again: Mask | None = None
+        for proposal in offered.at_cost(costs):
+            if proposal.priority > least[0]:
+                break
+            other = search.proposed(proposal)
+            if other is None:
+                continue
+            cost = plan_cost(snapshot, other, budgets, search.lost)
+            if cost[2] and broken is None:
+                again = proposal.leaving
+            if cost < least:
+                found, least = other, cost
+            break
+        if broken is None:
+            bound = offered.bound  # it holds whatever budgets say
+        if again is None:
+            return replace(found, gap=gap_of(least, *bound, counted))
+        broken = _beyond(units, parts, again, budgets)
+        costs = unit_costs(units, parts, search.lost, broken)
+
+
+def costs_less(search: Search, other: Preemption, found: Preemption) -> bool:
+    """Return whether other victims cost less than those found, for no fewer members."""
+    if len(other.nominated) < len(found.nominated):
+        return False
+    snapshot, budgets, lost = search.simulation.snapshot, search.matches(), search.lost
+    return plan_cost(snapshot, other, budgets, lost) < plan_cost(snapshot, found, budgets, lost)
+
+
+def _beyond(units: Units, parts: tuple[I64, I64], first: Mask, budgets: BudgetMatches) -> I64:
+    """Return how many pods of each unit cost a budget, (units,): all but those that it allows.
+
+    `parts`: the slots of all units, and each one's unit. `first`: (units,) whose pods a budget
+    allows before others. A pod counts for the first of its budgets.
+    """
+    slots, place = parts
+    labels = units.snapshot.pod_labels[slots]
+    hit = np.flatnonzero(budgets.limited[labels])
+    budget = budgets.first[labels[hit]]
+    order = np.lexsort((~first[place[hit]], budget))
+    hit, budget = hit[order], budget[order]
+    rank = np.arange(len(hit)) - np.searchsorted(budget, budget)
+    allowed = np.array([each.allowed for each in budgets.budgets], np.int64)
+    over = place[hit[rank >= allowed[budget]]]
+    return np.bincount(over, minlength=len(units)).astype(np.int64)

@@ -1,0 +1,247 @@
+"""Finds nodes for members that do not fit one after the other, each on its best node.
+
+1. Members that only ask for resources are counted against the room of all nodes; where a class has
+   too little of it nothing is searched.
+2. Their nodes are worked out exactly (`covering`), on as many nodes as one search takes.
+3. Members with constraints on one another, and what 2 does not answer, are tried in other orders
+   and then depth first (`gangs.search`), both bounded in steps.
+
+Where more members wait than are needed all are tried, then the smallest that are enough; the others
+go to what is left. Filters have the last word: every member is placed by them. Source: KEP-5710,
+"Future extensions".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from reprieve.engine.cluster.snapshot import I64, Mask, Pending
+from reprieve.engine.gangs.search import search
+from reprieve.engine.placement.filtering import Placed
+from reprieve.engine.placement.filters.resources import ResourcesFilter
+from reprieve.engine.placement.profile import FilterName
+from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.nodes.covering import Instance, cover
+from reprieve.engine.scheduling.nodes.placing import Choose, Placing, diagnose
+from reprieve.engine.scheduling.outcome import Diagnosis
+from reprieve.units.ids import Uid
+
+__all__ = ["Needs", "needs_of", "place_otherwise", "room_of"]
+
+_NODES: Final = 128  # that one exact search takes
+_MEMBERS: Final = 256  # of a gang that is searched for, with filters that look at each other
+
+#: Filters whose answer no placed sibling changes.
+_STATIC: Final = frozenset(
+    {
+        FilterName.NODE_NAME,
+        FilterName.NODE_UNSCHEDULABLE,
+        FilterName.TAINT_TOLERATION,
+        FilterName.NODE_AFFINITY,
+        FilterName.VOLUME_ZONE,
+        FilterName.NODE_DECLARED_FEATURES,
+    }
+)
+
+
+class Needs:
+    """What members ask for: classes of equal ones, and the resources that are checked.
+
+    `classes`: by class one of its members; `of`: the class of each member; `amounts`: (classes,
+    columns) of the snapshot's `columns`. `plain`: nothing but resources depends on who is there.
+    """
+
+    def __init__(self, simulation: Simulation, members: Sequence[Pending]) -> None:
+        """Sort the members into classes."""
+        number: dict[tuple[int, int], int] = {}
+        self.classes: list[Pending] = []
+        self.of: list[int] = []
+        for pending in members:
+            key = (pending.pod_class, pending.labels)
+            if key not in number:
+                number[key] = len(self.classes)
+                self.classes.append(pending)
+            self.of.append(number[key])
+        checked: list[set[int]] = []
+        self.plain = True
+        for pending in self.classes:
+            own: set[int] = set()
+            for each in simulation.filters(pending):
+                if isinstance(each, ResourcesFilter):
+                    own |= {0, *each.columns}
+                elif each.name not in _STATIC:
+                    self.plain = False
+            checked.append(own)
+        self.columns = np.array(sorted(set().union(*checked)), np.int64)
+        self.amounts = np.zeros((len(self.classes), len(self.columns)), np.int64)
+        for row, (pending, own) in enumerate(zip(self.classes, checked, strict=True)):
+            asked = simulation.requests_of(pending.pod_class)[self.columns]
+            self.amounts[row] = np.where(np.isin(self.columns, list(own)), asked, 0)
+        self.counts = tuple(np.bincount(self.of, minlength=len(self.classes)).tolist())
+
+
+def needs_of(simulation: Simulation, members: Sequence[Pending]) -> Needs:
+    """Return what these members ask for."""
+    return Needs(simulation, members)
+
+
+def room_of(simulation: Simulation, needs: Needs, used: I64 | None = None) -> I64:
+    """Return what is free of the resources that members ask for: (nodes, columns).
+
+    Beside who is nominated there; `used`: (nodes, resources), the simulation's where None.
+    """
+    snapshot = simulation.snapshot
+    taken = simulation.used if used is None else used
+    free: I64 = (snapshot.allocatable - taken)[:, needs.columns]
+    for node, pods in simulation.nominated.items():
+        for pod in pods:
+            free[node] -= simulation.requests_of(pod.pod_class)[needs.columns]
+    return free
+
+
+def place_otherwise(
+    simulation: Simulation,
+    queued: Sequence[Pending],
+    scheduled: int,
+    minimum: int,
+    choose: Choose,
+    within: Mask | None,
+) -> Placing | None:
+    """Place pods in another way than one after the other; None where none is found.
+
+    The pods that are placed stay in the simulation. `scheduled`: pods of the group that have a node
+    already. `within`: (nodes,) of the placement that is examined, None for all.
+    """
+    wanted = max(1, minimum - scheduled)
+    if len(queued) < wanted or len(queued) < 2:
+        return None
+    if any(simulation.refusal(pending) is not None for pending in queued):
+        return None
+    tries = [list(range(len(queued)))]
+    if wanted < len(queued):
+        total = np.maximum(simulation.snapshot.allocatable.sum(axis=0), 1)[1:]
+        size = [
+            float((simulation.requests_of(pending.pod_class)[1:] / total).max(initial=0.0))
+            for pending in queued
+        ]
+        smallest = sorted(range(len(queued)), key=lambda index: (size[index], index))
+        tries.append(sorted(smallest[:wanted]))
+    for chosen in tries:
+        nodes = _nodes_for(simulation, [queued[index] for index in chosen], within)
+        if nodes is None:
+            continue
+        at = {queued[index].row.uid: node for index, node in zip(chosen, nodes, strict=True)}
+        found = _placed(simulation, queued, at, choose, within)
+        if found is not None:
+            return found
+    return None
+
+
+def _nodes_for(
+    simulation: Simulation, members: Sequence[Pending], within: Mask | None
+) -> list[int] | None:
+    """Return a node for each of these members, None where no search finds one."""
+    needs = Needs(simulation, members)
+    if needs.plain and len(needs.classes) == 1:
+        return None  # one after the other is exact for equal members
+    free = room_of(simulation, needs)
+    passes = np.array([simulation.codes(pending) == 0 for pending in needs.classes])
+    if within is not None:
+        passes &= within
+    if not _enough_room(needs, free, passes):
+        return None
+    if needs.plain:
+        found = _exact(needs, free, passes)
+        if found is not None or int(passes.any(axis=0).sum()) <= _NODES:
+            return found
+    if len(members) > _MEMBERS:
+        return None
+    # Nodes with the least room first.
+    order = np.argsort(free.astype(np.float64).sum(axis=1), kind="stable")
+    useful: Mask = np.asarray(passes.any(axis=0))
+    return search(simulation, members, order, useful)
+
+
+def _enough_room(needs: Needs, free: I64, passes: Mask) -> bool:
+    """Return whether each class for itself, and all together, find room."""
+    for row, count in enumerate(needs.counts):
+        asked = needs.amounts[row] > 0
+        if not asked.any():
+            continue
+        slots = np.floor_divide(free[:, asked], needs.amounts[row][asked]).min(axis=1)
+        if int(np.clip(slots[passes[row]], 0, count).sum()) < count:
+            return False
+    total = np.array(needs.counts, np.int64) @ needs.amounts
+    there = np.clip(free[passes.any(axis=0)], 0, total).sum(axis=0)
+    return bool((there >= total).all())
+
+
+def _exact(needs: Needs, free: I64, passes: Mask) -> list[int] | None:
+    """Return a node for each member by an exact search on the nodes with the most room."""
+    useful = np.flatnonzero(passes.any(axis=0))
+    if len(useful) > _NODES:
+        order = np.lexsort(tuple(-free[useful].T))
+        useful = np.sort(useful[order[:_NODES]])
+    nothing: Mapping[int, tuple[int, ...]] = {}
+    found = cover(
+        Instance(
+            free=[tuple(row) for row in free[useful].tolist()],
+            needs=[tuple(row) for row in needs.amounts.tolist()],
+            counts=needs.counts,
+            allowed=passes[:, useful].T.tolist(),
+            frees=[nothing] * len(useful),
+            cost=(),
+        )
+    )
+    return None if found is None else assigned(needs, useful.tolist(), found.members)
+
+
+def assigned(needs: Needs, nodes: Sequence[int], members: Sequence[Sequence[int]]) -> list[int]:
+    """Return the node of each member, given how many of each class go to each of these nodes."""
+    places: list[list[int]] = [[] for _ in needs.classes]
+    for node, pattern in zip(nodes, members, strict=True):
+        for row, count in enumerate(pattern):
+            places[row] += [node] * count
+    taken = [iter(each) for each in places]
+    return [next(taken[row]) for row in needs.of]
+
+
+def _placed(
+    simulation: Simulation,
+    queued: Sequence[Pending],
+    at: Mapping[Uid, int],
+    choose: Choose,
+    within: Mask | None,
+) -> Placing | None:
+    """Place pods on these nodes, then the others where there is room; None: filters refuse."""
+    placed: list[Placed] = []
+    waiting = [pending for pending in queued if pending.row.uid in at]
+    while waiting:
+        later = []
+        for pending in waiting:
+            node = at[pending.row.uid]
+            if simulation.code_at(pending, node):
+                later.append(pending)  # one may need another beside it that comes later
+            else:
+                placed.append(simulation.place(pending, node))
+        if len(later) == len(waiting):
+            for pod in reversed(placed):
+                simulation.unplace(pod)
+            return None
+        waiting = later
+    nodes, diagnoses = [at.get(pending.row.uid, -1) for pending in queued], []
+    for index, pending in enumerate(queued):
+        found: Diagnosis | None = None
+        if nodes[index] < 0:
+            passes = simulation.codes(pending) == 0
+            there = np.flatnonzero(passes if within is None else passes & within)
+            if len(there):
+                nodes[index] = choose(simulation, pending, there)
+                simulation.place(pending, nodes[index])
+            else:
+                found = diagnose(simulation, pending, within)
+        diagnoses.append(found)
+    return Placing(tuple(nodes), tuple(diagnoses), None)

@@ -1,0 +1,1 @@
+"""Checks a plan independently of the search that made it."""

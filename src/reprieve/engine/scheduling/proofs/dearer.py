@@ -1,0 +1,150 @@
+"""Finds out whether victims that were chosen as the least costly ones are not: a part of the proof.
+
+Nothing of the search is used. What it finds is always a better choice, never a guess:
+
+1. the members fit with only pods of lower priorities gone than the highest among the victims;
+2. the plan says that nothing costs less (gap 0), and one pod would do in place of all victims that
+   go alone on a node: with `harmOrder` one that loses less, else one in place of several;
+3. the plan says so, and a plan that is made the plain way costs less (`naive_plan`).
+
+1 and 3 are not asked where the search does not promise it: for members whose filters depend on
+other pods, topology constraints, trees, groups that go by floors, members of several sizes on many
+nodes; 3 not on many nodes.
+Source: promise "Irreducible" of the design.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from reprieve.engine.cluster.rows import GroupRow
+from reprieve.engine.cluster.snapshot import I64, Mask, Pending, Snapshot
+from reprieve.engine.placement.filters.resources import ResourcesFilter
+from reprieve.engine.placement.profile import FilterName, Policy
+from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.proofs.naive_plan import naive_cost
+from reprieve.engine.scheduling.victims.harm import lost_work
+from reprieve.engine.scheduling.victims.hierarchy import whole_groups
+
+__all__ = ["beats_bound", "costs_more_than_plain", "fits_below", "promised"]
+
+_NODES: Final = 64  # on which members of several sizes are placed exactly
+_MEMBERS: Final = 64
+_STATES: Final = 512  # of such members
+_STATIC: Final = frozenset(
+    {
+        FilterName.NODE_NAME,
+        FilterName.NODE_UNSCHEDULABLE,
+        FilterName.TAINT_TOLERATION,
+        FilterName.NODE_AFFINITY,
+        FilterName.VOLUME_ZONE,
+        FilterName.NODE_DECLARED_FEATURES,
+    }
+)
+
+
+def promised(simulation: Simulation, group: GroupRow | None, members: Sequence[Pending]) -> bool:
+    """Return whether the search promises the least priority for these members."""
+    policy = simulation.policy
+    if not policy.best or policy.non_uniform_groups:
+        return False
+    if group is not None and (group.composite or group.topology_key):
+        return False
+    classes = Counter((pending.pod_class, pending.labels) for pending in members)
+    if len(classes) > 1:
+        nodes = len(simulation.snapshot.nodes)
+        if nodes > _NODES or prod(count + 1 for count in classes.values()) > _STATES:
+            return False
+    return all(
+        isinstance(each, ResourcesFilter) or each.name in _STATIC
+        for pending in members
+        for each in simulation.filters(pending)
+    )
+
+
+def fits_below(
+    simulation: Simulation, members: Sequence[Pending], slots: I64, evictable: Mask, priority: I64
+) -> bool:
+    """Return whether the members fit when only pods of lower priorities than the victims' go.
+
+    `simulation`: all pods are there; it is of no further use. `slots`: of the victims. `evictable`:
+    (slots,) who may be a victim. `priority`: (slots,) by which victims are compared.
+    """
+    snapshot, policy = simulation.snapshot, simulation.policy
+    lower = evictable & simulation.present & (priority < priority[slots].max())
+    groups = whole_groups(snapshot, policy)[snapshot.pod_group.astype(np.intp)]
+    # Of a group that goes as a whole all may go, or none.
+    stays = np.unique(groups[simulation.present & ~lower & (groups >= 0)])
+    lower &= ~np.isin(groups, stays)
+    gone = np.flatnonzero(lower)
+    if len(gone):
+        simulation.remove(gone)
+    # The largest first, each on the first node: a placement that is found is one.
+    need = [simulation.requests_of(pending.pod_class) for pending in members]
+    total = np.maximum(snapshot.allocatable.sum(axis=0), 1)
+    order = sorted(range(len(members)), key=lambda index: -float((need[index] / total)[1:].max()))
+    for index in order:
+        nodes = np.flatnonzero(simulation.codes(members[index]) == 0)
+        if not len(nodes):
+            return False
+        simulation.place(members[index], int(nodes[0]))
+    return True
+
+
+def beats_bound(
+    snapshot: Snapshot, policy: Policy, slots: I64, evictable: Mask, priority: I64, now: int
+) -> int | None:
+    """Return a victim in place of which, and of others there, one pod would do; None without one.
+
+    That pod loses less with `harmOrder`, else it is one in place of several. A plan that says that
+    nothing costs less (gap 0) has no such victim. `priority`: (slots,) by which victims are
+    compared. `now`: Unix seconds.
+    """
+    lost = lost_work(snapshot, now, policy.max_lost_work) if policy.harm_order else None
+    alone = whole_groups(snapshot, policy)[snapshot.pod_group.astype(np.intp)] < 0
+    free = evictable & alone & (snapshot.pod_node >= 0) & (priority <= priority[slots].max())
+    free[slots] = False
+    victims = slots[alone[slots]]
+    for node in np.unique(snapshot.pod_node[victims]).tolist():
+        here = victims[snapshot.pod_node[victims] == node]
+        others = np.flatnonzero(free & (snapshot.pod_node == node))
+        needed = snapshot.pod_requests[here].sum(axis=0)
+        enough = (snapshot.pod_requests[others, 1:] >= needed[1:]).all(axis=1)
+        if lost is not None:
+            enough &= np.clip(lost[others], 0, None) < np.clip(lost[here], 0, None).sum()
+        elif len(here) < 2:
+            continue
+        if enough.any():
+            return int(here[0])
+    return None
+
+
+def costs_more_than_plain(
+    simulation: Simulation,
+    members: Sequence[Pending],
+    slots: I64,
+    evictable: Mask,
+    priority: I64,
+    now: int,
+) -> bool:
+    """Return whether a plan that says that nothing costs less costs more than a plain one.
+
+    Nobody of a higher priority than the victims goes in it. `simulation`, `slots`, `evictable` and
+    `priority` as in `fits_below`. Not asked on many nodes.
+    """
+    snapshot, policy = simulation.snapshot, simulation.policy
+    if len(snapshot.nodes) > _NODES or len(members) > _MEMBERS:
+        return False
+    allowed = evictable & simulation.present & (priority <= priority[slots].max())
+    groups = whole_groups(snapshot, policy)[snapshot.pod_group.astype(np.intp)]
+    allowed &= ~np.isin(groups, np.unique(groups[simulation.present & ~allowed & (groups >= 0)]))
+    weight = np.ones(len(priority), np.int64)
+    if policy.harm_order:
+        weight = np.clip(lost_work(snapshot, now, policy.max_lost_work), 0, None)
+    plain = naive_cost(simulation, members, allowed, weight)
+    return plain is not None and plain < int(weight[slots].sum())

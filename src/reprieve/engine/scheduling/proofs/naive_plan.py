@@ -1,0 +1,163 @@
+"""Makes a plan the plain way, which a plan that claims to cost the least must not exceed: a proof.
+
+One member after the other, the largest first, goes to the node where room costs least right then:
+pods leave in the order of their price for what is lacking, and of a group that goes as a whole all
+leave at once. Who is not needed in the end stays. The result is checked by all filters. It is often
+not the best plan, but it is one: a plan that says that nothing costs less and costs more than this
+is wrong. Nothing of the search is used. Source: promise "Irreducible" of the design.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from reprieve.engine.cluster.snapshot import I64, Mask, Pending
+from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.victims.hierarchy import whole_groups
+
+__all__ = ["naive_cost"]
+
+
+def naive_cost(
+    simulation: Simulation, members: Sequence[Pending], allowed: Mask, weight: I64
+) -> int | None:
+    """Return what a plain plan costs, None where it finds none.
+
+    `simulation`: all pods are there; it is left as it was. `allowed`: (slots,) who may go.
+    `weight`: (slots,) what each pod costs.
+    """
+    board = _Board(simulation, allowed, weight)
+    need = [simulation.requests_of(each.pod_class) for each in members]
+    total = np.maximum(simulation.snapshot.allocatable.sum(axis=0), 1)
+    order = sorted(range(len(members)), key=lambda at: -float((need[at] / total)[1:].max()))
+    before = simulation.checkpoint()
+    simulation.remove(np.flatnonzero(allowed & simulation.present))
+    passes = {each.pod_class: simulation.codes(each) == 0 for each in members}
+    simulation.rollback(before)
+    nodes: dict[int, int] = {}
+    for index in order:
+        node = board.cheapest(need[index], passes[members[index].pod_class])
+        if node < 0:
+            return None
+        nodes[index] = node
+    board.put_back()
+    gone = np.array(sorted(slot for unit in board.gone for slot in board.pods[unit]), np.int64)
+    if len(gone):
+        simulation.remove(gone)
+    placed = True
+    for index in order:
+        if simulation.code_at(members[index], nodes[index]):
+            placed = False
+            break
+        simulation.place(members[index], nodes[index])
+    simulation.rollback(before)
+    return int(weight[gone].sum()) if placed else None
+
+
+@dataclass(slots=True)
+class _Board:
+    """What is free on each node, and who may go; `gone`: units that have left."""
+
+    simulation: Simulation
+    allowed: Mask
+    weight: I64
+    free: I64 = field(init=False)
+    pods: dict[int, list[int]] = field(default_factory=dict)  # by unit: a group, or minus a slot
+    there: dict[int, list[int]] = field(default_factory=dict)  # units by node
+    gone: set[int] = field(default_factory=set)
+    # By node, until something changes there: who leaves it for a member that asks for so much.
+    known: dict[int, dict[bytes, list[int] | None]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        simulation, snapshot = self.simulation, self.simulation.snapshot
+        self.free = (snapshot.allocatable - simulation.used).astype(np.int64)
+        for node, others in simulation.nominated.items():
+            for pod in others:
+                self.free[node] -= simulation.requests_of(pod.pod_class)
+        groups = whole_groups(snapshot, simulation.policy)[snapshot.pod_group.astype(np.intp)]
+        for slot in np.flatnonzero(self.allowed & simulation.present).tolist():
+            unit = int(groups[slot]) if groups[slot] >= 0 else -slot - 1
+            self.pods.setdefault(unit, []).append(slot)
+        for unit, slots in self.pods.items():
+            for node in {int(snapshot.pod_node[slot]) for slot in slots}:
+                self.there.setdefault(node, []).append(unit)
+
+    def cheapest(self, need: I64, passes: Mask) -> int:
+        """Make room for one member where that costs least; return the node, -1 for none."""
+        best: tuple[int, int, list[int]] | None = None
+        key = need.tobytes()
+        for node in np.flatnonzero(passes).tolist():
+            known = self.known.setdefault(node, {})
+            if key not in known:
+                known[key] = self._leaving(node, need)
+            leaving = known[key]
+            if leaving is not None:
+                cost = sum(self._price(unit) for unit in leaving)
+                if best is None or (cost, node) < best[:2]:
+                    best = cost, node, leaving
+                if not cost:
+                    break
+        if best is None:
+            return -1
+        for unit in best[2]:
+            self._move(unit, 1)
+            self.gone.add(unit)
+        self.free[best[1]] -= need
+        self.known.pop(best[1], None)
+        return best[1]
+
+    def _leaving(self, node: int, need: I64) -> list[int] | None:
+        """Return the units that leave a node for one member, None where that is not enough."""
+        lacking = np.where(need > 0, need - self.free[node], 0)
+        if not (lacking > 0).any():
+            return []
+        priced = []
+        for unit in self.there.get(node, ()):
+            if unit not in self.gone:
+                own = self._frees(unit, node)
+                part = float((np.minimum(own, lacking)[lacking > 0] / lacking[lacking > 0]).max())
+                if part > 0:
+                    priced.append((self._price(unit) / part, unit, own))
+        leaving: list[tuple[int, I64]] = []
+        for _, unit, own in sorted(priced, key=lambda each: each[:2]):
+            leaving.append((unit, own))
+            lacking = lacking - own
+            if not (lacking > 0).any():
+                break
+        else:
+            return None
+        # Who came before the last may not be needed with it.
+        for unit, own in sorted(leaving, key=lambda each: -self._price(each[0])):
+            if not (lacking + own > 0).any():
+                lacking = lacking + own
+                leaving = [each for each in leaving if each[0] != unit]
+        return [unit for unit, _ in leaving]
+
+    def put_back(self) -> None:
+        """Let those return that nobody's room depends on, the dearest first."""
+        for unit in sorted(self.gone, key=lambda each: (-self._price(each), each)):
+            self._move(unit, -1)
+            nodes = {int(self.simulation.snapshot.pod_node[slot]) for slot in self.pods[unit]}
+            if all((self.free[node] >= 0).all() for node in nodes):
+                self.gone.discard(unit)
+            else:
+                self._move(unit, 1)
+
+    def _price(self, unit: int) -> int:
+        return int(self.weight[self.pods[unit]].sum())
+
+    def _frees(self, unit: int, node: int) -> I64:
+        snapshot = self.simulation.snapshot
+        here = [slot for slot in self.pods[unit] if snapshot.pod_node[slot] == node]
+        amounts: I64 = snapshot.pod_requests[here].sum(axis=0)
+        return amounts
+
+    def _move(self, unit: int, sign: int) -> None:
+        snapshot = self.simulation.snapshot
+        for slot in self.pods[unit]:
+            node = int(snapshot.pod_node[slot])
+            self.free[node] += sign * snapshot.pod_requests[slot]
+            self.known.pop(node, None)

@@ -1,0 +1,1 @@
+"""The scheduling queue: entries, their places, turns and wakers."""
