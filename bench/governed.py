@@ -33,13 +33,13 @@ from kubeworld.units.durations import HOUR, SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement
-from reprieve.engine.quota.assigner import Assigner
-from reprieve.engine.quota.assignment import Mode
-from reprieve.engine.quota.candidates import preemptor
+from reprieve.engine.quota.assigning.assigner import Assigner
+from reprieve.engine.quota.assigning.assignment import Mode
 from reprieve.engine.quota.displacements import Displacements, party_of
-from reprieve.engine.quota.preemption import SearchOracle
-from reprieve.engine.quota.protection import Causes, protected, sparing
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.holdings.state import Holdings
+from reprieve.engine.quota.targets.candidates import preemptor
+from reprieve.engine.quota.targets.preemption import SearchOracle
+from reprieve.engine.quota.targets.protection import Causes, protected, sparing
 from tests.quota.cases import Scene
 
 _ROWS: Final = 5_000

@@ -31,7 +31,7 @@ from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.harm_budgets.budget import Expression, Harm, HarmBudget, HarmSide, Selector
 from reprieve.engine.quota.displacements import Displacements, party_of
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.holdings.state import Holdings
 from tests.quota.cases import NOW, Scene
 
 _TENANTS: Final = 1_000

@@ -32,9 +32,9 @@ from random import Random
 
 from bench.measuring import peak_mib, print_line
 from kubeworld.units.instants import Nanos
-from reprieve.engine.quota.assigner import Assigner
-from reprieve.engine.quota.assignment import Assignment, Mode
-from reprieve.engine.quota.candidates import preemptor
+from reprieve.engine.quota.assigning.assigner import Assigner
+from reprieve.engine.quota.assigning.assignment import Assignment, Mode
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import (
     ClusterQueue,
     Cohort,
@@ -51,10 +51,10 @@ from reprieve.engine.quota.model import (
     Settings,
     Workload,
 )
-from reprieve.engine.quota.preemption import SearchOracle, find_targets
-from reprieve.engine.quota.proof import faults_of
-from reprieve.engine.quota.proof_state import Preempting, Victim
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.proofs.proof import faults_of
+from reprieve.engine.quota.proofs.proof_state import Preempting, Victim
+from reprieve.engine.quota.targets.candidates import preemptor
+from reprieve.engine.quota.targets.preemption import SearchOracle, find_targets
 from tests.oracle import quota as oracle
 from tests.quota.cases import NOW, SECOND, Scene, holding, plain
 

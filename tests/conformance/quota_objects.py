@@ -8,7 +8,8 @@ from typing import Any
 
 from kubeworld.units.instants import Nanos, parse_instant
 from kubeworld.units.quantities import parse_milli, parse_quantity
-from reprieve.engine.quota.amounts import UNLIMITED
+from reprieve.engine.quota.holdings.amounts import UNLIMITED
+from reprieve.engine.quota.holdings.shares import fair_weight
 from reprieve.engine.quota.model import (
     Admission,
     AdmittedPodSet,
@@ -40,7 +41,6 @@ from reprieve.engine.quota.model import (
     Toleration,
     Workload,
 )
-from reprieve.engine.quota.shares import fair_weight
 from reprieve.engine.topology.encoding import decoded
 from reprieve.engine.topology.model import (
     Layer,

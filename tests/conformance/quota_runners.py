@@ -16,26 +16,23 @@ from typing import Any
 
 from kubeworld.units.instants import parse_instant
 from reprieve.engine.plan_faults import PlanFault
-from reprieve.engine.quota.amounts import clamp, text
-from reprieve.engine.quota.assigner import Assigner
-from reprieve.engine.quota.assignment import (
+from reprieve.engine.quota.assigning.assigner import Assigner
+from reprieve.engine.quota.assigning.assignment import (
     Assignment,
     PreemptionMode,
     is_preferred,
 )
-from reprieve.engine.quota.candidates import (
-    Preemptor,
-    Target,
-    order_holders,
-    preemptor,
-    satisfies,
-)
+from reprieve.engine.quota.assigning.partial import reduced
 from reprieve.engine.quota.cycle import (
     cycle,
 )
 from reprieve.engine.quota.entries import CycleResult, Outcome
-from reprieve.engine.quota.fair import Pending, TargetWalk
-from reprieve.engine.quota.holders import Holder, Row, effective_priority, row_of
+from reprieve.engine.quota.holdings.amounts import clamp, text
+from reprieve.engine.quota.holdings.holders import Holder, Row, effective_priority, row_of
+from reprieve.engine.quota.holdings.shares import Share, Shares, share
+from reprieve.engine.quota.holdings.snapshot import Snapshot
+from reprieve.engine.quota.holdings.state import Holdings
+from reprieve.engine.quota.holdings.tree import Tree, available
 from reprieve.engine.quota.model import (
     Configuration,
     FlavorFungibility,
@@ -46,19 +43,22 @@ from reprieve.engine.quota.model import (
     Reason,
     Workload,
 )
-from reprieve.engine.quota.partial import reduced
-from reprieve.engine.quota.preemption import Possibility, SearchOracle, find_targets
-from reprieve.engine.quota.proof import Fault, faults_of
-from reprieve.engine.quota.proof_state import Preempting, Victim
-from reprieve.engine.quota.queues import Queues
+from reprieve.engine.quota.proofs.proof import Fault, faults_of
+from reprieve.engine.quota.proofs.proof_state import Preempting, Victim
 from reprieve.engine.quota.room import reserved_amounts
-from reprieve.engine.quota.shares import Share, Shares, share
-from reprieve.engine.quota.snapshot import Snapshot
-from reprieve.engine.quota.state import Holdings
 from reprieve.engine.quota.taking_back import undo_admission
-from reprieve.engine.quota.timing import queue_timestamp
+from reprieve.engine.quota.targets.candidates import (
+    Preemptor,
+    Target,
+    order_holders,
+    preemptor,
+    satisfies,
+)
+from reprieve.engine.quota.targets.fair import Pending, TargetWalk
+from reprieve.engine.quota.targets.preemption import Possibility, SearchOracle, find_targets
 from reprieve.engine.quota.tournament import classical_order
-from reprieve.engine.quota.tree import Tree, available
+from reprieve.engine.quota.waiting.queues import Queues
+from reprieve.engine.quota.waiting.timing import queue_timestamp
 from reprieve.wording.kueue import preemption_message
 from tests.conformance import quota_objects as objects
 from tests.conformance.quota_status import Statuses

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from kubeworld.units.instants import parse_instant
-from reprieve.engine.quota.amounts import text
-from reprieve.engine.quota.candidates import Target
+from reprieve.engine.quota.assigning.requests import pod_set_requests
 from reprieve.engine.quota.entries import Entry, Outcome
+from reprieve.engine.quota.holdings.amounts import text
+from reprieve.engine.quota.holdings.tree import Tree
 from reprieve.engine.quota.model import Admission, Configuration, Settings, Workload
-from reprieve.engine.quota.requests import pod_set_requests
-from reprieve.engine.quota.timing import queue_timestamp
-from reprieve.engine.quota.tree import Tree
+from reprieve.engine.quota.targets.candidates import Target
+from reprieve.engine.quota.waiting.timing import queue_timestamp
 from reprieve.engine.topology.encoding import encoded
 from reprieve.wording import kueue
 from reprieve.wording.events import EventText

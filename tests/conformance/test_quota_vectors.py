@@ -57,7 +57,7 @@ def _differences(kind: str, case: Json) -> tuple[Any, Any] | None:
     for order in permutations(_resources(case)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
-                "reprieve.engine.quota.assigner.in_order",
+                "reprieve.engine.quota.assigning.assigner.in_order",
                 lambda asked, order=order: sorted(asked, key=order.index),
             )
             if _run(kind, case)[0] == expected:

@@ -10,7 +10,8 @@ from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import Entry, Outcome
-from reprieve.engine.quota.figures import cluster_queue_share
+from reprieve.engine.quota.holdings.figures import cluster_queue_share
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import (
     BorrowWithinCohort,
     ClusterQueue,
@@ -27,8 +28,7 @@ from reprieve.engine.quota.model import (
     Strategy,
     Workload,
 )
-from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.waiting.queues import Queues
 
 __all__ = ["fair_rows", "preemption_rows"]
 

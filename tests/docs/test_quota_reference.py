@@ -14,7 +14,7 @@ from kubelocal.cluster import EmbeddedCluster
 from kubeworld.units.clock import SystemClock
 from kubeworld.units.durations import parse_duration
 from reprieve.api.crds import kueue_crds, load
-from reprieve.engine.quota.assignment import NoFitReason
+from reprieve.engine.quota.assigning.assignment import NoFitReason
 from reprieve.engine.quota.entries import Unready
 from reprieve.engine.quota.model import Reason, Strategy
 from reprieve.intake.quota_workloads import LACKS_PODS

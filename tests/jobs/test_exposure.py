@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from reprieve.api import kueue
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import Configuration, LabelSelector, ResourceFlavor
-from reprieve.engine.quota.state import Holdings
 from reprieve.intake.quota import cluster_queue_row
 from reprieve.jobs.table import BUILT_IN
 from reprieve.planes.quota.webhooks.jobs import JobRules, job_hooks

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from kubeworld.units.instants import parse_instant
 from reprieve.api import kueue
-from reprieve.engine.quota.amounts import UNLIMITED
+from reprieve.engine.quota.assigning.request_rules import RequestRules, Transformation
+from reprieve.engine.quota.holdings.amounts import UNLIMITED
 from reprieve.engine.quota.model import (
     Check,
     Eviction,
@@ -27,7 +28,6 @@ from reprieve.engine.quota.model import (
     Reason,
     ResourceGroup,
 )
-from reprieve.engine.quota.request_rules import RequestRules, Transformation
 from reprieve.intake.quota import (
     Unusable,
     cluster_queue_row,

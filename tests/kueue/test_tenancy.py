@@ -8,8 +8,8 @@ from typing import Any, cast
 import msgspec
 
 from reprieve.api import kueue
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import Configuration, LabelSelector, NodeExpression, ResourceFlavor
-from reprieve.engine.quota.state import Holdings
 from reprieve.intake.quota import cluster_queue_row
 from reprieve.jobs.table import BUILT_IN
 from reprieve.planes.quota.state import QuotaState

@@ -10,9 +10,9 @@ from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.quota.cycle import cycles
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import CycleResult
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import Configuration, Eviction, Workload
-from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.waiting.queues import Queues
 from tests.quota.cases import NOW, SECOND
 
 

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 from random import Random
 
-from reprieve.engine.quota.borrowers import Gathered, beside
-from reprieve.engine.quota.holders import Row
+from reprieve.engine.quota.holdings.holders import Row
+from reprieve.engine.quota.holdings.snapshot import Snapshot
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import Reason
-from reprieve.engine.quota.snapshot import Snapshot
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.targets.borrowers import Gathered, beside
 from tests.quota.cases import NOW, Size, held, scene
 
 SIZE = Size(queues=8, cohorts=6, admitted=30, quota=5, sizes=(0, 1, 1, 2, 3, 4))

@@ -21,7 +21,7 @@ from reprieve.engine.quota.model import (
     ResourceGroup,
     Settings,
 )
-from reprieve.engine.quota.queues import Queues
+from reprieve.engine.quota.waiting.queues import Queues
 from reprieve.engine.topology.model import HOSTNAME
 from reprieve.engine.victim_choice import VictimChoice
 from tests.engine.topology.build import GPU, RACK

@@ -11,14 +11,14 @@ import pytest
 from kubeworld.units.instants import Nanos
 from reprieve.engine.plan import Plan
 from reprieve.engine.quota import evictions
-from reprieve.engine.quota.assignment import Assignment
-from reprieve.engine.quota.candidates import Target, preemptor
-from reprieve.engine.quota.cheapest import Cheapest, cheapest_targets
+from reprieve.engine.quota.assigning.assignment import Assignment
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import Entry, Outcome
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.plans import plan_of
-from reprieve.engine.quota.preemption import find_targets
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.targets.candidates import Target, preemptor
+from reprieve.engine.quota.targets.cheapest import Cheapest, cheapest_targets
+from reprieve.engine.quota.targets.preemption import find_targets
 from reprieve.engine.victim_choice import VictimChoice
 from reprieve.records.quota.record import inputs_of
 from reprieve.records.quota.replay import decide_quota_again

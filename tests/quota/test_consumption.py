@@ -9,11 +9,16 @@ import pytest
 from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.cycle import cycles
 from reprieve.engine.quota.entries import Entry, Outcome
+from reprieve.engine.quota.holdings.state import Holdings
+from reprieve.engine.quota.holdings.usage_based import (
+    Consumption,
+    Consumptions,
+    UsageBased,
+    base_amounts,
+)
 from reprieve.engine.quota.model import Configuration, LocalQueue, Settings
-from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.state import Holdings
 from reprieve.engine.quota.taking_back import undo_admission
-from reprieve.engine.quota.usage_based import Consumption, Consumptions, UsageBased, base_amounts
+from reprieve.engine.quota.waiting.queues import Queues
 from tests.quota.cases import NOW, SECOND
 from tests.quota.test_cycle import job, one_queue
 

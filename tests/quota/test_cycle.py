@@ -13,6 +13,7 @@ from kubeworld.units.instants import Nanos
 from reprieve.engine.plan import Plane, ProofLevel
 from reprieve.engine.quota.cycle import cycle, cycles
 from reprieve.engine.quota.entries import CycleResult, Outcome
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import (
     Check,
     ClusterQueue,
@@ -31,9 +32,8 @@ from reprieve.engine.quota.model import (
     Workload,
 )
 from reprieve.engine.quota.plans import plan_of
-from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.state import Holdings
 from reprieve.engine.quota.taking_back import preemptions_failed, undo_admission
+from reprieve.engine.quota.waiting.queues import Queues
 from tests.oracle import quota as oracle
 from tests.quota.cases import NOW, Scene, Size, plain, scene
 

@@ -17,6 +17,7 @@ from kubeworld.units.instants import Nanos
 from reprieve.engine.quota import cycle as cycle_module
 from reprieve.engine.quota.cycle import cycle, cycles
 from reprieve.engine.quota.entries import Outcome
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import (
     Cohort,
     Configuration,
@@ -28,9 +29,8 @@ from reprieve.engine.quota.model import (
     Workload,
 )
 from reprieve.engine.quota.nominations import Nominations
-from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.room import Room
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.waiting.queues import Queues
 from tests.quota.cases import NOW, Size, scene
 from tests.quota.test_cycle import job, one_queue, start, summary
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from reprieve.engine.quota.assigning.flavors import mismatch
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import Entry, Outcome
-from reprieve.engine.quota.flavors import mismatch
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import (
     ClusterQueue,
     Configuration,
@@ -28,8 +29,7 @@ from reprieve.engine.quota.model import (
     Toleration,
     Workload,
 )
-from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.waiting.queues import Queues
 from tests.quota.cases import NOW
 
 SPOT = Taint("spot", "5", "NoSchedule")

@@ -14,7 +14,7 @@ from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api import kueue
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import CycleResult, Outcome
-from reprieve.engine.quota.harm import longest_wait, worth_waiting_for
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import (
     Admission,
     AdmittedPodSet,
@@ -31,8 +31,8 @@ from reprieve.engine.quota.model import (
     Settings,
     Workload,
 )
-from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.targets.harm import longest_wait, worth_waiting_for
+from reprieve.engine.quota.waiting.queues import Queues
 from reprieve.intake.quota_workloads import PodSetRows, workload_row
 from reprieve.records.idle.replay import unpacked
 from reprieve.records.quota.record import QuotaInput, inputs_of, restored

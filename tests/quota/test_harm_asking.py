@@ -14,15 +14,15 @@ from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.harm_budgets.accounts import HarmAccounts
 from reprieve.engine.harm_budgets.budget import Harm, HarmBudget, HarmSide, Per, Scope
-from reprieve.engine.quota.assigner import Assigner
-from reprieve.engine.quota.candidates import Preemptor, preemptor
+from reprieve.engine.quota.assigning.assigner import Assigner
 from reprieve.engine.quota.displacements import Displacements
-from reprieve.engine.quota.harm_budgets import QuotaHarm
-from reprieve.engine.quota.holders import Holder
-from reprieve.engine.quota.preemption import SearchOracle
-from reprieve.engine.quota.protection import Causes, Spared, protected, sparing
-from reprieve.engine.quota.snapshot import Snapshot
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.holdings.holders import Holder
+from reprieve.engine.quota.holdings.snapshot import Snapshot
+from reprieve.engine.quota.holdings.state import Holdings
+from reprieve.engine.quota.targets.candidates import Preemptor, preemptor
+from reprieve.engine.quota.targets.harm_budgets import QuotaHarm
+from reprieve.engine.quota.targets.preemption import SearchOracle
+from reprieve.engine.quota.targets.protection import Causes, Spared, protected, sparing
 from tests.quota.cases import NOW, Scene
 
 TENANTS = 6

@@ -15,9 +15,9 @@ from typing import Any
 from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.cycle import cycle, cycles
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import Reason, Workload
-from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.waiting.queues import Queues
 from tests.oracle import quota as oracle
 from tests.oracle.quota_flows import Flows
 from tests.quota.cases import NOW, SECOND, Scene, Size, plain, scene

@@ -14,6 +14,7 @@ import pytest
 from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import Entry
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import (
     ClusterQueue,
     Configuration,
@@ -24,9 +25,8 @@ from reprieve.engine.quota.model import (
     ResourceGroup,
     Workload,
 )
-from reprieve.engine.quota.protection import Causes
-from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.targets.protection import Causes
+from reprieve.engine.quota.waiting.queues import Queues
 from tests.quota.cases import NOW, SECOND, Size, scene
 from tests.quota.simulation import Cluster
 from tests.quota.test_loops import configuration, jobs, queue

@@ -13,6 +13,7 @@ from reprieve.engine.cluster.rows import AffinityTerm, NodeRow, PodRow
 from reprieve.engine.plan import ProofLevel
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import CycleResult, Outcome
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import (
     Admission,
     AdmittedPodSet,
@@ -22,10 +23,9 @@ from reprieve.engine.quota.model import (
     ResourceFlavor,
     Workload,
 )
-from reprieve.engine.quota.node_proof import NodeProof, Template
 from reprieve.engine.quota.plans import plan_of
-from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.proofs.node_proof import NodeProof, Template
+from reprieve.engine.quota.waiting.queues import Queues
 from reprieve.units.ids import Uid
 from tests.engine.builders import GPU, node, pod, pod_class, snapshot_of
 from tests.quota.cases import NOW, SECOND

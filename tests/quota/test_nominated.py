@@ -10,6 +10,7 @@ from typing import Any
 from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import (
     Admission,
     AdmittedPodSet,
@@ -20,8 +21,7 @@ from reprieve.engine.quota.model import (
     Workload,
 )
 from reprieve.engine.quota.nominated import Nominated
-from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.waiting.queues import Queues
 from tests.quota.cases import NOW, SECOND, Scene, Size, scene, waiting
 from tests.quota.test_loops import configuration, jobs, queue
 

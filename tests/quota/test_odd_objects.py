@@ -11,6 +11,7 @@ import msgspec
 from kubeworld.units.instants import Nanos
 from reprieve.api import kueue
 from reprieve.engine.quota.cycle import cycles
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import (
     Cohort,
     Configuration,
@@ -18,8 +19,7 @@ from reprieve.engine.quota.model import (
     ResourceFlavor,
     Settings,
 )
-from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.waiting.queues import Queues
 from reprieve.intake.quota import Unusable, cluster_queue_row
 from reprieve.intake.quota_workloads import PodSetRows, workload_row
 from tests.quota.cases import NOW, SECOND

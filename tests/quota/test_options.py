@@ -11,9 +11,9 @@ from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.displacements import Displacements, party_of
 from reprieve.engine.quota.entries import Entry, Outcome
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import Policy, Preemption, Settings
-from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.waiting.queues import Queues
 from tests.quota.cases import NOW, SECOND, Scene, scene
 from tests.quota.test_cycle import job, one_queue
 from tests.quota.test_rules import held

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from reprieve.engine.quota.pending import Pending, Row
+from reprieve.engine.quota.waiting.pending import Pending, Row
 
 SHAPES = ("small", "medium", "large")
 

@@ -11,7 +11,7 @@ from reprieve.engine.diagnosis.quota_fixes import ClassChoice, Remedy, remedies
 from reprieve.engine.diagnosis.quota_trial import QuotaFacts
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.quota.model import Policy, Preemption
-from reprieve.engine.quota.queues import Queues
+from reprieve.engine.quota.waiting.queues import Queues
 from reprieve.engine.topology.model import HOSTNAME, Layer
 from reprieve.wording.diagnosis import general_step, sentence
 from tests.engine.topology.build import BLOCK, RACK

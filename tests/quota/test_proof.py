@@ -13,10 +13,11 @@ import pytest
 from kubeworld.units.instants import Nanos
 from reprieve.engine.plan_faults import PlanFault, PlanRefused
 from reprieve.engine.quota import evictions
-from reprieve.engine.quota.candidates import preemptor
 from reprieve.engine.quota.cycle import cycle, cycles
 from reprieve.engine.quota.entries import Entry, Outcome
-from reprieve.engine.quota.holders import Holder
+from reprieve.engine.quota.holdings.holders import Holder
+from reprieve.engine.quota.holdings.snapshot import Snapshot
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import (
     AdmittedPodSet,
     BorrowWithinCohort,
@@ -35,12 +36,11 @@ from reprieve.engine.quota.model import (
     Settings,
     Workload,
 )
-from reprieve.engine.quota.preemption import find_targets
-from reprieve.engine.quota.proof import Fault, faults_of
-from reprieve.engine.quota.proof_state import Preempting, Victim
-from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.snapshot import Snapshot
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.proofs.proof import Fault, faults_of
+from reprieve.engine.quota.proofs.proof_state import Preempting, Victim
+from reprieve.engine.quota.targets.candidates import preemptor
+from reprieve.engine.quota.targets.preemption import find_targets
+from reprieve.engine.quota.waiting.queues import Queues
 from tests.quota.cases import NOW, SECOND, Size, holding, scene
 from tests.quota.test_cycle import start
 from tests.quota.test_invariants import stop

@@ -6,11 +6,11 @@ from collections import Counter
 from dataclasses import replace
 from random import Random
 
-from reprieve.engine.quota.amounts import UNLIMITED
+from reprieve.engine.quota.holdings.amounts import UNLIMITED
+from reprieve.engine.quota.holdings.reckoning import Usage
+from reprieve.engine.quota.holdings.shares import share
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import FlavorResource, Quota, ResourceGroup
-from reprieve.engine.quota.reckoning import Usage
-from reprieve.engine.quota.shares import share
-from reprieve.engine.quota.state import Holdings
 from tests.oracle import quota as oracle
 from tests.quota.cases import Size, plain, scene
 

@@ -12,6 +12,7 @@ from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import CycleResult
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import (
     Admission,
     AdmittedPodSet,
@@ -19,9 +20,8 @@ from reprieve.engine.quota.model import (
     QueueingStrategy,
     Workload,
 )
-from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.refusals import Refusals
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.waiting.queues import Queues
 from tests.quota.cases import NOW, SECOND
 from tests.quota.test_loops import configuration, jobs, queue
 

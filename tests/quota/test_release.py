@@ -12,6 +12,7 @@ from typing import Any
 from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.cycle import cycles
 from reprieve.engine.quota.entries import Outcome
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import (
     Admission,
     AdmittedPodSet,
@@ -21,9 +22,8 @@ from reprieve.engine.quota.model import (
     QueueingStrategy,
     Workload,
 )
-from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.release import IdleUnit, NodeTest, Promise, Release, Standing, release
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.waiting.queues import Queues
 from reprieve.units.ids import Uid
 from tests.engine.builders import GPU, node
 from tests.quota.cases import NOW, SECOND

@@ -9,12 +9,19 @@ from typing import Any
 import pytest
 
 from kubeworld.units.instants import Nanos
-from reprieve.engine.quota.amounts import UNLIMITED
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import Outcome
-from reprieve.engine.quota.exposure import exposures
-from reprieve.engine.quota.figures import cluster_queue_share, cluster_queue_usage, cohort_share
 from reprieve.engine.quota.heads import RequeueReason
+from reprieve.engine.quota.holdings.amounts import UNLIMITED
+from reprieve.engine.quota.holdings.exposure import exposures
+from reprieve.engine.quota.holdings.figures import (
+    cluster_queue_share,
+    cluster_queue_usage,
+    cohort_share,
+)
+from reprieve.engine.quota.holdings.shares import Share
+from reprieve.engine.quota.holdings.state import Holdings
+from reprieve.engine.quota.holdings.usage_based import Consumption, UsageBased
 from reprieve.engine.quota.model import (
     Admission,
     AdmittedPodSet,
@@ -31,11 +38,13 @@ from reprieve.engine.quota.model import (
     StopPolicy,
     Workload,
 )
-from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.requeuing import Backoff, EvictionReason, backoff_end, eviction_reason
-from reprieve.engine.quota.shares import Share
-from reprieve.engine.quota.state import Holdings
-from reprieve.engine.quota.usage_based import Consumption, UsageBased
+from reprieve.engine.quota.waiting.queues import Queues
+from reprieve.engine.quota.waiting.requeuing import (
+    Backoff,
+    EvictionReason,
+    backoff_end,
+    eviction_reason,
+)
 from tests.quota.cases import NOW, SECOND
 from tests.quota.test_cycle import job, one_queue
 from tests.quota.test_loops import configuration, queue

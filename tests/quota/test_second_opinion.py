@@ -14,9 +14,10 @@ from random import Random
 from typing import Any
 
 from kubeworld.units.instants import Nanos
-from reprieve.engine.quota.assignment import Assignment
+from reprieve.engine.quota.assigning.assignment import Assignment
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import Entry, Outcome, Recomputation
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import (
     Admission,
     AdmittedPodSet,
@@ -40,8 +41,7 @@ from reprieve.engine.quota.model import (
     Toleration,
     Workload,
 )
-from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.waiting.queues import Queues
 from tests.oracle import quota_cycles as oracle
 from tests.quota.cases import NOW, SECOND, Scene, Size, plain, scene
 from tests.quota.test_invariants import stop

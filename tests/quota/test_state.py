@@ -7,9 +7,9 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from reprieve.engine.quota.holdings.snapshot import Snapshot
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import Eviction, Reason, StopPolicy, Workload
-from reprieve.engine.quota.snapshot import Snapshot
-from reprieve.engine.quota.state import Holdings
 from tests.quota.cases import NOW, SECOND, Scene, Size, held, scene
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-from reprieve.engine.quota.candidates import preemptor
-from reprieve.engine.quota.preemption import Possibility, SearchOracle, find_targets
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.holdings.state import Holdings
+from reprieve.engine.quota.targets.candidates import preemptor
+from reprieve.engine.quota.targets.preemption import Possibility, SearchOracle, find_targets
 from tests.oracle import quota as oracle
 from tests.quota.cases import Scene, plain, scene
 

@@ -12,8 +12,10 @@ import pytest
 
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
+from reprieve.engine.quota.assigning.topologies import asked_places
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import CycleResult, Outcome
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import (
     ClusterQueue,
     Configuration,
@@ -28,11 +30,9 @@ from reprieve.engine.quota.model import (
     Settings,
     Workload,
 )
-from reprieve.engine.quota.proof import Fault, faults_of
-from reprieve.engine.quota.proof_state import Preempting, Victim
-from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.state import Holdings
-from reprieve.engine.quota.topologies import asked_places
+from reprieve.engine.quota.proofs.proof import Fault, faults_of
+from reprieve.engine.quota.proofs.proof_state import Preempting, Victim
+from reprieve.engine.quota.waiting.queues import Queues
 from reprieve.engine.topology.model import HOSTNAME, Topology, TopologyNode, TopologyRequest
 from reprieve.engine.topology.places import Grounds, NodeUse
 from reprieve.engine.victim_choice import VictimChoice

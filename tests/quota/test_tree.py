@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from random import Random
 
-from reprieve.engine.quota.amounts import UNLIMITED, WIDE, capacity_text, minus, plus, text
+from reprieve.engine.quota.holdings.amounts import UNLIMITED, WIDE, capacity_text, minus, plus, text
+from reprieve.engine.quota.holdings.shares import fair_weight, share
+from reprieve.engine.quota.holdings.state import Holdings
+from reprieve.engine.quota.holdings.tree import Tree, available, borrowing_level
 from reprieve.engine.quota.model import (
     ClusterQueue,
     Cohort,
@@ -13,9 +16,6 @@ from reprieve.engine.quota.model import (
     Quota,
     ResourceGroup,
 )
-from reprieve.engine.quota.shares import fair_weight, share
-from reprieve.engine.quota.state import Holdings
-from reprieve.engine.quota.tree import Tree, available, borrowing_level
 from tests.oracle import quota as oracle
 from tests.quota.cases import plain, scene
 

@@ -11,7 +11,7 @@ import pytest
 
 from reprieve.api.devices import ResourceClaimTemplate
 from reprieve.api.kueue import PodSet
-from reprieve.engine.quota.request_rules import RequestRules
+from reprieve.engine.quota.assigning.request_rules import RequestRules
 from reprieve.intake.quota_devices import Uncountable, claimed_devices
 from reprieve.kube.resource import DEVICE_CLASSES, DEVICE_SLICES, DEVICE_TEMPLATES
 from reprieve.planes.quota.context import QuotaOptions

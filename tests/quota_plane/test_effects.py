@@ -10,8 +10,8 @@ from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import CycleResult, Outcome
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import Policy, Preemption
-from reprieve.engine.quota.state import Holdings
 from reprieve.planes.quota import effects as effects_module
 from reprieve.planes.quota.effects import (
     Admit,

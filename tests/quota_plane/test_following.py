@@ -11,7 +11,7 @@ import pytest
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.api.kueue import Workload
-from reprieve.engine.quota.checks import required_checks
+from reprieve.engine.quota.assigning.checks import required_checks
 from reprieve.engine.quota.model import (
     Admission,
     AdmittedPodSet,

@@ -11,7 +11,7 @@ import pytest
 from reprieve.engine.plan_faults import PlanFault
 from reprieve.engine.quota import evictions
 from reprieve.engine.quota.nominations import Nominations
-from reprieve.engine.quota.proof import Fault
+from reprieve.engine.quota.proofs.proof import Fault
 from reprieve.kube.resource import PREEMPTIONS
 from reprieve.planes.quota import decisions, jobs, state, statuses
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE

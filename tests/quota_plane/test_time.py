@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from reprieve.engine.quota.model import Settings
-from reprieve.engine.quota.requeuing import Backoff
+from reprieve.engine.quota.waiting.requeuing import Backoff
 from reprieve.kube.errors import NotFound
 from reprieve.planes.quota.context import QuotaOptions
 from reprieve.settings.quota_configuration_parts import PodsReady

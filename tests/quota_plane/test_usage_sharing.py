@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kubeworld.units.quantities import parse_milli
+from reprieve.engine.quota.holdings.usage_based import UsageBased
 from reprieve.engine.quota.model import Settings
-from reprieve.engine.quota.usage_based import UsageBased
 from reprieve.planes.quota.context import QuotaOptions
 from tests.quota_plane.site import (
     JOBS,

@@ -17,7 +17,7 @@ from typing import Any, Final
 import pytest
 
 from reprieve.engine.quota.model import Workload
-from reprieve.engine.quota.queueing import QUIET, WAKING
+from reprieve.engine.quota.waiting.queueing import QUIET, WAKING
 from reprieve.kube.errors import Conflict, NotFound
 from reprieve.kube.resource import NAMESPACES, Resource
 from tests.quota_plane.site import (

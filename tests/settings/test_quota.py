@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from kubeworld.units.durations import HOUR, MINUTE
+from reprieve.engine.quota.assigning.request_rules import Transformation
+from reprieve.engine.quota.holdings.usage_based import UsageBased
 from reprieve.engine.quota.model import Settings, Strategy
-from reprieve.engine.quota.request_rules import Transformation
-from reprieve.engine.quota.requeuing import Backoff
-from reprieve.engine.quota.usage_based import UsageBased
+from reprieve.engine.quota.waiting.requeuing import Backoff
 from reprieve.settings.quota import (
     MinRuntimes,
     QuotaSource,

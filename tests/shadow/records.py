@@ -12,6 +12,7 @@ from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import Metadata, Preemption
 from reprieve.engine.idle.model import Policy as IdlePolicy
 from reprieve.engine.placement.profile import Policy as SchedulingPolicy
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import (
     ClusterQueue,
     Configuration,
@@ -26,8 +27,7 @@ from reprieve.engine.quota.model import (
 )
 from reprieve.engine.quota.model import Preemption as Rules
 from reprieve.engine.quota.plans import plan_of
-from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.waiting.queues import Queues
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS, Session
 from reprieve.execution.intent_specs import intent_spec

@@ -15,7 +15,7 @@ import pytest
 from reprieve.engine.disruptions.questions import GovernorPolicy
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.quota.model import Preemption, Settings
-from reprieve.engine.quota.requeuing import Backoff
+from reprieve.engine.quota.waiting.requeuing import Backoff
 from reprieve.settings.quota_configuration_parts import PodsReady
 from reprieve.simulation.lives import Admitted, Decision, Life, Preempted, Replay, Reserved, Unready
 from reprieve.simulation.loop_guard import ReplayFault

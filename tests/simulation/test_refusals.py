@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from kubeworld.units.durations import MINUTE, SECOND
-from reprieve.engine.quota.assignment import Assignment, Choice, Mode, PodSetAssignment
-from reprieve.engine.quota.candidates import preemptor
+from reprieve.engine.quota.assigning.assignment import Assignment, Choice, Mode, PodSetAssignment
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import Outcome
-from reprieve.engine.quota.fair import fair_targets
 from reprieve.engine.quota.heads import shape
+from reprieve.engine.quota.holdings.state import Holdings
+from reprieve.engine.quota.holdings.tree import available, borrowing_level
 from reprieve.engine.quota.model import (
     Admission,
     AdmittedPodSet,
@@ -30,10 +30,10 @@ from reprieve.engine.quota.model import (
     Strategy,
     Workload,
 )
-from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.refusals import Refusals
-from reprieve.engine.quota.state import Holdings
-from reprieve.engine.quota.tree import available, borrowing_level
+from reprieve.engine.quota.targets.candidates import preemptor
+from reprieve.engine.quota.targets.fair import fair_targets
+from reprieve.engine.quota.waiting.queues import Queues
 from reprieve.simulation import deciding
 from reprieve.simulation.lives import Replay
 from reprieve.simulation.policy import PolicySpec

@@ -17,7 +17,7 @@ from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import CycleResult, Entry
 from reprieve.engine.quota.model import LocalQueue, PodSet, Settings, Workload
 from reprieve.engine.quota.plans import plan_of
-from reprieve.engine.quota.queues import Queues
+from reprieve.engine.quota.waiting.queues import Queues
 from reprieve.engine.topology.model import HOSTNAME, TopologyRequest
 from reprieve.engine.topology.places import Grounds, NodeUse
 from reprieve.engine.victim_choice import VictimChoice

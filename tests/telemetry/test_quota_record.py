@@ -17,6 +17,7 @@ from reprieve.api.reprieve import Metadata, Preemption
 from reprieve.engine.plan import Plan, ProofLevel
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import Entry, NodeCheck, Outcome
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import (
     ClusterQueue,
     Configuration,
@@ -32,8 +33,7 @@ from reprieve.engine.quota.model import (
 )
 from reprieve.engine.quota.model import Preemption as Rules
 from reprieve.engine.quota.plans import plan_of
-from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.waiting.queues import Queues
 from reprieve.execution.intent_specs import intent_spec
 from reprieve.planes.quota.cycles import recorded_cycles
 from reprieve.records.idle.replay import InputOmitted, SpoiltInput

@@ -29,7 +29,7 @@ from kubeworld.units.untrusted import (
     read_json,
     shown,
 )
-from reprieve.engine.quota.shares import fair_weight
+from reprieve.engine.quota.holdings.shares import fair_weight
 
 READERS: dict[Callable[[str], object], type[Unreadable]] = {
     read_integer: Unreadable,

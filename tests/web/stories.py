@@ -23,6 +23,7 @@ from reprieve.api.reprieve import (
 from reprieve.engine.idle.model import Policy as IdlePolicy
 from reprieve.engine.placement.profile import Policy as SchedulingPolicy
 from reprieve.engine.plan import Plan
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import (
     Admission,
     AdmittedPodSet,
@@ -41,8 +42,7 @@ from reprieve.engine.quota.model import (
 )
 from reprieve.engine.quota.model import Preemption as Rules
 from reprieve.engine.quota.plans import plan_of
-from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.waiting.queues import Queues
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import Session
 from reprieve.execution.at_stake import AtStake, Stake, with_stakes

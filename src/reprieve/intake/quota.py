@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from kubeworld.units.quantities import InvalidQuantity, parse_exact
 from reprieve.api import core, kueue
+from reprieve.engine.quota.holdings.shares import fair_weight
 from reprieve.engine.quota.model import (
     BorrowWithinCohort,
     ClusterQueue,
@@ -36,7 +37,6 @@ from reprieve.engine.quota.model import (
     Taint,
     Toleration,
 )
-from reprieve.engine.quota.shares import fair_weight
 from reprieve.engine.topology.model import Topology
 from reprieve.intake.quota_requests import amount_of
 

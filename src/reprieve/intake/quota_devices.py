@@ -14,7 +14,7 @@ from typing import Final
 from reprieve.api import field_errors as wrong
 from reprieve.api.devices import ExactDeviceRequest, NamedDeviceRequest, ResourceClaimTemplate
 from reprieve.api.kueue import PodSet
-from reprieve.engine.quota.amounts import clamp
+from reprieve.engine.quota.holdings.amounts import clamp
 
 __all__ = ["Uncountable", "claimed_devices"]
 

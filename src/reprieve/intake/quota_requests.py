@@ -14,7 +14,7 @@ from kubeworld.units.quantities import InvalidQuantity, parse_milli, parse_quant
 from kubeworld.units.untrusted import Form
 from reprieve.api.core import ContainerResources
 from reprieve.api.kueue import Amounts, PodSpec
-from reprieve.engine.quota.amounts import SMALLEST, UNLIMITED, clamp
+from reprieve.engine.quota.holdings.amounts import SMALLEST, UNLIMITED, clamp
 from reprieve.intake.pod_sum import ALWAYS, pod_level, pod_sum
 
 __all__ = ["UnreadableRequest", "amount_of", "amounts_of", "pod_requests"]

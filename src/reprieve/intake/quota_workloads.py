@@ -24,7 +24,8 @@ from kubeworld.units.untrusted import integer_or_none
 from reprieve.api import core, kueue
 from reprieve.api.devices import ResourceClaimTemplate
 from reprieve.engine.disruptions.lineage import Party
-from reprieve.engine.quota.amounts import clamp
+from reprieve.engine.quota.assigning.request_rules import NO_RULES, RequestRules
+from reprieve.engine.quota.holdings.amounts import clamp
 from reprieve.engine.quota.model import (
     Admission,
     AdmittedPodSet,
@@ -34,7 +35,6 @@ from reprieve.engine.quota.model import (
     PodSet,
     Workload,
 )
-from reprieve.engine.quota.request_rules import NO_RULES, RequestRules
 from reprieve.engine.topology.encoding import TopologyEncodingError, decoded
 from reprieve.engine.topology.model import Layer, PreferredTerm, TopologyRequest
 from reprieve.intake.cluster.metadata import LAST_CHECKPOINT

@@ -23,10 +23,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from reprieve.engine.quota.assigning.request_rules import NO_RULES, RequestRules
+from reprieve.engine.quota.holdings.usage_based import UsageBased
 from reprieve.engine.quota.model import LabelSelector, NodeExpression, Settings, Strategy
-from reprieve.engine.quota.request_rules import NO_RULES, RequestRules
-from reprieve.engine.quota.requeuing import Backoff
-from reprieve.engine.quota.usage_based import UsageBased
+from reprieve.engine.quota.waiting.requeuing import Backoff
 from reprieve.settings.fields import read_yaml
 from reprieve.settings.idle import Notice
 from reprieve.settings.quota_configuration_parts import (

@@ -15,10 +15,10 @@ from typing import Any, Final
 from kubeworld.units.durations import MINUTE, SECOND, InvalidDuration, parse_duration
 from kubeworld.units.quantities import InvalidQuantity, parse_exact
 from reprieve.api import field_errors as wrong
+from reprieve.engine.quota.assigning.request_rules import RequestRules, Transformation
+from reprieve.engine.quota.holdings.usage_based import UsageBased
 from reprieve.engine.quota.model import LabelSelector, NodeExpression, Strategy
-from reprieve.engine.quota.request_rules import RequestRules, Transformation
-from reprieve.engine.quota.requeuing import Backoff
-from reprieve.engine.quota.usage_based import UsageBased
+from reprieve.engine.quota.waiting.requeuing import Backoff
 
 __all__ = [
     "FRAMEWORKS",

@@ -19,10 +19,10 @@ from reprieve.engine.plan import Proof
 from reprieve.engine.quota.cycle import cycles
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import CycleResult, Entry, NodeCheck, Outcome
-from reprieve.engine.quota.holders import Holder
+from reprieve.engine.quota.holdings.holders import Holder
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import Eviction
 from reprieve.engine.quota.nominated import Nominated
-from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.refusals import Refusals
 from reprieve.engine.quota.release import (
     IdleUnit,
@@ -32,7 +32,7 @@ from reprieve.engine.quota.release import (
     Standing,
     release,
 )
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.waiting.queues import Queues
 from reprieve.simulation.harm_budgets import namespace_labels
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.quota_cluster import configuration, key_of, workload

@@ -7,7 +7,7 @@
    quota meanwhile, so that others do not get it, unless it is said how long that may take
    (`waitForPodsReady`): then it gives its quota back and is queued again after a while.
 3. Quota is preempted for nobody whom no node would take, also with all gone whom it may preempt on
-   nodes, and all idle work (`engine.quota.node_proof`).
+   nodes, and all idle work (`engine.quota.proofs.node_proof`).
 4. Who makes way on nodes keeps its quota, as a Workload does whose pods the scheduler preempts: its
    job makes them again once they have left, and they wait for nodes like new ones. If the quota
    engine takes the quota, too, before they have left, it is queued for quota when they have.
@@ -25,11 +25,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Final
 
 from kubeworld.units.instants import Nanos
-from reprieve.engine.quota.assignment import Assignment
+from reprieve.engine.quota.assigning.assignment import Assignment
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
-from reprieve.engine.quota.holders import Holder
+from reprieve.engine.quota.holdings.holders import Holder
 from reprieve.engine.quota.model import Eviction, ResourceFlavor, Workload
-from reprieve.engine.quota.node_proof import NodeProof, Template
+from reprieve.engine.quota.proofs.node_proof import NodeProof, Template
 from reprieve.engine.quota.release import IdleUnit, Promise, Release
 from reprieve.simulation.deciding import EngineDecider, Placements
 from reprieve.simulation.joint_answers import Answers

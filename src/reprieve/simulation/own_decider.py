@@ -5,7 +5,7 @@
 2. For one that does not, the policy's candidates are taken in its order until it fits. If it never
    does, nobody goes.
 3. Those taken are put back, from the last but one to the first, where it fits without them: what is
-   left is irreducible. This is the engine's own reprieve (`engine.quota.classical.fill_back`).
+   left is irreducible. This is the engine's own reprieve (`engine.quota.targets.classical.fill_back`).
 4. The room is kept for the preemptor until its victims have left; it is admitted then.
 
 The policy is asked again after every change, and an instant ends when it changes nothing. Nobody is
@@ -24,13 +24,13 @@ from typing import Any, Final
 
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
-from reprieve.engine.quota.candidates import Target
-from reprieve.engine.quota.classical import fill_back, fits, take
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
-from reprieve.engine.quota.holders import Holder
+from reprieve.engine.quota.holdings.holders import Holder
+from reprieve.engine.quota.holdings.snapshot import Snapshot
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import Admission, AdmittedPodSet, Reason, Workload
-from reprieve.engine.quota.snapshot import Snapshot
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.targets.candidates import Target
+from reprieve.engine.quota.targets.classical import fill_back, fits, take
 from reprieve.simulation.own import (
     Candidate,
     Candidates,

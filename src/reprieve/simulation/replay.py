@@ -25,7 +25,7 @@ from heapq import heappop, heappush
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.entries import CycleResult, Outcome
-from reprieve.engine.quota.requeuing import backoff_end
+from reprieve.engine.quota.waiting.requeuing import backoff_end
 from reprieve.simulation.deciders import deciders_of
 from reprieve.simulation.deciding import Placements, Reclaim, Reclaims
 from reprieve.simulation.held_devices import HeldDevices

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kubeworld.units.instants import Nanos
-from reprieve.engine.quota.assignment import Assignment, Considered
+from reprieve.engine.quota.assigning.assignment import Assignment, Considered
 from reprieve.engine.quota.model import Reason, Workload
 from reprieve.wording.events import EventText
 from reprieve.wording.undecided import DECISION_FAILED, FAULT, PREEMPTION_NOT_RECORDED, not_recorded

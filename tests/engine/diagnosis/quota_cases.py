@@ -14,6 +14,7 @@ from reprieve.engine.diagnosis.quota_trial import QuotaFacts
 from reprieve.engine.quota.cycle import cycles
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import Entry
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import (
     Admission,
     AdmittedPodSet,
@@ -31,8 +32,7 @@ from reprieve.engine.quota.model import (
     Settings,
     Workload,
 )
-from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.waiting.queues import Queues
 
 NOW = Nanos(1_000_000 * SECOND)
 GPU = "nvidia.com/gpu"

@@ -23,11 +23,11 @@ from reprieve.engine.diagnosis.quota_trial import QuotaFacts, Trial, attempt, se
 from reprieve.engine.diagnosis.quota_usage import usage_text
 from reprieve.engine.diagnosis.reasons import Reason, dominant
 from reprieve.engine.plan import Plane
-from reprieve.engine.quota.assignment import Mode, NoFitReason
-from reprieve.engine.quota.candidates import preemptor
-from reprieve.engine.quota.checks import required_checks
+from reprieve.engine.quota.assigning.assignment import Mode, NoFitReason
+from reprieve.engine.quota.assigning.checks import required_checks
 from reprieve.engine.quota.entries import Entry, Outcome
 from reprieve.engine.quota.heads import RequeueReason
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import (
     Check,
     Configuration,
@@ -37,8 +37,8 @@ from reprieve.engine.quota.model import (
     StopPolicy,
     Workload,
 )
-from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.targets.candidates import preemptor
+from reprieve.engine.quota.waiting.queues import Queues
 from reprieve.engine.selectors import requirement_text
 
 __all__ = ["Standing", "delayed_values", "diagnose", "reason_of", "standing"]

@@ -21,16 +21,16 @@ from typing import Final
 
 from reprieve.engine.diagnosis.causes import CAUSE, Cause
 from reprieve.engine.diagnosis.quota_trial import Trial, with_fewest_pods
-from reprieve.engine.quota.amounts import text
-from reprieve.engine.quota.assigner import Assigner
-from reprieve.engine.quota.assignment import Assignment, Mode
-from reprieve.engine.quota.candidates import Preemptor, Target, preemptor
+from reprieve.engine.quota.assigning.assigner import Assigner
+from reprieve.engine.quota.assigning.assignment import Assignment, Mode
+from reprieve.engine.quota.assigning.topologies import search_of
+from reprieve.engine.quota.holdings.amounts import text
+from reprieve.engine.quota.holdings.snapshot import Snapshot
+from reprieve.engine.quota.holdings.tree import available
 from reprieve.engine.quota.model import BorrowWithinCohort, Policy, Preemption, Workload
-from reprieve.engine.quota.preemption import SearchOracle, find_targets
-from reprieve.engine.quota.protection import sparing
-from reprieve.engine.quota.snapshot import Snapshot
-from reprieve.engine.quota.topologies import search_of
-from reprieve.engine.quota.tree import available
+from reprieve.engine.quota.targets.candidates import Preemptor, Target, preemptor
+from reprieve.engine.quota.targets.preemption import SearchOracle, find_targets
+from reprieve.engine.quota.targets.protection import sparing
 
 __all__ = ["holding_cause"]
 

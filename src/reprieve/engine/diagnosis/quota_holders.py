@@ -26,13 +26,13 @@ from typing import Final
 
 from reprieve.engine.diagnosis.causes import Cause
 from reprieve.engine.diagnosis.model import Blocker
-from reprieve.engine.quota.candidates import Preemptor, satisfies
-from reprieve.engine.quota.holders import Holder
+from reprieve.engine.quota.holdings.holders import Holder
+from reprieve.engine.quota.holdings.snapshot import Snapshot
+from reprieve.engine.quota.holdings.tree import exceeds
 from reprieve.engine.quota.model import FlavorResource, Policy
 from reprieve.engine.quota.plans import workload_ref
-from reprieve.engine.quota.protection import Spared
-from reprieve.engine.quota.snapshot import Snapshot
-from reprieve.engine.quota.tree import exceeds
+from reprieve.engine.quota.targets.candidates import Preemptor, satisfies
+from reprieve.engine.quota.targets.protection import Spared
 
 __all__ = ["Held", "Rule", "held_by"]
 

@@ -12,7 +12,7 @@ from reprieve.engine.diagnosis.causes import CAUSE, Cause
 from reprieve.engine.diagnosis.quota_shortages import Asking, accepted_flavors, askings
 from reprieve.engine.diagnosis.quota_trial import Trial
 from reprieve.engine.diagnosis.quota_usage import ceiling_text
-from reprieve.engine.quota.amounts import capacity_text, text
+from reprieve.engine.quota.holdings.amounts import capacity_text, text
 from reprieve.engine.quota.model import FlavorResource, Workload
 
 __all__ = ["named_pod_sets", "no_flavor", "too_much"]

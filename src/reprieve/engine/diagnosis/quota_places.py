@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from reprieve.engine.diagnosis.quota_trial import Trial
-from reprieve.engine.quota.holders import Holder
+from reprieve.engine.quota.assigning.topologies import asked_places
+from reprieve.engine.quota.holdings.holders import Holder
 from reprieve.engine.quota.model import Workload
-from reprieve.engine.quota.topologies import asked_places
 from reprieve.engine.topology.assign import groups_of, led
 from reprieve.engine.topology.capacity import Capacity, capacity
 from reprieve.engine.topology.model import PodsWanted

@@ -11,14 +11,14 @@ from dataclasses import replace
 
 from kubeworld.units.instants import Nanos
 from reprieve.engine.diagnosis.quota_trial import QuotaFacts
-from reprieve.engine.quota.candidates import preemptor
 from reprieve.engine.quota.cycle import cycles
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import Entry, Outcome
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import Workload
-from reprieve.engine.quota.protection import Causes, protected
-from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.targets.candidates import preemptor
+from reprieve.engine.quota.targets.protection import Causes, protected
+from reprieve.engine.quota.waiting.queues import Queues
 
 __all__ = ["Rehearsal"]
 

@@ -12,7 +12,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from reprieve.engine.quota.flavors import mismatch
+from reprieve.engine.quota.assigning.flavors import mismatch
+from reprieve.engine.quota.assigning.requests import pod_set_requests
+from reprieve.engine.quota.holdings.snapshot import Snapshot
+from reprieve.engine.quota.holdings.tree import available
 from reprieve.engine.quota.model import (
     ClusterQueue,
     FlavorResource,
@@ -20,9 +23,6 @@ from reprieve.engine.quota.model import (
     ResourceGroup,
     Workload,
 )
-from reprieve.engine.quota.requests import pod_set_requests
-from reprieve.engine.quota.snapshot import Snapshot
-from reprieve.engine.quota.tree import available
 
 __all__ = ["Asking", "Shortage", "accepted_flavors", "askings", "shortages"]
 

@@ -11,19 +11,19 @@ from dataclasses import dataclass, replace
 
 from kubeworld.units.instants import Nanos
 from reprieve.engine.pace import UNHURRIED
-from reprieve.engine.quota.assigner import Assigner
-from reprieve.engine.quota.assignment import Assignment, NoFitReason
-from reprieve.engine.quota.candidates import Target
+from reprieve.engine.quota.assigning.assigner import Assigner
+from reprieve.engine.quota.assigning.assignment import Assignment, NoFitReason
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import Entry
-from reprieve.engine.quota.holders import Holder
+from reprieve.engine.quota.holdings.holders import Holder
+from reprieve.engine.quota.holdings.snapshot import Snapshot
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import Check, Configuration, Settings, Workload
 from reprieve.engine.quota.nominations import Nominations
-from reprieve.engine.quota.preemption import nobody
-from reprieve.engine.quota.protection import Spared
-from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.snapshot import Snapshot
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.targets.candidates import Target
+from reprieve.engine.quota.targets.preemption import nobody
+from reprieve.engine.quota.targets.protection import Spared
+from reprieve.engine.quota.waiting.queues import Queues
 
 __all__ = ["QuotaFacts", "Trial", "attempt", "severity", "with_fewest_pods"]
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from reprieve.engine.diagnosis.quota_shortages import Shortage
-from reprieve.engine.quota.amounts import UNLIMITED, WIDE, text
+from reprieve.engine.quota.holdings.amounts import UNLIMITED, WIDE, text
+from reprieve.engine.quota.holdings.snapshot import Snapshot
+from reprieve.engine.quota.holdings.tree import available
 from reprieve.engine.quota.model import FlavorResource
-from reprieve.engine.quota.snapshot import Snapshot
-from reprieve.engine.quota.tree import available
 
 __all__ = ["ceiling_text", "usage_text"]
 

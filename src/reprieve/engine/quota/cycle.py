@@ -24,21 +24,21 @@ from dataclasses import replace
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.pace import UNHURRIED, Pace
-from reprieve.engine.quota.assignment import Assignment, Mode
+from reprieve.engine.quota.assigning.assignment import Assignment, Mode
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import CycleResult, Entry, NodeCheck, Outcome, Unready
 from reprieve.engine.quota.evictions import Evictions
 from reprieve.engine.quota.heads import RequeueReason
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import Admission, Policy, Workload
 from reprieve.engine.quota.node_failures import evict_for_nodes, replace_failed_nodes
 from reprieve.engine.quota.nominated import Nominated
 from reprieve.engine.quota.nominations import Nominations
-from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.refusals import Refusals
 from reprieve.engine.quota.refused_heads import set_aside_refused
 from reprieve.engine.quota.room import Room, reserved_amounts
-from reprieve.engine.quota.state import Holdings
 from reprieve.engine.quota.tournament import classical_order, fair_order
+from reprieve.engine.quota.waiting.queues import Queues
 
 __all__ = ["cycle", "cycles"]
 

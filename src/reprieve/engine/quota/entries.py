@@ -11,12 +11,12 @@ from enum import StrEnum
 from typing import Protocol
 
 from kubeworld.units.instants import Nanos
-from reprieve.engine.quota.assignment import Assignment, Bookmark, Mode
-from reprieve.engine.quota.candidates import Target
+from reprieve.engine.quota.assigning.assignment import Assignment, Bookmark, Mode
 from reprieve.engine.quota.heads import LastScan, RequeueReason
-from reprieve.engine.quota.holders import Holder
+from reprieve.engine.quota.holdings.holders import Holder
 from reprieve.engine.quota.model import Admission, ResourceFlavor, Workload
-from reprieve.engine.quota.protection import Spared
+from reprieve.engine.quota.targets.candidates import Target
+from reprieve.engine.quota.targets.protection import Spared
 from reprieve.engine.topology.model import PlacedPods
 from reprieve.engine.topology.places import Placed
 

@@ -20,25 +20,25 @@ from kubeworld.units.instants import Nanos
 from reprieve.engine.harm_budgets.accounts import Refusal
 from reprieve.engine.lost_work import devices_of, lost_device_seconds
 from reprieve.engine.plan_faults import PlanRefused
-from reprieve.engine.quota.assignment import Assignment
-from reprieve.engine.quota.by_domain import targets_by_domain
-from reprieve.engine.quota.candidates import Target, preemptor
-from reprieve.engine.quota.cheapest import cheapest_targets
+from reprieve.engine.quota.assigning.assignment import Assignment
+from reprieve.engine.quota.assigning.topologies import asked_places, planned_without
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import Entry
-from reprieve.engine.quota.harm import longest_wait, worth_waiting_for
-from reprieve.engine.quota.harm_budgets import harm_of, refused_by_budgets, side_of
-from reprieve.engine.quota.holders import Holder
+from reprieve.engine.quota.holdings.holders import Holder
+from reprieve.engine.quota.holdings.snapshot import Snapshot
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.nominations import Nominations
-from reprieve.engine.quota.proof import faults_of
-from reprieve.engine.quota.proof_places import AskedPlaces
-from reprieve.engine.quota.proof_state import Preempting, Victim
-from reprieve.engine.quota.protection import sparing
-from reprieve.engine.quota.queues import Queues
+from reprieve.engine.quota.proofs.places import AskedPlaces
+from reprieve.engine.quota.proofs.proof import faults_of
+from reprieve.engine.quota.proofs.proof_state import Preempting, Victim
 from reprieve.engine.quota.room import Room
-from reprieve.engine.quota.snapshot import Snapshot
-from reprieve.engine.quota.state import Holdings
-from reprieve.engine.quota.topologies import asked_places, planned_without
+from reprieve.engine.quota.targets.by_domain import targets_by_domain
+from reprieve.engine.quota.targets.candidates import Target, preemptor
+from reprieve.engine.quota.targets.cheapest import cheapest_targets
+from reprieve.engine.quota.targets.harm import longest_wait, worth_waiting_for
+from reprieve.engine.quota.targets.harm_budgets import harm_of, refused_by_budgets, side_of
+from reprieve.engine.quota.targets.protection import sparing
+from reprieve.engine.quota.waiting.queues import Queues
 
 __all__ = ["Evictions"]
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from reprieve.engine.quota.assignment import Bookmark
+from reprieve.engine.quota.assigning.assignment import Bookmark
 from reprieve.engine.quota.model import Workload
 
 __all__ = ["ALIKE", "LastScan", "RequeueReason", "Shape", "goes_back", "shape"]

@@ -16,7 +16,12 @@ from typing import Final, NamedTuple
 from kubeworld.units.durations import HOUR
 from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.lineage import Party
-from reprieve.engine.quota.constraints import LabelSelector, NodeExpression, Taint, Toleration
+from reprieve.engine.quota.assigning.constraints import (
+    LabelSelector,
+    NodeExpression,
+    Taint,
+    Toleration,
+)
 from reprieve.engine.topology.model import (
     DEFAULT_GATES,
     PreferredTerm,

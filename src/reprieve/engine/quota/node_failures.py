@@ -13,11 +13,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from kubeworld.units.instants import Nanos
+from reprieve.engine.quota.assigning.topologies import wanted_of
 from reprieve.engine.quota.entries import Entry, Outcome
+from reprieve.engine.quota.holdings.snapshot import Snapshot
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import Admission, Eviction
-from reprieve.engine.quota.snapshot import Snapshot
-from reprieve.engine.quota.state import Holdings
-from reprieve.engine.quota.topologies import wanted_of
 from reprieve.engine.topology.model import Outcome as PlaceOutcome
 from reprieve.engine.topology.places import Placed
 from reprieve.engine.topology.replacing import replace_node

@@ -20,13 +20,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reprieve.engine.quota.assignment import Assignment, Bookmark
-from reprieve.engine.quota.candidates import Target, by_local_queue
+from reprieve.engine.quota.assigning.assignment import Assignment, Bookmark
+from reprieve.engine.quota.assigning.fitting import Fitting
 from reprieve.engine.quota.entries import Entry
-from reprieve.engine.quota.fitting import Fitting
+from reprieve.engine.quota.holdings.snapshot import Snapshot
+from reprieve.engine.quota.holdings.tree import Tree
 from reprieve.engine.quota.model import Workload
-from reprieve.engine.quota.snapshot import Snapshot
-from reprieve.engine.quota.tree import Tree
+from reprieve.engine.quota.targets.candidates import Target, by_local_queue
 
 __all__ = ["Nominated"]
 

@@ -11,23 +11,23 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from kubeworld.units.instants import Nanos
 from reprieve.engine.pace import Pace
-from reprieve.engine.quota.assigner import Assigner
-from reprieve.engine.quota.assignment import Assignment, Mode, NoFitReason
-from reprieve.engine.quota.candidates import Preemptor, Target, preemptor
+from reprieve.engine.quota.assigning.assigner import Assigner
+from reprieve.engine.quota.assigning.assignment import Assignment, Mode, NoFitReason
+from reprieve.engine.quota.assigning.partial import reduced, reduction_steps
+from reprieve.engine.quota.assigning.topologies import asks_for_places, planned_without, search_of
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import Entry, Recomputation, Unready
 from reprieve.engine.quota.heads import LastScan, RequeueReason
-from reprieve.engine.quota.holders import Holder
+from reprieve.engine.quota.holdings.holders import Holder
+from reprieve.engine.quota.holdings.snapshot import Snapshot
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import Check, Fungibility, PodSet, Workload
 from reprieve.engine.quota.nominated import Nominated
-from reprieve.engine.quota.partial import reduced, reduction_steps
-from reprieve.engine.quota.preemption import SearchOracle, nobody
-from reprieve.engine.quota.protection import Causes, protected, sparing
-from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.refusals import Refusals
-from reprieve.engine.quota.snapshot import Snapshot
-from reprieve.engine.quota.state import Holdings
-from reprieve.engine.quota.topologies import asks_for_places, planned_without, search_of
+from reprieve.engine.quota.targets.candidates import Preemptor, Target, preemptor
+from reprieve.engine.quota.targets.preemption import SearchOracle, nobody
+from reprieve.engine.quota.targets.protection import Causes, protected, sparing
+from reprieve.engine.quota.waiting.queues import Queues
 
 __all__ = ["Nominations"]
 

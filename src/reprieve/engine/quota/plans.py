@@ -16,9 +16,9 @@ from typing import Final
 
 from reprieve.engine.plan import Guard, Plan, Plane, Proof, ProofLevel, Victim, plan_id
 from reprieve.engine.quota.entries import Entry
-from reprieve.engine.quota.holders import Holder
+from reprieve.engine.quota.holdings.holders import Holder
+from reprieve.engine.quota.holdings.tree import Tree
 from reprieve.engine.quota.model import Workload
-from reprieve.engine.quota.tree import Tree
 from reprieve.engine.victim_choice import VictimChoice
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference

@@ -31,11 +31,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reprieve.engine.quota.assignment import Assignment, Bookmark, Mode
-from reprieve.engine.quota.candidates import Preemptor
-from reprieve.engine.quota.holders import Row
+from reprieve.engine.quota.assigning.assignment import Assignment, Bookmark, Mode
+from reprieve.engine.quota.holdings.holders import Row
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import Configuration, Policy, Workload
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.targets.candidates import Preemptor
 
 __all__ = ["Refusal", "Refusals"]
 

@@ -21,14 +21,14 @@ from __future__ import annotations
 from itertools import count
 
 from kubeworld.units.instants import Nanos
-from reprieve.engine.quota.candidates import preemptor
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.heads import LastScan
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import QueueingStrategy, Workload
-from reprieve.engine.quota.protection import protected
-from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.refusals import Refusals
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.targets.candidates import preemptor
+from reprieve.engine.quota.targets.protection import protected
+from reprieve.engine.quota.waiting.queues import Queues
 
 __all__ = ["set_aside_refused"]
 

@@ -28,16 +28,16 @@ from itertools import islice
 from typing import Final, Protocol
 
 from kubeworld.units.instants import Nanos
-from reprieve.engine.quota.assigner import Assigner
-from reprieve.engine.quota.assignment import Assignment, Mode
+from reprieve.engine.quota.assigning.assigner import Assigner
+from reprieve.engine.quota.assigning.assignment import Assignment, Mode
 from reprieve.engine.quota.cycle import cycle, cycles
 from reprieve.engine.quota.entries import NodeCheck, Outcome
-from reprieve.engine.quota.holders import Holder
+from reprieve.engine.quota.holdings.holders import Holder
+from reprieve.engine.quota.holdings.snapshot import Snapshot
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import ResourceFlavor, Workload
-from reprieve.engine.quota.preemption import nobody
-from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.snapshot import Snapshot
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.targets.preemption import nobody
+from reprieve.engine.quota.waiting.queues import Queues
 from reprieve.units.ids import Uid
 
 __all__ = ["IdleUnit", "NodeTest", "Promise", "Release", "Standing", "release"]

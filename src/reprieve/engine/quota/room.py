@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from reprieve.engine.quota.classical import take
 from reprieve.engine.quota.entries import Entry
-from reprieve.engine.quota.holders import Holder
-from reprieve.engine.quota.snapshot import Snapshot
-from reprieve.engine.quota.tree import available
+from reprieve.engine.quota.holdings.holders import Holder
+from reprieve.engine.quota.holdings.snapshot import Snapshot
+from reprieve.engine.quota.holdings.tree import available
+from reprieve.engine.quota.targets.classical import take
 
 __all__ = ["Room", "reserved_amounts"]
 

@@ -12,8 +12,8 @@ from collections.abc import Collection
 
 from reprieve.engine.quota.entries import Entry
 from reprieve.engine.quota.heads import RequeueReason
-from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.holdings.state import Holdings
+from reprieve.engine.quota.waiting.queues import Queues
 
 __all__ = ["preemptions_failed", "undo_admission"]
 

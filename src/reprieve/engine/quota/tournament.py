@@ -25,11 +25,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from reprieve.engine.quota.holders import effective_priority
+from reprieve.engine.quota.holdings.holders import effective_priority
+from reprieve.engine.quota.holdings.shares import share
+from reprieve.engine.quota.holdings.snapshot import Snapshot
 from reprieve.engine.quota.model import Settings, Workload
-from reprieve.engine.quota.shares import share
-from reprieve.engine.quota.snapshot import Snapshot
-from reprieve.engine.quota.timing import queue_timestamp
+from reprieve.engine.quota.waiting.timing import queue_timestamp
 
 __all__ = ["Contender", "classical_order", "fair_order"]
 

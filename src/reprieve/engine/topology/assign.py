@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from reprieve.engine.quota.constraints import Toleration
+from reprieve.engine.quota.assigning.constraints import Toleration
 from reprieve.engine.topology.balanced import balance
 from reprieve.engine.topology.counts import Counts, roll_up
 from reprieve.engine.topology.descent import Share, descend, divide

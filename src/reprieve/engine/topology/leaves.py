@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from reprieve.engine.quota.constraints import NodeExpression, Taint, Toleration
+from reprieve.engine.quota.assigning.constraints import NodeExpression, Taint, Toleration
 from reprieve.engine.selectors import requirement_holds
 from reprieve.engine.topology.model import PodsWanted, PreferredTerm
 from reprieve.engine.topology.tree import Ints, Marks, Tree, Usage

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from reprieve.engine.quota.constraints import NodeExpression, Taint, Toleration
+from reprieve.engine.quota.assigning.constraints import NodeExpression, Taint, Toleration
 
 __all__ = [
     "DEFAULT_GATES",

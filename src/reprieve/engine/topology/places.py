@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from reprieve.engine.quota.constraints import Toleration
+from reprieve.engine.quota.assigning.constraints import Toleration
 from reprieve.engine.topology.assign import Placing, assign
 from reprieve.engine.topology.model import (
     Outcome,

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from reprieve.engine.quota.constraints import Taint
+from reprieve.engine.quota.assigning.constraints import Taint
 from reprieve.engine.topology.model import HOSTNAME, TopologyAssignment, TopologyNode
 
 __all__ = ["Ints", "Marks", "Tree", "leaf_key"]

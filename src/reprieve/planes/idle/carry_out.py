@@ -16,7 +16,7 @@ from reprieve.api.reprieve import Action
 from reprieve.engine.demands import Beside
 from reprieve.engine.disruptions.lineage import Party
 from reprieve.engine.plan import Plan, Plane
-from reprieve.engine.quota.faults import Faults
+from reprieve.engine.quota.waiting.faults import Faults
 from reprieve.execution.book import Book
 from reprieve.execution.carried import Carried
 from reprieve.execution.intents import IntentTaken

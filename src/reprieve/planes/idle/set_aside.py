@@ -17,7 +17,7 @@ from typing import TypeAlias
 from kubeworld.units.instants import Nanos
 from reprieve.engine.idle.model import IdleSnapshot, Phase, Settings, Workload
 from reprieve.engine.idle.outcome import Evaluation
-from reprieve.engine.quota.faults import Faults
+from reprieve.engine.quota.waiting.faults import Faults
 from reprieve.planes.common.suspects import Ended
 from reprieve.units.ids import GpuWorkloadKey
 

@@ -16,10 +16,10 @@ from typing import Final
 from kubeworld.units.durations import MILLISECOND
 from kubeworld.units.instants import Nanos
 from reprieve.api.kueue import Workload
-from reprieve.engine.quota.checks import required_checks
+from reprieve.engine.quota.assigning.checks import required_checks
 from reprieve.engine.quota.entries import Entry
 from reprieve.engine.quota.taking_back import undo_admission
-from reprieve.engine.quota.timing import queue_timestamp
+from reprieve.engine.quota.waiting.timing import queue_timestamp
 from reprieve.execution.fence import Deposed
 from reprieve.intake.quota_workloads import is_condition_true
 from reprieve.kube.errors import ApiError

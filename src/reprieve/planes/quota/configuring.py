@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from reprieve.api import kueue
 from reprieve.api.kueue_topology import MULTI_KUEUE
-from reprieve.engine.quota.inactive import inactive_queues
+from reprieve.engine.quota.holdings.inactive import inactive_queues
 from reprieve.engine.quota.model import Configuration
 from reprieve.intake.quota import (
     Unusable,

@@ -16,9 +16,9 @@ from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos, format_instant, parse_instant
 from kubeworld.units.quantities import InvalidQuantity, parse_milli
 from reprieve.api.kueue import FairSharingStatus, LocalQueue, Workload
-from reprieve.engine.quota.amounts import UNLIMITED, text
-from reprieve.engine.quota.requests import held_amounts
-from reprieve.engine.quota.usage_based import Consumption, Consumptions, base_amounts
+from reprieve.engine.quota.assigning.requests import held_amounts
+from reprieve.engine.quota.holdings.amounts import UNLIMITED, text
+from reprieve.engine.quota.holdings.usage_based import Consumption, Consumptions, base_amounts
 from reprieve.intake.quota_workloads import is_condition_true
 from reprieve.planes.quota.context import QuotaContext, log
 from reprieve.planes.quota.state import QuotaState

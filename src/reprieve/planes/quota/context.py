@@ -13,10 +13,10 @@ from kubeworld.units.durations import HOUR
 from reprieve.api.kueue import API_VERSION, Workload
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.notice.granting import NoticePolicy
+from reprieve.engine.quota.assigning.request_rules import NO_RULES, RequestRules
+from reprieve.engine.quota.holdings.usage_based import UsageBased
 from reprieve.engine.quota.model import LabelSelector, Settings
-from reprieve.engine.quota.request_rules import NO_RULES, RequestRules
-from reprieve.engine.quota.requeuing import Backoff
-from reprieve.engine.quota.usage_based import UsageBased
+from reprieve.engine.quota.waiting.requeuing import Backoff
 from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Fence
 from reprieve.execution.notices import Notices

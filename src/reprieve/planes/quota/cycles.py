@@ -13,9 +13,9 @@ from reprieve.engine.pace import UNHURRIED, Pace
 from reprieve.engine.quota.cycle import cycles
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import CycleResult, NodeCheck, Outcome
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.nominated import Nominated
-from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.waiting.queues import Queues
 from reprieve.records.quota.record import inputs_of
 
 __all__ = ["recorded_cycles"]

@@ -25,8 +25,8 @@ from kubeworld.units.instants import Nanos
 from reprieve.engine.plan import Plan
 from reprieve.engine.quota import model
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome, Recomputation
+from reprieve.engine.quota.holdings.tree import Tree
 from reprieve.engine.quota.plans import plan_of
-from reprieve.engine.quota.tree import Tree
 from reprieve.records.quota.record import policy_text
 from reprieve.wording import kueue
 from reprieve.wording.events import EventText

@@ -18,10 +18,10 @@ from kubeworld.units.durations import MILLISECOND, SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.api.kueue import PodSetRequest, Workload
 from reprieve.engine.quota import model
-from reprieve.engine.quota.amounts import text
+from reprieve.engine.quota.assigning.requests import pod_set_requests
 from reprieve.engine.quota.entries import Entry, Outcome
 from reprieve.engine.quota.heads import ALIKE
-from reprieve.engine.quota.requests import pod_set_requests
+from reprieve.engine.quota.holdings.amounts import text
 from reprieve.intake.quota_workloads import condition_of
 from reprieve.kube.errors import ApiError
 from reprieve.kube.write_budget import Allowance, WriteBudget

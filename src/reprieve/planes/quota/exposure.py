@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from reprieve.engine.quota.exposure import exposures
+from reprieve.engine.quota.holdings.exposure import exposures
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json
 from reprieve.planes.quota.composing import Composer

@@ -17,7 +17,7 @@ from typing import Final
 from kubeworld.units.instants import Nanos
 from reprieve.api.kueue import Condition, Workload
 from reprieve.engine.quota import model
-from reprieve.engine.quota.checks import required_checks
+from reprieve.engine.quota.assigning.checks import required_checks
 from reprieve.intake.quota_workloads import (
     ADMISSION_GATED_BY,
     LACKS_PODS,

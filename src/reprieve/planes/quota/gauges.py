@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from reprieve.engine.quota import model
-from reprieve.engine.quota.figures import cluster_queue_share, cohort_share
+from reprieve.engine.quota.assigning.requests import pod_set_requests
+from reprieve.engine.quota.holdings.figures import cluster_queue_share, cohort_share
 from reprieve.engine.quota.model import FlavorResource
-from reprieve.engine.quota.requests import pod_set_requests
 from reprieve.planes.quota.context import QuotaContext
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.tallies import Tally

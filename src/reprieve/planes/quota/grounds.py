@@ -16,9 +16,9 @@ from dataclasses import replace
 from typing import Final
 
 from reprieve.engine.cluster.snapshot import Snapshot
-from reprieve.engine.quota.constraints import Taint
+from reprieve.engine.quota.assigning.constraints import Taint
+from reprieve.engine.quota.holdings.placed import queues_with_places
 from reprieve.engine.quota.model import Configuration
-from reprieve.engine.quota.placed import queues_with_places
 from reprieve.engine.topology.model import HOSTNAME, TopologyNode
 from reprieve.engine.topology.places import Grounds
 from reprieve.planes.quota.context import log

@@ -18,9 +18,9 @@ from typing import Final
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.engine.plan import Plane
-from reprieve.engine.quota.assignment import Assignment
+from reprieve.engine.quota.assigning.assignment import Assignment
 from reprieve.engine.quota.entries import Entry, NodeCheck
-from reprieve.engine.quota.holders import Holder
+from reprieve.engine.quota.holdings.holders import Holder
 from reprieve.engine.quota.model import ResourceFlavor
 from reprieve.engine.quota.release import IdleUnit, Promise, Release, Standing, release
 from reprieve.execution.not_evictable import NotEvictable

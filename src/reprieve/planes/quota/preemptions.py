@@ -20,7 +20,7 @@ from reprieve.engine.notice.granting import Grant
 from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.quota import model
 from reprieve.engine.quota.displacements import party_of
-from reprieve.engine.quota.holders import effective_priority
+from reprieve.engine.quota.holdings.holders import effective_priority
 from reprieve.execution.at_stake import AtStake, Stake, lineage_of
 from reprieve.execution.book import Book, Retention
 from reprieve.execution.carried import Carried

@@ -21,13 +21,13 @@ from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.api import kueue
 from reprieve.api.reprieve import ObjectRef
 from reprieve.engine.disruptions.lineage import Party
-from reprieve.engine.quota.faults import Faults
+from reprieve.engine.quota.assigning.requests import held_amounts
+from reprieve.engine.quota.holdings.state import Holdings
+from reprieve.engine.quota.holdings.usage_based import Consumptions
 from reprieve.engine.quota.model import Configuration, Workload
-from reprieve.engine.quota.queueing import offers_alike
-from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.requests import held_amounts
-from reprieve.engine.quota.state import Holdings
-from reprieve.engine.quota.usage_based import Consumptions
+from reprieve.engine.quota.waiting.faults import Faults
+from reprieve.engine.quota.waiting.queueing import offers_alike
+from reprieve.engine.quota.waiting.queues import Queues
 from reprieve.intake.quota_workloads import (
     PodSetRows,
     condition_of,

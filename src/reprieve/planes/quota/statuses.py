@@ -27,9 +27,9 @@ from reprieve.api.kueue import (
 from reprieve.api.kueue_topology import MULTI_KUEUE
 from reprieve.engine.plan import Plane
 from reprieve.engine.quota import model
-from reprieve.engine.quota.amounts import text
-from reprieve.engine.quota.figures import cluster_queue_share, cohort_share
-from reprieve.engine.quota.inactive import inactive_queues, lost_topology
+from reprieve.engine.quota.holdings.amounts import text
+from reprieve.engine.quota.holdings.figures import cluster_queue_share, cohort_share
+from reprieve.engine.quota.holdings.inactive import inactive_queues, lost_topology
 from reprieve.execution.statuses import StatusChange
 from reprieve.intake.quota_workloads import condition_of, is_true
 from reprieve.kube.objects import PartialObject

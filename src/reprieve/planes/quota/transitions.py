@@ -26,7 +26,7 @@ from reprieve.api.kueue import (
     Workload,
 )
 from reprieve.engine.quota import model
-from reprieve.engine.quota.amounts import text
+from reprieve.engine.quota.holdings.amounts import text
 from reprieve.engine.topology.encoding import encoded
 from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_true
 from reprieve.wording import kueue

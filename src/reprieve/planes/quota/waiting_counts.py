@@ -11,7 +11,7 @@ from collections import Counter
 
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.quota.model import QueueingStrategy, StopPolicy
-from reprieve.engine.quota.queues import Queues
+from reprieve.engine.quota.waiting.queues import Queues
 
 __all__ = ["WaitingCounts", "closed_reason"]
 

@@ -22,9 +22,9 @@ from msgspec.structs import replace
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.api.kueue import Workload
-from reprieve.engine.quota.inactive import inactive_queues
+from reprieve.engine.quota.holdings.inactive import inactive_queues
 from reprieve.engine.quota.model import Configuration
-from reprieve.engine.quota.requeuing import EvictionReason, backoff_end, eviction_reason
+from reprieve.engine.quota.waiting.requeuing import EvictionReason, backoff_end, eviction_reason
 from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_true
 from reprieve.kube.errors import NotFound
 from reprieve.kube.writes import Priority

@@ -20,7 +20,7 @@ from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.plan import Plane
-from reprieve.engine.quota.faults import Faults
+from reprieve.engine.quota.waiting.faults import Faults
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.planes.common.solve import TookTooLong
 from reprieve.planes.common.suspects import Ended

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
+from reprieve.engine.quota.holdings.placed import queues_with_places
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import Configuration, PodSet, Workload
-from reprieve.engine.quota.placed import queues_with_places
-from reprieve.engine.quota.state import Holdings
 from reprieve.engine.topology.model import TopologyNode
 from reprieve.engine.topology.places import Grounds, NodeUse
 

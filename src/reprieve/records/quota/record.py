@@ -18,11 +18,12 @@ import msgspec
 
 import reprieve
 from kubeworld.units.instants import Nanos
-from reprieve.engine.quota.assignment import Bookmark
+from reprieve.engine.quota.assigning.assignment import Bookmark
 from reprieve.engine.quota.displacements import Displacements, Uids
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
 from reprieve.engine.quota.heads import LastScan, RequeueReason, shape
-from reprieve.engine.quota.holders import effective_priority
+from reprieve.engine.quota.holdings.holders import effective_priority
+from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import (
     ClusterQueue,
     Cohort,
@@ -32,8 +33,7 @@ from reprieve.engine.quota.model import (
     Settings,
     Workload,
 )
-from reprieve.engine.quota.queues import Queues
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.waiting.queues import Queues
 from reprieve.engine.topology.model import Topology, TopologyNode
 from reprieve.engine.topology.places import NodeUse
 from reprieve.records.displacements import stored

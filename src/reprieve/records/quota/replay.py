@@ -16,16 +16,16 @@ import msgspec
 
 from kubeworld.units.instants import format_instant
 from reprieve.engine.plan import Plan
-from reprieve.engine.quota.assignment import Assignment
-from reprieve.engine.quota.candidates import Preemptor, preemptor, satisfies
+from reprieve.engine.quota.assigning.assignment import Assignment
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import CycleResult, Entry
-from reprieve.engine.quota.holders import Holder
+from reprieve.engine.quota.holdings.holders import Holder
+from reprieve.engine.quota.holdings.snapshot import Snapshot
+from reprieve.engine.quota.holdings.tree import exceeds
 from reprieve.engine.quota.model import Policy, Reason, ResourceFlavor
 from reprieve.engine.quota.plans import plan_of
-from reprieve.engine.quota.protection import protected
-from reprieve.engine.quota.snapshot import Snapshot
-from reprieve.engine.quota.tree import exceeds
+from reprieve.engine.quota.targets.candidates import Preemptor, preemptor, satisfies
+from reprieve.engine.quota.targets.protection import protected
 from reprieve.records.idle.replay import SpoiltInput, unpacked
 from reprieve.records.quota.record import QuotaInput, policy_text, restored
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from reprieve.api.reprieve import Preemption, PreemptionSpec
-from reprieve.engine.quota.amounts import text
-from reprieve.engine.quota.shares import share
+from reprieve.engine.quota.holdings.amounts import text
+from reprieve.engine.quota.holdings.shares import share
 from reprieve.records.idle.story import counted_victims, level_text, outcome_text, status_lines
 from reprieve.records.quota.replay import QuotaAnswer, QuotaReplay, Standing, quota_answers
 from reprieve.records.sums import MOST_NAMED

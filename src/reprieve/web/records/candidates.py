@@ -26,8 +26,8 @@ from reprieve.answers.recorded import Replays
 from reprieve.engine.cluster.snapshot import NO_START
 from reprieve.engine.idle.flights import idle_for
 from reprieve.engine.idle.outcome import Reason as IdleReason
-from reprieve.engine.quota.candidates import by_local_queue, order_holders
-from reprieve.engine.quota.holders import Holder, Row, row_of
+from reprieve.engine.quota.holdings.holders import Holder, Row, row_of
+from reprieve.engine.quota.targets.candidates import by_local_queue, order_holders
 from reprieve.engine.scheduling.victims.harm import lost_work
 from reprieve.records.idle.replay import Answer, Replay, Role, answers
 from reprieve.records.quota.replay import QuotaReplay, Standing, quota_answers

@@ -1,0 +1,1 @@
+"""Assigns flavors to pod sets, and places where topology asks for them."""

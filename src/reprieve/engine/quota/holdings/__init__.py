@@ -1,0 +1,1 @@
+"""The quota tree, and what holds quota in it."""

@@ -1,0 +1,1 @@
+"""Checks a preemption by quota independently of the search that made it."""

@@ -1,0 +1,431 @@
+"""By option, no quota is preempted for what would still not fit on nodes.
+
+Quota is a sum, nodes are not: four GPUs that come free on four nodes are no node of four. Before
+anybody is evicted the whole preemptor is placed, in a copy of the nodes in which the pods of its
+victims are gone, as are those that leave anyway. Room is kept for those who were promised it:
+pods of other workloads that hold quota and have no node yet, nominated pods, and what this run has
+admitted or preempted for before.
+
+Pods go one after the other, the largest first, to the node with the least room left, so that a
+preemptor whose pods are not all alike may be refused although some arrangement exists. Checked are
+the filters that need nothing but the pod's template: node selector and affinity, taints, ports,
+resources, hard topology spread and required pod affinity. Volumes and devices are left to the
+scheduler, since claims are made for pods that exist.
+
+Source: issue contract of the quota plane ("beyond the reference").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from kubeworld.units.durations import MINUTE
+from kubeworld.units.instants import Nanos
+from reprieve.engine.cluster import rows
+from reprieve.engine.cluster.facts import LabelFacts
+from reprieve.engine.cluster.rows import Labels, PodClass, PodRow
+from reprieve.engine.cluster.snapshot import I64, Flag, Pending, PodLabels
+from reprieve.engine.cluster.snapshot import Snapshot as Nodes
+from reprieve.engine.placement.filtering import Placed
+from reprieve.engine.placement.profile import FilterName, Policy, Profile
+from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.quota.assigning.assignment import Assignment
+from reprieve.engine.quota.entries import Entry
+from reprieve.engine.quota.holdings.holders import Holder
+from reprieve.engine.quota.model import ResourceFlavor, Workload
+from reprieve.units.ids import Uid
+
+__all__ = ["NodeProof", "Template"]
+
+FILTERS: Final = (
+    FilterName.NODE_UNSCHEDULABLE,
+    FilterName.TAINT_TOLERATION,
+    FilterName.NODE_AFFINITY,
+    FilterName.NODE_PORTS,
+    FilterName.NODE_RESOURCES_FIT,
+    FilterName.POD_TOPOLOGY_SPREAD,
+    FilterName.INTER_POD_AFFINITY,
+)
+#: How long room is kept for a workload that has quota and no pods yet.
+STARTING: Final = MINUTE
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """What a scheduler sees of the pods of one pod set, before they are told their flavors.
+
+    `preempts_below`: which priority its pods may preempt, by their class.
+    """
+
+    pod_class: PodClass
+    labels: Labels = ()
+    preempts_below: int = 0
+
+
+class NodeProof:
+    """Places the preemptors of one run, on the nodes as they were at its start.
+
+    Args:
+        nodes: the cluster.
+        pods: uids of pods that have not finished, by the key of their workload.
+        templates: of the pods of a workload, by the name of their pod set.
+        now: the instant of the run.
+        scheduler_preempts: the scheduler of this process may preempt pods of lower priority for
+            the preemptor's once it has its quota; who fits after that is not refused.
+        reclaimable: pods of idle work, which may go for them as well.
+        moves: what fits gets another flavor where nodes have more room for it.
+    """
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        pods: Mapping[str, Collection[Uid]],
+        templates: Callable[[Workload], Mapping[str, Template]],
+        now: Nanos,
+        *,
+        scheduler_preempts: bool = False,
+        reclaimable: Collection[Uid] = (),
+        moves: bool = False,
+    ) -> None:
+        self._moves = moves
+        self._scheduler_preempts = scheduler_preempts
+        self._reclaimable = reclaimable
+        self._nodes = nodes
+        self._pods = pods
+        self._templates = templates
+        self._now = now
+        self._simulation: Simulation | None = None
+        self._promised: list[Entry] = []
+        self._waiting: list[Pending] = []
+        self._slots: dict[Uid, int] = {}
+        self._known: dict[tuple[PodClass, PodLabels], Pending] = {}
+
+    def refusal(
+        self,
+        entry: Entry,
+        holders: Iterable[Holder],
+        flavors: Mapping[str, ResourceFlavor],
+    ) -> str:
+        """Return why an entry's targets are not preempted; empty if all of its pods find a node.
+
+        Then the entry counts as proven, its pods keep their nodes, and the targets' pods are gone.
+        """
+        simulation = self._ready(holders, flavors)
+        targets = {target.holder.key for target in entry.targets}
+        before = self._let_go(targets)
+        leaving = self._slots_of(targets)
+        leaving = leaving[simulation.present[leaving]]
+        simulation.remove(leaving)
+        # Those who wait for a node already come first.
+        staying = [each for each in self._waiting if each.row.workload not in targets]
+        placed, waiting = self._place(staying)
+        wanted = self._wanted(entry, flavors)
+        found, without = self._place(wanted)
+        placed += found
+        if not without:
+            self._waiting = waiting
+            entry.proven = True
+            return ""
+        for pod in reversed(placed):
+            simulation.unplace(pod)
+        enough = self._scheduler_preempts and self._fits_by_priority(entry.workload, wanted)
+        simulation.restore(leaving)
+        if len(before) > len(simulation.simulated):
+            self._put(before)
+        if enough:
+            return ""
+        return f"Not preempted: {len(without)} of {len(wanted)} pod(s) would still fit on no node"
+
+    def fits_without(
+        self,
+        workload: Workload,
+        assignment: Assignment,
+        gone: Collection[Uid],
+        holders: Iterable[Holder],
+        flavors: Mapping[str, ResourceFlavor],
+        *,
+        keep: bool = False,
+        by_priority: bool = False,
+    ) -> bool:
+        """Whether all pods of a workload have a node once others are gone.
+
+        `keep`: they are gone from now on, and the pods keep their nodes. `by_priority`: all pods
+        that a scheduler may preempt for them, or that are idle, are gone as well.
+        """
+        simulation = self._ready(holders, flavors)
+        leaving = self._there(gone)
+        simulation.remove(leaving)
+        placed, waiting = self._place(self._waiting)
+        wanted = self._assigned(workload, assignment, flavors)
+        found, without = self._place(wanted)
+        if without and by_priority:
+            for pod in reversed(found):
+                simulation.unplace(pod)
+            found, without = [], [] if self._fits_by_priority(workload, wanted) else without
+        if keep:
+            self._waiting = waiting
+            return not without
+        for pod in reversed([*placed, *found]):
+            simulation.unplace(pod)
+        simulation.restore(leaving)
+        return not without
+
+    def flavor_for(
+        self,
+        entry: Entry,
+        others: Iterable[tuple[str, Assignment]],
+        holders: Iterable[Holder],
+        flavors: Mapping[str, ResourceFlavor],
+    ) -> tuple[str, Assignment] | None:
+        """Return the first of other assignments for whose pods nodes have more room; None: none.
+
+        Room that is free, or on its way, is more than room that the scheduling plane and idle work
+        could make, and that is more than none. Of equals the entry keeps what it has.
+        """
+        if not self._moves or entry.assignment is None:
+            return None
+        self._ready(holders, flavors)
+        least = self._effort(entry.workload, entry.assignment, flavors)
+        best = None
+        for flavor, other in others if least else ():
+            effort = self._effort(entry.workload, other, flavors)
+            if effort < least:
+                least, best = effort, (flavor, other)
+            if not least:
+                break
+        return best
+
+    def _effort(
+        self, workload: Workload, assignment: Assignment, flavors: Mapping[str, ResourceFlavor]
+    ) -> int:
+        """Return 0 where all pods have nodes now, 1 where they could be made, 2 otherwise."""
+        simulation = self._simulation
+        assert simulation is not None
+        placed, _ = self._place(self._waiting)
+        wanted = self._assigned(workload, assignment, flavors)
+        found, without = self._place(wanted)
+        for pod in reversed([*placed, *found]):
+            simulation.unplace(pod)
+        if not without:
+            return 0
+        return 1 if self._fits_by_priority(workload, wanted) else 2
+
+    def _fits_by_priority(self, workload: Workload, wanted: Sequence[Pending]) -> bool:
+        """Whether the pods would fit with all pods gone that a scheduler may preempt for them.
+
+        An upper bound: budgets and protections are the scheduler's, which searches for itself.
+        """
+        simulation, nodes = self._simulation, self._nodes
+        assert simulation is not None
+        below = [each.preempts_below for each in self._templates(workload).values()]
+        lower = nodes.pod_priority < max(below, default=0)
+        lower[list(self._there(self._reclaimable))] = True
+        lower &= nodes.pod_node >= 0
+        lower[nodes.pod_flags & Flag.DELETING != 0] = False
+        slots = np.flatnonzero(lower[: len(nodes.pod_node)]).astype(np.int64)
+        slots = slots[simulation.present[slots]]
+        simulation.remove(slots)
+        placed, without = self._place(wanted)
+        for pod in reversed(placed):
+            simulation.unplace(pod)
+        simulation.restore(slots)
+        return not without
+
+    def _let_go(self, targets: Collection[str]) -> list[Placed]:
+        """Take back what is kept for pods of targets; return what was kept for all."""
+        assert self._simulation is not None
+        before = list(self._simulation.simulated)
+        others = [
+            pod for pod in before if pod.pending is None or pod.pending.row.workload not in targets
+        ]
+        if len(others) < len(before):
+            self._put(others)
+        return before
+
+    def _put(self, pods: Iterable[Placed]) -> None:
+        """Keep room for these pods, each on its node, and for no others."""
+        simulation = self._simulation
+        assert simulation is not None
+        for pod in reversed(tuple(simulation.simulated)):
+            simulation.unplace(pod)
+        for pod in pods:
+            assert pod.pending is not None, "nobody but pods that wait is placed here"
+            simulation.place(pod.pending, pod.node)
+
+    def _there(self, uids: Iterable[Uid]) -> I64:
+        found = np.array(sorted({self._slots[u] for u in uids if u in self._slots}), np.int64)
+        assert self._simulation is not None
+        return found[self._simulation.present[found]]
+
+    def claim(self, entry: Entry, flavors: Mapping[str, ResourceFlavor]) -> None:
+        """Keep room for an entry that has its quota, or waits for victims on their way out."""
+        if self._simulation is not None:
+            self._promise(self._wanted(entry, flavors))
+        elif entry.targets:
+            # What gets its quota is among the holders when somebody asks.
+            self._promised.append(entry)
+
+    def puts_off(self, entry: Entry) -> str:
+        """Nodes put nobody off."""
+        return ""
+
+    def _ready(
+        self, holders: Iterable[Holder], flavors: Mapping[str, ResourceFlavor]
+    ) -> Simulation:
+        """Return the nodes without those that leave, with room kept for whom it was promised."""
+        if self._simulation is not None:
+            return self._simulation
+        nodes = self._nodes
+        self._simulation = simulation = Simulation(nodes, Policy(), Profile(filters=FILTERS))
+        self._slots = {uid: slot for slot, uid in enumerate(nodes.pod_uids) if uid}
+        known = sorted(holders, key=lambda holder: holder.key)
+        evicted = self._slots_of(holder.key for holder in known if holder.evicted)
+        deleting = np.flatnonzero(nodes.pod_flags & Flag.DELETING)
+        leaving = np.union1d(evicted, deleting).astype(np.int64)
+        simulation.remove(leaving[simulation.present[leaving]])
+        staying = {holder.key: holder for holder in known if not holder.evicted}
+        for pending in sorted(nodes.pending.values(), key=lambda each: each.row.uid):
+            row = pending.row
+            if row.workload in staying or row.nominated:
+                self._promise((pending,), row.nominated)
+        for holder in staying.values():
+            reserved = holder.workload.reserved_at
+            if holder.key not in self._pods and reserved and self._now - reserved < STARTING:
+                self._promise(self._held(holder.workload, flavors))
+        for entry in self._promised:
+            self._promise(self._wanted(entry, flavors))
+        return simulation
+
+    def _held(self, workload: Workload, flavors: Mapping[str, ResourceFlavor]) -> Sequence[Pending]:
+        assert workload.admission is not None
+        sets = (
+            (each.name, each.count, set(each.flavors.values()))
+            for each in workload.admission.pod_sets
+        )
+        return self._pendings(workload, sets, flavors)
+
+    def _wanted(self, entry: Entry, flavors: Mapping[str, ResourceFlavor]) -> Sequence[Pending]:
+        assert entry.assignment is not None
+        return self._assigned(entry.workload, entry.assignment, flavors)
+
+    def _assigned(
+        self, workload: Workload, assignment: Assignment, flavors: Mapping[str, ResourceFlavor]
+    ) -> Sequence[Pending]:
+        sets = (
+            (each.name, each.count, {choice.flavor for choice in each.flavors.values()})
+            for each in assignment.pod_sets
+        )
+        return self._pendings(workload, sets, flavors)
+
+    def _pendings(
+        self,
+        workload: Workload,
+        sets: Iterable[tuple[str, int, Collection[str]]],
+        flavors: Mapping[str, ResourceFlavor],
+    ) -> Sequence[Pending]:
+        """Return the pods of a workload, the largest first, as if they waited for a node."""
+        templates = self._templates(workload)
+        found = []
+        for name, count, chosen in sets:
+            template = templates.get(name)
+            if template is not None:
+                told = _told(
+                    template.pod_class, (flavors[f] for f in sorted(chosen) if f in flavors)
+                )
+                pending = self._pending(told, PodLabels(workload.namespace, template.labels))
+                found += [pending] * count
+        return sorted(found, key=self._size, reverse=True)
+
+    def _size(self, pending: Pending) -> float:
+        """Return the largest part of any node's room that the pod asks for."""
+        entry = self._class(pending)
+        most = self._nodes.allocatable.max(axis=0, initial=1)
+        offered = dict(zip(self._nodes.resources, most.tolist(), strict=True))
+        return max((n / max(1, offered.get(name, 1)) for name, n in entry.requests), default=0.0)
+
+    def _pending(self, pod_class: PodClass, labels: PodLabels) -> Pending:
+        """Return a pod that does not exist, with numbers that the simulation knows."""
+        known = self._known.get((pod_class, labels))
+        if known is None:
+            simulation = self._simulation
+            assert simulation is not None
+            nodes = simulation.snapshot
+            row = PodRow(Uid(""), labels.namespace, "", 0, pod_class, labels.labels)
+            known = Pending(row, len(nodes.classes), len(nodes.labels))
+            self._known[pod_class, labels] = known
+            every = (*nodes.labels, labels)
+            simulation.snapshot = replace(
+                nodes,
+                classes=(*nodes.classes, pod_class),
+                labels=every,
+                label_facts=LabelFacts(every),
+            )
+            # What was compiled knows fewer labels.
+            simulation.shared = {}
+            simulation.rollback(simulation.checkpoint())
+        return known
+
+    def _class(self, pending: Pending) -> PodClass:
+        assert self._simulation is not None
+        entry = self._simulation.snapshot.classes[pending.pod_class]
+        assert entry is not None, "a pod's class is never free"
+        return entry
+
+    def _promise(self, pods: Sequence[Pending], nominated: str = "") -> None:
+        """Keep room for pods: now, or of what comes free."""
+        self._waiting += self._place(pods, nominated)[1]
+
+    def _place(
+        self, pods: Sequence[Pending], nominated: str = ""
+    ) -> tuple[list[Placed], list[Pending]]:
+        """Place pods in order; return those with a node, and those without."""
+        simulation, placed = self._simulation, list[Placed]()
+        assert simulation is not None
+        without: list[Pending] = []
+        for pending in pods:
+            if without and pending is without[-1]:
+                without.append(pending)  # one like it has found none
+                continue
+            preferred = simulation.snapshot.node_index.get(nominated, -1)
+            if preferred >= 0 and simulation.code_at(pending, preferred) == 0:
+                placed.append(simulation.place(pending, preferred))
+                continue
+            nodes = np.flatnonzero(simulation.codes(pending) == 0)
+            if len(nodes):
+                placed.append(simulation.place(pending, self._tightest(pending, nodes)))
+            else:
+                without.append(pending)
+        return placed, without
+
+    def _tightest(self, pending: Pending, nodes: I64) -> int:
+        """Return the node with the least room left of what the pod asks for, the first by name."""
+        simulation = self._simulation
+        assert simulation is not None
+        asked = np.flatnonzero(simulation.requests_of(pending.pod_class))
+        offered = simulation.snapshot.allocatable[np.ix_(nodes, asked)]
+        left = offered - simulation.used[np.ix_(nodes, asked)]
+        return int(nodes[np.argmin((left / np.maximum(offered, 1)).sum(axis=1))])
+
+    def _slots_of(self, keys: Iterable[str]) -> I64:
+        uids = (uid for key in keys for uid in self._pods.get(key, ()))
+        return np.array(sorted({self._slots[u] for u in uids if u in self._slots}), np.int64)
+
+
+def _told(pod_class: PodClass, flavors: Iterable[ResourceFlavor]) -> PodClass:
+    """Return a class with what the flavors add: node labels and tolerations."""
+    selector, tolerations = dict(pod_class.node_selector), list(pod_class.tolerations)
+    for flavor in flavors:
+        selector.update(flavor.labels)
+        tolerations += _tolerations(flavor)
+    return replace(
+        pod_class, node_selector=tuple(sorted(selector.items())), tolerations=tuple(tolerations)
+    )
+
+
+def _tolerations(flavor: ResourceFlavor) -> Iterator[rows.Toleration]:
+    for each in flavor.tolerations:
+        yield rows.Toleration(each.key, each.operator, each.value, each.effect)

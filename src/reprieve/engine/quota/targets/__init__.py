@@ -1,0 +1,1 @@
+"""Chooses the victims of a preemption by quota."""

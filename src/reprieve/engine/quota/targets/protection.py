@@ -1,0 +1,288 @@
+"""Who is spared though the reference would preempt it. Nothing here applies unless it is asked for.
+
+1. a workload that has not held its quota for its minimum runtime yet: one for preemption within its
+   ClusterQueue, one for reclamation by others
+2. with a memory of displacements, whom the governor of disruptions holds, so that nobody takes
+   turns for ever
+
+3. with the same memory, one whose eviction was refused
+4. whom a harm budget spares that is used up
+
+What is evicted already is not spared by 1 and 2: it goes anyway. All end by time alone, so that
+whoever was refused because of them has to be tried again then (`Spared.until`).
+
+Source: the quota plane's own options; specification of disruptions, section 4.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import MappingProxyType
+from typing import Final
+
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, format_instant
+from reprieve.engine.disruptions.questions import Hold, Rule
+from reprieve.engine.quota.displacements import Displacements, party_of
+from reprieve.engine.quota.holdings.holders import Holder, effective_priority
+from reprieve.engine.quota.holdings.snapshot import Snapshot
+from reprieve.engine.quota.model import Workload
+from reprieve.engine.quota.targets.candidates import Preemptor
+from reprieve.engine.quota.targets.harm_budgets import QuotaHarm
+
+__all__ = ["Causes", "Spared", "protected", "sparing"]
+
+
+_WHY: Final[Mapping[Rule, str]] = MappingProxyType(
+    {
+        Rule.CYCLE: "that it took turns with",
+        Rule.WITHOUT_GAIN: "that it took turns with",
+        Rule.REPEATED: "that were displaced again and again",
+        Rule.CRASH_LOOP: "from which it is held, since it fails again and again after others made "
+        "way for it",
+        Rule.REFUSED: "whose eviction was refused",
+        Rule.HARM_BUDGET: "whose harm budget is used up",
+        Rule.KEPT: "whose users keep them",
+    }
+)
+
+
+class Causes:
+    """What lets workloads preempt each other, as one snapshot has it: priorities, weights, quotas.
+
+    Of a workload it is its effective priority, and the name, weight and quotas of its ClusterQueue
+    and of every cohort above that. A workload that comes back as another object has the same cause,
+    so that who it is is said by what its line of work has in common.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = self._snapshot = snapshot
+        self._digests = snapshot.reckoning.digests
+
+    def priority(self, workload: Workload) -> int:
+        """Return the effective priority."""
+        return effective_priority(workload, self._snapshot.settings)
+
+    def between(self, one: Workload, queue: int, other: Workload, other_queue: int) -> str:
+        """Return a text that is another one when the cause of turns between the two is another."""
+        parts = (
+            f"{_known_by(workload)} {self.priority(workload)} {self._digest(node)}"
+            for workload, node in ((one, queue), (other, other_queue))
+        )
+        return hashlib.sha256("|".join(sorted(parts)).encode()).hexdigest()[:16]
+
+    def reclaims(self, workload: Workload, queue: int) -> bool:
+        """Tell whether a workload stays within the nominal quota of its ClusterQueue."""
+        tree, usage = self._snapshot.tree, self._snapshot.usage
+        left: dict[str, int] = {}
+        for column, (_, resource) in enumerate(tree.flavor_resources):
+            room = max(0, tree.subtree[column][queue] - usage[column][queue])
+            left[resource] = left.get(resource, 0) + room
+        asked: dict[str, int] = {}
+        for pod_set in workload.pod_sets:
+            for resource, amount in pod_set.requests.items():
+                asked[resource] = asked.get(resource, 0) + amount * pod_set.count
+        return all(amount <= left.get(resource, 0) for resource, amount in asked.items())
+
+    def _digest(self, queue: int) -> str:
+        found = self._digests.get(queue)
+        if found is None:
+            configuration, tree = self._snapshot.configuration, self._snapshot.tree
+            queues, cohorts = configuration.cluster_queues, configuration.cohorts
+            said = []
+            for node in tree.path[queue]:
+                name = tree.names[node]
+                row = queues[name] if node < len(queues) else cohorts.get(name)
+                said.append((name, None if row is None else (row.weight, row.groups)))
+            found = hashlib.sha256(repr(said).encode()).hexdigest()
+            self._digests[queue] = found
+        return found
+
+
+@dataclass(slots=True)
+class Spared:
+    """Whom one preemptor leaves alone, found while its candidates are looked at.
+
+    `young` are keys of workloads within their minimum runtime, `paired` of those that the governor
+    holds, by the rules in `rules`; `until` is when the first of them may be preempted, None without
+    any. `known_by`: by what those are known about whom the governor is asked, None for all;
+    `runtimes`: whether anything has a minimum runtime. `harm`: harm budgets, where there are any;
+    `budgets`: the names of those that spare somebody. `early`: whether anything but budgets may
+    spare somebody, which is asked about all candidates.
+    """
+
+    who: Preemptor
+    now: Nanos
+    ledger: Displacements | None
+    causes: Causes | None = None
+    until: Nanos | None = None
+    known_by: frozenset[str] | None = None
+    runtimes: bool = True
+    young: set[str] = field(default_factory=set)
+    paired: set[str] = field(default_factory=set)
+    rules: set[Rule] = field(default_factory=set)
+    harm: QuotaHarm | None = None
+    budgets: set[str] = field(default_factory=set)
+    early: bool = True
+    _asked: dict[str, bool] = field(default_factory=dict)  # what budgets said, by key
+    _below: frozenset[str] | None = None  # likewise, of those of no higher priority
+
+    def __call__(self, holder: Holder) -> bool:
+        """Tell whether a candidate is left alone."""
+        workload = holder.workload
+        if holder.evicted:
+            return self._stays(holder)
+        if self.runtimes:
+            own = holder.queue == self.who.queue
+            seconds = workload.preempt_min_runtime_s if own else workload.reclaim_min_runtime_s
+            if seconds and workload.reserved_at is not None:
+                end = Nanos(workload.reserved_at + seconds * SECOND)
+                if self.now < end:
+                    return self._spare(self.young, holder, end)
+        known, party = self.known_by, workload.party
+        # Nearly all candidates of a large cluster are strangers to the preemptor.
+        if known is not None and party is not None and known.isdisjoint(party.names):
+            return False
+        if self.ledger is not None:
+            if known is not None and party is not None and self._is_below(self.ledger, workload):
+                known = self._below
+                if known is not None and known.isdisjoint(party.names):
+                    return False
+            held = self._hold(self.ledger, holder)
+            if held is not None:
+                self.rules.add(held.rule)
+                return self._spare(self.paired, holder, held.until)
+        return False
+
+    def by_budget(self, holder: Holder) -> bool:
+        """Tell whether a harm budget spares a candidate."""
+        found = self._asked.get(holder.key)
+        if found is None:
+            found = self._asked[holder.key] = not holder.evicted and self._by_budget(holder)
+        return found
+
+    def _by_budget(self, holder: Holder) -> bool:
+        spared = None if self.harm is None else self.harm.held(holder)
+        if spared is None or self.ledger is None:
+            return False
+        uids = self.who.workload.uid, holder.workload.uid
+        self.ledger.refusals[uids] = spared.until
+        self.ledger.spared[uids] = spared.budget
+        self.rules.add(spared.rule)
+        self.budgets.add(spared.budget)
+        return self._spare(self.paired, holder, spared.until)
+
+    def _stays(self, holder: Holder) -> bool:
+        """Tell whether one that is evicted does not go, since that is refused."""
+        ledger, who = self.ledger, self.who.workload
+        if ledger is None:
+            return False
+        refused = ledger.refusal(who, holder.workload, self.now)
+        if refused is None and ledger.is_fixed(who, holder.workload):
+            refused = ledger.hold(who, holder.workload, self.now)
+        if refused is None:
+            return False
+        self.rules.add(refused.rule)
+        return self._spare(self.paired, holder, refused.until)
+
+    @property
+    def message(self) -> str:
+        """Return who is left alone, and until when; empty if nobody is."""
+        if self.until is None:
+            return ""
+        parts = []
+        if self.young:
+            parts.append(f"{len(self.young)} workload(s) within their minimum runtime")
+        if self.paired:
+            why = " or ".join(dict.fromkeys(_WHY[rule] for rule in Rule if rule in self.rules))
+            if self.budgets:
+                why += f" ({', '.join(sorted(self.budgets))})"
+            parts.append(f"{len(self.paired)} workload(s) {why}")
+        return f"Not preempted: {' and '.join(parts)}, the first until {format_instant(self.until)}"
+
+    def _is_below(self, ledger: Displacements, workload: Workload) -> bool:
+        """Tell whether it has no higher priority than the preemptor, and see who of those is known.
+
+        Who displaces what has a higher priority is held a time earlier, and so from more.
+        """
+        if self.causes is None or self.causes.priority(workload) > self.who.priority:
+            return False
+        if self._below is None:
+            self._below = ledger.known_by(self.who.workload, self.now, below=False)
+        return True
+
+    def _hold(self, ledger: Displacements, holder: Holder) -> Hold | None:
+        who, workload = self.who, holder.workload
+        if self.causes is None:
+            return ledger.hold(who.workload, workload, self.now)
+        cause = self.causes.between(who.workload, who.queue, workload, holder.queue)
+        above = who.priority - self.causes.priority(workload)
+
+        def held(reclaims: bool) -> Hold | None:
+            return ledger.hold(
+                who.workload,
+                workload,
+                self.now,
+                cause,
+                priority=who.priority,
+                above=above,
+                reclaims=reclaims,
+            )
+
+        found = held(False)
+        if found is None or holder.queue == who.queue:
+            return found
+        return held(True) if self.causes.reclaims(who.workload, who.queue) else found
+
+    def _spare(self, why: set[str], holder: Holder, end: Nanos) -> bool:
+        why.add(holder.key)
+        self.until = end if self.until is None else min(self.until, end)
+        return True
+
+
+def protected(
+    who: Preemptor,
+    now: Nanos,
+    runtimes: bool,
+    ledger: Displacements | None,
+    causes: Causes | None = None,
+) -> Spared | None:
+    """Return whom the preemptor leaves alone, None if there cannot be anybody.
+
+    Args:
+        who: the preemptor.
+        now: the instant of the decision.
+        runtimes: whether anything has a minimum runtime.
+        ledger: of who displaced whom, None where nobody is held for it.
+        causes: what lets workloads preempt each other now; None where the ledger says who is held.
+    """
+    paired = ledger
+    known_by = None if ledger is None else ledger.known_by(who.workload, now)
+    budgets = ledger is not None and bool(ledger.governor.harm)
+    if known_by is not None and not known_by and not budgets:
+        paired = None
+    if not runtimes and paired is None:
+        return None
+    early = runtimes or (ledger is not None and (known_by is None or bool(known_by)))
+    found = Spared(who, now, paired, causes, known_by=known_by, runtimes=runtimes, early=early)
+    if budgets and ledger is not None and causes is not None:
+        reclaims = partial(causes.reclaims, who.workload, who.queue)
+        found.harm = QuotaHarm(ledger, causes.snapshot, who, now, reclaims)
+    return found
+
+
+def sparing(who: Preemptor, spared: Spared) -> Preemptor:
+    """Return a preemptor that leaves these alone.
+
+    Budgets are asked about those alone that would be taken next: there may be thousands of both.
+    """
+    holds = None if spared.harm is None else spared.by_budget
+    return replace(who, spares=spared if spared.early else None, holds=holds)
+
+
+def _known_by(workload: Workload) -> str:
+    party = party_of(workload)
+    return party.weak or party.merged or party.lineage

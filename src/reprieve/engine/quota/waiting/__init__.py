@@ -1,0 +1,1 @@
+"""Pending workloads: their order, their requeuing and their backoff."""
