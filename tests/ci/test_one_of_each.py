@@ -64,10 +64,10 @@ def test_one_module_writes_statuses_and_the_planes_say_what_they_are() -> None:
         "planes/idle/reconcile.py",
         "planes/idle/tracking.py",
         "planes/idle/marks.py",
-        "planes/quota/writing.py",
+        "planes/quota/workload_status/writing.py",
     }
     assert set(_found(r"\bStatusWriter(\[[^\]]*\])? = StatusWriter\(")) == {
-        "planes/quota/statuses.py",
+        "planes/quota/queue_status/statuses.py",
         "planes/scheduling/gangs/statuses.py",
         "planes/scheduling/statuses.py",
     }

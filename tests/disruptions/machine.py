@@ -37,7 +37,7 @@ from reprieve.kube.errors import NotFound
 from reprieve.kube.resource import PODS, PREEMPTIONS
 from reprieve.kube.transport import Transport
 from reprieve.planes.common.displacements import Issued, PlaneDisplacements, Side
-from reprieve.planes.quota.held_pairs import HeldPairs
+from reprieve.planes.quota.deciding.held_pairs import HeldPairs
 from reprieve.records.displacements import stored
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.ids import PlanId, Uid

@@ -31,7 +31,7 @@ from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import PODS
 from reprieve.kube.retry import ATTEMPTS, AWAY, retried
 from reprieve.kube.transport import Request
-from reprieve.planes.quota.writing import WorkloadStatuses
+from reprieve.planes.quota.workload_status.writing import WorkloadStatuses
 from reprieve.units.ids import Uid
 from tests.execution.test_fence import Tenure
 from tests.kube.fakes import FakeAnswer, FakeWire, client_over, refusal

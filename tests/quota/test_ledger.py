@@ -28,7 +28,7 @@ from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.model import Workload
 from reprieve.planes.quota.context import QuotaOptions
-from reprieve.planes.quota.held_pairs import HeldPairs
+from reprieve.planes.quota.deciding.held_pairs import HeldPairs
 from reprieve.planes.quota.watches import Held
 from reprieve.records.displacements import stored
 from reprieve.telemetry.metrics import Metrics

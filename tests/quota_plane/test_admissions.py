@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from reprieve.kube.writes import Priority
-from reprieve.planes.quota import admissions, decisions
-from reprieve.planes.quota.writing import WorkloadStatuses
+from reprieve.planes.quota.deciding import decisions
+from reprieve.planes.quota.workload_status import admissions
+from reprieve.planes.quota.workload_status.writing import WorkloadStatuses
 from tests.quota_plane.site import job, site
 from tests.quota_plane.test_jobs import base
 

@@ -14,12 +14,12 @@ from kubeworld.units.durations import MINUTE, SECOND
 from kubeworld.units.instants import Nanos, format_instant
 from reprieve.kube.cache import Cache
 from reprieve.kube.resource import PODS
-from reprieve.planes.quota import deletion_pace
 from reprieve.planes.quota.context import QuotaOptions
-from reprieve.planes.quota.deletion_pace import DeletionPace
-from reprieve.planes.quota.pod_lookup import PodLookup
-from reprieve.planes.quota.pod_records import pod_indexes
-from reprieve.planes.quota.pod_steps import PodSteps
+from reprieve.planes.quota.job_reconciler import deletion_pace
+from reprieve.planes.quota.job_reconciler.deletion_pace import DeletionPace
+from reprieve.planes.quota.pod_reconcilers.pod_lookup import PodLookup
+from reprieve.planes.quota.pod_reconcilers.pod_records import pod_indexes
+from reprieve.planes.quota.pod_reconcilers.pod_steps import PodSteps
 from reprieve.planes.quota.watches import Held
 from tests.jobs.builders import pod
 from tests.quota_plane.kind_stories import ROWS

@@ -12,8 +12,8 @@ from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import CycleResult, Outcome
 from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import Policy, Preemption
-from reprieve.planes.quota import effects as effects_module
-from reprieve.planes.quota.effects import (
+from reprieve.planes.quota.deciding import effects as effects_module
+from reprieve.planes.quota.deciding.effects import (
     Admit,
     DecideAgain,
     Effect,

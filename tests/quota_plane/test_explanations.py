@@ -22,7 +22,7 @@ from reprieve.engine.quota import model
 from reprieve.engine.quota.entries import Entry, Outcome
 from reprieve.intake.quota_workloads import condition_of
 from reprieve.kube.writes import Priority
-from reprieve.planes.quota.explanations import Explanations
+from reprieve.planes.quota.workload_status.explanations import Explanations
 from tests.background import ended, in_background
 
 BURST, BUSY_PER_S = 100, 10

@@ -25,13 +25,13 @@ from reprieve.engine.quota.model import (
     StopPolicy,
 )
 from reprieve.intake.quota_workloads import PodSetRows, workload_row
-from reprieve.planes.quota.deadlines import (
+from reprieve.planes.quota.workload_status.deadlines import (
     deactivated_until,
     finished_until,
     pods_ready_until,
     runs_until,
 )
-from reprieve.planes.quota.following import followed
+from reprieve.planes.quota.workload_status.following import followed
 from reprieve.settings.quota_configuration_parts import PodsReady
 
 NOON = "2026-03-04T12:00:00Z"

@@ -10,7 +10,7 @@ import pytest
 
 from reprieve.api import kueue
 from reprieve.jobs.writing import Conflicting
-from reprieve.planes.quota.injections import injections
+from reprieve.planes.quota.job_reconciler.injections import injections
 
 Json = dict[str, Any]
 FLAVORS: dict[str, Json] = {

@@ -10,7 +10,7 @@ import pytest
 
 from reprieve.api.kueue import Workload
 from reprieve.intake.lineage import workload_party, workload_template
-from reprieve.planes.quota.lineages import Lineages
+from reprieve.planes.quota.job_reconciler.lineages import Lineages
 
 _NO_JOBS: Any = SimpleNamespace(jobs={})
 
@@ -31,7 +31,7 @@ def test_a_spec_is_taken_apart_once_for_each_generation(monkeypatch: pytest.Monk
         read.append(workload.metadata.generation)
         return workload_template(workload)
 
-    monkeypatch.setattr("reprieve.planes.quota.lineages.workload_template", counted)
+    monkeypatch.setattr("reprieve.planes.quota.job_reconciler.lineages.workload_template", counted)
     lineages = Lineages(cast("Any", _NO_JOBS))
     first, changed, other = _workload(1, 1), _workload(2, 2), _workload(2, 1, "another")
     for each in (first, first, _workload(1, 1), changed, changed, other):

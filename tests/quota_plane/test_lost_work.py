@@ -12,7 +12,7 @@ import pytest
 
 from reprieve.api.kueue import Workload
 from reprieve.engine.harm_budgets.accounts import HarmAccounts
-from reprieve.planes.quota.meters import lost_with
+from reprieve.planes.quota.queue_status.meters import lost_with
 from reprieve.scenarios.model import NodeSpec
 from tests.quota_plane.site import (
     Object,

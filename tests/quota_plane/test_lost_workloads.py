@@ -18,7 +18,7 @@ from reprieve.jobs.table import job_kinds
 from reprieve.kube.bodies import Propagation
 from reprieve.kube.reflector import Reflector
 from reprieve.kube.transport import Request
-from reprieve.planes.quota.lost_workloads import LostWorkloads
+from reprieve.planes.quota.job_reconciler.lost_workloads import LostWorkloads
 from tests.kube.fakes import FakeAnswer, FakeWire, client_over
 from tests.quota_plane.site import (
     JOBS,

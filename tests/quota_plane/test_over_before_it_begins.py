@@ -10,7 +10,7 @@ import pytest
 
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
-from reprieve.planes.quota.preemptions import Preemptions
+from reprieve.planes.quota.deciding.preemptions import Preemptions
 from reprieve.planes.quota.state import key_of
 from tests.quota_plane.site import NAMESPACE, WORKLOADS, Site, job, site
 from tests.quota_plane.test_jobs import LOWER, base

@@ -13,7 +13,10 @@ from reprieve.engine.quota import evictions
 from reprieve.engine.quota.nominations import Nominations
 from reprieve.engine.quota.proofs.proof import Fault
 from reprieve.kube.resource import PREEMPTIONS
-from reprieve.planes.quota import decisions, jobs, state, statuses
+from reprieve.planes.quota import state
+from reprieve.planes.quota.deciding import decisions
+from reprieve.planes.quota.job_reconciler import jobs
+from reprieve.planes.quota.queue_status import statuses
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from reprieve.telemetry.faults import FaultCounter
 from tests.quota.test_faults import breaking

@@ -13,7 +13,7 @@ from reprieve.engine.quota.proofs.node_proof import Template
 from reprieve.intake.quota_limits import NO_LIMITS, ContainerLimits
 from reprieve.intake.quota_workloads import PodSetRows
 from reprieve.jobs.table import BUILT_IN
-from reprieve.planes.quota.pod_templates import PodTemplates
+from reprieve.planes.quota.pod_reconcilers.pod_templates import PodTemplates
 
 (JOB,) = (kind for kind in BUILT_IN if kind.kind == "Job")
 GIB = 2**30

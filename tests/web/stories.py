@@ -47,7 +47,7 @@ from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import Session
 from reprieve.execution.at_stake import AtStake, Stake, with_stakes
 from reprieve.execution.intent_specs import intent_spec
-from reprieve.planes.quota.cycles import recorded_cycles
+from reprieve.planes.quota.deciding.cycles import recorded_cycles
 from reprieve.records.idle.record import encode
 from reprieve.records.idle.replay import decide_again
 from reprieve.records.quota.record import policy_text

@@ -27,7 +27,7 @@ from reprieve.jobs.table import job_kinds
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, NotFound
 from reprieve.kube.resource import NAMESPACES, NODES, PODS, PREEMPTIONS, Resource
-from reprieve.planes.quota.job_lookup import QUEUE_NAME
+from reprieve.planes.quota.job_reconciler.job_lookup import QUEUE_NAME
 from reprieve.scenarios.model import NodeSpec
 from reprieve.whatif.questions.answer import Answer
 from tests.quota_plane.site import ADMISSION_CHECKS, CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS

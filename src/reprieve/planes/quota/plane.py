@@ -22,31 +22,31 @@ from reprieve.planes.common.dirty import DirtyKeys
 from reprieve.planes.common.foreign_decider import ForeignDecider
 from reprieve.planes.common.persistent import persistent, recovered
 from reprieve.planes.common.workers import look_at_each, spawn
-from reprieve.planes.quota.admissions import Admissions
-from reprieve.planes.quota.consumption import ConsumptionSampler
 from reprieve.planes.quota.context import QuotaContext, QuotaOptions, log, reference_of
-from reprieve.planes.quota.decisions import Decisions
-from reprieve.planes.quota.explanations import Explanations
-from reprieve.planes.quota.failed_nodes import FailedNodes
-from reprieve.planes.quota.grounds import GroundView
-from reprieve.planes.quota.held_pairs import HeldPairs
-from reprieve.planes.quota.in_use import InUse
-from reprieve.planes.quota.job_lookup import JobLookup
-from reprieve.planes.quota.jobs import JobReconciler
-from reprieve.planes.quota.joint_side import QuotaJoint
-from reprieve.planes.quota.meters import Meters
-from reprieve.planes.quota.node_view import NodeView
-from reprieve.planes.quota.pod_lookup import GROUP_PREFIX
-from reprieve.planes.quota.pod_templates import PodTemplates
-from reprieve.planes.quota.preemptions import Preemptions
-from reprieve.planes.quota.refused_evictions import RefusedEvictions
+from reprieve.planes.quota.deciding.decisions import Decisions
+from reprieve.planes.quota.deciding.failed_nodes import FailedNodes
+from reprieve.planes.quota.deciding.grounds import GroundView
+from reprieve.planes.quota.deciding.held_pairs import HeldPairs
+from reprieve.planes.quota.deciding.joint_side import QuotaJoint
+from reprieve.planes.quota.deciding.node_view import NodeView
+from reprieve.planes.quota.deciding.preemptions import Preemptions
+from reprieve.planes.quota.deciding.refused_evictions import RefusedEvictions
+from reprieve.planes.quota.job_reconciler.job_lookup import JobLookup
+from reprieve.planes.quota.job_reconciler.jobs import JobReconciler
+from reprieve.planes.quota.pod_reconcilers.pod_lookup import GROUP_PREFIX
+from reprieve.planes.quota.pod_reconcilers.pod_templates import PodTemplates
+from reprieve.planes.quota.pod_reconcilers.ungating import TopologyUngater
+from reprieve.planes.quota.queue_status.consumption import ConsumptionSampler
+from reprieve.planes.quota.queue_status.in_use import InUse
+from reprieve.planes.quota.queue_status.meters import Meters
+from reprieve.planes.quota.queue_status.statuses import Statuses
 from reprieve.planes.quota.state import QuotaState, key_of
-from reprieve.planes.quota.statuses import Statuses
-from reprieve.planes.quota.ungating import TopologyUngater
-from reprieve.planes.quota.waiting import Waiting
 from reprieve.planes.quota.watches import Held, Watches
-from reprieve.planes.quota.workloads import WorkloadReconciler
-from reprieve.planes.quota.writing import WorkloadStatuses
+from reprieve.planes.quota.workload_status.admissions import Admissions
+from reprieve.planes.quota.workload_status.explanations import Explanations
+from reprieve.planes.quota.workload_status.waiting import Waiting
+from reprieve.planes.quota.workload_status.workloads import WorkloadReconciler
+from reprieve.planes.quota.workload_status.writing import WorkloadStatuses
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 from reprieve.wording.events import EventText

@@ -38,11 +38,11 @@ from reprieve.kube.objects import version_number
 from reprieve.kube.overlay import Unseen
 from reprieve.planes.quota.configuring import ConfigurationReader, rules_of, said_by
 from reprieve.planes.quota.context import QuotaContext, log, reference_of
-from reprieve.planes.quota.idle_facts import IdleFacts
-from reprieve.planes.quota.lineages import Lineages
-from reprieve.planes.quota.pod_facts import PodFacts
-from reprieve.planes.quota.protections import Protections
-from reprieve.planes.quota.tallies import Tallies, standing_of
+from reprieve.planes.quota.deciding.idle_facts import IdleFacts
+from reprieve.planes.quota.deciding.protections import Protections
+from reprieve.planes.quota.job_reconciler.lineages import Lineages
+from reprieve.planes.quota.pod_reconcilers.pod_facts import PodFacts
+from reprieve.planes.quota.queue_status.tallies import Tallies, standing_of
 from reprieve.planes.quota.watches import Held, HeldWatch, Watches
 from reprieve.wording.kueue import decision_failed
 

@@ -28,7 +28,7 @@ from reprieve.planes.common.foreign_decider import StatusAuthors
 from reprieve.planes.common.mirror import Mirror
 from reprieve.planes.common.troubles import Troubles
 from reprieve.planes.common.watching import Watch, Watcher, start
-from reprieve.planes.quota.pod_records import is_queued, name_alone, pod_indexes
+from reprieve.planes.quota.pod_reconcilers.pod_records import is_queued, name_alone, pod_indexes
 from reprieve.planes.quota.shared_parts import SharedParts
 
 __all__ = [

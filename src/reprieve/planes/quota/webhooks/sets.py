@@ -21,7 +21,7 @@ from reprieve.jobs.model import JobKind, PassesOn
 from reprieve.jobs.passing_on import pass_on
 from reprieve.jobs.paths import Json, first, total
 from reprieve.jobs.pods import shape
-from reprieve.planes.quota.job_lookup import workload_key
+from reprieve.planes.quota.job_reconciler.job_lookup import workload_key
 from reprieve.planes.quota.webhooks.defaults import (
     PASSED_ON,
     JobRules,

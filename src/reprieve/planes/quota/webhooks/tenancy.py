@@ -17,8 +17,8 @@ from typing import Final, ParamSpec, TypeVar
 from reprieve.engine.quota.model import LabelSelector
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first
-from reprieve.planes.quota.exposure import settings_that_hit
-from reprieve.planes.quota.job_lookup import JobLookup
+from reprieve.planes.quota.job_reconciler.exposure import settings_that_hit
+from reprieve.planes.quota.job_reconciler.job_lookup import JobLookup
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.watches import Watches
 from reprieve.planes.quota.webhooks.defaults import Tenancy

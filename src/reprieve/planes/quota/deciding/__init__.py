@@ -1,0 +1,1 @@
+"""Runs cycles of the engine, and carries out what they decide."""

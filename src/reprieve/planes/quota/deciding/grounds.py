@@ -1,0 +1,143 @@
+"""The nodes that the engine places pods on, as they are between two runs of cycles.
+
+What a node has free for topologies is what it offers less what its pods use, but for the pods of
+workloads that hold places: those are counted by their assignments. A node that is not ready has a
+taint that says so, and is no place. Whenever a node, or what uses it, has changed, the
+ClusterQueues whose flavors have topologies are tried again.
+
+Source: specification of topology-aware scheduling, sections 2.1 to 2.3; of its section 9 that pods
+which belong to a workload with places count through that workload alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Final
+
+from reprieve.engine.cluster.snapshot import Snapshot
+from reprieve.engine.quota.assigning.constraints import Taint
+from reprieve.engine.quota.holdings.placed import queues_with_places
+from reprieve.engine.quota.model import Configuration
+from reprieve.engine.topology.model import HOSTNAME, TopologyNode
+from reprieve.engine.topology.places import Grounds
+from reprieve.planes.quota.context import log
+from reprieve.planes.quota.deciding.node_view import NodeView
+from reprieve.planes.quota.state import QuotaState
+from reprieve.units.ids import Uid
+
+__all__ = ["GroundView", "nodes_of"]
+
+#: Taints of nodes that are not ready.
+_NOT_READY: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+class GroundView:
+    """Hands the nodes to the engine where flavors have topologies.
+
+    `changed` is told of each Workload with places whenever nodes have changed.
+    """
+
+    def __init__(self, state: QuotaState, nodes: NodeView, changed: Callable[[str], None]) -> None:
+        self._state = state
+        self._changed = changed
+        self._nodes = nodes
+        self._known: list[TopologyNode] | None = None
+        self._configuration: Configuration | None = None
+        state.settlers.append(self.settle)
+
+    @property
+    def places(self) -> bool:
+        """Whether pods are given places."""
+        return self._known is not None
+
+    def settle(self) -> None:
+        """Take over what has changed."""
+        state = self._state
+        queues = queues_with_places(state.configuration)
+        if not queues:
+            return
+        self._nodes.place()
+        snapshot = self._nodes.cluster()
+        if snapshot is None:
+            return
+        nodes = nodes_of(snapshot, self._placed_pods())
+        if nodes != self._known or state.configuration is not self._configuration:
+            self._known, self._configuration = nodes, state.configuration
+            state.holdings.stand_on(Grounds(nodes))
+            state.queues.flush(queues)
+            for key, holder in state.holdings.holders.items():
+                if holder.placed:
+                    self._changed(key)
+        self._mark_failed(snapshot)
+
+    def _mark_failed(self, snapshot: Snapshot) -> None:
+        """Note of whose places a node is gone, or not ready with none of its pods running there.
+
+        What holds places is held against the trees, which have the nodes that are places.
+        """
+        holdings = self._state.holdings
+        places = holdings.places
+        if places is None:
+            return
+        hosts = {row.labels.get(HOSTNAME, row.name): row.name for row in snapshot.nodes}
+        for key, holder in list(holdings.holders.items()):
+            workload = holder.workload
+            if holder.evicted or workload.unhealthy_nodes or key in self._state.deciding:
+                continue
+            for flavor, pods in holder.placed:
+                tree = places.trees[flavor]
+                lost = [
+                    each.values[0]
+                    for each in pods.assignment.domains
+                    if tree.by_host and each.values not in tree.index
+                ]
+                failed = [host for host in lost if not self._runs_on(key, hosts.get(host))]
+                if failed:
+                    log.warning("%s: its node %s failed", key, failed[0])
+                    holdings.hold(replace(workload, unhealthy_nodes=(failed[0],)))
+                    break
+
+    def _runs_on(self, workload: str, node: str | None) -> bool:
+        """Tell whether a pod of a workload still runs on a node; None is one that is gone."""
+        rows = (self._nodes.row(uid) for uid in self._nodes.pods_of(workload))
+        return node is not None and any(
+            row is not None and row.node == node and not row.deleting for row in rows
+        )
+
+    def _placed_pods(self) -> set[Uid]:
+        """Return the pods of those that hold places."""
+        return {
+            uid
+            for key, holder in self._state.holdings.holders.items()
+            if holder.workload.admission is not None
+            and any(each.topology is not None for each in holder.workload.admission.pod_sets)
+            for uid in self._nodes.pods_of(key)
+        }
+
+
+def nodes_of(snapshot: Snapshot, placed: Collection[Uid]) -> list[TopologyNode]:
+    """Return the nodes with what is free for topologies, `placed` pods not counted."""
+    free = snapshot.allocatable - snapshot.used
+    pods = snapshot.resources.index("pods")
+    for slot, uid in enumerate(snapshot.pod_uids if placed else ()):
+        node = int(snapshot.pod_node[slot])
+        if uid in placed and node >= 0:
+            free[node] += snapshot.pod_requests[slot]
+            if not snapshot.pod_requests[slot, pods]:
+                free[node, pods] += 1
+    names = snapshot.resources
+    found = []
+    for node, row in enumerate(snapshot.nodes):
+        amounts = free[node].tolist()
+        found.append(
+            TopologyNode(
+                row.name,
+                row.labels,
+                dict(zip(names, amounts, strict=True)),
+                tuple(Taint(each.key, each.value, each.effect) for each in row.taints),
+                all(each.key not in _NOT_READY for each in row.taints),
+                row.unschedulable,
+            )
+        )
+    return found

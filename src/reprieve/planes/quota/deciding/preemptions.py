@@ -1,0 +1,318 @@
+"""Preemptions by quota: the record first, then the marks; jobs are stopped because of the marks.
+
+A record is closed when each of its victims has given its quota back, or was never marked.
+
+Source: specification of the quota plane, section 9; the design's "Intent log and executor".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeAlias
+
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
+from reprieve.api.kueue import Workload
+from reprieve.api.reprieve import Action, Preemption, Victim, VictimState
+from reprieve.engine.cluster.rows import PodRow
+from reprieve.engine.demands import Beside
+from reprieve.engine.notice.granting import Grant
+from reprieve.engine.plan import Plan, Plane
+from reprieve.engine.quota import model
+from reprieve.engine.quota.displacements import party_of
+from reprieve.engine.quota.holdings.holders import effective_priority
+from reprieve.execution.at_stake import AtStake, Stake, lineage_of
+from reprieve.execution.book import Book, Retention
+from reprieve.execution.carried import Carried
+from reprieve.execution.executor import Executor
+from reprieve.execution.letting_save import LettingSave
+from reprieve.execution.notices import Asking, Notices
+from reprieve.intake.cluster.metadata import notice_of
+from reprieve.intake.quota_workloads import is_condition_true
+from reprieve.planes.common.joint import REJECTIONS
+from reprieve.planes.quota.context import QuotaContext, log, reference_of
+from reprieve.planes.quota.deciding.effects import Marking, marking_of
+from reprieve.planes.quota.deciding.refused_evictions import RefusedEvictions
+from reprieve.planes.quota.deciding.victims import QuotaVictims, Told
+from reprieve.planes.quota.queue_status.meters import lost_with
+from reprieve.planes.quota.state import QuotaState, key_of
+from reprieve.planes.quota.workload_status.writing import WorkloadStatuses
+from reprieve.units.ids import Uid
+from reprieve.units.references import Reference
+
+__all__ = ["Preemptions"]
+
+# Owners of Workloads whose pods are gated, and deleted when they make way.
+_GATED: Final = ("Pod", "StatefulSet", "LeaderWorkerSet")
+# Teams that lend each other quota preempt all day, and whoever takes over reads all of it.
+_RETENTION: Final = Retention(24 * HOUR, cap=500, fresh_cap=5_000, every=MINUTE)
+
+#: Told of a plan that is over, the roots that were evicted, and what those lost that had saved.
+Over: TypeAlias = Callable[[Preemption, Collection[str], Mapping[str, int]], None]
+
+
+class Preemptions:
+    """The preemptions of the quota plane. `spawn` runs a task; `pods`: those of a Workload."""
+
+    def __init__(
+        self,
+        context: QuotaContext,
+        state: QuotaState,
+        writer: WorkloadStatuses,
+        namespace: str,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        refusals: RefusedEvictions,
+        pods: Callable[[str], Sequence[PodRow]],
+        restore: Callable[[list[Preemption], Collection[str]], None] = lambda intents, names: None,
+        over: Over = lambda intent, evicted, lost: None,
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._restore = restore
+        self._over = over
+        self.book = Book(
+            Plane.QUOTA,
+            context.client,
+            namespace,
+            context.fence,
+            context.clock,
+            context.metrics,
+            retention=self._retention,
+            demands=context.joint.demands,
+        )
+        #: Told of each victim that was evicted for another.
+        self.evicted: Callable[[Workload, Marking], None] = lambda stored, marking: None
+        self._pods = pods
+        self._spawn = spawn
+        self.notices = context.notices or Notices(context.clock, context.metrics)
+        self.notices.expect(Plane.QUOTA)
+        # Plans of former processes whose victims save, with the keys of these.
+        self._claimed: dict[str, list[str]] = {}
+        self._victims = QuotaVictims(context, state, writer, refusals, pods, self._made_again)
+        self._executor = Executor[Workload](
+            self.book,
+            self._victims,
+            context.clock,
+            spawn,
+            ended=self._ended,
+            disruptions=context.disruptions,
+            saving=LettingSave(self.notices, self._victims, context.clock),
+        )
+
+    def _ended(self, each: Carried[Workload], record: Preemption | None) -> None:
+        self._victims.forget(each.intent)
+        evicted = {uid for uid, s in each.states.items() if s.state is VictimState.EVICTED}
+        self._over(each.intent, evicted, self.notices.lost(each.name))
+        claimed = self._claimed.pop(each.name, [])
+        if claimed and each.abandoned:
+            self._spawn(self._let_go(each.intent, claimed))
+
+    async def recover(self) -> None:
+        """Take over the intents that a former process left open.
+
+        Raises:
+            Deposed: the fence is closed.
+            ApiError: to be tried again.
+        """
+        async with self._state.engine:
+            self._state.settle()
+        left = await self._executor.recover()
+        for each in left.plans:
+            log.info("%s taken over: %d marked", each.name, len(each.left))
+            if each.busy:
+                await self._claim(each.intent)
+        self.notices.taken_over(Plane.QUOTA)
+        records = await self.book.log.all_whole(left.records)
+        self._restore(list(map(left.known, records)), left.interrupted)
+
+    async def carry(
+        self,
+        plan: Plan,
+        preemptor: Workload,
+        queue: str,
+        markings: Sequence[Marking],
+        decision_input: dict[str, Any] | None = None,
+    ) -> set[str]:
+        """Write the intent and the marks; return the keys of victims that could not be marked.
+
+        `decision_input` is what the plan was decided on, for the record. A plan whose victims have
+        all ended by themselves since it was made is not written.
+
+        Raises:
+            Deposed: the fence is closed.
+            ApiError: the intent could not be written; nobody is marked.
+        """
+        if not any(self._holds_quota(marking.victim) for marking in markings):
+            log.info("plan %s is over before it begins: no victim holds quota any more", plan.id)
+            return {marking.victim.key for marking in markings}
+        actions = [self._action(each.subject) for each in plan.victims]
+        intent = await self.book.write(
+            plan,
+            actions=actions,
+            decision_input=decision_input,
+            at_stake=self._at_stake(preemptor, markings),
+            beside=self._beside(preemptor),
+            notices=self._grants(preemptor, markings),
+        )
+        self._victims.begin(intent, markings, self._told(plan.id, preemptor, queue))
+        each = await self._executor.carry(intent)
+        failed = {m.victim.key for m in markings if m.victim.uid not in each.left}
+        await self._recorded(key_of(preemptor))
+        return failed
+
+    async def reconcile(self) -> None:
+        """Close the intents that are over.
+
+        Raises:
+            Deposed: the fence is closed.
+            ApiError: to be tried again.
+        """
+        await self._executor.reconcile()
+
+    # Notice.
+
+    def _grants(self, preemptor: Workload, markings: Sequence[Marking]) -> Sequence[Grant]:
+        """Return what each victim is given before it goes, empty for nobody."""
+        context, settings = self._context, self._state.configuration.settings
+        urgent = None if context.governor is None else context.governor.policy.emergency_priority
+        priority = effective_priority(self._state.row(preemptor), settings)
+        asking = []
+        for each in markings:
+            key = each.victim.key
+            rows = [row for row in self._pods(key) if not row.finished]
+            asked = [row.notice * SECOND for row in rows if row.notice]
+            stored, allowed = self._state.workload(key), 0
+            if stored is not None:
+                asked = asked or [notice_of(stored.metadata) * SECOND]
+                allowed = self._state.protections.notice_max(stored)
+            pods = [row.uid for row in rows]
+            asking.append(Asking(str(each.victim.uid), asked, pods, allowed))
+        hurried = urgent is not None and priority >= urgent
+        return self.notices.grants(context.options.notice, asking, hurried=hurried)
+
+    async def _claim(self, intent: Preemption) -> None:
+        """Count the victims of a plan that was taken over as leaving, while they save."""
+        state, now = self._state, self._context.clock.wall()
+        keys = [f"{each.subject.namespace}/{each.subject.name}" for each in intent.spec.victims]
+        async with state.engine:
+            for key, victim in zip(keys, intent.spec.victims, strict=True):
+                holder = state.holdings.holders.get(key)
+                if holder is not None and holder.workload.uid == victim.subject.uid:
+                    state.holdings.expect_eviction(key, model.Reason(victim.rule), now)
+            if intent.spec.preemptor is not None:
+                preemptor = intent.spec.preemptor
+                state.queues.expect_preemption(f"{preemptor.namespace}/{preemptor.name}")
+        self._claimed[intent.metadata.name] = keys
+
+    async def _let_go(self, intent: Preemption, keys: Sequence[str]) -> None:
+        """Take back what `_claim` said: its victims stay."""
+        state, preemptor = self._state, intent.spec.preemptor
+        async with state.engine:
+            for key in keys:
+                state.holdings.eviction_failed(key)
+            if preemptor is not None:
+                state.queues.preemption_failed(f"{preemptor.namespace}/{preemptor.name}")
+        for key in keys:
+            state.look_at(key)
+
+    def _made_again(self, intent: Preemption, victim: Victim) -> tuple[Marking, Told] | None:
+        """Return how a victim in a record of a former process is marked, and who is told then."""
+        state, whom = self._state, intent.spec.preemptor
+        assert whom is not None, "a plan of this plane has one"
+        tree, key = state.holdings.tree, f"{whom.namespace}/{whom.name}"
+        preemptor, home = state.workload(key), state.queues.home(key)
+        at = f"{victim.subject.namespace}/{victim.subject.name}"
+        holder = state.holdings.holders.get(at)
+        if preemptor is None or home not in tree.queues or holder is None:
+            return None
+        marking = marking_of(
+            state.row(preemptor),
+            tree.queues[home],
+            holder.workload,
+            holder.queue,
+            model.Reason(victim.rule),
+            tree,
+            state.configuration.settings,
+        )
+        return marking, self._told(intent.spec.plan_id, preemptor, home)
+
+    # What is told.
+
+    def _told(self, plan: str, preemptor: Workload, queue: str) -> Told:
+        def told(marking: Marking, stored: Workload, foreign: bool) -> None:
+            self._report(plan, preemptor, queue, marking, stored, foreign=foreign)
+            self.evicted(stored, marking)
+
+        return told
+
+    def _report(
+        self,
+        plan: str,
+        preemptor: Workload,
+        queue: str,
+        marking: Marking,
+        stored: Workload,
+        *,
+        foreign: bool,
+    ) -> None:
+        self._context.quota_metrics.preempted(queue, str(marking.reason))
+        if not foreign:
+            lost = lost_with(stored, self._context.clock.wall() // SECOND)
+            self._context.metrics.lost_device_seconds.labels(
+                Plane.QUOTA.value, str(marking.reason)
+            ).inc(lost)
+        for event in marking.events:
+            self._context.announce(reference_of(stored), event)
+        self._context.announce(reference_of(preemptor), marking.told)
+        log.info(
+            "%s makes way for %s, plan %s: %s",
+            marking.victim.key,
+            key_of(preemptor),
+            plan,
+            marking.reason,
+        )
+
+    async def _recorded(self, preemptor: str) -> None:
+        """Begin anew with the pauses of one whose earlier plans could not be recorded."""
+        unrecorded = self._state.queues.unrecorded
+        if preemptor in unrecorded:
+            async with self._state.engine:
+                unrecorded.forget(preemptor)
+
+    def _holds_quota(self, victim: model.Workload) -> bool:
+        workload = self._state.workload(victim.key)
+        return (
+            workload is not None
+            and workload.metadata.uid == victim.uid
+            and workload.status.admission is not None
+            and not is_condition_true(workload, "Finished")
+        )
+
+    def _at_stake(self, preemptor: Workload, markings: Sequence[Marking]) -> AtStake:
+        now = self._context.clock.wall() // SECOND
+        stakes = []
+        for each in markings:
+            workload = self._state.workload(each.victim.key)
+            lost = 0 if workload is None else lost_with(workload, now)
+            stakes.append(Stake(lineage_of(party_of(each.victim)), lost))
+        return AtStake(lineage_of(self._state.lineages.of(preemptor)), stakes)
+
+    def _beside(self, preemptor: Workload) -> Beside | None:
+        """Return what the record of a plan says of other planes."""
+        context = self._context
+        demand, idle = self._state.lineages.of(preemptor), None
+        if context.joint.idle is not None:
+            (said,) = context.joint.idle.queued_verdicts([Uid(preemptor.metadata.uid)])
+            idle = REJECTIONS[said]
+        return context.joint.beside(context.governor, demand, context.clock.wall(), idle=idle)
+
+    def _action(self, victim: Reference) -> Action:
+        """Return what becomes of a victim: pods are deleted, all else is suspended."""
+        workload = self._state.workload(f"{victim.namespace}/{victim.name}")
+        owners = workload.metadata.owner_references if workload is not None else None
+        gated = any(each.kind in _GATED for each in owners or ())
+        return Action.DELETE if gated else Action.SUSPEND
+
+    def _retention(self) -> Retention:
+        # The next process reads from the latest ones which pairs are held.
+        return replace(_RETENTION, fresh=self._context.options.loop_window)

@@ -1,0 +1,273 @@
+"""What a victim of the quota plane is: a Workload that is marked, and stopped because of that.
+
+The mark is its condition `Evicted`, written with `Preempted` in one go. From then on the reconciler
+of jobs suspends it, and frees its quota once its pods are gone; it needs nothing from here, so that
+a mark that was written is always finished, by whoever leads. A victim is gone when it has given its
+quota back. Each goes for itself: one that cannot be marked hinders no other. After a hand-over
+victims without a mark are spared, unless they were told before: the next cycle decides afresh.
+
+Of victims that were told, the preemptor is needed no more once it has quota or waits in no queue;
+a victim is gone once it holds no quota, or got it anew. Its pods are those of its Workload; one
+that has no node yet has nothing to save.
+
+Source: specification of the quota plane, section 9; the design's "Intent log and executor".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from kubeworld.units.instants import parse_instant
+from reprieve.api.kueue import Workload
+from reprieve.api.reprieve import Preemption, Victim, VictimState, VictimStatus
+from reprieve.engine.cluster.rows import PodRow
+from reprieve.execution.letting_save import Depth
+from reprieve.execution.notices import Member, is_told
+from reprieve.execution.takeover import LET_GO
+from reprieve.execution.victims import Manner, Marked, Reading, Standing, VictimResult
+from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_true
+from reprieve.kube.errors import ApiError
+from reprieve.kube.writes import Priority
+from reprieve.planes.quota.context import QuotaContext, log
+from reprieve.planes.quota.deciding.effects import Marking
+from reprieve.planes.quota.deciding.refused_evictions import RefusedEvictions
+from reprieve.planes.quota.state import QuotaState, key_of
+from reprieve.planes.quota.workload_status.transitions import preempted
+from reprieve.planes.quota.workload_status.writing import WorkloadStatuses
+
+__all__ = ["QuotaVictims"]
+
+_AT_ONCE: Final = 8
+_MANNER: Final = Manner("gave their quota back", marked_at_once=_AT_ONCE, all_or_nobody=False)
+
+
+_HAS_QUOTA: Final = "its preemptor has quota by now"
+
+#: Told of a victim that carries its mark, as stored, and whether it was on its way out before.
+Told: TypeAlias = Callable[[Marking, Workload, bool], None]
+
+
+class QuotaVictims:
+    """The victims of one plane."""
+
+    manner = _MANNER
+
+    def __init__(
+        self,
+        context: QuotaContext,
+        state: QuotaState,
+        writer: WorkloadStatuses,
+        refusals: RefusedEvictions,
+        pods: Callable[[str], Sequence[PodRow]],
+        made_again: Callable[[Preemption, Victim], tuple[Marking, Told] | None],
+    ) -> None:
+        """`pods`: those of a Workload; `made_again`: the marking of a victim in a record."""
+        self._pods = pods
+        self._made_again = made_again
+        self._context = context
+        self._refusals = refusals
+        self._state = state
+        self._writer = writer
+        # How plans of this process mark their victims, by record and victim.
+        self._markings: dict[tuple[str, str], tuple[Marking, Told]] = {}
+        # Of them, and of those that were taken over, who was evicted for somebody else already.
+        self._foreign: set[tuple[str, str]] = set()
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+
+    def begin(self, intent: Preemption, markings: Sequence[Marking], told: Told) -> None:
+        """A plan of this process is about to be carried out."""
+        name = intent.metadata.name
+        self._markings.update({(name, each.victim.uid): (each, told) for each in markings})
+        preemptor = intent.spec.preemptor
+        victims = [each.victim.uid for each in markings]
+        self._refusals.begins(victims, None if preemptor is None else preemptor.reference)
+
+    def forget(self, intent: Preemption) -> None:
+        """A plan is over."""
+        self._refusals.ends(victim.subject.uid for victim in intent.spec.victims)
+        for victim in intent.spec.victims:
+            self._markings.pop(_key(intent, victim), None)
+            self._foreign.discard(_key(intent, victim))
+
+    def is_told_first(self, victim: Victim) -> bool:
+        return True
+
+    async def stale(self, intent: Preemption, victims: Sequence[Victim]) -> str:
+        return ""  # Each is judged again as it is marked.
+
+    async def mark(self, intent: Preemption, victim: Victim) -> Marked[Workload] | VictimResult:
+        found = self._markings.get(_key(intent, victim)) or self._made_again(intent, victim)
+        if found is None:
+            return VictimResult(VictimState.SPARED, "it holds no quota any more")
+        marking, _ = self._markings[_key(intent, victim)] = found
+        row, now = marking.victim, self._context.clock.wall()
+
+        def change(workload: Workload) -> Workload | None:
+            over = is_condition_true(workload, "Finished")
+            if workload.status.admission is None or over or _began_anew(workload, intent):
+                return None
+            if is_condition_true(workload, "Evicted"):
+                return workload
+            return preempted(workload, marking.reason, marking.message, now)
+
+        try:
+            async with self._slots:
+                stored = await self._writer.change(row.key, row.uid, change, Priority.EVICT)
+        except ApiError as failure:
+            self._refusals.refused(row.key, failure)
+            raise
+        if stored is None:
+            return VictimResult(VictimState.SPARED, "it holds no quota any more")
+        evicted = condition_of(stored.status.conditions, "Evicted")
+        if evicted is None or evicted.message != marking.message:
+            # It was on its way out already, and has lost its work to that.
+            self._foreign.add(_key(intent, victim))
+        return Marked(stored)
+
+    async def spare(
+        self, intent: Preemption, victim: Victim, mark: Workload | None, why: str
+    ) -> None:
+        """Nothing is written: a mark that is there is finished, and a delayed one fails."""
+
+    async def evict(
+        self, intent: Preemption, victim: Victim, mark: Workload | None, *, again: bool
+    ) -> VictimResult | None:
+        """Tell who has to know; the mark is enough for the reconciler of jobs."""
+        key = _key(intent, victim)
+        marking, told = self._markings.get(key, (None, None))
+        if marking is not None and told is not None and mark is not None:
+            try:
+                told(marking, mark, key in self._foreign)
+            except Exception:
+                # It makes way all the same.
+                log.exception("the preemption of %s is not told", marking.victim.key)
+        return None
+
+    async def read(
+        self, intent: Preemption, victim: Victim, *, elsewhere: bool
+    ) -> Reading[Workload]:
+        workload = self._workload(victim)
+        if workload is None:
+            return Reading(Standing.GONE, "gone")
+        if is_true(evicted := condition_of(workload.status.conditions, "Evicted")):
+            if evicted is not None and not _is_for(evicted.message, intent):
+                self._foreign.add(_key(intent, victim))
+            return Reading(Standing.MARKED)
+        if workload.status.admission is None:
+            # One that was about to be admitted may never have held what was planned with.
+            if _evicted_since(workload, intent):
+                return Reading(Standing.EVICTED, "its quota is free")
+            return Reading(Standing.UNTOUCHED, "it holds no quota")
+        if _admitted_again(workload, intent):
+            return Reading(Standing.EVICTED, "admitted again since")
+        return Reading(Standing.UNTOUCHED)
+
+    def needed(self, intent: Preemption) -> bool:
+        return True
+
+    def observe(
+        self, intent: Preemption, victim: Victim, state: VictimStatus | None
+    ) -> VictimResult | None:
+        if state is not None:
+            return VictimResult(state.state, state.message)
+        workload, foreign = self._workload(victim), _key(intent, victim) in self._foreign
+        over = VictimState.GONE if foreign else VictimState.EVICTED
+        if workload is None:
+            return VictimResult(over, "gone")
+        if is_condition_true(workload, "Finished"):
+            # It ended before it could be stopped, and keeps its admission for good.
+            return VictimResult(over, "finished")
+        if workload.status.admission is None or not is_condition_true(workload, "Evicted"):
+            return VictimResult(over, "evicted for somebody else" if foreign else "")
+        return None
+
+    def served(self, intent: Preemption) -> bool:
+        return True  # Its quota is its own as soon as it is free.
+
+    def held_up(self, intent: Preemption, left: Sequence[tuple[Victim, str]], since: int) -> None:
+        """Nobody is: what a mark asks for is not asked for here."""
+
+    # Notice.
+
+    def members(self, victim: Victim) -> Sequence[Member] | None:
+        workload = self._workload(victim)
+        if workload is None or workload.status.admission is None:
+            return None
+        if is_condition_true(workload, "Finished") or is_condition_true(workload, "Evicted"):
+            return None
+        return [
+            Member(row.uid, row.speaks, row.finished or not row.node)
+            for row in self._pods(key_of(workload))
+        ]
+
+    @property
+    def keeps(self) -> bool:
+        return False
+
+    def keep(self, victims: Sequence[Victim]) -> str:
+        return ""
+
+    def why_pardoned(self, intent: Preemption, depth: Depth) -> str:
+        preemptor = intent.spec.preemptor
+        assert preemptor is not None, "a plan of this plane has one"
+        key = f"{preemptor.namespace}/{preemptor.name}"
+        workload = self._state.workload(key)
+        if workload is None or workload.metadata.uid != preemptor.uid:
+            return LET_GO
+        if is_condition_true(workload, "Finished"):
+            return LET_GO
+        if workload.status.admission is not None or key in self._state.deciding:
+            return _HAS_QUOTA
+        if depth is not Depth.HOLDS:
+            return ""
+        queues = self._state.queues
+        home = queues.home(key)
+        return LET_GO if home is None or home in queues.inactive else ""
+
+    def _workload(self, victim: Victim) -> Workload | None:
+        subject = victim.subject
+        found = self._state.workload(f"{subject.namespace}/{subject.name}")
+        return found if found is not None and found.metadata.uid == subject.uid else None
+
+
+def _key(intent: Preemption, victim: Victim) -> tuple[str, str]:
+    return intent.metadata.name, victim.subject.uid
+
+
+def _evicted_since(workload: Workload, intent: Preemption) -> bool:
+    """Tell whether anybody has evicted a victim since the plan; instants are whole seconds."""
+    evicted = condition_of(workload.status.conditions, "Evicted")
+    decided = parse_instant(intent.spec.decided_at)
+    return evicted is not None and parse_instant(evicted.last_transition_time) >= decided
+
+
+def _began_anew(workload: Workload, intent: Preemption) -> bool:
+    """Tell whether a victim that was told has got its quota since."""
+    reserved = condition_of(workload.status.conditions, "QuotaReserved")
+    if not is_told(intent) or not is_true(reserved):
+        return False
+    return parse_instant(reserved.last_transition_time) > parse_instant(intent.spec.decided_at)
+
+
+def _admitted_again(workload: Workload, intent: Preemption) -> bool:
+    """Tell whether a victim without a mark had one: it got the quota that it holds later.
+
+    Instants are whole seconds; within one, what it was evicted for before decides.
+    """
+    decided = parse_instant(intent.spec.decided_at)
+    reserved = condition_of(workload.status.conditions, "QuotaReserved")
+    if is_true(reserved) and parse_instant(reserved.last_transition_time) > decided:
+        return True
+    before = condition_of(workload.status.conditions, "Evicted")
+    if before is None or intent.spec.preemptor is None:
+        return False
+    since = parse_instant(before.last_transition_time) >= decided
+    return since and _is_for(before.message, intent)
+
+
+def _is_for(message: str, intent: Preemption) -> bool:
+    """Tell whether a condition's message names the preemptor of the intent."""
+    preemptor = intent.spec.preemptor
+    return preemptor is not None and f"(UID: {preemptor.uid}," in message

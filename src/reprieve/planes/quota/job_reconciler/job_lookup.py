@@ -1,0 +1,252 @@
+"""Jobs by identity: which job a Workload is of, which Workload a job has, who stands above a job.
+
+Source: specification of the quota plane, section 10.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from reprieve.api.kueue import Workload
+from reprieve.jobs.model import JobKind
+from reprieve.jobs.naming import workload_name
+from reprieve.jobs.passing_on import name_of_set
+from reprieve.jobs.paths import Json, first
+from reprieve.jobs.pods import IS_GROUP, group_of, is_gated, is_managed, prebuilt_of
+from reprieve.jobs.reading import is_active, is_suspended
+from reprieve.jobs.training import RUNTIME
+from reprieve.planes.quota.pod_reconcilers.pod_lookup import GROUP_PREFIX, PodLookup, group_key
+from reprieve.planes.quota.watches import Held, Watches
+
+__all__ = [
+    "QUEUE_NAME",
+    "JobLookup",
+    "is_of_one_pod",
+    "job_key",
+    "queue_name",
+    "set_workload_keys",
+    "workload_key",
+]
+
+QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"
+_DEEPEST: Final = 10
+
+
+def job_key(kind: JobKind, namespace: str, name: str) -> str:
+    """Return the key under which a job is looked at."""
+    return f"{kind.key}|{namespace}/{name}"
+
+
+def queue_name(job: Json) -> str:
+    """Return the LocalQueue that a job names."""
+    labels = first(job, "metadata.labels") or {}
+    return str(labels.get(QUEUE_NAME, ""))
+
+
+def workload_key(kind: JobKind, job: Json) -> str:
+    """Return the key of the Workload of a job."""
+    metadata = job["metadata"]
+    name = prebuilt_of(job) or workload_name(
+        kind.kind, kind.group, metadata["name"], metadata["uid"]
+    )
+    return f"{metadata['namespace']}/{name}"
+
+
+def set_workload_keys(
+    kind: JobKind, obj: Json, known: Callable[[str], object]
+) -> tuple[list[str], list[str]]:
+    """Return the keys of the Workloads of a set's groups, and of those that are one too many.
+
+    `known` tells whether there is a Workload.
+    """
+    metadata, passes_on = obj["metadata"], kind.passes_on
+    assert passes_on is not None
+    if not passes_on.groups:
+        return [workload_key(kind, obj)], []
+
+    def key(index: int) -> str:
+        stem = f"{metadata['name']}-{index}"
+        name = workload_name(kind.kind, kind.group, stem, metadata["uid"])
+        return f"{metadata['namespace']}/{name}"
+
+    count = first(obj, passes_on.groups)
+    count = count if isinstance(count, int) else 1
+    surplus: list[str] = []
+    while known(key(count + len(surplus))) is not None:
+        surplus.append(key(count + len(surplus)))
+    return [key(index) for index in range(count)], surplus
+
+
+def is_of_one_pod(workload: Workload) -> bool:
+    """Tell whether a Workload belongs to a pod that is no member of a group."""
+    owners = workload.metadata.owner_references or ()
+    alone = len(owners) == 1 and (owners[0].api_version, owners[0].kind) == ("v1", "Pod")
+    return alone and not _is_group(workload)
+
+
+class JobLookup:
+    """Reads the caches of jobs. `without_queue_name`: those without one are queued too."""
+
+    def __init__(
+        self, watches: Watches, kinds: tuple[JobKind, ...], *, without_queue_name: bool = False
+    ) -> None:
+        self._without_queue_name = without_queue_name
+        self._watches = watches
+        self.kinds = {kind.key: kind for kind in kinds}
+        self.pods = PodLookup(watches, kinds)
+        self._by_owner = {(kind.group, kind.kind): kind for kind in kinds}
+        # Workloads of jobs that are gone, by the key of the job.
+        self._left: dict[str, str] = {}
+        # What to look at when a Workload that is being deleted is gone.
+        self._leaving: dict[str, list[str]] = {}
+
+    def split(self, key: str) -> tuple[JobKind, Held[Json] | None]:
+        """Return the kind and, where it exists, the job of a key."""
+        kind, _, name = key.partition("|")
+        namespace, _, name = name.partition("/")
+        return self.kinds[kind], self._watches.jobs[kind].cache.named(namespace, name)
+
+    def workloads_of(self, key: str) -> list[str]:
+        """Return the keys of the Workloads of a job, or of a group of pods, that is there."""
+        if key.startswith(GROUP_PREFIX):
+            return [key.removeprefix(GROUP_PREFIX)]
+        kind, held = self.split(key)
+        if held is None or kind.passes_on is not None:
+            return []
+        return [workload_key(kind, held.object)]
+
+    def is_there(self, key: str) -> bool:
+        """Tell whether there is a job, or a member of a group, as far as caches tell."""
+        if key.startswith(GROUP_PREFIX):
+            return bool(self.pods.members(key.removeprefix(GROUP_PREFIX)))
+        return self.split(key)[1] is not None
+
+    def resolved(self, kind: JobKind, job: Json) -> Json:
+        """Return a job with the runtime that describes its pods, where its kind has one."""
+        if kind.runtime is None:
+            return job
+        chosen = first(job, kind.runtime.kind) or kind.runtime.kinds[0][0]
+        watch = self._watches.runtimes.get(str(chosen))
+        namespaced = any(each[3] for each in kind.runtime.kinds if each[0] == chosen)
+        namespace = job["metadata"]["namespace"] if namespaced else ""
+        name = str(first(job, kind.runtime.name) or "")
+        held = None if watch is None else watch.cache.named(namespace, name)
+        return job if held is None else {**job, RUNTIME: held.object.get("spec") or {}}
+
+    def keys(self, kind: JobKind, held: Held[Json]) -> Iterator[str]:
+        """Yield the keys to look at when an object of a kind has changed."""
+        if not kind.gate:
+            yield job_key(kind, held.namespace, held.name)
+            return
+        for found, name in self.pods.keys(held):
+            if found is None:
+                yield group_key(held.namespace, name)
+            else:
+                yield job_key(found, held.namespace, name)
+
+    def note_gone(self, kind: JobKind, held: Held[Json]) -> None:
+        """Remember which Workload an object that is gone has left behind."""
+        queued = not kind.passes_on and (not kind.gate or _is_lone(held.object))
+        if queued:
+            self._left[job_key(kind, held.namespace, held.name)] = workload_key(kind, held.object)
+
+    def left_behind(self, key: str) -> str:
+        """Return the key of the Workload of a job that is gone, until it is forgotten."""
+        return self._left.get(key, "")
+
+    def forget_left(self, key: str) -> None:
+        """Note that the Workload of a job that is gone was seen to."""
+        self._left.pop(key, None)
+
+    def owner_of(self, workload: Workload) -> tuple[JobKind, Held[Json]] | None:
+        """Return the job that a Workload is of, None if there is none of a known kind."""
+        for owner in workload.metadata.owner_references or ():
+            kind = self._by_owner.get((owner.api_version.rpartition("/")[0], owner.kind))
+            if kind is not None:
+                held = self._watches.jobs[kind.key].cache.get(owner.uid)
+                if held is not None:
+                    return kind, held
+        return None
+
+    def keys_of_owners(self, key: str, workload: Workload | None) -> list[str]:
+        """Return what to look at when a Workload has changed, also of owners that are gone.
+
+        `workload` None is one that is gone itself, after it was seen being deleted.
+        """
+        if workload is None:
+            return self._leaving.pop(key, [])
+        found = list(self._keys_of_owners(workload))
+        if workload.metadata.deletion_timestamp:
+            self._leaving[key] = found
+        return found
+
+    def _keys_of_owners(self, workload: Workload) -> Iterator[str]:
+        namespace, members = workload.metadata.namespace, _is_group(workload)
+        if members:
+            yield group_key(namespace, workload.metadata.name)
+        for owner in workload.metadata.owner_references or ():
+            kind = self._by_owner.get((owner.api_version.rpartition("/")[0], owner.kind))
+            if kind is not None and not (members and kind.gate):
+                yield job_key(kind, namespace, owner.name)
+                return
+
+    def has_pods(self, workload: Workload) -> bool:
+        """Tell whether the job of a Workload still runs or has pods."""
+        if _is_group(workload):
+            at = f"{workload.metadata.namespace}/{workload.metadata.name}"
+            return any(self._runs(pod) for pod in self.pods.members(at))
+        found = self.owner_of(workload)
+        if found is None:
+            # The Workload of a pod that is gone is declared finished first.
+            return f"{workload.metadata.namespace}/{workload.metadata.name}" in self._left.values()
+        kind, held = found
+        if kind.gate:
+            return True
+        if first(held.object, "metadata.deletionTimestamp"):
+            return False
+        return is_active(kind, held.object) and not is_suspended(kind, held.object)
+
+    def set_above(self, namespace: str, pod: Json) -> tuple[JobKind, Json] | None:
+        """Return the set with a queue that makes a pod, and its kind, as far as caches tell."""
+        for kind in self.kinds.values():
+            if kind.passes_on is None:
+                continue
+            name = name_of_set(kind.group, kind.kind, kind.passes_on, pod)
+            held = self._watches.jobs[kind.key].cache.named(namespace, name) if name else None
+            if held is not None and queue_name(held.object):
+                return kind, held.object
+        return None
+
+    def ancestor(self, job: Json) -> tuple[JobKind, Held[Json]] | None:
+        """Return the topmost job above this one that is queued, as far as caches tell."""
+        found = None
+        for _ in range(_DEEPEST):
+            owner = next(
+                (o for o in first(job, "metadata.ownerReferences") or () if o.get("controller")),
+                None,
+            )
+            if owner is None:
+                break
+            group = owner["apiVersion"].rpartition("/")[0]
+            kind = self._by_owner.get((group, owner["kind"]))
+            held = None if kind is None else self._watches.jobs[kind.key].cache.get(owner["uid"])
+            if kind is None or held is None:
+                break
+            job = held.object
+            if queue_name(job) or self._without_queue_name:
+                found = kind, held
+        return found
+
+    def _runs(self, pod: Json) -> bool:
+        """Tell whether a pod was let go, and is not on its way out."""
+        gate = self.pods.kind.gate if self.pods.kind is not None else ""
+        return not first(pod, "metadata.deletionTimestamp") and not is_gated(pod, gate)
+
+
+def _is_group(workload: Workload) -> bool:
+    return (workload.metadata.annotations or {}).get(IS_GROUP) == "true"
+
+
+def _is_lone(pod: Json) -> bool:
+    return is_managed(pod) and not group_of(pod)

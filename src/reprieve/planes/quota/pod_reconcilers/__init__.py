@@ -1,0 +1,1 @@
+"""Reconciles queued pods: single ones, groups, and the sets that make them."""

@@ -1,0 +1,166 @@
+"""The steps that end and start queued pods, and the events about them.
+
+What is deleted for another reason than an eviction, and made again by its controller, is deleted
+again only after a growing pause. Source: specification of the quota plane, sections 10.4 and 10.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+from kubeworld.units.instants import Nanos
+from reprieve.api.kueue import Workload
+from reprieve.execution.pods import PodWriter
+from reprieve.jobs.groups import Excess, excess_of
+from reprieve.jobs.model import JobKind
+from reprieve.jobs.paths import Json, first
+from reprieve.jobs.pods import SURPLUS, group_of, is_missed, is_surplus, is_terminated
+from reprieve.jobs.reading import is_suspended
+from reprieve.planes.quota.context import QuotaContext, log
+from reprieve.planes.quota.job_reconciler.composing import Composer
+from reprieve.planes.quota.job_reconciler.deletion_pace import DeletionPace
+from reprieve.planes.quota.job_reconciler.injections import injections
+from reprieve.planes.quota.job_reconciler.job_lookup import job_key
+from reprieve.planes.quota.pod_reconcilers.missed_pods import Graces
+from reprieve.planes.quota.pod_reconcilers.pod_lookup import PodLookup, group_key
+from reprieve.planes.quota.queue_status.meters import count_ungated
+from reprieve.planes.quota.watches import Watches
+from reprieve.wording.events import EventText
+from reprieve.wording.kueue_jobs import NO_SURPLUS, NOT_GATED, surplus_text
+
+__all__ = ["PodSteps", "Why"]
+
+
+class Why(StrEnum):
+    """Reasons of the condition TerminationTarget; the last goes before the eviction's own."""
+
+    DELETED = "WorkloadDeleted"
+    NOT_ADMITTED = "NotAdmitted"
+    NO_WORKLOAD = "NoMatchingWorkload"
+    NOT_GATED = "NotGated"
+    EVICTED = "WorkloadEvictedDueTo"
+
+
+class PodSteps:
+    """Starts and ends pods of one kind row; `again` asks for another look at a wall instant."""
+
+    def __init__(
+        self,
+        context: QuotaContext,
+        watches: Watches,
+        pods: PodLookup,
+        composer: Composer,
+        pace: DeletionPace,
+        again: Callable[[str, Nanos], None],
+    ) -> None:
+        self._context = context
+        self._pace = pace
+        self._graces = Graces()
+        self._again = again
+        self._watches = watches
+        self._pods = pods
+        self._composer = composer
+        self.writer = PodWriter(context.client, context.fence, context.clock)
+
+    async def start(self, kind: JobKind, pod: Json, workload: Workload, pod_set: str) -> None:
+        """Let a gated pod of an admitted Workload go.
+
+        Raises:
+            Conflicting: an injected value contradicts one that is there.
+        """
+        admission = workload.status.admission
+        told = injections(self._watches, workload).get(pod_set)
+        if admission is None or told is None:
+            return
+        if await self.writer.let_go(pod, kind.gate, told):
+            log.info("%s/%s started", kind.kind, pod["metadata"]["name"])
+            count_ungated(self._context, workload, kind.gate)
+            text = f"Admitted by clusterQueue {admission.cluster_queue}"
+            self._composer.announce(kind, pod, EventText("Normal", "Started", text))
+
+    async def stop(
+        self, kind: JobKind, pod: Json, reason: str, message: str, *, all_pods: bool = False
+    ) -> None:
+        """End a pod that was started; with `all_pods` also one that was not, or is over."""
+        if first(pod, "metadata.deletionTimestamp"):
+            return
+        if not all_pods and is_suspended(kind, pod):
+            return
+        if not reason.startswith(Why.EVICTED) and not self._may_delete(kind, pod):
+            return
+        if await self.writer.terminate(pod, reason, message):
+            log.info("%s/%s ended: %s", kind.kind, pod["metadata"]["name"], message)
+            self._composer.announce(kind, pod, EventText("Normal", "Stopped", message))
+
+    async def reclaim_missed(self, kind: JobKind, pod: Json) -> bool:
+        """Tell and end a pod that runs and was never gated; return whether it is one."""
+        if not is_missed(pod, kind.gate):
+            return False
+        metadata, group = pod["metadata"], group_of(pod)
+        namespace, name = metadata["namespace"], metadata["name"]
+        await self.reclaim(
+            kind, pod, group_key(namespace, group) if group else job_key(kind, namespace, name)
+        )
+        return True
+
+    async def reclaim(self, kind: JobKind, pod: Json, at: str) -> None:
+        """End a pod that runs without quota after its grace; `at`: what is looked at again then."""
+        if first(pod, "metadata.deletionTimestamp") or is_terminated(pod):
+            return
+        self._composer.announce(kind, pod, EventText("Warning", "NotGated", NOT_GATED))
+        if not self._context.gates_pods:
+            return
+        clock, metadata = self._context.clock, pod["metadata"]
+        left = self._graces.left(metadata["uid"], clock.monotonic())
+        if left > 0:
+            self._again(at, Nanos(clock.wall() + left))
+            return
+        if not self._may_delete(kind, pod, at):
+            return
+        if await self.writer.terminate(pod, Why.NOT_GATED, NOT_GATED):
+            log.info("%s/%s ended: it ran without quota", kind.kind, metadata["name"])
+            self._composer.announce(kind, pod, EventText("Normal", "Stopped", NOT_GATED))
+
+    async def turn_away(self, kind: JobKind, pod: Json, group: str, count: int) -> None:
+        """Hold back or delete a pod that is one more than the `count` that its group may have."""
+        what = excess_of(pod, kind.gate)
+        if what is Excess.LEAVE:
+            await self.reclaim_missed(kind, pod)
+        elif what is Excess.HOLD:
+            await self.hold(kind, pod, surplus_text(group, count))
+        elif first(pod, "metadata.deletionTimestamp") or self._may_delete(kind, pod):
+            await self._remove(kind, pod)
+
+    async def take_in(self, pod: Json) -> None:
+        """Let a pod that was one too many, and is not any more, say so."""
+        if is_surplus(pod):
+            await self.writer.write_condition(pod, SURPLUS, False, "InGroup", NO_SURPLUS)
+
+    async def hold(self, kind: JobKind, pod: Json, text: str) -> None:
+        """Let a gated pod that is one too many say so."""
+        if first(pod, "metadata.deletionTimestamp") or is_surplus(pod, text):
+            return
+        if await self.writer.write_condition(pod, SURPLUS, True, "GroupIsComplete", text):
+            log.info("%s/%s is one too many, and stays gated", kind.kind, pod["metadata"]["name"])
+            self._composer.announce(kind, pod, EventText("Warning", "ExcessPodGated", text))
+
+    def _may_delete(self, kind: JobKind, pod: Json, at: str = "") -> bool:
+        """Tell whether a pod may be deleted now; otherwise it, or `at`, is looked at again."""
+        metadata, group = pod["metadata"], group_of(pod)
+        namespace, name = metadata["namespace"], metadata["name"]
+        created = str(metadata.get("creationTimestamp") or "")
+        due = self._pace.take(self._pods.owner(pod), created, lambda: self._pods.number(pod))
+        if due is not None:
+            own = group_key(namespace, group) if group else job_key(kind, namespace, name)
+            self._again(at or own, due)
+        return due is None
+
+    async def _remove(self, kind: JobKind, pod: Json) -> None:
+        await self.writer.finalize(pod)
+        if first(pod, "metadata.deletionTimestamp"):
+            return
+        if await self.writer.delete(pod):
+            log.info("%s/%s is one too many", kind.kind, pod["metadata"]["name"])
+            text = "Excess pod deleted"
+            self._composer.announce(kind, pod, EventText("Normal", "ExcessPodDeleted", text))

@@ -1,0 +1,1 @@
+"""Writes the status of queues and cohorts, and their metrics."""

@@ -1,0 +1,1 @@
+"""Writes the status of Workloads, and reports why they wait."""
