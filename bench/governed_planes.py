@@ -32,8 +32,8 @@ from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import Session
 from reprieve.intake.lineage import pod_party
-from reprieve.planes.idle.displacements import IdleDisplacements
-from reprieve.planes.idle.lines import Lines, party_of_root
+from reprieve.planes.idle.evaluating.displacements import IdleDisplacements
+from reprieve.planes.idle.evaluating.lines import Lines, party_of_root
 from reprieve.planes.scheduling.displacements import SchedulingDisplacements
 
 __all__ = ["run_planes"]

@@ -63,7 +63,7 @@ def test_one_module_writes_statuses_and_the_planes_say_what_they_are() -> None:
         "planes/common/status_writer.py",
         "planes/idle/reconcile.py",
         "planes/idle/tracking.py",
-        "planes/idle/marks.py",
+        "planes/idle/evaluating/marks.py",
         "planes/quota/workload_status/writing.py",
     }
     assert set(_found(r"\bStatusWriter(\[[^\]]*\])? = StatusWriter\(")) == {

@@ -98,7 +98,7 @@ REVIEWED: Final = {
     "api/crds/__init__.py": "YAML and JSON of the package's own files",
     "planes/common/foreign_decider.py": "seconds of a Lease, by its schema",
     "planes/common/forms.py": "answers of the API server, within what kube/decoding.py guards",
-    "planes/idle/evaluation_lease.py": "seconds of a Lease, by its schema",
+    "planes/idle/evaluating/evaluation_lease.py": "seconds of a Lease, by its schema",
     "operator/lease_keeper.py": "what the operator says to a process of its own",
     "operator/lease_process.py": "what the operator says to a process of its own",
     "operator/returned_memory.py": "what the kernel says of this process",

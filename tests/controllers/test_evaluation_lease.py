@@ -16,7 +16,7 @@ from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import LEASES
-from reprieve.planes.idle.evaluation_lease import evaluation_lease
+from reprieve.planes.idle.evaluating.evaluation_lease import evaluation_lease
 
 NAMESPACE = "default"
 NAME = "gpu-preemption-eval"

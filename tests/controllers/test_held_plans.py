@@ -17,8 +17,8 @@ from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel, Victim, plan_id
 from reprieve.kube.errors import ServerError
 from reprieve.planes.common.loop import DecisionLoop, Pace
 from reprieve.planes.common.solve import DecisionLimit
-from reprieve.planes.idle.carry_out import CarryOut
-from reprieve.planes.idle.effects import Begin
+from reprieve.planes.idle.evaluating.carry_out import CarryOut
+from reprieve.planes.idle.evaluating.effects import Begin
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 

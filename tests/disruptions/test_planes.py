@@ -18,8 +18,8 @@ from reprieve.engine.idle.model import PodRow, Policy
 from reprieve.engine.idle.outcome import Reason
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.model import Workload
-from reprieve.planes.idle.displacements import IdleDisplacements
-from reprieve.planes.idle.lines import Lines
+from reprieve.planes.idle.evaluating.displacements import IdleDisplacements
+from reprieve.planes.idle.evaluating.lines import Lines
 from reprieve.planes.idle.records import PodRecord
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference

@@ -27,7 +27,7 @@ from reprieve.engine.check import Fault, check
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.model import Debt, Fit, IdleSnapshot, NodeRow, Phase, Policy
 from reprieve.engine.idle.outcome import Reason
-from reprieve.planes.idle.debts import debt_of
+from reprieve.planes.idle.evaluating.debts import debt_of
 from tests.engine.rows import NOW, ago, pod, workload
 
 AT = parse_instant("2026-03-04T10:00:00Z")

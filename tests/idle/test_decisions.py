@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reprieve.planes.common.suspects import Ended
-from reprieve.planes.idle.set_aside import Evaluated, SetAside
+from reprieve.planes.idle.evaluating.set_aside import Evaluated, SetAside
 from reprieve.scenarios.model import NodeSpec
 from tests.idle.site import Object, Site, container, deployment, job, open_site
 

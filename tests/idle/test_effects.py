@@ -10,7 +10,7 @@ from kubeworld.units.instants import Nanos
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.model import Fit, IdleSnapshot, Policy
 from reprieve.engine.idle.outcome import Evaluation
-from reprieve.planes.idle.effects import (
+from reprieve.planes.idle.evaluating.effects import (
     Begin,
     CountDeclined,
     EvaluateAt,

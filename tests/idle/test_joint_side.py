@@ -9,7 +9,7 @@ import pytest
 
 from reprieve.engine.idle.model import Phase
 from reprieve.planes.common.joint import Verdict
-from reprieve.planes.idle.joint_side import JointSide
+from reprieve.planes.idle.joint.joint_side import JointSide
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from tests.engine.rows import workload
 

@@ -8,8 +8,8 @@ from typing import Any
 from kubeworld.units.clock import VirtualClock
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.idle.model import PodRow
-from reprieve.planes.idle.displacements import IdleDisplacements
-from reprieve.planes.idle.lines import Lines
+from reprieve.planes.idle.evaluating.displacements import IdleDisplacements
+from reprieve.planes.idle.evaluating.lines import Lines
 from reprieve.planes.idle.records import PodRecord
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference

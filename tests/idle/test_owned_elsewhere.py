@@ -16,7 +16,7 @@ from reprieve.api.reprieve import (
     Proof,
 )
 from reprieve.engine.plan import Plane
-from reprieve.planes.idle.owned_elsewhere import owners_by_name
+from reprieve.planes.idle.joint.owned_elsewhere import owners_by_name
 
 SPEC = PreemptionSpec(
     plane="scheduling",

@@ -16,7 +16,7 @@ from reprieve.engine.idle.outcome import Evaluation
 from reprieve.engine.plan import Plane
 from reprieve.planes.common.solve import DecisionLimit, Solver, TookTooLong
 from reprieve.planes.common.suspects import Ended
-from reprieve.planes.idle.set_aside import SetAside, evaluate_others
+from reprieve.planes.idle.evaluating.set_aside import SetAside, evaluate_others
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from tests.engine.rows import NOW, demand, snapshot, workload
 

@@ -11,9 +11,9 @@ from reprieve.engine.idle.discovery import Root
 from reprieve.kube.cache import Record
 from reprieve.planes.idle.announcements import tell_foreign, tell_ignored_config, tell_rejected
 from reprieve.planes.idle.context import IdleContext
-from reprieve.planes.idle.displacements import IdleDisplacements
 from reprieve.planes.idle.due import Due
-from reprieve.planes.idle.evaluator import Evaluator
+from reprieve.planes.idle.evaluating.displacements import IdleDisplacements
+from reprieve.planes.idle.evaluating.evaluator import Evaluator
 from reprieve.planes.idle.ownership import Ownership
 from reprieve.planes.idle.queued import Queued
 from reprieve.planes.idle.records import (

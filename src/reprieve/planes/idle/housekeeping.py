@@ -16,7 +16,7 @@ from reprieve.planes.common.foreign_decider import ForeignDecider, last_writer
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.due import Due
-from reprieve.planes.idle.evaluator import Evaluator
+from reprieve.planes.idle.evaluating.evaluator import Evaluator
 from reprieve.planes.idle.workloads import TrackedWorkloads
 from reprieve.telemetry.metrics import IdleGpuSeconds
 

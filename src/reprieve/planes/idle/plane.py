@@ -43,13 +43,15 @@ from reprieve.planes.idle.announcements import (
 from reprieve.planes.idle.changes import Changes
 from reprieve.planes.idle.coexistence import HOMES, MANAGER_LEASE
 from reprieve.planes.idle.context import IdleContext, log
-from reprieve.planes.idle.displacements import IdleDisplacements
 from reprieve.planes.idle.due import Due
-from reprieve.planes.idle.evaluator import Evaluator
+from reprieve.planes.idle.evaluating.displacements import IdleDisplacements
+from reprieve.planes.idle.evaluating.evaluator import Evaluator
+from reprieve.planes.idle.evaluating.lines import Lines
+from reprieve.planes.idle.evaluating.open_intents import RootAnswers
+from reprieve.planes.idle.evaluating.snapshots import Snapshots
 from reprieve.planes.idle.housekeeping import Housekeeping
 from reprieve.planes.idle.idle_time import IdleTime
-from reprieve.planes.idle.joint_side import JointSide, holds_quota
-from reprieve.planes.idle.lines import Lines
+from reprieve.planes.idle.joint.joint_side import JointSide, holds_quota
 from reprieve.planes.idle.measures.metric_sources import (
     MetricReader,
     StandInReader,
@@ -58,13 +60,11 @@ from reprieve.planes.idle.measures.metric_sources import (
 )
 from reprieve.planes.idle.measures.poll_report import PollReport
 from reprieve.planes.idle.measures.scraper import Poll, Scraper, TargetReader
-from reprieve.planes.idle.open_intents import RootAnswers
 from reprieve.planes.idle.ownership import Ownership, pod_found
 from reprieve.planes.idle.queued import Queued
 from reprieve.planes.idle.reconcile import Reconciler
 from reprieve.planes.idle.roots import Roots
 from reprieve.planes.idle.sharing import sharing_of, strategy_of
-from reprieve.planes.idle.snapshots import Snapshots
 from reprieve.planes.idle.tracking import Tracking
 from reprieve.planes.idle.waiting import Waiting
 from reprieve.planes.idle.watches import KUEUE_GROUP, ServiceIndex, Watches

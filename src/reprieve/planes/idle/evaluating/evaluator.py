@@ -30,14 +30,14 @@ from reprieve.execution.book import Book
 from reprieve.planes.common.loop import DecisionLoop, HeldBack, Pace
 from reprieve.planes.common.solve import NotedPace, TookTooLong
 from reprieve.planes.common.suspects import Ended
-from reprieve.planes.idle.carry_out import CarryOut
 from reprieve.planes.idle.context import IdleContext, log
-from reprieve.planes.idle.displacements import IdleDisplacements
-from reprieve.planes.idle.effects import Begin, Refuse, answers_of, plans_of
-from reprieve.planes.idle.evaluation_lease import evaluation_lease
-from reprieve.planes.idle.joint_side import JointSide
-from reprieve.planes.idle.open_intents import OpenIntents, RootAnswers
-from reprieve.planes.idle.set_aside import SetAside
+from reprieve.planes.idle.evaluating.carry_out import CarryOut
+from reprieve.planes.idle.evaluating.displacements import IdleDisplacements
+from reprieve.planes.idle.evaluating.effects import Begin, Refuse, answers_of, plans_of
+from reprieve.planes.idle.evaluating.evaluation_lease import evaluation_lease
+from reprieve.planes.idle.evaluating.open_intents import OpenIntents, RootAnswers
+from reprieve.planes.idle.evaluating.set_aside import SetAside
+from reprieve.planes.idle.joint.joint_side import JointSide
 from reprieve.planes.idle.workloads import TrackedWorkloads
 from reprieve.records.idle.record import encode
 from reprieve.units.ids import GpuWorkloadKey, Uid

@@ -24,8 +24,8 @@ from reprieve.execution.notices import is_told
 from reprieve.kube.errors import ApiError, Conflict
 from reprieve.planes.common.displacements import Issued
 from reprieve.planes.idle.context import IdleContext, log
-from reprieve.planes.idle.displacements import IdleDisplacements
-from reprieve.planes.idle.effects import (
+from reprieve.planes.idle.evaluating.displacements import IdleDisplacements
+from reprieve.planes.idle.evaluating.effects import (
     Begin,
     CountDeclined,
     Effect,
@@ -34,8 +34,8 @@ from reprieve.planes.idle.effects import (
     Refuse,
     TellOnce,
 )
-from reprieve.planes.idle.mixtures import is_mixed
-from reprieve.planes.idle.open_intents import OpenIntents
+from reprieve.planes.idle.evaluating.open_intents import OpenIntents
+from reprieve.planes.idle.joint.mixtures import is_mixed
 from reprieve.records.displacements import stored
 from reprieve.records.harm import stored_harm
 from reprieve.units.references import Reference

@@ -25,9 +25,9 @@ from reprieve.execution.not_evictable import NotEvictable
 from reprieve.execution.returns import Returns
 from reprieve.planes.common.displacements import Issued, PlaneDisplacements, Side
 from reprieve.planes.common.loop_notices import LoopNotices
-from reprieve.planes.idle.harm import IdleHarm
+from reprieve.planes.idle.evaluating.harm import IdleHarm
+from reprieve.planes.idle.evaluating.lines import Lines
 from reprieve.planes.idle.kept import Kept
-from reprieve.planes.idle.lines import Lines
 from reprieve.planes.idle.records import PodRecord
 from reprieve.planes.idle.workloads import TrackedWorkload, TrackedWorkloads, key_of
 from reprieve.units.ids import GpuWorkloadKey, Uid

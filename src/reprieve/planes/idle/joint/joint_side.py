@@ -23,11 +23,11 @@ from reprieve.engine.idle.placement import pending_pods
 from reprieve.engine.plan import Plan, Plane
 from reprieve.intake.cluster.pod_classes import DEFAULT_SCHEDULER
 from reprieve.planes.common.joint import Joint, Verdict
-from reprieve.planes.idle.mixtures import Mixtures, is_mixed
+from reprieve.planes.idle.joint.mixtures import Mixtures, is_mixed
+from reprieve.planes.idle.joint.releases import Releases
 from reprieve.planes.idle.ownership import Ownership
 from reprieve.planes.idle.queued import Queued
 from reprieve.planes.idle.records import PodRecord
-from reprieve.planes.idle.releases import Releases
 from reprieve.planes.idle.workloads import TrackedWorkload, TrackedWorkloads, key_of
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.references import Reference

@@ -36,8 +36,8 @@ from reprieve.execution.victims import Manner, Marked, Reading, Standing, Victim
 from reprieve.kube.errors import ApiError, Conflict
 from reprieve.kube.retry import retried, says_nothing
 from reprieve.planes.idle.context import IdleContext, log
+from reprieve.planes.idle.evaluating.marks import Marks
 from reprieve.planes.idle.kept import Kept
-from reprieve.planes.idle.marks import Marks
 from reprieve.planes.idle.records import PodRecord
 from reprieve.planes.idle.workloads import TrackedWorkloads, key_of
 from reprieve.units.ids import GpuWorkloadKey

@@ -23,10 +23,10 @@ from reprieve.engine.plan import Plane
 from reprieve.intake.pods import node_row
 from reprieve.planes.idle.claimed import BY_CLAIM
 from reprieve.planes.idle.context import IdleContext, log
-from reprieve.planes.idle.debts import debt_of
-from reprieve.planes.idle.joint_side import JointSide, displaced_lately, lineages_of
-from reprieve.planes.idle.node_use import NodeUse
-from reprieve.planes.idle.owned_elsewhere import demand_names, owners_by_name
+from reprieve.planes.idle.evaluating.debts import debt_of
+from reprieve.planes.idle.evaluating.node_use import NodeUse
+from reprieve.planes.idle.joint.joint_side import JointSide, displaced_lately, lineages_of
+from reprieve.planes.idle.joint.owned_elsewhere import demand_names, owners_by_name
 from reprieve.planes.idle.ownership import BY_GROUP, Ownership
 from reprieve.planes.idle.reconcile import row_of
 from reprieve.planes.idle.records import PodRecord

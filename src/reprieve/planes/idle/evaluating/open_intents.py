@@ -41,10 +41,10 @@ from reprieve.execution.notices import Asking, Notices
 from reprieve.intake.cluster.metadata import notice_in
 from reprieve.kube.errors import ApiError, Conflict, NotFound
 from reprieve.planes.idle.context import IdleContext, log
-from reprieve.planes.idle.displacements import IdleDisplacements
-from reprieve.planes.idle.lines import party_of_root
+from reprieve.planes.idle.evaluating.displacements import IdleDisplacements
+from reprieve.planes.idle.evaluating.lines import party_of_root
+from reprieve.planes.idle.evaluating.victims import IdleVictims
 from reprieve.planes.idle.records import PodRecord
-from reprieve.planes.idle.victims import IdleVictims
 from reprieve.planes.idle.workloads import TrackedWorkload, TrackedWorkloads, key_of
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.references import Reference

@@ -19,7 +19,7 @@ from reprieve.engine.harm_budgets.budget import Harm, HarmSide
 from reprieve.engine.idle.model import Workload
 from reprieve.engine.plan import Plan, Plane
 from reprieve.planes.idle.context import log
-from reprieve.planes.idle.lines import Lines
+from reprieve.planes.idle.evaluating.lines import Lines
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 

@@ -1,0 +1,1 @@
+"""Runs evaluations of the engine, and carries out what they decide."""

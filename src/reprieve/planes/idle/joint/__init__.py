@@ -1,0 +1,1 @@
+"""What the idle plane and the other planes of its process ask each other."""
