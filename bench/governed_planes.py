@@ -34,7 +34,7 @@ from reprieve.engine.scheduling.session import Session
 from reprieve.intake.lineage import pod_party
 from reprieve.planes.idle.evaluating.displacements import IdleDisplacements
 from reprieve.planes.idle.evaluating.lines import Lines, party_of_root
-from reprieve.planes.scheduling.displacements import SchedulingDisplacements
+from reprieve.planes.scheduling.cycle.displacements import SchedulingDisplacements
 
 __all__ = ["run_planes"]
 

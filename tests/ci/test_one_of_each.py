@@ -96,7 +96,7 @@ def test_one_module_says_how_often_a_call_is_tried() -> None:
 
 def test_what_follows_from_a_decision_is_done_by_carrying_out_effects_alone() -> None:
     begun = r"\b_(preemptions\.begin|bindings\.assume)\("
-    assert set(_found(begun)) == {"planes/scheduling/carry_out.py"}
+    assert set(_found(begun)) == {"planes/scheduling/cycle/carry_out.py"}
     lists = {path.relative_to(SOURCES).parent.as_posix() for path in SOURCES.rglob("effects.py")}
     assert lists == {"planes/idle", "planes/quota", "planes/scheduling", "planes/scheduling/gangs"}
     assert all((SOURCES / folder / "carry_out.py").exists() for folder in lists)

@@ -18,7 +18,7 @@ from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.planes.common.plugins import Installed, installed, load, load_scorers
-from reprieve.planes.scheduling.slices import decide
+from reprieve.planes.scheduling.cycle.slices import decide
 from reprieve.records.scheduling.record import encode_scheduling
 from reprieve.records.scheduling.replay import PluginMissing, decide_scheduling_again
 from reprieve.settings.scheduling import scheduling_settings

@@ -12,7 +12,7 @@ from reprieve.engine.placement.reasons import Code
 from reprieve.engine.scheduling.outcome import Sentence, Unit
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.planes.common.plugins import Installed, installed, load, one_sided
-from reprieve.planes.scheduling.slices import decide
+from reprieve.planes.scheduling.cycle.slices import decide
 from reprieve.settings.scheduling import SchedulingSettings, scheduling_settings
 from reprieve.units.errors import UsageError
 from tests.controllers.sample_package import GROUP, OFFERED, install

@@ -11,7 +11,7 @@ from reprieve.engine.gangs.job import JobOptions
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.queueing.queue import Outcome
 from reprieve.engine.scheduling.session import Session
-from reprieve.planes.scheduling.effects import Announce, Assume, Evict, Hold, Return, WritePod
+from reprieve.planes.scheduling.cycle.effects import Announce, Assume, Evict, Hold, Return, WritePod
 from reprieve.planes.scheduling.gangs.effects import (
     GangEffect,
     GangFacts,

@@ -14,7 +14,7 @@ from unittest.mock import patch
 from reprieve.cli.main import main
 from reprieve.execution.book import Retention
 from reprieve.planes.idle import plane
-from reprieve.planes.scheduling import preemptions
+from reprieve.planes.scheduling.cycle import preemptions
 
 MOST: Final = 300
 

@@ -16,7 +16,7 @@ from reprieve.engine.disruptions.governor import Governor
 from reprieve.execution import pod_victims, returns
 from reprieve.execution.book import Retention
 from reprieve.planes.common import displacements, loop_notices
-from reprieve.planes.scheduling import preemptions
+from reprieve.planes.scheduling.cycle import preemptions
 from tests.entries import entries
 from tests.scheduling.churn import churn
 from tests.scheduling.memory import memory

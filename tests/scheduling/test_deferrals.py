@@ -10,7 +10,7 @@ from kubeworld.units.durations import HOUR, MINUTE, SECOND
 from reprieve.api.reprieve import ObjectRef, PreemptionSpec, Proof, Stage
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.planes.common.joint import IdleSide, Joint, SchedulingSide, Verdict
-from reprieve.planes.scheduling.joint_side import Deferrals
+from reprieve.planes.scheduling.cycle.joint_side import Deferrals
 from reprieve.units.ids import Uid
 
 UNIT = Unit((Uid("one"),))

@@ -11,7 +11,7 @@ from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.scheduling.outcome import Attempt, Spared, Unit
 from reprieve.engine.scheduling.queueing.queue import Outcome
 from reprieve.engine.scheduling.session import Session
-from reprieve.planes.scheduling.effects import (
+from reprieve.planes.scheduling.cycle.effects import (
     Announce,
     Assume,
     Effect,

@@ -12,7 +12,7 @@ from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.scheduling.outcome import Attempt, Explanation, Sentence, Unit
 from reprieve.engine.scheduling.session import Session
-from reprieve.planes.scheduling.failed_attempts import log_failed
+from reprieve.planes.scheduling.cycle.failed_attempts import log_failed
 from reprieve.telemetry.log import DETAIL
 from tests.engine.builders import gang, node, pod, snapshot_of
 from tests.scheduling.site import node as machine

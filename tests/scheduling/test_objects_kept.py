@@ -17,7 +17,7 @@ from kubeworld.units.durations import SECOND
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.execution import returns
 from reprieve.execution.book import Retention
-from reprieve.planes.scheduling import preemptions
+from reprieve.planes.scheduling.cycle import preemptions
 from reprieve.planes.scheduling.plane import SchedulingPlane
 from tests.entries import packed
 from tests.scheduling.churn import churn

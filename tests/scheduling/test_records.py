@@ -29,7 +29,7 @@ from reprieve.execution.book import Retention
 from reprieve.execution.intents import IntentLog
 from reprieve.execution.parts import Sizes, split, whole
 from reprieve.kube.transport import Request
-from reprieve.planes.scheduling import preemptions, slices
+from reprieve.planes.scheduling.cycle import preemptions, slices
 from reprieve.records.idle.replay import InputOmitted
 from reprieve.records.scheduling.replay import decide_scheduling_again
 from reprieve.records.victim_states import numbers_by_state

@@ -14,7 +14,7 @@ import pytest
 
 from kubeworld.units.durations import SECOND
 from reprieve.engine.scheduling.outcome import Attempt
-from reprieve.planes.scheduling import decisions, futile
+from reprieve.planes.scheduling.cycle import decisions, futile
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import NAMESPACE, Object, group, pod
 

@@ -16,7 +16,7 @@ from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS, Session
-from reprieve.planes.scheduling.slices import decide
+from reprieve.planes.scheduling.cycle.slices import decide
 from reprieve.records.idle.record import DATA_LIMIT
 from reprieve.records.idle.replay import InputOmitted, SpoiltInput
 from reprieve.records.scheduling.record import MOST_PODS, encode_scheduling

@@ -23,7 +23,7 @@ from reprieve.engine.scheduling.proofs import irreducible
 from reprieve.engine.scheduling.proofs.commit import still_holds
 from reprieve.engine.scheduling.proofs.proof import Fault, faults_of
 from reprieve.engine.scheduling.session import Session
-from reprieve.planes.scheduling.slices import decide
+from reprieve.planes.scheduling.cycle.slices import decide
 from reprieve.units.ids import Uid
 from tests.engine.api_objects import Json, cluster_of, policy_of
 from tests.engine.builders import gang, matching, node, pod, snapshot_of

@@ -20,8 +20,8 @@ from reprieve.engine.scheduling.nodes.placing import Choose
 from reprieve.engine.scheduling.outcome import Attempt, Explanation, Preemption, Sentence, Unit
 from reprieve.engine.scheduling.proofs.proof import Fault, faults_of
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS, Session
-from reprieve.planes.scheduling import slices
-from reprieve.planes.scheduling.slices import decide
+from reprieve.planes.scheduling.cycle import slices
+from reprieve.planes.scheduling.cycle.slices import decide
 from reprieve.settings.scheduling import scheduling_settings
 from reprieve.units.ids import Uid
 from tests.engine.builders import gang, node, pod, snapshot_of

@@ -11,8 +11,9 @@ import pytest
 from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.engine.scheduling.session import Session
 from reprieve.execution.pod_victims import PodVictims
-from reprieve.planes.scheduling import decisions, kinds
-from reprieve.planes.scheduling.victims import SchedulingVictims
+from reprieve.planes.scheduling import kinds
+from reprieve.planes.scheduling.cycle import decisions
+from reprieve.planes.scheduling.cycle.victims import SchedulingVictims
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import NAMESPACE, Object, group, pod
 

@@ -29,17 +29,17 @@ from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.common.other_actors import OtherActors
 from reprieve.planes.common.persistent import persistent, recovered
 from reprieve.planes.common.workers import spawn
-from reprieve.planes.scheduling.bindings import Bindings
-from reprieve.planes.scheduling.carry_out import CarryOut
 from reprieve.planes.scheduling.context import SchedulingContext, log
-from reprieve.planes.scheduling.decisions import Decisions
-from reprieve.planes.scheduling.delays import Delays
-from reprieve.planes.scheduling.displacements import SchedulingDisplacements
+from reprieve.planes.scheduling.cycle.bindings import Bindings
+from reprieve.planes.scheduling.cycle.carry_out import CarryOut
+from reprieve.planes.scheduling.cycle.decisions import Decisions
+from reprieve.planes.scheduling.cycle.delays import Delays
+from reprieve.planes.scheduling.cycle.displacements import SchedulingDisplacements
+from reprieve.planes.scheduling.cycle.joint_side import Deferrals, SchedulingJoint
+from reprieve.planes.scheduling.cycle.preemptions import Preemptions
 from reprieve.planes.scheduling.gangs.carry_out import GangCarryOut
 from reprieve.planes.scheduling.gangs.plane import GangPlane, QueueFacts
-from reprieve.planes.scheduling.joint_side import Deferrals, SchedulingJoint
 from reprieve.planes.scheduling.kinds import snapshot_kinds
-from reprieve.planes.scheduling.preemptions import Preemptions
 from reprieve.planes.scheduling.protections import tell_ignored
 from reprieve.planes.scheduling.set_aside import SetAside
 from reprieve.planes.scheduling.short_groups import ShortGroups

@@ -14,8 +14,8 @@ from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.gangs.job import JobReason
 from reprieve.engine.scheduling.outcome import Attempt, GangCycle
-from reprieve.planes.scheduling.carry_out import CarryOut
 from reprieve.planes.scheduling.context import SchedulingContext
+from reprieve.planes.scheduling.cycle.carry_out import CarryOut
 from reprieve.planes.scheduling.gangs.audit import Happened
 from reprieve.planes.scheduling.gangs.audited import Diagnose, Note, NoteVictims
 from reprieve.planes.scheduling.gangs.effects import (

@@ -29,7 +29,7 @@ from reprieve.engine.plan import Plan
 from reprieve.engine.scheduling.outcome import Attempt, GangCycle, Member
 from reprieve.engine.scheduling.queueing.queue import Outcome
 from reprieve.engine.scheduling.queueing.rejecting import rejecting_plugins
-from reprieve.planes.scheduling.effects import (
+from reprieve.planes.scheduling.cycle.effects import (
     Announce,
     Assume,
     Effect,
@@ -42,8 +42,8 @@ from reprieve.planes.scheduling.effects import (
     WritePod,
     nominated_node,
 )
+from reprieve.planes.scheduling.cycle.preemptor import Preemptor
 from reprieve.planes.scheduling.gangs.audited import Audited, audited
-from reprieve.planes.scheduling.preemptor import Preemptor
 from reprieve.settings.coscheduling import CoschedulingSettings
 from reprieve.units.ids import Uid
 from reprieve.wording import koordinator as wording

@@ -34,7 +34,7 @@ from reprieve.intake.lineage import pod_line, pod_lineage, pod_party
 from reprieve.planes.common.displacements import Issued, PlaneDisplacements, Side
 from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.scheduling.context import log
-from reprieve.planes.scheduling.harm import SchedulingHarm
+from reprieve.planes.scheduling.cycle.harm import SchedulingHarm
 from reprieve.planes.scheduling.references import pod_reference
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.units.ids import Uid

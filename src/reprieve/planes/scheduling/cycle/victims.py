@@ -34,9 +34,9 @@ from reprieve.execution.victims import Manner, Marked, Reading, VictimResult
 from reprieve.intake.lineage import pod_party
 from reprieve.kube.bodies import Json
 from reprieve.planes.scheduling.context import SchedulingContext, log
-from reprieve.planes.scheduling.preemptor import Preemptor
+from reprieve.planes.scheduling.cycle.preemptor import Preemptor
+from reprieve.planes.scheduling.cycle.remaining_proof import FITS, fits_by_now, why_not_finished
 from reprieve.planes.scheduling.references import pod_reference, reference_of
-from reprieve.planes.scheduling.remaining_proof import FITS, fits_by_now, why_not_finished
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.telemetry.metrics import Remembered
 from reprieve.units.ids import Uid

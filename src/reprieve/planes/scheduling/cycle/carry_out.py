@@ -12,9 +12,9 @@ from typing import Final, assert_never
 
 from kubeworld.units.durations import MINUTE
 from reprieve.engine.cluster.snapshot import Snapshot
-from reprieve.planes.scheduling.bindings import Bindings
 from reprieve.planes.scheduling.context import SchedulingContext, log
-from reprieve.planes.scheduling.effects import (
+from reprieve.planes.scheduling.cycle.bindings import Bindings
+from reprieve.planes.scheduling.cycle.effects import (
     Announce,
     Assume,
     Effect,
@@ -29,9 +29,9 @@ from reprieve.planes.scheduling.effects import (
     WriteGroup,
     WritePod,
 )
-from reprieve.planes.scheduling.failed_attempts import log_failed
-from reprieve.planes.scheduling.observation import log_refused, observe
-from reprieve.planes.scheduling.preemptions import Preemptions
+from reprieve.planes.scheduling.cycle.failed_attempts import log_failed
+from reprieve.planes.scheduling.cycle.observation import log_refused, observe
+from reprieve.planes.scheduling.cycle.preemptions import Preemptions
 from reprieve.planes.scheduling.references import pod_reference, reference_of
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.planes.scheduling.statuses import Statuses

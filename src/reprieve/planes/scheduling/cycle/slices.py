@@ -31,7 +31,7 @@ from reprieve.engine.scheduling.pod_preemption import preempt_for_pod
 from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS, Session
 from reprieve.planes.common.solve import at_work_on
-from reprieve.planes.scheduling.effects import Record
+from reprieve.planes.scheduling.cycle.effects import Record
 from reprieve.records.scheduling.record import encode_scheduling
 from reprieve.units.ids import Uid
 

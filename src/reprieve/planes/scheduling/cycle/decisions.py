@@ -24,17 +24,17 @@ from reprieve.engine.scheduling.queueing.queue import Outcome
 from reprieve.planes.common.joint import Joint
 from reprieve.planes.common.loop import DecisionLoop, Pace
 from reprieve.planes.common.solve import TookTooLong
-from reprieve.planes.scheduling.carry_out import CarryOut
 from reprieve.planes.scheduling.context import SchedulingContext, log
-from reprieve.planes.scheduling.delays import Delays
-from reprieve.planes.scheduling.effects import Facts, effects_of, reminders
-from reprieve.planes.scheduling.futile import Futile, Stand, fits_without_victims, lacks
+from reprieve.planes.scheduling.cycle.carry_out import CarryOut
+from reprieve.planes.scheduling.cycle.delays import Delays
+from reprieve.planes.scheduling.cycle.effects import Facts, effects_of, reminders
+from reprieve.planes.scheduling.cycle.futile import Futile, Stand, fits_without_victims, lacks
+from reprieve.planes.scheduling.cycle.joint_side import Deferrals
+from reprieve.planes.scheduling.cycle.plugin_times import measured, measured_preemption
+from reprieve.planes.scheduling.cycle.slices import Decided, decide
 from reprieve.planes.scheduling.gangs.carry_out import GangCarryOut
 from reprieve.planes.scheduling.gangs.plane import GangPlane
-from reprieve.planes.scheduling.joint_side import Deferrals
-from reprieve.planes.scheduling.plugin_times import measured, measured_preemption
 from reprieve.planes.scheduling.set_aside import SetAside
-from reprieve.planes.scheduling.slices import Decided, decide
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.planes.scheduling.waiting import Waiting
 from reprieve.units.ids import Uid

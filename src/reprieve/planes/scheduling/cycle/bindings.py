@@ -30,7 +30,7 @@ from reprieve.execution.turns import NodeTurns
 from reprieve.kube.bodies import NO_ANNOTATIONS
 from reprieve.kube.errors import ApiError
 from reprieve.planes.scheduling.context import SchedulingContext, log
-from reprieve.planes.scheduling.group_conditions import group_scheduled
+from reprieve.planes.scheduling.cycle.group_conditions import group_scheduled
 from reprieve.planes.scheduling.references import pod_reference
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.planes.scheduling.statuses import Statuses

@@ -32,14 +32,14 @@ from reprieve.kube.bodies import Json
 from reprieve.kube.errors import ApiError
 from reprieve.planes.common.displacements import Issued
 from reprieve.planes.scheduling.context import SchedulingContext, log
-from reprieve.planes.scheduling.displacements import SchedulingDisplacements
-from reprieve.planes.scheduling.effects import Record
-from reprieve.planes.scheduling.joint_side import Deferrals
-from reprieve.planes.scheduling.preemptor import Preemptor
+from reprieve.planes.scheduling.cycle.displacements import SchedulingDisplacements
+from reprieve.planes.scheduling.cycle.effects import Record
+from reprieve.planes.scheduling.cycle.joint_side import Deferrals
+from reprieve.planes.scheduling.cycle.preemptor import Preemptor
+from reprieve.planes.scheduling.cycle.victims import HELD, SchedulingVictims
 from reprieve.planes.scheduling.set_aside import SetAside
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.planes.scheduling.statuses import Statuses
-from reprieve.planes.scheduling.victims import HELD, SchedulingVictims
 from reprieve.records.displacements import stored
 from reprieve.records.harm import stored_harm
 from reprieve.units.ids import Uid

@@ -29,8 +29,8 @@ from reprieve.engine.plan import Plan
 from reprieve.engine.scheduling.outcome import Attempt, Deallocation, Member, Nominate, Unit
 from reprieve.engine.scheduling.queueing.queue import Outcome
 from reprieve.engine.scheduling.queueing.rejecting import rejecting_plugins
-from reprieve.planes.scheduling.group_conditions import group_conditions
-from reprieve.planes.scheduling.preemptor import Preemptor
+from reprieve.planes.scheduling.cycle.group_conditions import group_conditions
+from reprieve.planes.scheduling.cycle.preemptor import Preemptor
 from reprieve.telemetry.log import DETAIL
 from reprieve.units.ids import Uid
 from reprieve.wording import kube_scheduler as wording

@@ -42,7 +42,7 @@ from reprieve.engine.scheduling.session import Session
 from reprieve.planes.common.joint import REJECTIONS, STARTING_FOR, Joint, Verdict
 from reprieve.planes.common.solve import Solver
 from reprieve.planes.scheduling.context import SchedulingContext
-from reprieve.planes.scheduling.delays import Delays
+from reprieve.planes.scheduling.cycle.delays import Delays
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.units.ids import Uid
 

@@ -1,0 +1,1 @@
+"""The scheduling cycle: attempts, their effects, preemptions and bindings."""
