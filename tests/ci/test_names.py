@@ -21,7 +21,7 @@ _REASONS = {
     "execution/disruptions.py tell": "tenants are told, which is what a Disruption is for",
     "execution/executor.py _tell": "the step that tells them",
     "kube/cache.py tell": "a call into whoever subscribed, inside of one function",
-    "planes/common/watching.py tell": "a call into the log, inside of one function",
+    "planes/common/mirrors/watching.py tell": "a call into the log, inside of one function",
     "planes/quota/webhooks/requests.py handle": "the web framework's word for what it calls",
     "server/wire/http.py handle": "the web framework's word for what it calls",
     "simulation/idle_decider.py look": "what an evaluation does at the end of a grace period",

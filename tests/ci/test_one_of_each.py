@@ -59,7 +59,7 @@ def test_one_module_writes_statuses_and_the_planes_say_what_they_are() -> None:
         "execution/pod_victims.py",
         "execution/reserve.py",
         "execution/statuses.py",
-        "planes/common/harm_statuses.py",
+        "planes/common/disruptions/harm_statuses.py",
         "planes/common/status_writer.py",
         "planes/idle/reconcile.py",
         "planes/idle/tracking.py",

@@ -18,8 +18,8 @@ from reprieve.api.scheduling import NodeObject, PodObject
 from reprieve.kube.objects import identity_of
 from reprieve.kube.reflector import Health
 from reprieve.kube.resource import PODS
-from reprieve.planes.common.forms import WIDER
-from reprieve.planes.common.mirror import Followed, Mirror
+from reprieve.planes.common.mirrors.forms import WIDER
+from reprieve.planes.common.mirrors.mirror import Followed, Mirror
 from reprieve.planes.idle.watches import Watches as IdleWatches
 from reprieve.planes.quota.watches import WORKLOADS
 from tests.background import in_background

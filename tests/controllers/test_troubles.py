@@ -9,7 +9,7 @@ from kubeworld.units.durations import SECOND
 from reprieve.kube.cache import Cache
 from reprieve.kube.reflector import Health, Reflector
 from reprieve.kube.resource import NODES, PODS, Resource
-from reprieve.planes.common.troubles import Troubles
+from reprieve.planes.common.mirrors.troubles import Troubles
 from tests.kube.fakes import FakeAnswer, FakeWire, client_over
 
 

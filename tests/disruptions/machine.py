@@ -36,7 +36,7 @@ from reprieve.kube.client import Client
 from reprieve.kube.errors import NotFound
 from reprieve.kube.resource import PODS, PREEMPTIONS
 from reprieve.kube.transport import Transport
-from reprieve.planes.common.displacements import Issued, PlaneDisplacements, Side
+from reprieve.planes.common.disruptions.displacements import Issued, PlaneDisplacements, Side
 from reprieve.planes.quota.deciding.held_pairs import HeldPairs
 from reprieve.records.displacements import stored
 from reprieve.telemetry.metrics import Metrics

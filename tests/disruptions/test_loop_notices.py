@@ -16,7 +16,7 @@ from reprieve.engine.disruptions.ledger import Actor
 from reprieve.engine.disruptions.lineage import Lineage
 from reprieve.engine.disruptions.questions import Enforcement, GovernorPolicy
 from reprieve.kube.errors import ServerError
-from reprieve.planes.common.loop_notices import LoopNotices
+from reprieve.planes.common.disruptions.loop_notices import LoopNotices
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.references import Reference
 from reprieve.wording.displacements import known_as

@@ -19,8 +19,8 @@ from reprieve.engine.disruptions.ledger import Actor, Displacement
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.kube.client import Client
 from reprieve.kube.transport import Transport
-from reprieve.planes.common.mirror import Mirror
-from reprieve.planes.common.other_actors import OtherActors
+from reprieve.planes.common.disruptions.other_actors import OtherActors
+from reprieve.planes.common.mirrors.mirror import Mirror
 from tests.scheduling.memory import MemoryApi, Wire
 from tests.scheduling.site import Object
 

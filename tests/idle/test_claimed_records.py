@@ -13,7 +13,7 @@ from reprieve.api.core import KueueWorkload, Pod
 from reprieve.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from reprieve.engine.idle.vendors import NVIDIA
 from reprieve.kube.resource import PODS
-from reprieve.planes.common.mirror import Mirror
+from reprieve.planes.common.mirrors.mirror import Mirror
 from reprieve.planes.idle.watches import Watches
 from tests.kube.fakes import Collection, FakeWire, client_over
 

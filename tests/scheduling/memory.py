@@ -29,8 +29,8 @@ from reprieve.execution.harm_refusals import HarmRefusals
 from reprieve.kube.client import Client
 from reprieve.kube.events import EventRecorder
 from reprieve.kube.transport import Request, Transport
-from reprieve.planes.common.harm_budgets import HarmBudgets
-from reprieve.planes.common.harm_statuses import HarmStatuses
+from reprieve.planes.common.disruptions.harm_budgets import HarmBudgets
+from reprieve.planes.common.disruptions.harm_statuses import HarmStatuses
 from reprieve.planes.scheduling.context import SchedulingContext
 from reprieve.planes.scheduling.plane import SchedulingPlane
 from reprieve.settings.scheduling import scheduling_settings

@@ -15,7 +15,7 @@ from reprieve.engine.disruptions import governor as governors
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.execution import pod_victims, returns
 from reprieve.execution.book import Retention
-from reprieve.planes.common import displacements, loop_notices
+from reprieve.planes.common.disruptions import displacements, loop_notices
 from reprieve.planes.scheduling.cycle import preemptions
 from tests.entries import entries
 from tests.scheduling.churn import churn

@@ -56,11 +56,11 @@ from reprieve.planes.common.assembly import (
     report_of_events,
     warn,
 )
-from reprieve.planes.common.harm_budgets import HarmBudgets
-from reprieve.planes.common.harm_statuses import HarmStatuses
+from reprieve.planes.common.disruptions.harm_budgets import HarmBudgets
+from reprieve.planes.common.disruptions.harm_statuses import HarmStatuses
+from reprieve.planes.common.disruptions.loop_notices import LoopNotices
 from reprieve.planes.common.joint import Joint
-from reprieve.planes.common.loop_notices import LoopNotices
-from reprieve.planes.common.mirror import Mirror
+from reprieve.planes.common.mirrors.mirror import Mirror
 from reprieve.planes.common.other_processes import OtherProcesses
 from reprieve.planes.common.process_settings import (
     IDLE,
@@ -83,7 +83,7 @@ from reprieve.units.steady_clock import SteadyClock
 
 if TYPE_CHECKING:
     from reprieve.notifications.notifier import Notifier
-    from reprieve.planes.common.other_actors import OtherActors
+    from reprieve.planes.common.disruptions.other_actors import OtherActors
 
 __all__ = ["PLANES", "End", "OperatorOptions", "run_operator"]
 
@@ -320,7 +320,7 @@ def _others(
     if not options.watch_others:
         return None
     # Here, since it brings what is known of Kueue, which most operators do not ask for.
-    from reprieve.planes.common.other_actors import OtherActors
+    from reprieve.planes.common.disruptions.other_actors import OtherActors
 
     return OtherActors(client, mirror, clock, governor, disruptions.note)
 

@@ -27,9 +27,9 @@ from reprieve.kube.resource import HARM_BUDGETS, PODS
 from reprieve.kube.transport import Transport
 from reprieve.operator.process import PLANES
 from reprieve.planes.common.assembly import Assembled, Plane, Surroundings
-from reprieve.planes.common.harm_budgets import HarmBudgets
+from reprieve.planes.common.disruptions.harm_budgets import HarmBudgets
 from reprieve.planes.common.joint import Joint
-from reprieve.planes.common.mirror import Mirror
+from reprieve.planes.common.mirrors.mirror import Mirror
 from reprieve.planes.common.process_settings import IDLE, QUOTA
 from reprieve.planes.common.solve import DecisionLimit
 from reprieve.planes.quota.plane import QuotaPlane

@@ -21,9 +21,9 @@ from reprieve.execution.notices import Notices
 from reprieve.intake.exposition import Exposition
 from reprieve.kube.client import Client
 from reprieve.kube.events import EventRecorder
+from reprieve.planes.common.disruptions.loop_notices import LoopNotices
 from reprieve.planes.common.joint import Joint
-from reprieve.planes.common.loop_notices import LoopNotices
-from reprieve.planes.common.mirror import Mirror
+from reprieve.planes.common.mirrors.mirror import Mirror
 from reprieve.planes.common.process_settings import OperatorOptions, OperatorSettings
 from reprieve.planes.common.solve import DecisionLimit
 from reprieve.planes.common.until_answered import until_answered
@@ -34,10 +34,9 @@ from reprieve.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     # It brings numpy, whose threads a process must not have before it forks.
-    from reprieve.planes.common.cluster_view import ClusterView
-
     # Only with `--watch-others`.
-    from reprieve.planes.common.other_actors import OtherActors
+    from reprieve.planes.common.disruptions.other_actors import OtherActors
+    from reprieve.planes.common.mirrors.cluster_view import ClusterView
 
 __all__ = [
     "Assembled",

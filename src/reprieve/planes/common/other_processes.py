@@ -18,7 +18,7 @@ from reprieve.api.reprieve import Preemption
 from reprieve.engine.plan import Plane
 from reprieve.execution.demands import names_of
 from reprieve.kube.resource import PREEMPTIONS
-from reprieve.planes.common.mirror import Mirror
+from reprieve.planes.common.mirrors.mirror import Mirror
 
 __all__ = ["OtherProcesses"]
 

@@ -40,7 +40,7 @@ from reprieve.kube.cache import Cache
 from reprieve.kube.objects import version_number
 from reprieve.kube.reflector import Health
 from reprieve.kube.resource import DEVICE_CLAIMS, DEVICE_CLASSES, DEVICE_SLICES, DEVICE_TEMPLATES
-from reprieve.planes.common.watching import Watch, Watcher
+from reprieve.planes.common.mirrors.watching import Watch, Watcher
 from reprieve.planes.idle.records import PodRecord
 from reprieve.units.ids import Uid
 

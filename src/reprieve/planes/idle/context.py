@@ -19,9 +19,9 @@ from reprieve.intake.exposition import Exposition
 from reprieve.kube.client import Client
 from reprieve.kube.discovery import RestMapper
 from reprieve.kube.events import EventRecorder
+from reprieve.planes.common.disruptions.loop_notices import LoopNotices
 from reprieve.planes.common.joint import Joint
-from reprieve.planes.common.loop_notices import LoopNotices
-from reprieve.planes.common.mirror import Mirror
+from reprieve.planes.common.mirrors.mirror import Mirror
 from reprieve.planes.common.solve import DecisionLimit
 from reprieve.settings.idle import Overrides, Tier, kaiwo_config_tier, resolve
 from reprieve.settings.start_up import StartUp

@@ -12,8 +12,8 @@ from typing import Final
 from kubeworld.units.durations import SECOND
 from reprieve.engine.idle.discovery import Root
 from reprieve.engine.idle.model import Phase
+from reprieve.planes.common.disruptions.loop_notices import LoopNotices
 from reprieve.planes.common.foreign_decider import ForeignDecider, last_writer
-from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.due import Due
 from reprieve.planes.idle.evaluating.evaluator import Evaluator

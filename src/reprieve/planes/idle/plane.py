@@ -32,8 +32,8 @@ from reprieve.engine.plan import Plane
 from reprieve.execution.book import Book, Retention
 from reprieve.kube.discovery import NotServed
 from reprieve.kube.errors import ApiError
+from reprieve.planes.common.disruptions.loop_notices import LoopNotices
 from reprieve.planes.common.foreign_decider import ForeignDecider
-from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.common.persistent import persistent, recovered
 from reprieve.planes.common.workers import look_at_each
 from reprieve.planes.idle.announcements import (

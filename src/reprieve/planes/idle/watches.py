@@ -25,9 +25,9 @@ from reprieve.kube.resource import (
     PREEMPTIONS,
     Resource,
 )
-from reprieve.planes.common.mirror import Mirror
-from reprieve.planes.common.troubles import Troubles
-from reprieve.planes.common.watching import Watch, Watcher, start
+from reprieve.planes.common.mirrors.mirror import Mirror
+from reprieve.planes.common.mirrors.troubles import Troubles
+from reprieve.planes.common.mirrors.watching import Watch, Watcher, start
 from reprieve.planes.idle.claimed import BY_CLAIM, ClaimedDevices, DeviceWatches
 from reprieve.planes.idle.measures.metric_sources import ReadyAddress
 from reprieve.planes.idle.ownership import BY_GROUP, BY_OWNER

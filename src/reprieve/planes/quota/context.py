@@ -25,9 +25,9 @@ from reprieve.jobs.paths import Json
 from reprieve.jobs.table import BUILT_IN, queued_kinds
 from reprieve.kube.client import Client
 from reprieve.kube.events import EventRecorder
+from reprieve.planes.common.disruptions.loop_notices import LoopNotices
 from reprieve.planes.common.joint import Joint
-from reprieve.planes.common.loop_notices import LoopNotices
-from reprieve.planes.common.mirror import Mirror
+from reprieve.planes.common.mirrors.mirror import Mirror
 from reprieve.planes.common.solve import DecisionLimit
 from reprieve.settings.quota import QuotaSettings
 from reprieve.settings.quota_configuration import quota_configuration

@@ -17,9 +17,9 @@ from reprieve.execution.fence import Deposed
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json
 from reprieve.kube.errors import ApiError
-from reprieve.planes.common.cluster_view import ClusterView
 from reprieve.planes.common.dirty import DirtyKeys
 from reprieve.planes.common.foreign_decider import ForeignDecider
+from reprieve.planes.common.mirrors.cluster_view import ClusterView
 from reprieve.planes.common.persistent import persistent, recovered
 from reprieve.planes.common.workers import look_at_each, spawn
 from reprieve.planes.quota.context import QuotaContext, QuotaOptions, log, reference_of

@@ -25,9 +25,9 @@ from reprieve.jobs.model import JobKind
 from reprieve.kube.objects import identity_of
 from reprieve.kube.resource import DEVICE_TEMPLATES, NAMESPACES, Resource
 from reprieve.planes.common.foreign_decider import StatusAuthors
-from reprieve.planes.common.mirror import Mirror
-from reprieve.planes.common.troubles import Troubles
-from reprieve.planes.common.watching import Watch, Watcher, start
+from reprieve.planes.common.mirrors.mirror import Mirror
+from reprieve.planes.common.mirrors.troubles import Troubles
+from reprieve.planes.common.mirrors.watching import Watch, Watcher, start
 from reprieve.planes.quota.pod_reconcilers.pod_records import is_queued, name_alone, pod_indexes
 from reprieve.planes.quota.shared_parts import SharedParts
 

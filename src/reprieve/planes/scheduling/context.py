@@ -19,10 +19,10 @@ from reprieve.execution.notices import Notices
 from reprieve.execution.parts import SIZES, Sizes
 from reprieve.kube.client import Client
 from reprieve.kube.events import EventRecorder
+from reprieve.planes.common.disruptions.loop_notices import LoopNotices
+from reprieve.planes.common.disruptions.other_actors import OtherActors
 from reprieve.planes.common.joint import Joint
-from reprieve.planes.common.loop_notices import LoopNotices
-from reprieve.planes.common.mirror import Mirror
-from reprieve.planes.common.other_actors import OtherActors
+from reprieve.planes.common.mirrors.mirror import Mirror
 from reprieve.planes.common.solve import DecisionLimit
 from reprieve.settings.scheduling import SchedulingSettings
 from reprieve.telemetry.decision_log import DecisionLog

@@ -25,8 +25,8 @@ from reprieve.engine.scheduling.queueing.queue import Queue
 from reprieve.execution.turns import NodeTurns
 from reprieve.intake.lineage import pod_lineage
 from reprieve.kube.errors import ApiError
-from reprieve.planes.common.loop_notices import LoopNotices
-from reprieve.planes.common.other_actors import OtherActors
+from reprieve.planes.common.disruptions.loop_notices import LoopNotices
+from reprieve.planes.common.disruptions.other_actors import OtherActors
 from reprieve.planes.common.persistent import persistent, recovered
 from reprieve.planes.common.workers import spawn
 from reprieve.planes.scheduling.context import SchedulingContext, log

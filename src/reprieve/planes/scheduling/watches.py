@@ -20,9 +20,9 @@ from reprieve.kube.errors import ApiError, NotFound
 from reprieve.kube.objects import identity_of
 from reprieve.kube.reflector import Health
 from reprieve.kube.resource import Resource
-from reprieve.planes.common.mirror import Followed
+from reprieve.planes.common.mirrors.mirror import Followed
+from reprieve.planes.common.mirrors.troubles import Troubles
 from reprieve.planes.common.persistent import persistent
-from reprieve.planes.common.troubles import Troubles
 from reprieve.planes.scheduling.context import SchedulingContext, log
 from reprieve.planes.scheduling.kinds import (
     Converted,

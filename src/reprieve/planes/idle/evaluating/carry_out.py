@@ -22,7 +22,7 @@ from reprieve.execution.carried import Carried
 from reprieve.execution.intents import IntentTaken
 from reprieve.execution.notices import is_told
 from reprieve.kube.errors import ApiError, Conflict
-from reprieve.planes.common.displacements import Issued
+from reprieve.planes.common.disruptions.displacements import Issued
 from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.evaluating.displacements import IdleDisplacements
 from reprieve.planes.idle.evaluating.effects import (

@@ -23,8 +23,8 @@ from reprieve.engine.idle.model import Phase, PreemptionPolicy, Workload
 from reprieve.engine.plan import Plan
 from reprieve.execution.not_evictable import NotEvictable
 from reprieve.execution.returns import Returns
-from reprieve.planes.common.displacements import Issued, PlaneDisplacements, Side
-from reprieve.planes.common.loop_notices import LoopNotices
+from reprieve.planes.common.disruptions.displacements import Issued, PlaneDisplacements, Side
+from reprieve.planes.common.disruptions.loop_notices import LoopNotices
 from reprieve.planes.idle.evaluating.harm import IdleHarm
 from reprieve.planes.idle.evaluating.lines import Lines
 from reprieve.planes.idle.kept import Kept

@@ -26,7 +26,7 @@ from reprieve.engine.quota.model import Workload
 from reprieve.engine.quota.plans import workload_ref
 from reprieve.execution.not_evictable import NotEvictable
 from reprieve.intake.quota_workloads import condition_of, is_true
-from reprieve.planes.common.loop_notices import LoopNotices
+from reprieve.planes.common.disruptions.loop_notices import LoopNotices
 from reprieve.planes.quota.context import QuotaContext, QuotaOptions
 from reprieve.planes.quota.watches import Held
 from reprieve.records.displacements import displacements_of

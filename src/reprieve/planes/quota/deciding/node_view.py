@@ -28,8 +28,8 @@ from reprieve.intake.cluster.sharing import SharedNodes
 from reprieve.kube.objects import identity_of
 from reprieve.kube.reflector import Health
 from reprieve.kube.resource import NAMESPACES, NODES, PODS, Resource
-from reprieve.planes.common.cluster_view import ClusterView
-from reprieve.planes.common.mirror import Followed
+from reprieve.planes.common.mirrors.cluster_view import ClusterView
+from reprieve.planes.common.mirrors.mirror import Followed
 from reprieve.planes.common.persistent import alone
 from reprieve.planes.quota.context import QuotaContext, log
 from reprieve.units.ids import Uid

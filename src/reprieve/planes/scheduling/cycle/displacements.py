@@ -31,8 +31,8 @@ from reprieve.engine.scheduling.outcome import Unit
 from reprieve.execution.not_evictable import NotEvictable
 from reprieve.execution.returns import Returns
 from reprieve.intake.lineage import pod_line, pod_lineage, pod_party
-from reprieve.planes.common.displacements import Issued, PlaneDisplacements, Side
-from reprieve.planes.common.loop_notices import LoopNotices
+from reprieve.planes.common.disruptions.displacements import Issued, PlaneDisplacements, Side
+from reprieve.planes.common.disruptions.loop_notices import LoopNotices
 from reprieve.planes.scheduling.context import log
 from reprieve.planes.scheduling.cycle.harm import SchedulingHarm
 from reprieve.planes.scheduling.references import pod_reference

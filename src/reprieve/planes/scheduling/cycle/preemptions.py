@@ -30,7 +30,7 @@ from reprieve.execution.notices import Notices
 from reprieve.intake.lineage import pod_party
 from reprieve.kube.bodies import Json
 from reprieve.kube.errors import ApiError
-from reprieve.planes.common.displacements import Issued
+from reprieve.planes.common.disruptions.displacements import Issued
 from reprieve.planes.scheduling.context import SchedulingContext, log
 from reprieve.planes.scheduling.cycle.displacements import SchedulingDisplacements
 from reprieve.planes.scheduling.cycle.effects import Record

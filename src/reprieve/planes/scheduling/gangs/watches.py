@@ -20,8 +20,8 @@ from reprieve.kube.client import Client
 from reprieve.kube.reflector import Reflector
 from reprieve.kube.resource import Resource
 from reprieve.planes.common.config_map import ConfigMap, config_map_reflector
-from reprieve.planes.common.refused_kinds import RefusedKinds
-from reprieve.planes.common.troubles import Troubles
+from reprieve.planes.common.mirrors.refused_kinds import RefusedKinds
+from reprieve.planes.common.mirrors.troubles import Troubles
 from reprieve.settings.coscheduling import CONFIG_MAP, CONFIG_NAMESPACE
 
 __all__ = ["RESOURCES", "GangWatches"]

@@ -42,7 +42,7 @@ from reprieve.kube.each_object import EachObject
 from reprieve.kube.errors import ApiError
 from reprieve.kube.reflector import Reflector
 from reprieve.kube.resource import EVENTS, PODS, Resource
-from reprieve.planes.common.mirror import Mirror
+from reprieve.planes.common.mirrors.mirror import Mirror
 
 __all__ = ["OtherActors"]
 

@@ -23,7 +23,7 @@ from kubeworld.units.clock import Clock
 from reprieve.kube.reader import Reader
 from reprieve.kube.reflector import Health, Reflector, Sink
 from reprieve.kube.resource import Resource
-from reprieve.planes.common.forms import Form, read_for
+from reprieve.planes.common.mirrors.forms import Form, read_for
 
 __all__ = ["Followed", "Mirror"]
 

@@ -24,9 +24,9 @@ from reprieve.kube.errors import Forbidden, NotFound
 from reprieve.kube.reader import Reader
 from reprieve.kube.reflector import Health
 from reprieve.kube.resource import HARM_BUDGETS, NAMESPACES
-from reprieve.planes.common.mirror import Followed, Mirror
-from reprieve.planes.common.refused_kinds import RefusedKinds
-from reprieve.planes.common.troubles import Troubles
+from reprieve.planes.common.mirrors.mirror import Followed, Mirror
+from reprieve.planes.common.mirrors.refused_kinds import RefusedKinds
+from reprieve.planes.common.mirrors.troubles import Troubles
 
 __all__ = ["HarmBudgets"]
 

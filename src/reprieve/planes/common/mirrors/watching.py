@@ -15,7 +15,7 @@ from reprieve.kube.cache import Cache, Record
 from reprieve.kube.errors import NotFound
 from reprieve.kube.reflector import Health
 from reprieve.kube.resource import Resource
-from reprieve.planes.common.mirror import Followed, Mirror
+from reprieve.planes.common.mirrors.mirror import Followed, Mirror
 
 __all__ = ["Watch", "Watcher", "start"]
 

@@ -25,7 +25,7 @@ from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, Conflict, NotFound
 from reprieve.kube.resource import HARM_BUDGETS
 from reprieve.kube.writes import Priority
-from reprieve.planes.common.harm_budgets import HarmBudgets
+from reprieve.planes.common.disruptions.harm_budgets import HarmBudgets
 from reprieve.telemetry.metrics import Metrics
 from reprieve.wording.harm_budgets import harm_status
 

@@ -20,7 +20,7 @@ from reprieve.engine.disruptions.ledger import Actor, Displacement, Exemption
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.harm_budgets.budget import Harm, HarmSide
 from reprieve.engine.plan import Plan
-from reprieve.planes.common.loop_notices import LoopNotices
+from reprieve.planes.common.disruptions.loop_notices import LoopNotices
 from reprieve.records.displacements import displacements_of
 from reprieve.records.harm import harms_in
 from reprieve.units.references import Reference

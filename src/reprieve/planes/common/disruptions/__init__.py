@@ -1,0 +1,1 @@
+"""What all planes share of displacements: the governor, loops, and harm budgets."""

@@ -1,0 +1,1 @@
+"""Reads each kind once for all planes of the process."""
