@@ -34,7 +34,7 @@ from reprieve.api.reprieve import (
     VictimState,
     VictimStatus,
 )
-from reprieve.execution.disruptions import Disruptions
+from reprieve.execution.accounts.disruptions import Disruptions
 from reprieve.execution.fence import Fence
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kubeworld.units.durations import SECOND
-from reprieve.execution.reserve import DEVICE_CLAIMS, VOLUME_CLAIMS, VOLUMES
+from reprieve.execution.writes.reserve import DEVICE_CLAIMS, VOLUME_CLAIMS, VOLUMES
 from reprieve.kube.resource import DISRUPTIONS, Resource
 from reprieve.scenarios.catalogue import DEFAULT, find
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, embedded_stage

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from reprieve.api.disruption import KEY_SECRET
 from reprieve.cli.webhooks import webhooks
-from reprieve.execution.harm_refusals import REFUSED
+from reprieve.execution.accounts.harm_refusals import REFUSED
 from reprieve.jobs.table import job_kinds
 from reprieve.planes.quota.webhooks.registration import CONFIGURATIONS
 from tests.chart.helm import Rendered, render

@@ -39,14 +39,14 @@ def test_events_have_one_text_and_one_reference() -> None:
     assert list(_found(r"\nclass Reference:")) == ["units/references.py"]
 
 
-#: Who writes a status otherwise than `execution.statuses` does, and why.
+#: Who writes a status otherwise than `execution.writes.statuses` does, and why.
 _STATUSES = {
-    "execution/disruptions.py": "one field of a record of our own, whatever else it says by now",
-    "execution/intents.py": "a record of our own, which is written whole",
-    "execution/jobs.py": "where the field is that the API wants empty is data of the kind",
-    "execution/pods.py": "server-side apply under the reference's name, once for two conditions",
-    "execution/reserve.py": "device claims, which have no key to merge by; annotations of pods",
-    "execution/statuses.py": "the one way",
+    "execution/accounts/disruptions.py": "one field of a record of our own, whatever else it says by now",
+    "execution/records/intents.py": "a record of our own, which is written whole",
+    "execution/writes/jobs.py": "where the field is that the API wants empty is data of the kind",
+    "execution/writes/pods.py": "server-side apply under the reference's name, once for two conditions",
+    "execution/writes/reserve.py": "device claims, which have no key to merge by; annotations of pods",
+    "execution/writes/statuses.py": "the one way",
     "kube/client.py": "the call itself",
     "scenarios/actions.py": "plays an operator who writes by hand",
 }
@@ -57,8 +57,8 @@ def test_one_module_writes_statuses_and_the_planes_say_what_they_are() -> None:
     # The writer that gathers wishes, and where one object is judged by itself.
     assert set(_found(r"\bwrite_status\(")) == {
         "execution/pod_victims.py",
-        "execution/reserve.py",
-        "execution/statuses.py",
+        "execution/writes/reserve.py",
+        "execution/writes/statuses.py",
         "planes/common/disruptions/harm_statuses.py",
         "planes/common/status_writer.py",
         "planes/idle/reconcile.py",

@@ -14,7 +14,7 @@ from kubeworld.units.clock import VirtualClock
 from kubeworld.units.durations import SECOND
 from reprieve.api.core import ObjectMeta
 from reprieve.execution.fence import Deposed
-from reprieve.execution.statuses import StatusChange
+from reprieve.execution.writes.statuses import StatusChange
 from reprieve.kube.resource import PODS
 from reprieve.kube.transport import Request
 from reprieve.planes.common.status_writer import StatusWriter

@@ -27,10 +27,10 @@ from reprieve.engine.disruptions.lineage import Party, party_of
 from reprieve.engine.disruptions.questions import GovernorPolicy, Hold, Question
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.model import Workload
-from reprieve.execution.at_stake import AtStake, Stake, lineage_of
-from reprieve.execution.book import Book
 from reprieve.execution.carried import Carried
 from reprieve.execution.executor import Executor
+from reprieve.execution.records.at_stake import AtStake, Stake, lineage_of
+from reprieve.execution.records.book import Book
 from reprieve.execution.victims import Manner, Marked, Reading, Standing, VictimResult
 from reprieve.kube.client import Client
 from reprieve.kube.errors import NotFound

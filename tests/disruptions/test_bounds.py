@@ -16,7 +16,7 @@ from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Displacement
 from reprieve.engine.disruptions.lineage import Party, party_of
 from reprieve.engine.disruptions.questions import GovernorPolicy
-from reprieve.execution.crowding import MOST_IN_NAMESPACE, Crowding
+from reprieve.execution.accounts.crowding import MOST_IN_NAMESPACE, Crowding
 from tests.disruptions.builders import at, displaced, identity, party, question
 from tests.entries import entries, packed
 

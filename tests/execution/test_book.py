@@ -10,7 +10,7 @@ import pytest
 from kubeworld.units.durations import HOUR, MINUTE
 from reprieve.api.reprieve import IntentPhase
 from reprieve.engine import plan as engine
-from reprieve.execution.book import Book, Retention
+from reprieve.execution.records.book import Book, Retention
 from reprieve.kube.errors import Forbidden
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.ids import PlanId, Uid

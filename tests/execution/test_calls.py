@@ -22,10 +22,10 @@ from reprieve.api.reprieve import (
     Proof,
     Victim,
 )
-from reprieve.execution.bind import bind
 from reprieve.execution.fence import Fence
 from reprieve.execution.pod_victims import PodVictims
-from reprieve.execution.statuses import StatusChange, write_status
+from reprieve.execution.writes.bind import bind
+from reprieve.execution.writes.statuses import StatusChange, write_status
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import PODS

@@ -19,12 +19,12 @@ from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api.disruption import KEY_FIELD, KEY_SECRET
 from reprieve.api.reprieve import Preemption
 from reprieve.engine import plan as engine
-from reprieve.execution.at_stake import AtStake, Stake
-from reprieve.execution.book import Book
-from reprieve.execution.crowding import MOST_IN_NAMESPACE
-from reprieve.execution.disruptions import Disruptions
+from reprieve.execution.accounts.crowding import MOST_IN_NAMESPACE
+from reprieve.execution.accounts.disruptions import Disruptions
+from reprieve.execution.accounts.old_disruptions import TIME_TO_LIVE
 from reprieve.execution.executor import Executor
-from reprieve.execution.old_disruptions import TIME_TO_LIVE
+from reprieve.execution.records.at_stake import AtStake, Stake
+from reprieve.execution.records.book import Book
 from reprieve.kube.client import Client
 from reprieve.kube.transport import Transport
 from reprieve.telemetry.metrics import Metrics
@@ -405,7 +405,7 @@ def test_a_record_of_an_earlier_version_is_told_with_what_it_says() -> None:
         VictimState,
         VictimStatus,
     )
-    from reprieve.execution.displaced_units import displaced_units
+    from reprieve.execution.accounts.displaced_units import displaced_units
 
     ref = ObjectRef("v1", "Pod", "train", "uid-1", "team")
     spec = PreemptionSpec(

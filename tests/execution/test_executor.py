@@ -17,9 +17,9 @@ import pytest
 from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.api.reprieve import Preemption, Victim, VictimState, VictimStatus
 from reprieve.engine import plan as engine
-from reprieve.execution.book import Book
 from reprieve.execution.executor import Executor
 from reprieve.execution.fence import Deposed
+from reprieve.execution.records.book import Book
 from reprieve.execution.victims import Manner, Marked, Reading, Standing, VictimResult
 from reprieve.kube.errors import ApiError, Forbidden, ServerError
 from reprieve.telemetry.metrics import Metrics

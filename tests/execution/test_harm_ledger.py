@@ -13,9 +13,9 @@ from kubeworld.units.durations import HOUR, MINUTE, SECOND
 from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.harm_budgets.budget import Harm, HarmBudget, HarmSide
+from reprieve.execution.accounts.harm_ledger import HarmLedger
+from reprieve.execution.accounts.harm_refusals import REFUSED, HarmRefusals
 from reprieve.execution.fence import Fence
-from reprieve.execution.harm_ledger import HarmLedger
-from reprieve.execution.harm_refusals import REFUSED, HarmRefusals
 from reprieve.kube.client import Client
 from reprieve.kube.transport import Transport
 from reprieve.records.harm_sums import part_name, part_rows
@@ -135,7 +135,7 @@ async def month(tenants: int, hours: int) -> Stage:
 
 
 async def test_a_part_that_is_full_is_summed_up_by_the_day(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reprieve.execution.harm_ledger._FULL", 4_000)
+    monkeypatch.setattr("reprieve.execution.accounts.harm_ledger._FULL", 4_000)
     stage = await month(8, 72)
     assert total(stage) == 8 * 72
     assert max(stage.parts().values()) < 8_000

@@ -15,11 +15,11 @@ from kubeworld.units.clock import VirtualClock
 from kubeworld.units.durations import HOUR, MINUTE, SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import Action, ObjectRef, Victim
-from reprieve.execution.evict import Result, evict
 from reprieve.execution.fence import Fence
-from reprieve.execution.jobs import JobWriter
 from reprieve.execution.not_evictable import NotEvictable
-from reprieve.execution.pods import PodWriter
+from reprieve.execution.writes.evict import Result, evict
+from reprieve.execution.writes.jobs import JobWriter
+from reprieve.execution.writes.pods import PodWriter
 from reprieve.jobs.table import BUILT_IN
 from reprieve.kube.discovery import RestMapper
 from reprieve.kube.transport import Request

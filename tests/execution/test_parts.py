@@ -19,7 +19,7 @@ from reprieve.api.reprieve import (
     Proof,
     Victim,
 )
-from reprieve.execution.parts import (
+from reprieve.execution.records.parts import (
     SIZES,
     PartsMissing,
     Sizes,

@@ -20,8 +20,8 @@ from reprieve.api.reprieve import (
     VictimStatus,
 )
 from reprieve.execution.fence import Fence
-from reprieve.execution.intents import IntentLog
-from reprieve.execution.parts import SIZES, Sizes
+from reprieve.execution.records.intents import IntentLog
+from reprieve.execution.records.parts import SIZES, Sizes
 from reprieve.execution.recovery import Unbegun, claim_open, remove_old
 from reprieve.kube.client import Client
 from reprieve.kube.errors import Forbidden

@@ -10,8 +10,8 @@ import pytest
 from kubeworld.units.durations import MINUTE, SECOND
 from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.disruptions.lineage import Lineage, Party
-from reprieve.execution import returns
-from reprieve.execution.returns import Unit
+from reprieve.execution.accounts import returns
+from reprieve.execution.accounts.returns import Unit
 from tests.execution.test_disruptions import PLANES, Story, When
 from tests.execution.test_executor import Death
 from tests.kube.fakes import FakeAnswer

@@ -26,7 +26,7 @@ from reprieve.api.reprieve import (
     VictimStatus,
 )
 from reprieve.execution.fence import Fence
-from reprieve.execution.intents import IntentLog
+from reprieve.execution.records.intents import IntentLog
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import (

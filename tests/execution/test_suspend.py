@@ -10,8 +10,8 @@ import pytest
 from kubeworld.units.clock import VirtualClock
 from kubeworld.units.durations import SECOND
 from reprieve.api.reprieve import Action, ObjectRef, Victim
-from reprieve.execution.evict import Result, evict, obstacle
 from reprieve.execution.fence import Fence
+from reprieve.execution.writes.evict import Result, evict, obstacle
 from reprieve.jobs.table import BUILT_IN
 from reprieve.kube.discovery import RestMapper
 from reprieve.kube.transport import Request

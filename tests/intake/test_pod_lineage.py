@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reprieve.engine.cluster.rows import PodRow
-from reprieve.execution.at_stake import lineage_of
+from reprieve.execution.records.at_stake import lineage_of
 from reprieve.intake.lineage import pod_line, pod_lineage, pod_party
 from tests.engine.builders import pod
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from reprieve.execution.rights import SELF_SUBJECT_ACCESS_REVIEWS
+from reprieve.execution.writes.rights import SELF_SUBJECT_ACCESS_REVIEWS
 from reprieve.kube.client import Client
 from reprieve.kube.resource import Resource
 from reprieve.records.harm_sums import PARTS, part_name

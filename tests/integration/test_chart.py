@@ -24,7 +24,7 @@ import yaml
 
 from kubeworld.units.clock import SystemClock
 from reprieve.api.crds import KUEUE_NAMES
-from reprieve.execution.uninstalling import DEPLOYMENTS
+from reprieve.execution.writes.uninstalling import DEPLOYMENTS
 from reprieve.kube.bodies import Propagation
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from reprieve.api.kueue import RESOURCE_IN_USE
-from reprieve.execution.jobs import resource_of
+from reprieve.execution.writes.jobs import resource_of
 from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, SECRETS, Resource
 from reprieve.planes.quota.webhooks.registration import VALIDATING

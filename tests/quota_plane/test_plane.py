@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client import generate_latest
 
-from reprieve.execution.statuses import StatusChange
+from reprieve.execution.writes.statuses import StatusChange
 from reprieve.planes.common import status_writer
 from reprieve.planes.quota.context import QuotaOptions
 from tests.quota_plane.site import (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.execution.intents import IntentLog
+from reprieve.execution.records.intents import IntentLog
 from reprieve.kube.errors import Invalid
 from tests.quota_plane.site import job, site
 from tests.quota_plane.test_jobs import LOWER, base

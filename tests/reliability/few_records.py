@@ -12,7 +12,7 @@ from typing import Final
 from unittest.mock import patch
 
 from reprieve.cli.main import main
-from reprieve.execution.book import Retention
+from reprieve.execution.records.book import Retention
 from reprieve.planes.idle import plane
 from reprieve.planes.scheduling.cycle import preemptions
 

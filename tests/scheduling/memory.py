@@ -22,10 +22,10 @@ from typing import Any, TypeVar
 from kubeworld.units.clock import Clock, VirtualClock
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos, format_instant
-from reprieve.execution.disruptions import Disruptions
+from reprieve.execution.accounts.disruptions import Disruptions
+from reprieve.execution.accounts.harm_ledger import HarmLedger
+from reprieve.execution.accounts.harm_refusals import HarmRefusals
 from reprieve.execution.fence import Deposed, Fence, Tenure
-from reprieve.execution.harm_ledger import HarmLedger
-from reprieve.execution.harm_refusals import HarmRefusals
 from reprieve.kube.client import Client
 from reprieve.kube.events import EventRecorder
 from reprieve.kube.transport import Request, Transport

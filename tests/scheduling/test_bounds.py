@@ -13,8 +13,9 @@ from unittest.mock import patch
 from kubeworld.units.durations import SECOND
 from reprieve.engine.disruptions import governor as governors
 from reprieve.engine.disruptions.governor import Governor
-from reprieve.execution import pod_victims, returns
-from reprieve.execution.book import Retention
+from reprieve.execution import pod_victims
+from reprieve.execution.accounts import returns
+from reprieve.execution.records.book import Retention
 from reprieve.planes.common.disruptions import displacements, loop_notices
 from reprieve.planes.scheduling.cycle import preemptions
 from tests.entries import entries

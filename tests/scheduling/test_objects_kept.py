@@ -15,8 +15,8 @@ from unittest.mock import patch
 
 from kubeworld.units.durations import SECOND
 from reprieve.engine.disruptions.governor import Governor
-from reprieve.execution import returns
-from reprieve.execution.book import Retention
+from reprieve.execution.accounts import returns
+from reprieve.execution.records.book import Retention
 from reprieve.planes.scheduling.cycle import preemptions
 from reprieve.planes.scheduling.plane import SchedulingPlane
 from tests.entries import packed

@@ -25,9 +25,9 @@ from reprieve.api.reprieve import (
     VictimStatus,
 )
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
-from reprieve.execution.book import Retention
-from reprieve.execution.intents import IntentLog
-from reprieve.execution.parts import Sizes, split, whole
+from reprieve.execution.records.book import Retention
+from reprieve.execution.records.intents import IntentLog
+from reprieve.execution.records.parts import Sizes, split, whole
 from reprieve.kube.transport import Request
 from reprieve.planes.scheduling.cycle import preemptions, slices
 from reprieve.records.idle.replay import InputOmitted

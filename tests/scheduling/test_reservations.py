@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from reprieve.execution.reserve import VOLUME_CLAIMS, VOLUMES
+from reprieve.execution.writes.reserve import VOLUME_CLAIMS, VOLUMES
 from reprieve.kube.resource import DEVICE_CLAIMS, NODES, Resource
 from tests.scheduling.site import NAMESPACE, Object, Site, node, pod, site
 

@@ -18,7 +18,7 @@ from kubeworld.units.clock import SystemClock
 from reprieve.api.crds import all_crds
 from reprieve.api.reprieve import PreemptionSpec
 from reprieve.cli.shadow import shadow
-from reprieve.execution.parts import Sizes, split
+from reprieve.execution.records.parts import Sizes, split
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import (

@@ -28,7 +28,7 @@ from reprieve.engine.idle.model import (
     Reservation,
 )
 from reprieve.engine.idle.outcome import Evaluation, Reason
-from reprieve.execution.intent_specs import intent_spec
+from reprieve.execution.records.intent_specs import intent_spec
 from reprieve.planes.idle.records import IntentRecord
 from reprieve.records.idle.record import DATA_LIMIT, JSON_LIMIT, encode, relevant
 from reprieve.records.idle.replay import InputOmitted, SpoiltInput, decide_again, decode

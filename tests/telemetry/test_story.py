@@ -15,7 +15,7 @@ from reprieve.api.reprieve import (
     VictimStatus,
 )
 from reprieve.engine.idle.model import Fit, IdleSnapshot, NodeRow, Phase, Policy, PreemptionPolicy
-from reprieve.execution.intent_specs import intent_spec
+from reprieve.execution.records.intent_specs import intent_spec
 from reprieve.records.idle.record import encode
 from reprieve.records.idle.replay import Replay, decide_again
 from reprieve.records.idle.story import answer_text, answers_named, story

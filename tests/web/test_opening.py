@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from reprieve.api.reprieve import Preemption
-from reprieve.execution.parts import Sizes, split
+from reprieve.execution.records.parts import Sizes, split
 from reprieve.kube.errors import Call, NotFound
 from reprieve.kube.resource import Resource
 from reprieve.web.records.judged import Again, Judgement, Whole

@@ -26,7 +26,7 @@ from reprieve.api.reprieve import (
     Victim,
     VictimState,
 )
-from reprieve.execution.parts import PartsMissing, joined, left
+from reprieve.execution.records.parts import PartsMissing, joined, left
 from reprieve.kube.resource import PREEMPTION_PARTS, PREEMPTIONS
 from reprieve.records.displacements import kept
 from reprieve.records.victim_states import victim_states

@@ -21,8 +21,8 @@ from reprieve.api.reprieve import (
     PreemptionSpec,
     Proof,
 )
-from reprieve.execution.parts import PartsMissing, whole
-from reprieve.execution.stored_parts import stored_whole
+from reprieve.execution.records.parts import PartsMissing, whole
+from reprieve.execution.records.stored_parts import stored_whole
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import NotFound

@@ -10,7 +10,7 @@ import reprieve
 from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import Action, Preemption, PreemptionSpec
 from reprieve.engine.plan import Plan, Plane
-from reprieve.execution.intent_specs import intent_spec
+from reprieve.execution.records.intent_specs import intent_spec
 from reprieve.planes.common.plugins import installed, load, load_scorers
 from reprieve.records.beside import beside_of
 from reprieve.records.idle.replay import (

@@ -8,7 +8,7 @@ import click
 
 from kubeworld.units.clock import SystemClock
 from reprieve.cli.cluster_options import context_option, kubeconfig_option
-from reprieve.execution.uninstalling import Uninstalling
+from reprieve.execution.writes.uninstalling import Uninstalling
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.settings.start_up import DEFAULT_NAMESPACE

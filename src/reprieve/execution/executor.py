@@ -3,7 +3,7 @@
 For every plane the same five steps; what differs is said by the plane's `Victims` and `Manner`. How
 one of them goes about the victims is in `steps`.
 
-1. **Record.** The plan stands in the book under this process's epoch (`execution.book`).
+1. **Record.** The plan stands in the book under this process's epoch (`execution.records.book`).
 2. **Mark.** The plan still holds; whoever has to know before anybody goes is marked, by uid and
    resourceVersion. Where it is all or nobody, one that cannot be marked spares all others.
 3. **Evict.** Each victim, fenced and with preconditions. Victims of one unit go together or not at
@@ -11,7 +11,7 @@ one of them goes about the victims is in `steps`.
    failed for a passing reason.
 4. **Observe.** The plan waits until its victims are gone, as the plane sees it.
 5. **Close.** When the preemptor has what it needs or has let go, or ten minutes later. Before
-   that the tenants of those who have gone are told (`execution.disruptions`), but only when the
+   that the tenants of those who have gone are told (`execution.accounts.disruptions`), but only when the
    preemptor is served, or ten seconds after all have gone: its own writes go first.
 
 A crash, a hand-over or a fault may come between any two writes: `resume` goes on from what the
@@ -36,12 +36,12 @@ from reprieve.api.reprieve import (
     Victim,
     VictimState,
 )
-from reprieve.execution.book import Book
+from reprieve.execution.accounts.disruptions import Disruptions
 from reprieve.execution.carried import Carried, TakenOver
-from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Deposed
 from reprieve.execution.letting_save import LettingSave
 from reprieve.execution.notices import is_told
+from reprieve.execution.records.book import Book
 from reprieve.execution.steps import Steps, each_of
 from reprieve.execution.takeover import LET_GO, sorted_out
 from reprieve.execution.victims import Reading, Standing, VictimResult, Victims

@@ -22,10 +22,10 @@ from kubeworld.units.clock import Clock
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import format_instant
 from reprieve.api.reprieve import Preemption, Victim, VictimState
-from reprieve.execution.contest import Contest
 from reprieve.execution.fence import Deposed, Fence
-from reprieve.execution.statuses import StatusChange, write_status
 from reprieve.execution.victims import Marked, Reading, Standing, VictimResult
+from reprieve.execution.writes.contest import Contest
+from reprieve.execution.writes.statuses import StatusChange, write_status
 from reprieve.kube.bodies import Json, PatchType
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, Forbidden, Invalid, NotFound, Unreachable

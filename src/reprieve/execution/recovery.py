@@ -18,7 +18,7 @@ from kubeworld.units.durations import MINUTE, SECOND
 from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.api.reprieve import IntentPhase, Preemption
 from reprieve.execution.fence import Fence
-from reprieve.execution.intents import IntentLog
+from reprieve.execution.records.intents import IntentLog
 from reprieve.kube.errors import ApiError, Conflict, NotFound
 
 __all__ = ["Unbegun", "claim_open", "expired", "remove_old"]

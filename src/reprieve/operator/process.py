@@ -28,11 +28,11 @@ from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.plan import Plane as Decider
-from reprieve.execution.disruptions import Disruptions
+from reprieve.execution.accounts.disruptions import Disruptions
+from reprieve.execution.accounts.harm_ledger import HarmLedger
+from reprieve.execution.accounts.harm_refusals import HarmRefusals
+from reprieve.execution.accounts.notice_objects import PreemptionNotices
 from reprieve.execution.fence import Fence
-from reprieve.execution.harm_ledger import HarmLedger
-from reprieve.execution.harm_refusals import HarmRefusals
-from reprieve.execution.notice_objects import PreemptionNotices
 from reprieve.execution.notices import Notices
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client, connect

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kubeworld.units.instants import Nanos
-from reprieve.execution.jobs import resource_of
+from reprieve.execution.writes.jobs import resource_of
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.reader import Reader
 from reprieve.kube.resource import (

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from kubeworld.units.durations import HOUR, MINUTE, SECOND
 from kubeworld.units.instants import Nanos
+from reprieve.execution.accounts.harm_ledger import HarmLedger
 from reprieve.execution.fence import Fence
-from reprieve.execution.harm_ledger import HarmLedger
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client
 from reprieve.kube.events import EventRecorder

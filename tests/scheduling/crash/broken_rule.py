@@ -15,9 +15,9 @@ from unittest.mock import patch
 from reprieve.api.reprieve import Preemption, Victim, VictimState
 from reprieve.cli.main import main
 from reprieve.engine.plan import Plan
-from reprieve.execution.book import Book, Recovered
 from reprieve.execution.fence import Fence
 from reprieve.execution.pod_victims import PodVictims
+from reprieve.execution.records.book import Book, Recovered
 from reprieve.execution.victims import Reading, VictimResult
 from reprieve.kube.bodies import Json
 from reprieve.kube.errors import ApiError

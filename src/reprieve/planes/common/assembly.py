@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from kubeworld.units.clock import Clock
 from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.governor import Governor
-from reprieve.execution.disruptions import Disruptions
+from reprieve.execution.accounts.disruptions import Disruptions
 from reprieve.execution.fence import Fence
 from reprieve.execution.notices import Notices
 from reprieve.intake.exposition import Exposition

@@ -28,7 +28,7 @@ from reprieve.engine.mixed import IdlePods, Mixture
 from reprieve.engine.owners import DemandState, owner_of
 from reprieve.engine.plan import Plane
 from reprieve.engine.quota.release import IdleUnit, Promise, Release
-from reprieve.execution.demands import Demands
+from reprieve.execution.records.demands import Demands
 from reprieve.units.ids import Uid
 
 if TYPE_CHECKING:

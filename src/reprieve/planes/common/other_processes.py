@@ -16,7 +16,7 @@ from typing import Final
 
 from reprieve.api.reprieve import Preemption
 from reprieve.engine.plan import Plane
-from reprieve.execution.demands import names_of
+from reprieve.execution.records.demands import names_of
 from reprieve.kube.resource import PREEMPTIONS
 from reprieve.planes.common.mirrors.mirror import Mirror
 

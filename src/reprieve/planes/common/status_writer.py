@@ -28,7 +28,7 @@ from typing import Final, Generic, TypeVar
 from kubeworld.units.clock import Clock
 from kubeworld.units.instants import Nanos
 from reprieve.execution.fence import Deposed
-from reprieve.execution.statuses import StatusChange, write_status
+from reprieve.execution.writes.statuses import StatusChange, write_status
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, Conflict, NotFound
 from reprieve.kube.retry import AWAY, retried

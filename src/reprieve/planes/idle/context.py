@@ -12,7 +12,7 @@ from kubeworld.units.durations import HOUR, format_duration
 from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import PLAN_ANNOTATION
 from reprieve.engine.disruptions.governor import Governor
-from reprieve.execution.disruptions import Disruptions
+from reprieve.execution.accounts.disruptions import Disruptions
 from reprieve.execution.fence import Fence
 from reprieve.execution.notices import Notices
 from reprieve.intake.exposition import Exposition

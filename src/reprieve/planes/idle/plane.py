@@ -29,7 +29,7 @@ from reprieve.engine.idle.model import Fit, IdleSnapshot, Phase
 from reprieve.engine.idle.resources import add
 from reprieve.engine.lost_work import lost_device_seconds
 from reprieve.engine.plan import Plane
-from reprieve.execution.book import Book, Retention
+from reprieve.execution.records.book import Book, Retention
 from reprieve.kube.discovery import NotServed
 from reprieve.kube.errors import ApiError
 from reprieve.planes.common.disruptions.loop_notices import LoopNotices

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from reprieve.engine.idle.model import Fit
-from reprieve.execution.rights import permitted
+from reprieve.execution.writes.rights import permitted
 from reprieve.kube.client import Client
 from reprieve.kube.errors import Forbidden
 from reprieve.kube.resource import NODES

@@ -22,7 +22,7 @@ from reprieve.engine.idle.lifecycle_facts import Facts, MetricsHealth, Step
 from reprieve.engine.idle.model import Phase, PodRow, Workload
 from reprieve.engine.idle.samples import write_due
 from reprieve.engine.idle.transitions import Action
-from reprieve.execution.statuses import StatusChange, write_status
+from reprieve.execution.writes.statuses import StatusChange, write_status
 from reprieve.intake.gpuworkloads import status_to_api, workload_row
 from reprieve.intake.pods import lacks_quota, pod_row
 from reprieve.kube.errors import ApiError, Conflict, NotFound

@@ -20,7 +20,7 @@ from reprieve.api.reprieve import ON_PREEMPTION, Action
 from reprieve.engine.idle.discovery import Root, gpu_workload_name
 from reprieve.engine.idle.lifecycle_facts import Present
 from reprieve.engine.idle.model import Phase
-from reprieve.execution.statuses import StatusChange, write_status
+from reprieve.execution.writes.statuses import StatusChange, write_status
 from reprieve.intake.gpuworkloads import initial_status, new_gpu_workload, status_to_api
 from reprieve.kube.bodies import merge_changes
 from reprieve.kube.errors import AlreadyExists, Conflict, NotFound

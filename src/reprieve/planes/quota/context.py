@@ -17,7 +17,7 @@ from reprieve.engine.quota.assigning.request_rules import NO_RULES, RequestRules
 from reprieve.engine.quota.holdings.usage_based import UsageBased
 from reprieve.engine.quota.model import LabelSelector, Settings
 from reprieve.engine.quota.waiting.requeuing import Backoff
-from reprieve.execution.disruptions import Disruptions
+from reprieve.execution.accounts.disruptions import Disruptions
 from reprieve.execution.fence import Fence
 from reprieve.execution.notices import Notices
 from reprieve.jobs.model import JobKind

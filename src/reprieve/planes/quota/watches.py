@@ -19,7 +19,7 @@ from reprieve.api import kueue
 from reprieve.api.core import MetaWithFinalizers, Namespace, ObjectMeta, Pod
 from reprieve.api.devices import ResourceClaimTemplate
 from reprieve.api.scheduling import PriorityClass
-from reprieve.execution.jobs import resource_of
+from reprieve.execution.writes.jobs import resource_of
 from reprieve.intake.quota_limits import LimitRange
 from reprieve.jobs.model import JobKind
 from reprieve.kube.objects import identity_of

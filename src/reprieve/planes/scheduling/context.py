@@ -13,10 +13,10 @@ from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
-from reprieve.execution.disruptions import Disruptions
+from reprieve.execution.accounts.disruptions import Disruptions
 from reprieve.execution.fence import Fence
 from reprieve.execution.notices import Notices
-from reprieve.execution.parts import SIZES, Sizes
+from reprieve.execution.records.parts import SIZES, Sizes
 from reprieve.kube.client import Client
 from reprieve.kube.events import EventRecorder
 from reprieve.planes.common.disruptions.loop_notices import LoopNotices

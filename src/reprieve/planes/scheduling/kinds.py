@@ -34,8 +34,8 @@ from reprieve.api.storage import (
 )
 from reprieve.engine.cluster.rows import Change, Entry, Kind
 from reprieve.engine.placement.profile import Policy
-from reprieve.execution.reserve import VOLUME_CLAIMS, VOLUMES
 from reprieve.execution.turns import ANNOTATION, NodeTurns
+from reprieve.execution.writes.reserve import VOLUME_CLAIMS, VOLUMES
 from reprieve.intake.cluster.devices import (
     device_class_entry,
     resource_claim_entry,

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from kubeworld.units.instants import format_instant
 from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.plan import Plane
-from reprieve.execution.statuses import StatusChange
+from reprieve.execution.writes.statuses import StatusChange
 from reprieve.kube.bodies import Json, PatchType
 from reprieve.kube.objects import version_number
 from reprieve.kube.overlay import Unseen

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from kubeworld.units.clock import Clock
 from kubeworld.units.instants import format_instant
-from reprieve.execution.jobs import resource_of
+from reprieve.execution.writes.jobs import resource_of
 from reprieve.jobs.evaluation import holds
 from reprieve.jobs.model import JobKind, Test
 from reprieve.jobs.paths import Json, first, put

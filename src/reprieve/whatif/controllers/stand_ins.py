@@ -28,7 +28,7 @@ import msgspec
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import format_instant
-from reprieve.execution.jobs import resource_of
+from reprieve.execution.writes.jobs import resource_of
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first
 from reprieve.jobs.table import job_kinds

@@ -30,7 +30,7 @@ from reprieve.api.reprieve import (
     Victim,
 )
 from reprieve.engine.lost_work import devices_of, is_device, lost_device_seconds
-from reprieve.execution.parts import PartsMissing, whole
+from reprieve.execution.records.parts import PartsMissing, whole
 from reprieve.intake.cluster.metadata import checkpoint_of
 from reprieve.jobs.paths import Json, first
 from reprieve.kube.resource import PREEMPTION_PARTS, PREEMPTIONS

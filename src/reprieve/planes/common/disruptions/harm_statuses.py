@@ -19,7 +19,7 @@ from reprieve.api.harm_budget import HarmBudget
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.harm_budgets.accounts import Use
 from reprieve.execution.fence import Deposed, Fence
-from reprieve.execution.statuses import StatusChange, write_status
+from reprieve.execution.writes.statuses import StatusChange, write_status
 from reprieve.intake.harm_budgets import window_text
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, Conflict, NotFound

@@ -17,10 +17,10 @@ from reprieve.engine.demands import Beside
 from reprieve.engine.disruptions.lineage import Party
 from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.quota.waiting.faults import Faults
-from reprieve.execution.book import Book
 from reprieve.execution.carried import Carried
-from reprieve.execution.intents import IntentTaken
 from reprieve.execution.notices import is_told
+from reprieve.execution.records.book import Book
+from reprieve.execution.records.intents import IntentTaken
 from reprieve.kube.errors import ApiError, Conflict
 from reprieve.planes.common.disruptions.displacements import Issued
 from reprieve.planes.idle.context import IdleContext, log

@@ -21,8 +21,8 @@ from reprieve.engine.disruptions.lineage import Party
 from reprieve.engine.disruptions.questions import NOBODY, Enforcement, Hold, Question
 from reprieve.engine.idle.model import Phase, PreemptionPolicy, Workload
 from reprieve.engine.plan import Plan
+from reprieve.execution.accounts.returns import Returns
 from reprieve.execution.not_evictable import NotEvictable
-from reprieve.execution.returns import Returns
 from reprieve.planes.common.disruptions.displacements import Issued, PlaneDisplacements, Side
 from reprieve.planes.common.disruptions.loop_notices import LoopNotices
 from reprieve.planes.idle.evaluating.harm import IdleHarm

@@ -26,7 +26,7 @@ from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.model import IdleSnapshot
 from reprieve.engine.idle.outcome import Evaluation
 from reprieve.engine.plan import Plane
-from reprieve.execution.book import Book
+from reprieve.execution.records.book import Book
 from reprieve.planes.common.loop import DecisionLoop, HeldBack, Pace
 from reprieve.planes.common.solve import NotedPace, TookTooLong
 from reprieve.planes.common.suspects import Ended

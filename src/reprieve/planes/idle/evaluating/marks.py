@@ -28,9 +28,9 @@ from reprieve.engine.idle.lifecycle import marked, step
 from reprieve.engine.idle.lifecycle_facts import DeleteOutcome, Facts, Missing
 from reprieve.engine.idle.model import Phase, Status, Workload
 from reprieve.engine.plan import Plan
-from reprieve.execution.contest import Contest
-from reprieve.execution.evict import Eviction, Result
-from reprieve.execution.statuses import StatusChange, write_status
+from reprieve.execution.writes.contest import Contest
+from reprieve.execution.writes.evict import Eviction, Result
+from reprieve.execution.writes.statuses import StatusChange, write_status
 from reprieve.intake.gpuworkloads import status_to_api, workload_row
 from reprieve.kube.client import Client
 from reprieve.kube.errors import Conflict, NotFound

@@ -30,14 +30,14 @@ from reprieve.engine.idle.model import Phase
 from reprieve.engine.idle.outcome import RULE_BESIDE_PRIORITY
 from reprieve.engine.notice.granting import Grant
 from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel, Victim, plan_id
-from reprieve.execution.at_stake import AtStake, Stake
-from reprieve.execution.book import Book
 from reprieve.execution.carried import Carried
 from reprieve.execution.executor import SERVED_WITHIN, Executor
 from reprieve.execution.fence import Deposed
-from reprieve.execution.intents import IntentTaken
 from reprieve.execution.letting_save import LettingSave
 from reprieve.execution.notices import Asking, Notices
+from reprieve.execution.records.at_stake import AtStake, Stake
+from reprieve.execution.records.book import Book
+from reprieve.execution.records.intents import IntentTaken
 from reprieve.intake.cluster.metadata import notice_in
 from reprieve.kube.errors import ApiError, Conflict, NotFound
 from reprieve.planes.idle.context import IdleContext, log

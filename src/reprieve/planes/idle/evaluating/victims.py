@@ -1,7 +1,7 @@
 """What a victim of the idle plane is: a GpuWorkload that is marked, and its root that is evicted.
 
 The marks are those of Kaiwo (`marks`). A root is deleted, scaled to zero or suspended
-(`execution.evict`), and gone when its pods are. All victims of a plan are marked or nobody is
+(`execution.writes.evict`), and gone when its pods are. All victims of a plan are marked or nobody is
 evicted, but by the literal switch `partialSetsMarked`. Victims that were told before are pardoned
 as soon as a guard does not hold, the demand is served, or their users keep them. After a crash
 marks are finished, since their owners may have been told; the rest is marked only while every guard
@@ -26,13 +26,13 @@ from reprieve.api.reprieve import (
 )
 from reprieve.engine.idle.model import Phase
 from reprieve.engine.plan import Plan
-from reprieve.execution.contest import Contest
-from reprieve.execution.evict import Result, evict, obstacle
 from reprieve.execution.letting_save import Depth
 from reprieve.execution.not_evictable import NotEvictable
 from reprieve.execution.notices import Member
 from reprieve.execution.takeover import LET_GO
 from reprieve.execution.victims import Manner, Marked, Reading, Standing, VictimResult
+from reprieve.execution.writes.contest import Contest
+from reprieve.execution.writes.evict import Result, evict, obstacle
 from reprieve.kube.errors import ApiError, Conflict
 from reprieve.kube.retry import retried, says_nothing
 from reprieve.planes.idle.context import IdleContext, log

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from reprieve.api.core import KueueWorkload
 from reprieve.api.reprieve import Preemption
 from reprieve.engine.plan import Plane
-from reprieve.execution.demands import names_of
+from reprieve.execution.records.demands import names_of
 from reprieve.planes.idle.evaluating.lines import party_of_root
 from reprieve.planes.idle.records import PodRecord
 from reprieve.planes.idle.workloads import TrackedWorkload

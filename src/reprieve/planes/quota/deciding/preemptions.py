@@ -21,12 +21,12 @@ from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.quota import model
 from reprieve.engine.quota.displacements import party_of
 from reprieve.engine.quota.holdings.holders import effective_priority
-from reprieve.execution.at_stake import AtStake, Stake, lineage_of
-from reprieve.execution.book import Book, Retention
 from reprieve.execution.carried import Carried
 from reprieve.execution.executor import Executor
 from reprieve.execution.letting_save import LettingSave
 from reprieve.execution.notices import Asking, Notices
+from reprieve.execution.records.at_stake import AtStake, Stake, lineage_of
+from reprieve.execution.records.book import Book, Retention
 from reprieve.intake.cluster.metadata import notice_of
 from reprieve.intake.quota_workloads import is_condition_true
 from reprieve.planes.common.joint import REJECTIONS

@@ -28,7 +28,7 @@ from typing import Final
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.api.kueue import Workload
-from reprieve.execution.jobs import JobWriter
+from reprieve.execution.writes.jobs import JobWriter
 from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_true
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first

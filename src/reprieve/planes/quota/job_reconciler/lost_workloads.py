@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from reprieve.execution.jobs import resource_of
+from reprieve.execution.writes.jobs import resource_of
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json
 from reprieve.kube.client import Client

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from kubeworld.units.instants import Nanos
 from reprieve.api.kueue import Workload
-from reprieve.execution.pods import PodWriter
+from reprieve.execution.writes.pods import PodWriter
 from reprieve.jobs.groups import Excess, excess_of
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first

@@ -20,7 +20,7 @@ from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.topology.encoding import TopologyEncodingError, decoded
 from reprieve.engine.topology.model import TopologyAssignment
 from reprieve.engine.topology.ungating import PlacedPod, Values, places_for
-from reprieve.execution.pods import PodWriter
+from reprieve.execution.writes.pods import PodWriter
 from reprieve.intake.quota_workloads import is_condition_true
 from reprieve.jobs.pods import TOPOLOGY_GATE
 from reprieve.planes.quota.context import QuotaContext, log

@@ -19,7 +19,7 @@ from reprieve.api.kueue import (
     ResourceFlavor,
     Workload,
 )
-from reprieve.execution.finalizers import toggle_finalizer
+from reprieve.execution.writes.finalizers import toggle_finalizer
 from reprieve.intake.quota_workloads import is_condition_true
 from reprieve.kube.errors import ApiError, NotFound
 from reprieve.kube.resource import Resource

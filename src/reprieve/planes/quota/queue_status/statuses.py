@@ -30,7 +30,7 @@ from reprieve.engine.quota import model
 from reprieve.engine.quota.holdings.amounts import text
 from reprieve.engine.quota.holdings.figures import cluster_queue_share, cohort_share
 from reprieve.engine.quota.holdings.inactive import inactive_queues, lost_topology
-from reprieve.execution.statuses import StatusChange
+from reprieve.execution.writes.statuses import StatusChange
 from reprieve.intake.quota_workloads import condition_of, is_true
 from reprieve.kube.objects import PartialObject
 from reprieve.kube.resource import Resource

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from kubeworld.units.instants import Nanos
 from reprieve.api.kueue import RESOURCE_IN_USE, Workload
-from reprieve.execution.jobs import JobWriter
+from reprieve.execution.writes.jobs import JobWriter
 from reprieve.kube.bodies import Json
 from reprieve.kube.errors import NotFound
 from reprieve.kube.writes import Priority

@@ -1,6 +1,6 @@
 """Writes to the status of Workloads: by resourceVersion, and judged again after a conflict.
 
-Evictions of who is changed all the time name the uid alone (`execution.contest`).
+Evictions of who is changed all the time name the uid alone (`execution.writes.contest`).
 
 Every write is fenced: it is not sent once the lease may be another's. Source: the design's "State
 that can be trusted".
@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from reprieve.api.kueue import Workload
-from reprieve.execution.contest import Contest
-from reprieve.execution.statuses import StatusChange, write_status
+from reprieve.execution.writes.contest import Contest
+from reprieve.execution.writes.statuses import StatusChange, write_status
 from reprieve.kube.errors import Forbidden, Invalid, NotFound
 from reprieve.kube.retry import retried
 from reprieve.kube.writes import Priority

@@ -24,9 +24,9 @@ from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.cluster.trees import Way
 from reprieve.engine.scheduling.outcome import Deallocation, Member, Unit
 from reprieve.engine.scheduling.queueing.queue import Outcome
-from reprieve.execution.bind import Binding, Bound, bind
-from reprieve.execution.reserve import Refused, Reservations
 from reprieve.execution.turns import NodeTurns
+from reprieve.execution.writes.bind import Binding, Bound, bind
+from reprieve.execution.writes.reserve import Refused, Reservations
 from reprieve.kube.bodies import NO_ANNOTATIONS
 from reprieve.kube.errors import ApiError
 from reprieve.planes.scheduling.context import SchedulingContext, log

@@ -28,8 +28,8 @@ from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.disruptions.questions import Enforcement, Hold, Question
 from reprieve.engine.plan import Plan
 from reprieve.engine.scheduling.outcome import Unit
+from reprieve.execution.accounts.returns import Returns
 from reprieve.execution.not_evictable import NotEvictable
-from reprieve.execution.returns import Returns
 from reprieve.intake.lineage import pod_line, pod_lineage, pod_party
 from reprieve.planes.common.disruptions.displacements import Issued, PlaneDisplacements, Side
 from reprieve.planes.common.disruptions.loop_notices import LoopNotices

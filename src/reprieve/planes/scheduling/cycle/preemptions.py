@@ -20,13 +20,13 @@ from reprieve.api.reprieve import IntentPhase, Preemption, VictimState
 from reprieve.engine.cluster.snapshot import Nomination
 from reprieve.engine.demands import Beside
 from reprieve.engine.plan import Plan, Plane
-from reprieve.execution.book import Book, Retention
 from reprieve.execution.carried import Carried
 from reprieve.execution.executor import Executor
 from reprieve.execution.fence import Deposed
-from reprieve.execution.intents import IntentTaken
 from reprieve.execution.letting_save import LettingSave
 from reprieve.execution.notices import Notices
+from reprieve.execution.records.book import Book, Retention
+from reprieve.execution.records.intents import IntentTaken
 from reprieve.intake.lineage import pod_party
 from reprieve.kube.bodies import Json
 from reprieve.kube.errors import ApiError

@@ -24,11 +24,11 @@ from reprieve.engine.notice.granting import Grant
 from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.victims.harm import lost_by
-from reprieve.execution.at_stake import AtStake, Stake, lineage_of
 from reprieve.execution.letting_save import Depth
 from reprieve.execution.not_evictable import NotEvictable
 from reprieve.execution.notices import Asking, Member, Notices
 from reprieve.execution.pod_victims import DEFAULT_GRACE, PodVictims
+from reprieve.execution.records.at_stake import AtStake, Stake, lineage_of
 from reprieve.execution.takeover import LET_GO
 from reprieve.execution.victims import Manner, Marked, Reading, VictimResult
 from reprieve.intake.lineage import pod_party

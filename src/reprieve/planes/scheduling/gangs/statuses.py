@@ -24,7 +24,7 @@ from reprieve.engine.gangs.phases import (
     plain_phase,
 )
 from reprieve.execution.fence import Fence
-from reprieve.execution.statuses import StatusChange
+from reprieve.execution.writes.statuses import StatusChange
 from reprieve.intake.cluster.metadata import seconds_of
 from reprieve.kube.client import Client
 from reprieve.kube.objects import version_number

@@ -15,8 +15,8 @@ from typing import Final
 
 from kubeworld.units.clock import Clock
 from kubeworld.units.instants import format_instant
-from reprieve.execution.contest import Contest
 from reprieve.execution.fence import Fence
+from reprieve.execution.writes.contest import Contest
 from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pods import FINALIZER, has_finalizer, is_gated
 from reprieve.jobs.writing import Injection, ungated

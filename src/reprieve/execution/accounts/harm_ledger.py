@@ -30,8 +30,8 @@ from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.harm_budgets.budget import Harm
 from reprieve.engine.harm_budgets.sums import LONGEST_WINDOW, Amount, Key, coarser
+from reprieve.execution.accounts.returns import Unit
 from reprieve.execution.fence import Deposed, Fence
-from reprieve.execution.returns import Unit
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, Forbidden, NotFound
 from reprieve.kube.resource import CONFIG_MAPS

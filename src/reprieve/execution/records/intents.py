@@ -32,8 +32,8 @@ from reprieve.api.reprieve import (
 )
 from reprieve.execution.fence import Fence
 from reprieve.execution.notices import is_told
-from reprieve.execution.parts import SIZES, Sizes, omitted, split
-from reprieve.execution.stored_parts import StoredParts, with_parts
+from reprieve.execution.records.parts import SIZES, Sizes, omitted, split
+from reprieve.execution.records.stored_parts import StoredParts, with_parts
 from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, ApiError, NotFound
 from reprieve.kube.resource import PREEMPTIONS

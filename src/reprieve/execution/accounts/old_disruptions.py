@@ -18,7 +18,7 @@ from kubeworld.units.clock import Clock
 from kubeworld.units.durations import HOUR, MINUTE
 from kubeworld.units.instants import parse_instant
 from reprieve.api.reprieve import Metadata
-from reprieve.execution.crowding import MOST_IN_NAMESPACE, Crowding
+from reprieve.execution.accounts.crowding import MOST_IN_NAMESPACE, Crowding
 from reprieve.execution.fence import Deposed, Fence
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, NotFound

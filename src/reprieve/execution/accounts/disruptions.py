@@ -41,12 +41,16 @@ from reprieve.api.reprieve import Metadata, Preemption, VictimStatus
 from reprieve.engine.disruptions.counts import DisplacementCounts
 from reprieve.engine.disruptions.ledger import KEPT, Displacement
 from reprieve.engine.disruptions.questions import GovernorPolicy
-from reprieve.execution.displaced_units import DisplacedUnit, displaced_units, displacement_of
+from reprieve.execution.accounts.displaced_units import (
+    DisplacedUnit,
+    displaced_units,
+    displacement_of,
+)
+from reprieve.execution.accounts.foreign_names import ForeignNames
+from reprieve.execution.accounts.old_disruptions import OldDisruptions
+from reprieve.execution.accounts.returns import Returns, Unit
 from reprieve.execution.fence import Deposed, Fence
-from reprieve.execution.foreign_names import ForeignNames
-from reprieve.execution.intents import IntentLog
-from reprieve.execution.old_disruptions import OldDisruptions
-from reprieve.execution.returns import Returns, Unit
+from reprieve.execution.records.intents import IntentLog
 from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from reprieve.kube.events import EventRecorder

@@ -18,7 +18,7 @@ import msgspec
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import MINUTE
 from reprieve.api.reprieve import Metadata, Preemption, PreemptionPart, PreemptionSpec
-from reprieve.execution.parts import PartsMissing, Split, joined, left, whole
+from reprieve.execution.records.parts import PartsMissing, Split, joined, left, whole
 from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, ApiError, NotFound
 from reprieve.kube.reader import Reader

@@ -16,9 +16,9 @@ from enum import StrEnum
 from typing import Final
 
 from reprieve.api.reprieve import Action, ObjectRef, Victim
-from reprieve.execution.contest import Contest
 from reprieve.execution.fence import Fence
-from reprieve.execution.rights import permitted
+from reprieve.execution.writes.contest import Contest
+from reprieve.execution.writes.rights import permitted
 from reprieve.jobs.table import BUILT_IN
 from reprieve.kube.bodies import Json, Propagation
 from reprieve.kube.client import Client

@@ -28,7 +28,7 @@ from reprieve.api.preemption_notice import (
     PreemptionNoticeStatus,
 )
 from reprieve.api.reprieve import Metadata, Preemption
-from reprieve.execution.displaced_units import subject_of, unit_name
+from reprieve.execution.accounts.displaced_units import subject_of, unit_name
 from reprieve.execution.fence import Deposed, Fence
 from reprieve.execution.notices import Notices, Told
 from reprieve.kube.client import Client

@@ -23,7 +23,7 @@ from reprieve.api.reprieve import (
 )
 from reprieve.engine.demands import Beside, Stage, before
 from reprieve.engine.plan import Plan, Plane
-from reprieve.execution.at_stake import AtStake
+from reprieve.execution.records.at_stake import AtStake
 from reprieve.records.beside import stages_of
 from reprieve.units.references import Reference
 

@@ -22,7 +22,7 @@ from reprieve.engine.placement.filters.device_state import ClaimAllocation
 from reprieve.engine.placement.filters.volume_ledger import VolumeAssignment
 from reprieve.engine.scheduling.outcome import Deallocation
 from reprieve.execution.fence import Fence
-from reprieve.execution.statuses import StatusChange, write_status
+from reprieve.execution.writes.statuses import StatusChange, write_status
 from reprieve.kube.bodies import Json, PatchType
 from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, Conflict, NotFound

@@ -38,12 +38,12 @@ from reprieve.api.reprieve import (
 from reprieve.engine.demands import Beside
 from reprieve.engine.notice.granting import Grant
 from reprieve.engine.plan import Plan, Plane
-from reprieve.execution.at_stake import AtStake
-from reprieve.execution.demands import Demands
 from reprieve.execution.fence import Fence
-from reprieve.execution.intent_specs import intent_name, intent_spec
-from reprieve.execution.intents import IntentLog, IntentTaken
-from reprieve.execution.parts import SIZES, Sizes
+from reprieve.execution.records.at_stake import AtStake
+from reprieve.execution.records.demands import Demands
+from reprieve.execution.records.intent_specs import intent_name, intent_spec
+from reprieve.execution.records.intents import IntentLog, IntentTaken
+from reprieve.execution.records.parts import SIZES, Sizes
 from reprieve.execution.recovery import Unbegun, claim_open, remove_old
 from reprieve.kube.client import Client
 from reprieve.kube.errors import (

@@ -24,7 +24,7 @@ from reprieve.api.reprieve import (
 from reprieve.engine.demands import Beside
 from reprieve.engine.notice.granting import NO_GRANT, Grant
 from reprieve.engine.plan import Plan
-from reprieve.execution.at_stake import AtStake, with_stakes
+from reprieve.execution.records.at_stake import AtStake, with_stakes
 from reprieve.records.beside import stored_beside, with_joint
 
 __all__ = ["intent_name", "intent_spec"]

@@ -27,8 +27,8 @@ from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos, format_instant, parse_instant
 from reprieve.api.reprieve import Metadata
 from reprieve.engine.disruptions.lineage import Party
-from reprieve.execution.at_stake import lineage_of
 from reprieve.execution.fence import Deposed, Fence
+from reprieve.execution.records.at_stake import lineage_of
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, Forbidden, Invalid, NotFound
 from reprieve.kube.resource import DISRUPTIONS

@@ -1,0 +1,1 @@
+"""What stays of a displacement: Disruptions, the ledger of harm, and notices."""

@@ -1,0 +1,1 @@
+"""Writes to objects of others: each checked, each under the fence."""
