@@ -47,7 +47,7 @@ from reprieve.answers.kinds import asked_of
 from reprieve.answers.sources import SnapshotSource
 from reprieve.answers.unit import Unit
 from reprieve.api.scheduling import PodObject
-from reprieve.cli.deciding import deciders_of
+from reprieve.cli.sessions.deciding import deciders_of
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.plan import Plane
 from reprieve.intake.cluster.pod_classes import PodClasses

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from reprieve.answers.diagnosing import asked_of_planes
 from reprieve.answers.unit import Unit
-from reprieve.cli.deciding import deciders_of
 from reprieve.cli.explain import explain
+from reprieve.cli.sessions.deciding import deciders_of
 from reprieve.engine.diagnosis.estimates import Basis, Estimate
 from reprieve.engine.plan import Plane
 from reprieve.kube.resource import PODS

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 from click.testing import CliRunner
 
-from reprieve.cli.deciding import deciders_of
 from reprieve.cli.explain import explain
+from reprieve.cli.sessions.deciding import deciders_of
 from reprieve.kube.resource import NAMESPACES, NODES, PODS, Resource
 from reprieve.whatif.snapshots.anonymous import Pseudonyms
 from reprieve.whatif.snapshots.snapshot import Listed, Snapshot

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, cast
 
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import parse_instant
-from reprieve.cli.narrator import Narrator
+from reprieve.cli.texts.narrator import Narrator
 from reprieve.scenarios.demo.cast import GPU, Pace, demo_scenario, furniture, gang, queued_job
 from reprieve.scenarios.demo.director import Director
 from reprieve.scenarios.demo.expiry import remove_old

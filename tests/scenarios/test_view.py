@@ -9,7 +9,7 @@ from rich.console import Console
 
 from kubeworld.units.clock import VirtualClock
 from kubeworld.units.instants import parse_instant
-from reprieve.cli.view import event_line, headline, queue_line, render
+from reprieve.cli.texts.view import event_line, headline, queue_line, render
 from reprieve.scenarios.observer import CLUSTER_QUEUES, GPUWORKLOADS, Observer
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from reprieve.api.reprieve import Preemption
-from reprieve.cli.shadow_text import shadow_text
+from reprieve.cli.texts.shadow_text import shadow_text
 from reprieve.engine.idle.model import Fit
 from reprieve.engine.quota.model import Preemption as Rules
 from reprieve.shadow.candidate import Candidate

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from kubeworld.units.instants import Nanos
+from reprieve.cli.sessions.simulate_cluster import devices_of_nodes, read_snapshot_trace, study_of
 from reprieve.cli.simulate import simulate
-from reprieve.cli.simulate_cluster import devices_of_nodes, read_snapshot_trace, study_of
 from reprieve.kube.resource import NODES, Resource
 from reprieve.simulation.study import Cluster
 from reprieve.units.errors import UsageError

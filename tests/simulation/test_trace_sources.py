@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from reprieve.cli.simulate_cluster import FORMS
+from reprieve.cli.sessions.simulate_cluster import FORMS
 from reprieve.cli.traces import traces
 from reprieve.simulation.sources import SOURCES
 from reprieve.units.errors import UsageError

@@ -23,8 +23,8 @@ from reprieve.answers.kinds import asked_of
 from reprieve.answers.layout import Page, Style, lines_of
 from reprieve.answers.sources import SnapshotSource
 from reprieve.answers.unit import Unit
-from reprieve.cli.deciding import deciders_of
-from reprieve.cli.plan_text import plan_text
+from reprieve.cli.sessions.deciding import deciders_of
+from reprieve.cli.texts.plan_text import plan_text
 from reprieve.engine.plan import Plane
 from reprieve.whatif.questions.planning import planned
 from reprieve.whatif.run import settled

@@ -9,7 +9,7 @@ from reprieve.answers.asking import answer
 from reprieve.answers.document import Answer, Demand
 from reprieve.answers.kinds import asked_of
 from reprieve.answers.sources import ClusterSource
-from reprieve.cli.asking_planes import PlanesOfCluster
+from reprieve.cli.sessions.asking_planes import PlanesOfCluster
 from tests.together.site import GPU, Site, deployment, job, node, site
 from tests.virtual_time import LoopClock
 

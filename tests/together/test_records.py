@@ -7,7 +7,7 @@ from pathlib import Path
 from reprieve.answers.recorded import judged
 from reprieve.api.disruption import Disruption, DisruptionDemand
 from reprieve.api.reprieve import Frees, Preemption, Rejected, Stage
-from reprieve.cli.shadow_text import shadow_text
+from reprieve.cli.texts.shadow_text import shadow_text
 from reprieve.kube.resource import DISRUPTIONS, PREEMPTIONS
 from reprieve.shadow.candidate import Candidate
 from reprieve.shadow.comparison import Verdict, compared

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from kubeworld.units.durations import MINUTE, SECOND
 from kubeworld.units.instants import Nanos, format_instant
-from reprieve.cli.deciding import deciders_of
-from reprieve.cli.plan_text import plan_text
+from reprieve.cli.sessions.deciding import deciders_of
+from reprieve.cli.texts.plan_text import plan_text
 from reprieve.kube.resource import PODS, Resource
 from reprieve.whatif.deciders import Deciders
 from reprieve.whatif.questions.answer import Answer

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from kubelocal.machines.node.gpus import Root
-from reprieve.cli.deciding import installed_deciders
-from reprieve.cli.plan_text import plan_text
-from reprieve.cli.reading import reading_client
+from reprieve.cli.sessions.deciding import installed_deciders
+from reprieve.cli.sessions.reading import reading_client
 from reprieve.cli.snapshot import wanted_kinds
+from reprieve.cli.texts.plan_text import plan_text
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.kube.bodies import PatchType
 from reprieve.kube.credentials import load_connection

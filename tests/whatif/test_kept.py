@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reprieve.cli.deciding import deciders_of
+from reprieve.cli.sessions.deciding import deciders_of
 from reprieve.units.errors import UsageError
 from reprieve.whatif.again import Again
 from reprieve.whatif.kept import Kept, Lost

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from kubeworld.units.instants import Nanos
-from reprieve.cli.deciding import deciders_of
+from reprieve.cli.sessions.deciding import deciders_of
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.resource import PODS, Resource
 from reprieve.whatif.deciders import Deciders

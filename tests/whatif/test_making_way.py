@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from kubeworld.units.instants import Nanos
-from reprieve.cli.deciding import deciders_of
-from reprieve.cli.plan_text import plan_text
+from reprieve.cli.sessions.deciding import deciders_of
+from reprieve.cli.texts.plan_text import plan_text
 from reprieve.kube.resource import GPU_WORKLOADS, PODS, PREEMPTIONS
 from reprieve.whatif.copy.overlay import Overlay
 from reprieve.whatif.happened import Run

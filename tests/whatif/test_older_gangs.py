@@ -8,7 +8,7 @@ import pytest
 
 from kubeworld.units.durations import SECOND
 from reprieve.api.gangs import KOORDINATOR, SCHEDULER_PLUGINS, Door
-from reprieve.cli.deciding import deciders_of
+from reprieve.cli.sessions.deciding import deciders_of
 from reprieve.kube.resource import PODS
 from reprieve.whatif.questions.answer import Verdict
 from reprieve.whatif.questions.judging import answer_of

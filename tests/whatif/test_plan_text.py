@@ -8,8 +8,8 @@ from dataclasses import replace
 from kubeworld.units.durations import HOUR, SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.answers.layout import MOST_LINES, Style
-from reprieve.cli.deciding import deciders_of
-from reprieve.cli.plan_text import plan_text
+from reprieve.cli.sessions.deciding import deciders_of
+from reprieve.cli.texts.plan_text import plan_text
 from reprieve.kube.resource import Resource
 from reprieve.whatif.questions.answer import Answer, Displaced, Outcome, Placed, Verdict
 from reprieve.whatif.questions.asked import Asks

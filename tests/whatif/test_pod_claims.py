@@ -10,7 +10,7 @@ import msgspec
 
 from kubeworld.units.durations import MINUTE
 from kubeworld.units.instants import Nanos
-from reprieve.cli.deciding import deciders_of
+from reprieve.cli.sessions.deciding import deciders_of
 from reprieve.kube.resource import DEVICE_TEMPLATES, PODS, Resource
 from reprieve.whatif.controllers.stand_ins import StandIns
 from reprieve.whatif.copy.overlay import Overlay

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reprieve.cli.plan_text import plan_text
+from reprieve.cli.texts.plan_text import plan_text
 from reprieve.kube.resource import HARM_BUDGETS
 from reprieve.whatif.questions.answer import Borrowed, Verdict
 from tests.quota_plane.site import (

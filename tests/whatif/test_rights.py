@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.cli.plan_text import plan_text
+from reprieve.cli.texts.plan_text import plan_text
 from reprieve.kube.resource import NAMESPACES, PODS
 from reprieve.whatif.happened import Undecided
 from reprieve.whatif.questions.answer import Verdict

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from reprieve.cli.published_settings import PublishedSettings
-from reprieve.cli.reading import reading_client
-from reprieve.cli.running_operator import running_deciders
+from reprieve.cli.sessions.published_settings import PublishedSettings
+from reprieve.cli.sessions.reading import reading_client
+from reprieve.cli.sessions.running_operator import running_deciders
 from reprieve.kube.client import Client
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import Resource

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.cli.deciding import deciders_of
+from reprieve.cli.sessions.deciding import deciders_of
 from reprieve.engine.diagnosis.model import Change
 from reprieve.whatif.questions.answer import Verdict
 from reprieve.whatif.questions.planning import planned

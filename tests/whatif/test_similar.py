@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from reprieve.cli.deciding import deciders_of
+from reprieve.cli.sessions.deciding import deciders_of
 from reprieve.whatif.questions.similar import Alike, pod_cases, size_class
 from tests.whatif.plan_stories import Object, pod
 from tests.whatif.test_kinds import snapshot

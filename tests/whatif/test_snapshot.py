@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from reprieve.cli.deciding import deciders_of
+from reprieve.cli.sessions.deciding import deciders_of
 from reprieve.whatif.questions.planning import planned
 from reprieve.whatif.run import settled
 from tests.whatif.test_kinds import cluster, manifest

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from kubeworld.units.instants import Nanos
-from reprieve.cli.deciding import deciders_of
-from reprieve.cli.reading import reading_client
+from reprieve.cli.sessions.deciding import deciders_of
+from reprieve.cli.sessions.reading import reading_client
 from reprieve.cli.snapshot import read_snapshot, wanted_kinds
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import put

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from reprieve.cli.deciding import deciders_of
+from reprieve.cli.sessions.deciding import deciders_of
 from reprieve.engine.diagnosis.model import Change
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.whatif.questions.planning import planned

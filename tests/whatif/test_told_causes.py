@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from reprieve.cli.plan_text import plan_text
+from reprieve.cli.texts.plan_text import plan_text
 from reprieve.engine.diagnosis.causes import Cause
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason

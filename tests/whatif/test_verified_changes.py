@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.cli.deciding import deciders_of
+from reprieve.cli.sessions.deciding import deciders_of
 from reprieve.engine.diagnosis.model import Change, Fix
 from reprieve.whatif.questions.answer import Answer, Verdict
 from reprieve.whatif.questions.changed import changed_by

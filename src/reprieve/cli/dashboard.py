@@ -21,9 +21,9 @@ from typing import Final
 import click
 
 from kubeworld.units.clock import SystemClock
-from reprieve.cli.durations import DurationText
-from reprieve.cli.keeping import kept_history
-from reprieve.cli.opening import has_display, open_page
+from reprieve.cli.options.durations import DurationText
+from reprieve.cli.options.keeping import kept_history
+from reprieve.cli.sessions.opening import has_display, open_page
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.reader import Reader
 from reprieve.kube.transport import HttpWire, Transport

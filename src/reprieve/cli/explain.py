@@ -25,10 +25,10 @@ from reprieve.answers.layout import Page, Style, lines_of, safe
 from reprieve.answers.past import answer_of_past
 from reprieve.answers.sources import ClusterSource, SnapshotSource
 from reprieve.answers.unit import Unit
-from reprieve.cli.cluster_options import context_option, kubeconfig_option, namespace_option
-from reprieve.cli.explain_options import NAMESPACE, Options, print_document
-from reprieve.cli.live_names import subjects
-from reprieve.cli.reading import reading_client
+from reprieve.cli.options.cluster_options import context_option, kubeconfig_option, namespace_option
+from reprieve.cli.options.explain_options import NAMESPACE, Options, print_document
+from reprieve.cli.options.live_names import subjects
+from reprieve.cli.sessions.reading import reading_client
 from reprieve.engine.plan import Plane
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import ApiError
@@ -159,7 +159,7 @@ async def _of_cluster(asked: Asked, options: Options) -> Answer:
 
     async def diagnose(unit: Unit, plane: Plane) -> Decided | None:
         """Return what the planes say; most questions are answered without them."""
-        from reprieve.cli.asking_planes import PlanesOfCluster
+        from reprieve.cli.sessions.asking_planes import PlanesOfCluster
 
         return await PlanesOfCluster(client, clock, namespace)(unit, plane)
 
@@ -179,7 +179,7 @@ async def _of_cluster(asked: Asked, options: Options) -> Answer:
 
 
 async def _of_snapshot(asked: Asked, options: Options) -> Answer:
-    from reprieve.cli.asking_planes import PlanesOfSnapshot, read_snapshot
+    from reprieve.cli.sessions.asking_planes import PlanesOfSnapshot, read_snapshot
 
     assert options.stored is not None
     snapshot = read_snapshot(options.stored)

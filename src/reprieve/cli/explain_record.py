@@ -15,7 +15,7 @@ from reprieve.answers.document import VERSION, Answer, State, Subject
 from reprieve.answers.record_sources import record_of_cluster, record_of_file
 from reprieve.answers.recorded import answers, judged, told
 from reprieve.api.reprieve import Preemption
-from reprieve.cli.explain_options import Options, print_document
+from reprieve.cli.options.explain_options import Options, print_document
 from reprieve.units.errors import ReprieveError, UsageError
 
 __all__ = ["explain_record"]

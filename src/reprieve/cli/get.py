@@ -25,8 +25,8 @@ from reprieve.answers.layout import safe
 from reprieve.answers.quantities import duration
 from reprieve.answers.sources import ClusterSource, Reading
 from reprieve.api.reprieve import ObjectRef
-from reprieve.cli.cluster_options import context_option, kubeconfig_option, namespace_option
-from reprieve.cli.reading import reading_client
+from reprieve.cli.options.cluster_options import context_option, kubeconfig_option, namespace_option
+from reprieve.cli.sessions.reading import reading_client
 from reprieve.kube.client import Client
 from reprieve.kube.credentials import load_connection
 from reprieve.settings.start_up import DEFAULT_NAMESPACE

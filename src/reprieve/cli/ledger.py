@@ -13,8 +13,8 @@ import click
 from kubeworld.units.clock import SystemClock
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
-from reprieve.cli.cluster_options import context_option, kubeconfig_option, namespace_option
-from reprieve.cli.reading import reading_client
+from reprieve.cli.options.cluster_options import context_option, kubeconfig_option, namespace_option
+from reprieve.cli.sessions.reading import reading_client
 from reprieve.engine.harm_budgets.sums import Amount, Key
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import CONFIG_MAPS

@@ -21,12 +21,12 @@ import yaml
 
 from kubeworld.units.clock import SystemClock
 from reprieve.answers.layout import Style
-from reprieve.cli.cluster_options import context_option, kubeconfig_option, namespace_option
-from reprieve.cli.deciding import deciders_of, installed_deciders
-from reprieve.cli.plan_text import plan_text
-from reprieve.cli.reading import reading_client
-from reprieve.cli.running_operator import running_deciders
+from reprieve.cli.options.cluster_options import context_option, kubeconfig_option, namespace_option
+from reprieve.cli.sessions.deciding import deciders_of, installed_deciders
+from reprieve.cli.sessions.reading import reading_client
+from reprieve.cli.sessions.running_operator import running_deciders
 from reprieve.cli.snapshot import read_snapshot
+from reprieve.cli.texts.plan_text import plan_text
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import ApiError
 from reprieve.operator.collector import relax_collector

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubeworld.units.durations import SECOND, InvalidDuration, format_duration, parse_duration
-from reprieve.cli.cluster_options import context_option, kubeconfig_option
+from reprieve.cli.options.cluster_options import context_option, kubeconfig_option
 from reprieve.units.errors import UsageError
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from reprieve.answers.layout import Style, safe
 from reprieve.answers.record_sources import records_of_file, records_of_reader, samples_of_log
 from reprieve.answers.sources import ClusterSource, Reading
 from reprieve.api.reprieve import Preemption
-from reprieve.cli.cluster_options import context_option, kubeconfig_option, namespace_option
-from reprieve.cli.reading import reading_client
-from reprieve.cli.shadow_text import shadow_text
+from reprieve.cli.options.cluster_options import context_option, kubeconfig_option, namespace_option
+from reprieve.cli.sessions.reading import reading_client
+from reprieve.cli.texts.shadow_text import shadow_text
 from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.plugins import PostFilter

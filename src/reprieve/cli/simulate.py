@@ -29,8 +29,8 @@ import click
 
 from kubeworld.units.clock import SystemClock
 from kubeworld.units.instants import format_instant
-from reprieve.cli.simulate_cluster import study_of
-from reprieve.cli.whole_files import write_whole
+from reprieve.cli.sessions.simulate_cluster import study_of
+from reprieve.cli.sessions.whole_files import write_whole
 from reprieve.simulation import figures
 from reprieve.simulation.failures import failure_lines
 from reprieve.simulation.report import Provenance, report_html

@@ -16,9 +16,9 @@ import click
 from kubeworld.units.clock import SystemClock
 from reprieve.answers.kinds import BETWEEN, POD_GROUPS, WORKLOADS
 from reprieve.answers.quantities import counted
-from reprieve.cli.cluster_options import context_option, kubeconfig_option, namespace_option
-from reprieve.cli.deciding import deciders_of
-from reprieve.cli.reading import reading_client
+from reprieve.cli.options.cluster_options import context_option, kubeconfig_option, namespace_option
+from reprieve.cli.sessions.deciding import deciders_of
+from reprieve.cli.sessions.reading import reading_client
 from reprieve.jobs.table import BUILT_IN
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import ApiError

@@ -7,7 +7,7 @@ import asyncio
 import click
 
 from kubeworld.units.clock import SystemClock
-from reprieve.cli.cluster_options import context_option, kubeconfig_option
+from reprieve.cli.options.cluster_options import context_option, kubeconfig_option
 from reprieve.execution.writes.uninstalling import Uninstalling
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection

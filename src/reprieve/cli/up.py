@@ -21,8 +21,8 @@ import click
 import msgspec
 
 from kubelocal.server.wire.faults import InvalidFaults, parse_faults
-from reprieve.cli.durations import DurationText
-from reprieve.cli.up_session import Demo, UpOptions, UpSession
+from reprieve.cli.options.durations import DurationText
+from reprieve.cli.sessions.up_session import Demo, UpOptions, UpSession
 from reprieve.operator.collector import relax_collector
 from reprieve.scenarios.catalogue import DEFAULT, find, names, packaged, playground
 from reprieve.scenarios.demo.cast import Pace, demo_scenario

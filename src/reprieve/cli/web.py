@@ -19,9 +19,9 @@ from typing import Final
 import click
 
 from kubeworld.units.clock import Clock, SystemClock
-from reprieve.cli.durations import DurationText
-from reprieve.cli.keeping import kept_history
-from reprieve.cli.own_audience import api_audience
+from reprieve.cli.options.durations import DurationText
+from reprieve.cli.options.keeping import kept_history
+from reprieve.cli.options.own_audience import api_audience
 from reprieve.kube.credentials import Connection, load_connection
 from reprieve.kube.reader import Reader
 from reprieve.kube.transport import HttpWire, Transport

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from reprieve.cli.live_names import contexts, namespaces
+from reprieve.cli.options.live_names import contexts, namespaces
 
 __all__ = ["context_option", "kubeconfig_option", "namespace_option"]
 

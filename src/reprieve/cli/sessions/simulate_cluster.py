@@ -17,7 +17,7 @@ import msgspec
 
 from kubeworld.units.clock import SystemClock
 from kubeworld.units.quantities import parse_quantity
-from reprieve.cli.reading import reading_client
+from reprieve.cli.sessions.reading import reading_client
 from reprieve.cli.snapshot import read_snapshot
 from reprieve.engine.lost_work import devices_of
 from reprieve.kube.credentials import load_connection

@@ -24,10 +24,10 @@ import yaml
 from kubelocal.machines.objects import StoreError
 from kubeworld.units.durations import MINUTE, SECOND
 from kubeworld.units.instants import format_instant
-from reprieve.cli.narrator import Narrator
-from reprieve.cli.opening import has_display, open_page
-from reprieve.cli.page_process import PageProcess
-from reprieve.cli.published_settings import PublishedSettings
+from reprieve.cli.sessions.opening import has_display, open_page
+from reprieve.cli.sessions.page_process import PageProcess
+from reprieve.cli.sessions.published_settings import PublishedSettings
+from reprieve.cli.texts.narrator import Narrator
 from reprieve.scenarios.demo.cast import Pace
 from reprieve.scenarios.demo.director import Director
 from reprieve.scenarios.demo.expiry import expire_events
@@ -299,7 +299,7 @@ class UpSession:
         """Draw the view again four times a second, until cancelled."""
         from rich.live import Live
 
-        from reprieve.cli.view import render
+        from reprieve.cli.texts.view import render
 
         with Live(auto_refresh=False) as live:
             while True:
@@ -356,7 +356,7 @@ class UpSession:
         return not self._options.headless and self._options.demo is None
 
     def _print(self, stage: Stage, resource: str, item: Mapping[str, Any] | None) -> None:
-        from reprieve.cli.view import event_line, headline, queue_line
+        from reprieve.cli.texts.view import event_line, headline, queue_line
 
         for transition in stage.observer.transitions[self._printed :]:
             self._say(headline(transition))

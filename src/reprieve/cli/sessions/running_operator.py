@@ -16,8 +16,8 @@ from typing import Any, Final
 import click
 import msgspec
 
-from reprieve.cli.published_settings import PublishedSettings, published_settings
 from reprieve.cli.run import operator_options, run
+from reprieve.cli.sessions.published_settings import PublishedSettings, published_settings
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import Resource

@@ -14,8 +14,8 @@ from kubeworld.units.clock import Clock
 from reprieve.answers.decided import Decided
 from reprieve.answers.diagnosing import asked_of_planes
 from reprieve.answers.unit import Unit
-from reprieve.cli.deciding import deciders_of, installed_deciders
-from reprieve.cli.running_operator import running_deciders
+from reprieve.cli.sessions.deciding import deciders_of, installed_deciders
+from reprieve.cli.sessions.running_operator import running_deciders
 from reprieve.cli.snapshot import read_snapshot
 from reprieve.engine.plan import Plane
 from reprieve.kube.client import Client

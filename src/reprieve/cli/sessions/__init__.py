@@ -1,0 +1,1 @@
+"""What a command runs beside itself: planes that are asked, clusters, pages."""
