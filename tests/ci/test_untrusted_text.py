@@ -110,8 +110,8 @@ REVIEWED: Final = {
     "planes/quota/pod_reconcilers/pod_templates.py": "structures that were decoded already",
     "planes/quota/webhooks/reviews.py": "bodies of the webhook server, bounded there",
     "planes/quota/webhooks/server.py": "the port in a URL of the administrator",
-    "engine/placement/filters/device_tokens.py": "CEL, whose length is bounded there",
-    "engine/placement/filters/device_values.py": "semantic versions, bounded by the schema",
+    "engine/placement/filters/dynamic/device_tokens.py": "CEL, whose length is bounded there",
+    "engine/placement/filters/dynamic/device_values.py": "semantic versions, bounded by the schema",
     "engine/quota/waiting/queueing.py": "an instant, which is a number",
     "engine/quota/holdings/shares.py": "digits that a Form has matched",
     "engine/quota/holdings/state.py": "an instant, which is a number",
@@ -262,8 +262,8 @@ NOT_LINEAR: Final = (
     "cli.",
     "scenarios.",
     "settings.",
-    "engine.placement.filters.device_tokens.",
-    "engine.placement.filters.device_values.",
+    "engine.placement.filters.dynamic.device_tokens.",
+    "engine.placement.filters.dynamic.device_values.",
 )
 
 

@@ -22,7 +22,7 @@ from reprieve.engine.cluster.devices import DeviceCapacity, Reach, Request
 from reprieve.engine.cluster.rows import Gone
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement import compiled
-from reprieve.engine.placement.filters import device_state, devices
+from reprieve.engine.placement.filters.dynamic import device_state, devices
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.nodes.reservations import reservations_of

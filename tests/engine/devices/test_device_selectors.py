@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from reprieve.engine.placement.filters.device_selectors import (
+from reprieve.engine.placement.filters.dynamic.device_selectors import (
     UnsupportedSelector,
     compile_selector,
 )
-from reprieve.engine.placement.filters.device_values import SelectorError, facts_of
+from reprieve.engine.placement.filters.dynamic.device_values import SelectorError, facts_of
 from tests.engine.devices.drivers import device
 
 GIB = 2**30

@@ -23,7 +23,7 @@ from reprieve.engine.cluster.rows import (
     Taint,
     Toleration,
 )
-from reprieve.engine.placement.filters import device_allocation
+from reprieve.engine.placement.filters.dynamic import device_allocation
 from reprieve.engine.placement.reasons import Code, Rejection
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.nodes.claims import deallocate_claims, deallocations

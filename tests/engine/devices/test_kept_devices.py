@@ -13,7 +13,7 @@ from reprieve.engine.cluster.derived import Derived
 from reprieve.engine.cluster.devices import DeviceCapacity
 from reprieve.engine.cluster.rows import Gone, Kind
 from reprieve.engine.cluster.snapshot import Snapshot
-from reprieve.engine.placement.filters.device_pools import published_in
+from reprieve.engine.placement.filters.dynamic.device_pools import published_in
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.simulation import Simulation
 from tests.engine.builders import cluster_of, node, pending_of, pod, slot_of, snapshot_of

@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 
 from reprieve.engine.cluster.devices import Request
-from reprieve.engine.placement.filters import device_allocation
-from reprieve.engine.placement.filters.device_allocation import (
+from reprieve.engine.placement.filters.dynamic import device_allocation
+from reprieve.engine.placement.filters.dynamic.device_allocation import (
     AllocationFailed,
     SearchEnded,
     Wanted,
     allocate,
 )
-from reprieve.engine.placement.filters.device_inventory import Inventory
-from reprieve.engine.placement.filters.device_use import DeviceUse
+from reprieve.engine.placement.filters.dynamic.device_inventory import Inventory
+from reprieve.engine.placement.filters.dynamic.device_use import DeviceUse
 from tests.engine.builders import node, pod, snapshot_of, taint
 from tests.engine.devices.drivers import (
     DRIVER,

@@ -12,20 +12,20 @@ from typing import Any
 import pytest
 
 from reprieve.engine.cluster.devices import Reach
-from reprieve.engine.placement.filters.device_costs import (
+from reprieve.engine.placement.filters.dynamic.device_costs import (
     MAX_COST,
     Budget,
     CostExceeded,
     SelectorError,
 )
-from reprieve.engine.placement.filters.device_inventory import Selected, SelectionFailed
-from reprieve.engine.placement.filters.device_patterns import pattern_of
-from reprieve.engine.placement.filters.device_pools import Pool, PoolDevice
-from reprieve.engine.placement.filters.device_selectors import (
+from reprieve.engine.placement.filters.dynamic.device_inventory import Selected, SelectionFailed
+from reprieve.engine.placement.filters.dynamic.device_patterns import pattern_of
+from reprieve.engine.placement.filters.dynamic.device_pools import Pool, PoolDevice
+from reprieve.engine.placement.filters.dynamic.device_selectors import (
     UnsupportedSelector,
     compile_selector,
 )
-from reprieve.engine.placement.filters.device_values import DeviceFacts, facts_of
+from reprieve.engine.placement.filters.dynamic.device_values import DeviceFacts, facts_of
 from tests.engine.builders import node, pod, snapshot_of
 from tests.engine.devices.drivers import (
     DRIVER,

@@ -12,8 +12,8 @@ from collections import Counter
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_strings
 
-from reprieve.engine.placement.filters.device_selectors import compile_selector
-from reprieve.engine.placement.filters.device_values import SelectorError, facts_of
+from reprieve.engine.placement.filters.dynamic.device_selectors import compile_selector
+from reprieve.engine.placement.filters.dynamic.device_values import SelectorError, facts_of
 from tests.engine.devices.drivers import device
 
 CASES = 1_500

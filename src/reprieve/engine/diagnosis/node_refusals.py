@@ -22,7 +22,7 @@ from reprieve.engine.cluster.rows import NodeRow, NodeTerm, PodClass, Taint
 from reprieve.engine.cluster.snapshot import I64, Mask, Pending
 from reprieve.engine.diagnosis.refusals import NodeRefusal, Refused
 from reprieve.engine.diagnosis.scheduling import STATIC, TOGETHER
-from reprieve.engine.placement.filters.device_extended import extended_requests
+from reprieve.engine.placement.filters.dynamic.device_extended import extended_requests
 from reprieve.engine.placement.filters.selection import NODE_NAME, selection_of
 from reprieve.engine.placement.filters.taints import KEEPS_AWAY
 from reprieve.engine.placement.reasons import Rejection

@@ -43,7 +43,7 @@ from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.gangs.cycle import GangGroup
 from reprieve.engine.gangs.job import NO_JOBS, JobOptions
 from reprieve.engine.placement.filtering import PlacementScorer
-from reprieve.engine.placement.filters.device_extended import extended_requests
+from reprieve.engine.placement.filters.dynamic.device_extended import extended_requests
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.scheduling.outcome import Unit

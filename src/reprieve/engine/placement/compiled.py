@@ -23,7 +23,7 @@ from reprieve.engine.placement.filtering import (
     View,
 )
 from reprieve.engine.placement.filters import compile_filters
-from reprieve.engine.placement.filters.claims_alike import asked_alike
+from reprieve.engine.placement.filters.dynamic.claims_alike import asked_alike
 from reprieve.units.ids import Uid
 
 __all__ = ["Compiled", "CompiledFilters"]

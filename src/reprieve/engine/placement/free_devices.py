@@ -12,14 +12,14 @@ from collections.abc import Collection, Iterable, Mapping
 
 from reprieve.engine.cluster.claimed import resource_of
 from reprieve.engine.cluster.devices import DeviceClassRow, DeviceId, ResourceSliceRow
-from reprieve.engine.placement.filters.device_costs import SelectorError
-from reprieve.engine.placement.filters.device_pools import PoolDevice, Published
-from reprieve.engine.placement.filters.device_selectors import (
+from reprieve.engine.placement.filters.dynamic.device_costs import SelectorError
+from reprieve.engine.placement.filters.dynamic.device_pools import PoolDevice, Published
+from reprieve.engine.placement.filters.dynamic.device_selectors import (
     Selector,
     UnsupportedSelector,
     compile_selector,
 )
-from reprieve.engine.placement.filters.device_values import facts_of
+from reprieve.engine.placement.filters.dynamic.device_values import facts_of
 
 __all__ = ["DevicesOfNodes"]
 

@@ -18,7 +18,7 @@ from kubeworld.units.instants import Nanos
 from reprieve.engine.cluster.snapshot import I64
 from reprieve.engine.disruptions.questions import Rule
 from reprieve.engine.gangs.job import JobPreemption
-from reprieve.engine.placement.filters.device_state import ClaimAllocation
+from reprieve.engine.placement.filters.dynamic.device_state import ClaimAllocation
 from reprieve.engine.placement.filters.volume_ledger import VolumeAssignment
 from reprieve.engine.placement.reasons import Code, Reason, Rejection
 from reprieve.engine.plan import Plan

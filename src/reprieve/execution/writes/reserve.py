@@ -18,7 +18,7 @@ import msgspec
 
 from reprieve.engine.cluster.devices import AllocatedDevice, Allocation
 from reprieve.engine.cluster.rows import NodeTerm, PodRow, Requirement, Toleration
-from reprieve.engine.placement.filters.device_state import ClaimAllocation
+from reprieve.engine.placement.filters.dynamic.device_state import ClaimAllocation
 from reprieve.engine.placement.filters.volume_ledger import VolumeAssignment
 from reprieve.engine.scheduling.outcome import Deallocation
 from reprieve.execution.fence import Fence

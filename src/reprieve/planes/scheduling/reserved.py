@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from reprieve.engine.cluster.devices import ResourceClaimRow
 from reprieve.engine.cluster.rows import Entry, Kind
 from reprieve.engine.cluster.storage import ClaimRow, VolumeRow
-from reprieve.engine.placement.filters.device_state import ClaimAllocation
+from reprieve.engine.placement.filters.dynamic.device_state import ClaimAllocation
 from reprieve.engine.placement.filters.volume_ledger import VolumeAssignment
 from reprieve.engine.scheduling.outcome import Member
 

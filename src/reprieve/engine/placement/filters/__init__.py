@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 
 from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.filtering import Filter, Refusal, View
-from reprieve.engine.placement.filters.devices import compile_devices
 from reprieve.engine.placement.filters.disks import compile_volume_restrictions
+from reprieve.engine.placement.filters.dynamic.devices import compile_devices
 from reprieve.engine.placement.filters.interpod import compile_interpod
 from reprieve.engine.placement.filters.ports import compile_ports
 from reprieve.engine.placement.filters.resources import compile_resources

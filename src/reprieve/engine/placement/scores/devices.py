@@ -14,7 +14,7 @@ import numpy as np
 from reprieve.engine.cluster.devices import AllocatedDevice, Request
 from reprieve.engine.cluster.snapshot import I64, Pending
 from reprieve.engine.placement.filtering import Placed, Reach, View
-from reprieve.engine.placement.filters.devices import DynamicResources, compile_devices
+from reprieve.engine.placement.filters.dynamic.devices import DynamicResources, compile_devices
 from reprieve.engine.placement.profile import ScoreName
 
 __all__ = ["AlternativeScore", "compile_device_score"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from reprieve.engine.placement.filtering import View
-from reprieve.engine.placement.filters.device_state import ClaimAllocation, DeviceState
+from reprieve.engine.placement.filters.dynamic.device_state import ClaimAllocation, DeviceState
 from reprieve.engine.placement.filters.volume_ledger import VolumeAssignment, VolumeLedger
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.placement.simulation import Simulation

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from reprieve.engine.cluster.devices import Constraint, Request, ResourceClaimRow
 from reprieve.engine.cluster.rows import Kind, PodRow
 from reprieve.engine.cluster.snapshot import Pending, Snapshot
-from reprieve.engine.placement.filters.device_extended import extended_requests
+from reprieve.engine.placement.filters.dynamic.device_extended import extended_requests
 
 __all__ = ["Asked", "asked_alike", "claim_names"]
 

@@ -23,18 +23,18 @@ from reprieve.engine.cluster.devices import (
 )
 from reprieve.engine.cluster.snapshot import I64, U8, Mask, Pending, Snapshot
 from reprieve.engine.placement.filtering import Filter, Placed, Reach, Refusal, View
-from reprieve.engine.placement.filters.claims_alike import asked_alike, claim_names
-from reprieve.engine.placement.filters.device_allocation import Wanted
-from reprieve.engine.placement.filters.device_extended import (
+from reprieve.engine.placement.filters.dynamic.claims_alike import asked_alike, claim_names
+from reprieve.engine.placement.filters.dynamic.device_allocation import Wanted
+from reprieve.engine.placement.filters.dynamic.device_extended import (
     Case,
     cases_of,
     extended_claim,
     extended_requests,
 )
-from reprieve.engine.placement.filters.device_inventory import Inventory
-from reprieve.engine.placement.filters.device_record import allocation_of
-from reprieve.engine.placement.filters.device_selectors import UnsupportedSelector
-from reprieve.engine.placement.filters.device_state import (
+from reprieve.engine.placement.filters.dynamic.device_inventory import Inventory
+from reprieve.engine.placement.filters.dynamic.device_record import allocation_of
+from reprieve.engine.placement.filters.dynamic.device_selectors import UnsupportedSelector
+from reprieve.engine.placement.filters.dynamic.device_state import (
     Answer,
     Answers,
     ClaimAllocation,

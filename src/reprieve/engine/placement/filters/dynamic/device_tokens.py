@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kubeworld.units.untrusted import Unreadable
-from reprieve.engine.placement.filters.device_costs import MAX_LENGTH
+from reprieve.engine.placement.filters.dynamic.device_costs import MAX_LENGTH
 
 __all__ = ["Token", "UnsupportedSelector", "integer_of", "shown", "text_of", "tokens_of"]
 

@@ -26,16 +26,16 @@ from reprieve.engine.cluster.devices import (
 from reprieve.engine.cluster.rows import ExtendedRequest, Kind
 from reprieve.engine.cluster.snapshot import I64, U8, Mask, Snapshot
 from reprieve.engine.placement.filtering import Placed, View
-from reprieve.engine.placement.filters.device_allocation import (
+from reprieve.engine.placement.filters.dynamic.device_allocation import (
     AllocationFailed,
     SearchEnded,
     Wanted,
     allocate,
 )
-from reprieve.engine.placement.filters.device_inventory import Inventory
-from reprieve.engine.placement.filters.device_likeness import Likeness
-from reprieve.engine.placement.filters.device_pools import Published
-from reprieve.engine.placement.filters.device_use import DeviceUse
+from reprieve.engine.placement.filters.dynamic.device_inventory import Inventory
+from reprieve.engine.placement.filters.dynamic.device_likeness import Likeness
+from reprieve.engine.placement.filters.dynamic.device_pools import Published
+from reprieve.engine.placement.filters.dynamic.device_use import DeviceUse
 from reprieve.engine.placement.filters.presence import Presence, uid_of
 from reprieve.engine.placement.profile import FilterName
 from reprieve.units.ids import Uid

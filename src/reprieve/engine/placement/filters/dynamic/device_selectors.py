@@ -17,8 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from reprieve.engine.placement.filters.device_costs import Budget, SelectorError
-from reprieve.engine.placement.filters.device_expressions import (
+from reprieve.engine.placement.filters.dynamic.device_costs import Budget, SelectorError
+from reprieve.engine.placement.filters.dynamic.device_expressions import (
     DEVICE,
     Node,
     Read,
@@ -37,15 +37,15 @@ from reprieve.engine.placement.filters.device_expressions import (
     select,
     variable,
 )
-from reprieve.engine.placement.filters.device_patterns import InvalidPattern, pattern_of
-from reprieve.engine.placement.filters.device_tokens import (
+from reprieve.engine.placement.filters.dynamic.device_patterns import InvalidPattern, pattern_of
+from reprieve.engine.placement.filters.dynamic.device_tokens import (
     Token,
     UnsupportedSelector,
     integer_of,
     text_of,
     tokens_of,
 )
-from reprieve.engine.placement.filters.device_values import (
+from reprieve.engine.placement.filters.dynamic.device_values import (
     ARITY,
     MAKERS,
     METHODS,

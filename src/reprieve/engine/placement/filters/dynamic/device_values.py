@@ -15,9 +15,14 @@ from typing import Final, TypeAlias
 
 from kubeworld.units.quantities import InvalidQuantity, parse_milli
 from reprieve.engine.cluster.devices import AttributeType, Device
-from reprieve.engine.placement.filters.device_costs import LIST_COST, Budget, SelectorError, tenth
-from reprieve.engine.placement.filters.device_patterns import InvalidPattern, pattern_of
-from reprieve.engine.placement.filters.device_tokens import shown
+from reprieve.engine.placement.filters.dynamic.device_costs import (
+    LIST_COST,
+    Budget,
+    SelectorError,
+    tenth,
+)
+from reprieve.engine.placement.filters.dynamic.device_patterns import InvalidPattern, pattern_of
+from reprieve.engine.placement.filters.dynamic.device_tokens import shown
 
 __all__ = [
     "ARITY",

@@ -21,14 +21,14 @@ from reprieve.engine.cluster.devices import (
     DeviceRequest,
     Request,
 )
-from reprieve.engine.placement.filters.device_columns import attribute_of
-from reprieve.engine.placement.filters.device_inventory import (
+from reprieve.engine.placement.filters.dynamic.device_columns import attribute_of
+from reprieve.engine.placement.filters.dynamic.device_inventory import (
     Inventory,
     Selected,
     SelectionFailed,
 )
-from reprieve.engine.placement.filters.device_pools import Pool, PoolDevice
-from reprieve.engine.placement.filters.device_use import DeviceUse, consumption
+from reprieve.engine.placement.filters.dynamic.device_pools import Pool, PoolDevice
+from reprieve.engine.placement.filters.dynamic.device_use import DeviceUse, consumption
 from reprieve.engine.placement.filters.taints import KEEPS_AWAY
 from reprieve.engine.selectors import covers
 

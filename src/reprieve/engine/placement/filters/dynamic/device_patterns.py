@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from reprieve.engine.placement.filters.device_costs import Budget, tenth
+from reprieve.engine.placement.filters.dynamic.device_costs import Budget, tenth
 
 __all__ = ["InvalidPattern", "Pattern", "pattern_of"]
 

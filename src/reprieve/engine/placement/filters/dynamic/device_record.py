@@ -17,7 +17,7 @@ from reprieve.engine.cluster.devices import (
     ResourceClaimRow,
 )
 from reprieve.engine.cluster.rows import NodeTerm, Operator, Requirement
-from reprieve.engine.placement.filters.device_inventory import Inventory
+from reprieve.engine.placement.filters.dynamic.device_inventory import Inventory
 
 __all__ = ["allocation_of"]
 

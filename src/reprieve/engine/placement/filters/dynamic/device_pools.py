@@ -13,7 +13,7 @@ from typing import Final
 from reprieve.engine.cluster.devices import Device, DeviceId, Reach, ResourceSliceRow
 from reprieve.engine.cluster.rows import Kind
 from reprieve.engine.cluster.snapshot import Snapshot
-from reprieve.engine.placement.filters.device_values import DeviceFacts
+from reprieve.engine.placement.filters.dynamic.device_values import DeviceFacts
 
 __all__ = ["Pool", "PoolDevice", "Published", "published_in"]
 

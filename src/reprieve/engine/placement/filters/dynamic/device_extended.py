@@ -22,7 +22,7 @@ from reprieve.engine.cluster.devices import (
 )
 from reprieve.engine.cluster.rows import ExtendedRequest, Kind, PodClass
 from reprieve.engine.cluster.snapshot import Mask, Pending, Snapshot
-from reprieve.engine.placement.filters.device_allocation import Wanted
+from reprieve.engine.placement.filters.dynamic.device_allocation import Wanted
 
 __all__ = ["Case", "cases_of", "extended_claim", "extended_claim_name", "extended_requests"]
 

@@ -13,15 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from reprieve.engine.placement.filters.device_costs import (
+from reprieve.engine.placement.filters.dynamic.device_costs import (
     LIST_COST,
     Budget,
     CostExceeded,
     SelectorError,
     tenth,
 )
-from reprieve.engine.placement.filters.device_tokens import UnsupportedSelector
-from reprieve.engine.placement.filters.device_values import (
+from reprieve.engine.placement.filters.dynamic.device_tokens import UnsupportedSelector
+from reprieve.engine.placement.filters.dynamic.device_values import (
     DeviceFacts,
     Method,
     Relation,

@@ -19,23 +19,23 @@ from reprieve.engine.cluster.devices import (
 from reprieve.engine.cluster.rows import Kind
 from reprieve.engine.cluster.snapshot import I64
 from reprieve.engine.placement.filtering import View
-from reprieve.engine.placement.filters.device_costs import (
+from reprieve.engine.placement.filters.dynamic.device_costs import (
     MAX_COST,
     Budget,
     CostExceeded,
     SelectorError,
 )
-from reprieve.engine.placement.filters.device_pools import (
+from reprieve.engine.placement.filters.dynamic.device_pools import (
     Pool,
     PoolDevice,
     published_in,
 )
-from reprieve.engine.placement.filters.device_selectors import (
+from reprieve.engine.placement.filters.dynamic.device_selectors import (
     Evaluate,
     Selector,
     compile_selector,
 )
-from reprieve.engine.placement.filters.device_values import facts_of
+from reprieve.engine.placement.filters.dynamic.device_values import facts_of
 from reprieve.engine.placement.filters.reach import NodeSets, node_sets_of
 
 __all__ = [

@@ -14,7 +14,7 @@ import numpy as np
 
 from reprieve.engine.cluster.devices import CapacityPolicy, Device, DeviceId
 from reprieve.engine.cluster.snapshot import I64
-from reprieve.engine.placement.filters.device_pools import PoolDevice, Published
+from reprieve.engine.placement.filters.dynamic.device_pools import PoolDevice, Published
 
 __all__ = ["DeviceUse", "consumption"]
 

@@ -17,21 +17,21 @@ from reprieve.engine.cluster.devices import DeviceRequest
 from reprieve.engine.cluster.rows import Kind
 from reprieve.engine.cluster.snapshot import I64, Mask
 from reprieve.engine.placement.filtering import View
-from reprieve.engine.placement.filters.device_allocation import Wanted
-from reprieve.engine.placement.filters.device_columns import (
+from reprieve.engine.placement.filters.dynamic.device_allocation import Wanted
+from reprieve.engine.placement.filters.dynamic.device_columns import (
     CAPACITY,
     DeviceColumns,
     constrained,
 )
-from reprieve.engine.placement.filters.device_costs import Budget, SelectorError
-from reprieve.engine.placement.filters.device_expressions import Read
-from reprieve.engine.placement.filters.device_inventory import (
+from reprieve.engine.placement.filters.dynamic.device_costs import Budget, SelectorError
+from reprieve.engine.placement.filters.dynamic.device_expressions import Read
+from reprieve.engine.placement.filters.dynamic.device_inventory import (
     ORDINARY_COST,
     Inventory,
 )
-from reprieve.engine.placement.filters.device_selectors import Selector
-from reprieve.engine.placement.filters.device_use import DeviceUse
-from reprieve.engine.placement.filters.device_values import facts_of
+from reprieve.engine.placement.filters.dynamic.device_selectors import Selector
+from reprieve.engine.placement.filters.dynamic.device_use import DeviceUse
+from reprieve.engine.placement.filters.dynamic.device_values import facts_of
 from reprieve.engine.placement.filters.reach import node_sets_of
 
 __all__ = ["Likeness"]

@@ -1,0 +1,1 @@
+"""DynamicResources: device claims, selectors in CEL, and the search for devices."""
