@@ -45,11 +45,11 @@ ROOMS: Final = {
 #: Modules that read text by themselves: what, and why it is no tenant's, or bounded.
 REVIEWED: Final = {
     "answers/conditions.py": "one message of a condition, of bounded length, by a linear pattern",
-    "answers/displacements.py": "records of the operator, by their schema",
-    "answers/record_sources.py": "files of the person who asks, and records of the operator",
+    "answers/preemptions/displacements.py": "records of the operator, by their schema",
+    "answers/preemptions/record_sources.py": "files of the person who asks, and records of the operator",
     "answers/sources.py": "answers of the API server to the person who asks",
-    "answers/told_disruptions.py": "Disruptions, by their schema",
-    "answers/told_notices.py": "PreemptionNotices, by their schema",
+    "answers/preemptions/told_disruptions.py": "Disruptions, by their schema",
+    "answers/preemptions/told_notices.py": "PreemptionNotices, by their schema",
     "simulation/readers/kwok.py": "recordings of the person who studies, of bounded depth",
     "simulation/demand.py": "numbers of a study that was read already",
     "simulation/harm_budgets.py": "the study file of the person who runs it, by its schema",

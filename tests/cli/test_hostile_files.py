@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprieve.answers.record_sources import record_of_file, records_of_file
+from reprieve.answers.preemptions.record_sources import record_of_file, records_of_file
 from reprieve.telemetry.decision_history import lines_of_log
 from reprieve.units.errors import UsageError
 from reprieve.whatif.snapshots.snapshot import Snapshot

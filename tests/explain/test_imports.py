@@ -10,7 +10,7 @@ _HEAVY = (
     "reprieve.planes.scheduling.plane",
     "reprieve.operator.process",
     "reprieve.whatif.run",
-    "reprieve.answers.recorded",
+    "reprieve.answers.preemptions.recorded",
 )
 
 

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from reprieve.answers.displacements import made_by
+from reprieve.answers.preemptions.displacements import made_by
 
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 

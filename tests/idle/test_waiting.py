@@ -6,7 +6,7 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-from reprieve.answers.decided_again import decided_again
+from reprieve.answers.preemptions.decided_again import decided_again
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.model import IdleSnapshot, Policy, Workload

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from reprieve.answers.recorded import judged
+from reprieve.answers.preemptions.recorded import judged
 from reprieve.api.reprieve import Preemption
 from reprieve.kube.resource import NODES, PODS
 from tests.quota_plane.site import (

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kubeworld.units.durations import SECOND
-from reprieve.answers.decided_again import decided_again
+from reprieve.answers.preemptions.decided_again import decided_again
 from reprieve.engine.diagnosis.model import Change, Fix
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.kube.resource import Resource

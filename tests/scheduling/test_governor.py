@@ -13,7 +13,7 @@ import pytest
 
 from kubeworld.units.durations import MINUTE, SECOND
 from kubeworld.units.instants import Nanos, format_instant
-from reprieve.answers.recorded import differences
+from reprieve.answers.preemptions.recorded import differences
 from reprieve.api.reprieve import Preemption
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement

@@ -8,7 +8,7 @@ import msgspec
 
 from kubeworld.units.durations import HOUR, MINUTE
 from kubeworld.units.instants import Nanos, format_instant
-from reprieve.answers.recorded import differences
+from reprieve.answers.preemptions.recorded import differences
 from reprieve.api.reprieve import Preemption
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.records.scheduling.replay import decide_scheduling_again

@@ -9,7 +9,7 @@ import pytest
 
 from kubeworld.units.durations import MINUTE, SECOND
 from kubeworld.units.instants import Nanos, format_instant
-from reprieve.answers.recorded import differences
+from reprieve.answers.preemptions.recorded import differences
 from reprieve.api.reprieve import PREEMPT_MIN_RUNTIME, Preemption
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.records.scheduling.replay import decide_scheduling_again

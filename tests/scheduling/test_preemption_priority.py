@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from reprieve.answers.recorded import differences
+from reprieve.answers.preemptions.recorded import differences
 from reprieve.api.reprieve import Preemption
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.records.scheduling.replay import decide_scheduling_again

@@ -10,7 +10,7 @@ import pytest
 
 from kubeworld.units.durations import MINUTE, SECOND
 from kubeworld.units.instants import format_instant
-from reprieve.answers.recorded import differences
+from reprieve.answers.preemptions.recorded import differences
 from reprieve.api.reprieve import (
     IntentPhase,
     Metadata,

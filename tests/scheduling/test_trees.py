@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from kubeworld.units.durations import SECOND
-from reprieve.answers.recorded import differences
+from reprieve.answers.preemptions.recorded import differences
 from reprieve.api.reprieve import Preemption
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.planes.scheduling.plane import SchedulingPlane

@@ -10,7 +10,7 @@ import pytest
 
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import format_instant
-from reprieve.answers.decided_again import decided_again
+from reprieve.answers.preemptions.decided_again import decided_again
 from reprieve.api.gangs import KOORDINATOR, SCHEDULER_PLUGINS, Door
 from reprieve.engine.diagnosis.model import Change, Fix
 from reprieve.engine.diagnosis.reasons import REASONS

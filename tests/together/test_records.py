@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reprieve.answers.recorded import judged
+from reprieve.answers.preemptions.recorded import judged
 from reprieve.api.disruption import Disruption, DisruptionDemand
 from reprieve.api.reprieve import Frees, Preemption, Rejected, Stage
 from reprieve.cli.texts.shadow_text import shadow_text

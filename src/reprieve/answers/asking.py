@@ -7,18 +7,18 @@ from typing import Final
 
 from reprieve.answers.called import owners_of_marked
 from reprieve.answers.decided import Decided
-from reprieve.answers.displacements import concerning, of_victim, others_for, records
 from reprieve.answers.document import Answer, Displaced, State
 from reprieve.answers.explanation import answer_of
 from reprieve.answers.findings import Findings
 from reprieve.answers.kinds import POD_GROUPS, Asked, nearest
 from reprieve.answers.missing_members import with_missing_members
+from reprieve.answers.preemptions.displacements import concerning, of_victim, others_for, records
+from reprieve.answers.preemptions.told_disruptions import completed, disruptions_of
+from reprieve.answers.preemptions.told_notices import with_notices
 from reprieve.answers.quantities import counted, listed
 from reprieve.answers.refused_pods import with_refusal
 from reprieve.answers.sources import Json, Reading, Source
 from reprieve.answers.standing import Standing, standing_of
-from reprieve.answers.told_disruptions import completed, disruptions_of
-from reprieve.answers.told_notices import with_notices
 from reprieve.answers.unit import Unit, name_of, unit_of
 from reprieve.api.reprieve import Preemption
 from reprieve.engine.plan import Plane

@@ -8,11 +8,11 @@ from typing import Final
 from kubeworld.units.durations import InvalidDuration, parse_duration
 from kubeworld.units.instants import Nanos
 from reprieve.answers.conditions import minimum_of
-from reprieve.answers.demand import demand_text
 from reprieve.answers.document import Displaced, State
 from reprieve.answers.findings import Findings
 from reprieve.answers.kinds import job_kind_of
 from reprieve.answers.overridden import overridden_of
+from reprieve.answers.preemptions.demand import demand_text
 from reprieve.answers.quantities import (
     ago,
     amounts,

@@ -10,7 +10,6 @@ from typing import Final
 
 from kubeworld.units.instants import Nanos, format_instant
 from reprieve.answers.decided import start_text
-from reprieve.answers.demand import demand_of
 from reprieve.answers.document import (
     VERSION,
     Answer,
@@ -24,6 +23,7 @@ from reprieve.answers.document import (
 from reprieve.answers.evidence import MOST_TIMES, evidence_of
 from reprieve.answers.findings import Findings, named
 from reprieve.answers.kinds import job_kind_of
+from reprieve.answers.preemptions.demand import demand_of
 from reprieve.answers.quantities import ago, counted, instant_or_none
 from reprieve.answers.sources import Json
 from reprieve.answers.unit import Unit, name_of, namespace_of

@@ -22,7 +22,7 @@ from reprieve.answers.decided import Decided
 from reprieve.answers.document import Answer
 from reprieve.answers.kinds import Asked, asked_of
 from reprieve.answers.layout import Page, Style, lines_of, safe
-from reprieve.answers.past import answer_of_past
+from reprieve.answers.preemptions.past import answer_of_past
 from reprieve.answers.sources import ClusterSource, SnapshotSource
 from reprieve.answers.unit import Unit
 from reprieve.cli.options.cluster_options import context_option, kubeconfig_option, namespace_option
@@ -195,7 +195,7 @@ async def _of_snapshot(asked: Asked, options: Options) -> Answer:
 
 async def _of_past(asked: Asked, options: Options) -> Answer:
     """Return what the decision log tells; no cluster is asked but for the context's namespace."""
-    from reprieve.answers.decided_again import decided_again
+    from reprieve.answers.preemptions.decided_again import decided_again
 
     assert options.as_of is not None and options.decision_log is not None
     namespace = options.namespace

@@ -12,8 +12,8 @@ import click
 from kubeworld.units.clock import SystemClock
 from kubeworld.units.instants import format_instant
 from reprieve.answers.document import VERSION, Answer, State, Subject
-from reprieve.answers.record_sources import record_of_cluster, record_of_file
-from reprieve.answers.recorded import answers, judged, told
+from reprieve.answers.preemptions.record_sources import record_of_cluster, record_of_file
+from reprieve.answers.preemptions.recorded import answers, judged, told
 from reprieve.api.reprieve import Preemption
 from reprieve.cli.options.explain_options import Options, print_document
 from reprieve.units.errors import ReprieveError, UsageError

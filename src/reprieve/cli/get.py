@@ -20,8 +20,8 @@ import yaml
 from kubeworld.units.clock import Clock, SystemClock
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
-from reprieve.answers.displacements import records
 from reprieve.answers.layout import safe
+from reprieve.answers.preemptions.displacements import records
 from reprieve.answers.quantities import duration
 from reprieve.answers.sources import ClusterSource, Reading
 from reprieve.api.reprieve import ObjectRef

@@ -20,7 +20,11 @@ import yaml
 
 from kubeworld.units.clock import SystemClock
 from reprieve.answers.layout import Style, safe
-from reprieve.answers.record_sources import records_of_file, records_of_reader, samples_of_log
+from reprieve.answers.preemptions.record_sources import (
+    records_of_file,
+    records_of_reader,
+    samples_of_log,
+)
 from reprieve.answers.sources import ClusterSource, Reading
 from reprieve.api.reprieve import Preemption
 from reprieve.cli.options.cluster_options import context_option, kubeconfig_option, namespace_option

@@ -21,8 +21,8 @@ from functools import cmp_to_key
 from typing import Final
 
 from kubeworld.units.durations import SECOND
+from reprieve.answers.preemptions.recorded import Replays
 from reprieve.answers.quantities import amounts, duration
-from reprieve.answers.recorded import Replays
 from reprieve.engine.cluster.snapshot import NO_START
 from reprieve.engine.idle.flights import idle_for
 from reprieve.engine.idle.outcome import Reason as IdleReason

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from reprieve.answers.recorded import Replays, judged
+from reprieve.answers.preemptions.recorded import Replays, judged
 from reprieve.api.reprieve import Preemption
 from reprieve.engine.check import check
 from reprieve.engine.gangs.job import VictimGangs

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from reprieve.answers.displacements import made_by, stands_for
 from reprieve.answers.kinds import asked_of
+from reprieve.answers.preemptions.displacements import made_by, stands_for
 from reprieve.api.reprieve import ObjectRef
 from reprieve.units.errors import UsageError
 from reprieve.web.mirror.mirror import Mirror

@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from reprieve.answers.record_sources import whole_record
+from reprieve.answers.preemptions.record_sources import whole_record
 from reprieve.api.reprieve import Preemption
 from reprieve.kube.errors import ApiError
 from reprieve.kube.reader import Reader

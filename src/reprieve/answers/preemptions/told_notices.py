@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from reprieve.answers.displacements import LEAVING, is_named
 from reprieve.answers.document import Displaced
+from reprieve.answers.preemptions.displacements import LEAVING, is_named
 from reprieve.answers.sources import Json, Reading
 from reprieve.answers.unit import Unit, namespace_of
 from reprieve.api.preemption_notice import PreemptionNotice

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from reprieve.answers.displacements import is_named
 from reprieve.answers.document import Displaced
+from reprieve.answers.preemptions.displacements import is_named
 from reprieve.answers.sources import Json, Reading
 from reprieve.answers.unit import Unit, namespace_of
 from reprieve.api.disruption import Disruption

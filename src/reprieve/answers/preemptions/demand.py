@@ -6,9 +6,9 @@ those of the records, of which all of one demand are one.
 
 from __future__ import annotations
 
-from reprieve.answers.displacements import LEAVING
 from reprieve.answers.document import Demand, Displaced
 from reprieve.answers.findings import Findings
+from reprieve.answers.preemptions.displacements import LEAVING
 from reprieve.answers.quantities import amounts
 from reprieve.engine.plan import Plane
 
