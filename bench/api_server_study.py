@@ -42,9 +42,9 @@ from reprieve.scenarios.embedded import OPERATOR_USER
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.scenarios.stage import Stage
 from reprieve.scenarios.staging import staged
-from reprieve.simulation.quota_cluster import key_of
+from reprieve.simulation.replaying.quota_cluster import key_of
+from reprieve.simulation.replaying.work import Checkpointing, Run, WorkModel
 from reprieve.simulation.trace import Job
-from reprieve.simulation.work import Checkpointing, Run, WorkModel
 from tests.integration.control_plane import ADMINISTRATOR, Binaries
 from tests.integration.group_plane import group_plane
 from tests.quota_plane.site import CLUSTER_QUEUES, JOBS, WORKLOADS

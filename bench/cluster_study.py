@@ -39,7 +39,7 @@ from reprieve.planes.quota.context import QuotaOptions
 from reprieve.settings.quota import QuotaSettings
 from reprieve.shadow.candidate import Candidate
 from reprieve.shadow.comparison import compared
-from reprieve.simulation.lives import Admitted, Preempted, Replay
+from reprieve.simulation.replaying.lives import Admitted, Preempted, Replay
 from reprieve.simulation.trace import Job
 from tests.quota_plane.site import JOBS, WORKLOADS, Site, site
 from tests.virtual_time import LoopClock, VirtualTimeLoop

@@ -21,11 +21,11 @@ from typing import Final
 
 from bench.cluster_study import Played, agreement
 from kubeworld.units.durations import SECOND
-from reprieve.simulation.lives import Replay
 from reprieve.simulation.policy import PolicySpec
-from reprieve.simulation.replay import replay
+from reprieve.simulation.replaying.lives import Replay
+from reprieve.simulation.replaying.replay import replay
+from reprieve.simulation.replaying.work import Displaced, Run, Saved, WorkModel
 from reprieve.simulation.trace import Job
-from reprieve.simulation.work import Displaced, Run, Saved, WorkModel
 
 __all__ = ["Delayed", "InRealTime", "Step", "beside_replays"]
 

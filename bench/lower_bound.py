@@ -23,11 +23,11 @@ from bench.least_lost_schedule import SlotJob, least_lost_schedule
 from bench.measuring import print_line
 from kubeworld.units.durations import HOUR, MINUTE
 from reprieve.engine.quota.model import Settings
-from reprieve.simulation.lives import Life
 from reprieve.simulation.policy import PolicySpec
-from reprieve.simulation.replay import replay
+from reprieve.simulation.replaying.lives import Life
+from reprieve.simulation.replaying.replay import replay
+from reprieve.simulation.replaying.work import Checkpointing
 from reprieve.simulation.trace import Job
-from reprieve.simulation.work import Checkpointing
 
 __all__ = ["POLICIES", "Compared", "compared", "drawn", "main"]
 

@@ -27,9 +27,9 @@ from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.engine.quota.model import Preemption, Settings
 from reprieve.simulation.demand import Tenants, demand
 from reprieve.simulation.policy import PolicySpec
-from reprieve.simulation.replay import replay
+from reprieve.simulation.replaying.replay import replay
+from reprieve.simulation.replaying.work import Checkpointing
 from reprieve.simulation.trace import Job, Trace
-from reprieve.simulation.work import Checkpointing
 
 __all__ = ["NODES", "POLICIES", "main", "stream"]
 

@@ -52,12 +52,12 @@ from bench.recorded_cases import kube_scheduler_cases, kueue_cases
 from kubeworld.units.durations import SECOND
 from reprieve.engine.disruptions.questions import GovernorPolicy
 from reprieve.engine.quota.model import Policy, Preemption, QueueingStrategy
-from reprieve.simulation.lives import Life
 from reprieve.simulation.policy import PolicySpec
-from reprieve.simulation.replay import replay
+from reprieve.simulation.replaying.lives import Life
+from reprieve.simulation.replaying.replay import replay
+from reprieve.simulation.replaying.work import Checkpointing, Displaced, Run, Saved
+from reprieve.simulation.reporting.validation_figures import Comparison, Validation
 from reprieve.simulation.trace import Job
-from reprieve.simulation.validation_figures import Comparison, Validation
-from reprieve.simulation.work import Checkpointing, Displaced, Run, Saved
 from tests.integration.control_plane import NoBinaries, find_binaries
 from tests.oracle.queueing import md1_wait, mmk_wait, preemptive_waits
 

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 
 from reprieve.cli.simulate import simulate
 from reprieve.engine.quota.model import Policy, Preemption, QueueingStrategy
-from reprieve.simulation.lives import Life, Replay
 from reprieve.simulation.policy import PolicySpec
-from reprieve.simulation.replay import replay
+from reprieve.simulation.replaying.lives import Life, Replay
+from reprieve.simulation.replaying.replay import replay
+from reprieve.simulation.replaying.work import Checkpointing, WorkModel
 from reprieve.simulation.trace import Job
-from reprieve.simulation.work import Checkpointing, WorkModel
 
 SECOND = 1_000_000_000
 ROOT = Path(__file__).parents[2]

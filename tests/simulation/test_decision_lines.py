@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from kubeworld.units.durations import HOUR, MINUTE
-from reprieve.simulation.lives import Admitted, Preempted, Replay, Victim
+from reprieve.simulation.replaying.lives import Admitted, Preempted, Replay, Victim
 from reprieve.simulation.stories import decision_lines
 
 

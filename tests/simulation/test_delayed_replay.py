@@ -7,9 +7,9 @@ from bench.cluster_study import Played
 from bench.delayed_replay import Delayed, InRealTime, Step, beside_replays
 from kubeworld.units.durations import SECOND
 from reprieve.simulation.policy import PolicySpec
-from reprieve.simulation.replay import replay
+from reprieve.simulation.replaying.replay import replay
+from reprieve.simulation.replaying.work import Checkpointing, Displaced, Run
 from reprieve.simulation.trace import Job
-from reprieve.simulation.work import Checkpointing, Displaced, Run
 
 _JOB = Job("j", 10 * SECOND, 1, 100 * SECOND, tenant="a", priority=0)
 _TOOK = {

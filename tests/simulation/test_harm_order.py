@@ -5,9 +5,9 @@ from __future__ import annotations
 from random import Random
 
 from reprieve.engine.quota.model import Policy, Preemption, Settings
-from reprieve.simulation.lives import Preempted
 from reprieve.simulation.policy import PolicySpec
-from reprieve.simulation.work import Run, Saved
+from reprieve.simulation.replaying.lives import Preempted
+from reprieve.simulation.replaying.work import Run, Saved
 from tests.simulation.building import SECOND, job, life_of, played, random_jobs, work
 
 

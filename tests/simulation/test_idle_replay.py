@@ -15,12 +15,12 @@ from reprieve.engine.idle.model import Policy as IdlePlane
 from reprieve.engine.idle.outcome import RULE_BESIDE_PRIORITY
 from reprieve.engine.plan import ProofLevel
 from reprieve.settings.idle import FALLBACK
-from reprieve.simulation.idle_decider import IdleDecider
 from reprieve.simulation.idle_policy import IdlePolicy
-from reprieve.simulation.lives import Admitted, Decision, Preempted, Replay, Reserved
 from reprieve.simulation.policy import PolicySpec
-from reprieve.simulation.quota_cluster import key_of
-from reprieve.simulation.replay import replay
+from reprieve.simulation.replaying.idle_decider import IdleDecider
+from reprieve.simulation.replaying.lives import Admitted, Decision, Preempted, Replay, Reserved
+from reprieve.simulation.replaying.quota_cluster import key_of
+from reprieve.simulation.replaying.replay import replay
 from reprieve.simulation.trace import Job
 from tests.oracle.gang_replay import has_room, pods
 from tests.oracle.idle_replay import Judge, Person, Rules

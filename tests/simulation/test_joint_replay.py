@@ -17,14 +17,22 @@ from reprieve.engine.placement.profile import Policy
 from reprieve.engine.quota.model import Preemption, Settings
 from reprieve.engine.quota.waiting.requeuing import Backoff
 from reprieve.settings.quota_configuration_parts import PodsReady
-from reprieve.simulation.lives import Admitted, Decision, Life, Preempted, Replay, Reserved, Unready
-from reprieve.simulation.loop_guard import ReplayFault
 from reprieve.simulation.policy import PolicySpec
-from reprieve.simulation.quota_cluster import key_of
-from reprieve.simulation.replay import replay
+from reprieve.simulation.replaying.lives import (
+    Admitted,
+    Decision,
+    Life,
+    Preempted,
+    Replay,
+    Reserved,
+    Unready,
+)
+from reprieve.simulation.replaying.loop_guard import ReplayFault
+from reprieve.simulation.replaying.quota_cluster import key_of
+from reprieve.simulation.replaying.replay import replay
+from reprieve.simulation.replaying.work import WorkModel
 from reprieve.simulation.study import read_study
 from reprieve.simulation.trace import Job
-from reprieve.simulation.work import WorkModel
 from reprieve.units.errors import UsageError
 from tests.oracle.gang_replay import Asked, Board, has_room, pods
 from tests.oracle.quota_replay import Claim, Ledger
@@ -211,7 +219,7 @@ class Judged:
 def test_small_replays_with_both_planes_stand_before_naive_judges(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("reprieve.simulation.loop_guard._MOST_ROUNDS", 50)
+    monkeypatch.setattr("reprieve.simulation.replaying.loop_guard._MOST_ROUNDS", 50)
     random, told = Random(5), Counter[str]()
     rounds = 0
     wanted = {"reserved": 400, "quota": 60, "refused": 200, "for nodes": 30, "nodes": 60}

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from reprieve.cli.simulate import simulate
-from reprieve.simulation.lives import Preempted, Victim
 from reprieve.simulation.policy import PolicySpec
+from reprieve.simulation.replaying.lives import Preempted, Victim
 from reprieve.units.errors import UsageError
 from tests.simulation.building import (
     ROOT,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from reprieve.simulation import runs
-from reprieve.simulation.lives import Replay
-from reprieve.simulation.replay import replay
+from reprieve.simulation.replaying.lives import Replay
+from reprieve.simulation.replaying.replay import replay
 from reprieve.simulation.runs import Outcome, Underway, carried_out, carry_out, planned
 from reprieve.simulation.study import Study, read_study
 

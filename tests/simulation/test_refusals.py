@@ -34,12 +34,12 @@ from reprieve.engine.quota.refusals import Refusals
 from reprieve.engine.quota.targets.candidates import preemptor
 from reprieve.engine.quota.targets.fair import fair_targets
 from reprieve.engine.quota.waiting.queues import Queues
-from reprieve.simulation import deciding
-from reprieve.simulation.lives import Replay
 from reprieve.simulation.policy import PolicySpec
-from reprieve.simulation.replay import replay
+from reprieve.simulation.replaying import deciding
+from reprieve.simulation.replaying.lives import Replay
+from reprieve.simulation.replaying.replay import replay
+from reprieve.simulation.replaying.work import Checkpointing
 from reprieve.simulation.trace import Job
-from reprieve.simulation.work import Checkpointing
 from tests.quota.cases import NOW
 from tests.quota.test_loops import configuration, jobs, queue
 

@@ -12,11 +12,11 @@ from bench.simulate import NODES, POLICIES, stream
 from reprieve.engine.quota.displacements import party_of
 from reprieve.engine.quota.model import QueueingStrategy
 from reprieve.simulation.demand import Tenants, demand
-from reprieve.simulation.lives import Admitted, Preempted, Replay, Victim
-from reprieve.simulation.loop_guard import ReplayFault
-from reprieve.simulation.measures import measured
-from reprieve.simulation.quota_cluster import workload
-from reprieve.simulation.replay import replay
+from reprieve.simulation.replaying.lives import Admitted, Preempted, Replay, Victim
+from reprieve.simulation.replaying.loop_guard import ReplayFault
+from reprieve.simulation.replaying.quota_cluster import workload
+from reprieve.simulation.replaying.replay import replay
+from reprieve.simulation.reporting.measures import measured
 from reprieve.simulation.trace import Trace
 from tests.oracle.replay import first_come_waits, strict_waits
 from tests.simulation.building import (
@@ -125,7 +125,7 @@ def test_who_makes_way_at_once_holds_its_quota_until_all_is_decided_as_on_a_clus
 def test_decisions_that_go_on_without_an_end_at_one_instant_fail_by_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("reprieve.simulation.loop_guard._MOST_ROUNDS", 0)
+    monkeypatch.setattr("reprieve.simulation.replaying.loop_guard._MOST_ROUNDS", 0)
     jobs = [job("wide", 0, 4, 1_000), job("own", 350, 2, 100, "b")]
     with pytest.raises(ReplayFault, match="at 350 s decisions go on without an end: 0 times"):
         played(jobs, classical(), work())

@@ -10,10 +10,10 @@ from random import Random
 import pytest
 
 from reprieve.engine.placement.profile import Policy
-from reprieve.simulation.lives import Admitted, Preempted, Replay
 from reprieve.simulation.policy import PolicySpec
-from reprieve.simulation.quota_cluster import key_of
-from reprieve.simulation.replay import replay
+from reprieve.simulation.replaying.lives import Admitted, Preempted, Replay
+from reprieve.simulation.replaying.quota_cluster import key_of
+from reprieve.simulation.replaying.replay import replay
 from reprieve.simulation.study import read_study
 from reprieve.simulation.trace import Job
 from reprieve.units.errors import UsageError

@@ -23,13 +23,13 @@ from click.testing import CliRunner, Result
 
 from reprieve.cli.simulate import simulate
 from reprieve.simulation import runs
-from reprieve.simulation.lives import Replay
 from reprieve.simulation.policy import PolicySpec
-from reprieve.simulation.replay import replay
-from reprieve.simulation.report import Provenance, report_html
-from reprieve.simulation.summary import Results
+from reprieve.simulation.replaying.lives import Replay
+from reprieve.simulation.replaying.replay import replay
+from reprieve.simulation.reporting.report import Provenance, report_html
+from reprieve.simulation.reporting.summary import Results
+from reprieve.simulation.reporting.validation_figures import Validation
 from reprieve.simulation.trace import Job
-from reprieve.simulation.validation_figures import Validation
 from reprieve.units.errors import UsageError
 from tests.simulation.building import STUDY, study_in, traces
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from reprieve.cli.simulate import simulate
-from reprieve.simulation import loop_guard
+from reprieve.simulation.replaying import loop_guard
 from tests.simulation.test_refusals import _jobs as jobs_that_contend
 
 STUDY = """\

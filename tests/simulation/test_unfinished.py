@@ -8,12 +8,12 @@ import pytest
 from click.testing import CliRunner
 
 from reprieve.cli.simulate import simulate
-from reprieve.simulation.failures import failure_lines
-from reprieve.simulation.report import report_html
+from reprieve.simulation.reporting.failures import failure_lines
+from reprieve.simulation.reporting.report import report_html
+from reprieve.simulation.reporting.summary import summarised
+from reprieve.simulation.reporting.tables import terminal_tables
 from reprieve.simulation.runs import Failed, carried_out, planned
 from reprieve.simulation.study import read_study
-from reprieve.simulation.summary import summarised
-from reprieve.simulation.tables import terminal_tables
 from tests.simulation.building import STUDY, study_in
 
 

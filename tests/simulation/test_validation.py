@@ -19,9 +19,9 @@ from bench.cluster_study import (
 )
 from bench.recorded_cases import kube_scheduler_cases, kueue_cases
 from reprieve.simulation.policy import PolicySpec
-from reprieve.simulation.replay import replay
-from reprieve.simulation.validation_figures import read_validation
-from reprieve.simulation.work import Checkpointing
+from reprieve.simulation.replaying.replay import replay
+from reprieve.simulation.replaying.work import Checkpointing
+from reprieve.simulation.reporting.validation_figures import read_validation
 
 
 def test_a_study_through_the_real_plane_has_the_same_victims_and_admissions(tmp_path: Path) -> None:

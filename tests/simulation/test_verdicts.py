@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from reprieve.simulation.intervals import difference
-from reprieve.simulation.report import report_html
+from reprieve.simulation.reporting.intervals import difference
+from reprieve.simulation.reporting.report import report_html
+from reprieve.simulation.reporting.summary import Results, summarised
+from reprieve.simulation.reporting.verdicts import is_clear, verdict_lines
 from reprieve.simulation.runs import carried_out, planned
 from reprieve.simulation.study import read_study
-from reprieve.simulation.summary import Results, summarised
-from reprieve.simulation.verdicts import is_clear, verdict_lines
 from tests.simulation.building import STUDY, study_in
 
 

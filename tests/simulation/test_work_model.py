@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-from reprieve.simulation.work import Displaced, Run
+from reprieve.simulation.replaying.work import Displaced, Run
 from tests.oracle.replay import progress_by_seconds
 from tests.simulation.building import SECOND, job, work
 

@@ -18,10 +18,10 @@ import pytest
 from kubeworld.units.durations import SECOND
 from reprieve.settings.idle import FALLBACK
 from reprieve.simulation.idle_policy import IdlePolicy
-from reprieve.simulation.lives import Preempted
 from reprieve.simulation.policy import PolicySpec
-from reprieve.simulation.quota_cluster import key_of
-from reprieve.simulation.replay import replay
+from reprieve.simulation.replaying.lives import Preempted
+from reprieve.simulation.replaying.quota_cluster import key_of
+from reprieve.simulation.replaying.replay import replay
 from reprieve.simulation.trace import Job
 from tests.simulation.building import work
 from tests.together.site import job, node, site

@@ -31,9 +31,12 @@ from kubeworld.units.clock import SystemClock
 from kubeworld.units.instants import format_instant
 from reprieve.cli.sessions.simulate_cluster import study_of
 from reprieve.cli.sessions.whole_files import write_whole
-from reprieve.simulation import figures
-from reprieve.simulation.failures import failure_lines
-from reprieve.simulation.report import Provenance, report_html
+from reprieve.simulation.reporting import figures
+from reprieve.simulation.reporting.failures import failure_lines
+from reprieve.simulation.reporting.report import Provenance, report_html
+from reprieve.simulation.reporting.summary import Results, summarised
+from reprieve.simulation.reporting.tables import own_load_lines, results_csv, terminal_tables
+from reprieve.simulation.reporting.validation_figures import Validation, read_validation
 from reprieve.simulation.runs import (
     Failed,
     Outcome,
@@ -46,9 +49,6 @@ from reprieve.simulation.runs import (
 from reprieve.simulation.shards import Shard, read_shard, read_shards, write_shard
 from reprieve.simulation.sources import sum_of
 from reprieve.simulation.study import Study
-from reprieve.simulation.summary import Results, summarised
-from reprieve.simulation.tables import own_load_lines, results_csv, terminal_tables
-from reprieve.simulation.validation_figures import Validation, read_validation
 from reprieve.units.errors import UsageError
 
 __all__ = ["simulate"]

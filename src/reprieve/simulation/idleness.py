@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
+from reprieve.simulation.replaying.work import Run, WorkModel
 from reprieve.simulation.trace import Job
-from reprieve.simulation.work import Run, WorkModel
 
 __all__ = [
     "NEVER_IDLE",

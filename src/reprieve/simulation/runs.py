@@ -24,10 +24,10 @@ from typing import Final
 
 from kubeworld.units.durations import HOUR
 from reprieve.simulation.demand import Demand, demand
-from reprieve.simulation.measures import Measures, measured
 from reprieve.simulation.own import raised
 from reprieve.simulation.policy import PolicySpec
-from reprieve.simulation.replay import replay
+from reprieve.simulation.replaying.replay import replay
+from reprieve.simulation.reporting.measures import Measures, measured
 from reprieve.simulation.stories import decision_lines, packed_stories
 from reprieve.simulation.study import Study
 from reprieve.simulation.trace import Malformed, Trace

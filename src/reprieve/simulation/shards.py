@@ -24,7 +24,7 @@ import msgspec
 
 import reprieve
 from kubeworld.units.untrusted import Unreadable, read_integer
-from reprieve.simulation.measures import Measures
+from reprieve.simulation.reporting.measures import Measures
 from reprieve.simulation.runs import Failed, Outcome, Run, Submitted, decisions_file
 from reprieve.simulation.study import Study
 from reprieve.units.errors import UsageError

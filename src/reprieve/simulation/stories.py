@@ -14,8 +14,15 @@ from typing import Any
 
 from kubeworld.units.durations import HOUR, SECOND
 from reprieve.engine.plan import Proof
-from reprieve.simulation.lives import Admitted, Preempted, Replay, Reserved, Unready, Victim
-from reprieve.simulation.quota_cluster import key_of
+from reprieve.simulation.replaying.lives import (
+    Admitted,
+    Preempted,
+    Replay,
+    Reserved,
+    Unready,
+    Victim,
+)
+from reprieve.simulation.replaying.quota_cluster import key_of
 
 __all__ = ["decision_lines", "packed_stories"]
 

@@ -29,7 +29,7 @@ from reprieve.simulation.node_lists import DevicesOfNodes, alike, read_node_list
 from reprieve.simulation.policy import IDLE, KEYS, SCHEDULING, PolicySpec, read_policy
 from reprieve.simulation.readers import READERS, Reader
 from reprieve.simulation.readers.lines import MOST_DEVICES
-from reprieve.simulation.work import Checkpointing
+from reprieve.simulation.replaying.work import Checkpointing
 from reprieve.units.errors import UsageError
 
 __all__ = ["Cluster", "Study", "Workload", "read_study"]

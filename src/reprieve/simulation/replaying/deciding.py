@@ -35,9 +35,9 @@ from reprieve.engine.quota.release import (
 from reprieve.engine.quota.waiting.queues import Queues
 from reprieve.simulation.harm_budgets import namespace_labels
 from reprieve.simulation.policy import PolicySpec
-from reprieve.simulation.quota_cluster import configuration, key_of, workload
+from reprieve.simulation.replaying.quota_cluster import configuration, key_of, workload
+from reprieve.simulation.replaying.work import Saved
 from reprieve.simulation.trace import Job
-from reprieve.simulation.work import Saved
 
 __all__ = ["Decider", "EngineDecider", "Placements", "Reclaim", "Reclaims"]
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reprieve.simulation.intervals import Estimate, difference, estimate
-from reprieve.simulation.measures import Measures
 from reprieve.simulation.policy import IDLE
+from reprieve.simulation.reporting.intervals import Estimate, difference, estimate
+from reprieve.simulation.reporting.measures import Measures
 from reprieve.simulation.runs import Failed, Outcome, Run, Submitted
 from reprieve.simulation.study import Study
 

@@ -17,13 +17,13 @@ from html import escape
 from typing import Final
 
 import reprieve
-from reprieve.simulation import charts
-from reprieve.simulation.failures import failure_lines
-from reprieve.simulation.figures import Figure, figures
-from reprieve.simulation.intervals import FEWEST_FOR_A_STAR, Estimate
 from reprieve.simulation.policy import IDLE, QUOTA, SCHEDULING, PolicySpec
-from reprieve.simulation.report_page import SCRIPT, STYLE
-from reprieve.simulation.summary import (
+from reprieve.simulation.reporting import charts
+from reprieve.simulation.reporting.failures import failure_lines
+from reprieve.simulation.reporting.figures import Figure, figures
+from reprieve.simulation.reporting.intervals import FEWEST_FOR_A_STAR, Estimate
+from reprieve.simulation.reporting.report_page import SCRIPT, STYLE
+from reprieve.simulation.reporting.summary import (
     COLUMNS,
     IDLE_COLUMNS,
     Column,
@@ -32,9 +32,9 @@ from reprieve.simulation.summary import (
     Results,
     duration_text,
 )
-from reprieve.simulation.tables import load_title, own_load_lines, without_line
-from reprieve.simulation.validation_figures import Validation, validation_section
-from reprieve.simulation.verdicts import is_clear, verdict_lines
+from reprieve.simulation.reporting.tables import load_title, own_load_lines, without_line
+from reprieve.simulation.reporting.validation_figures import Validation, validation_section
+from reprieve.simulation.reporting.verdicts import is_clear, verdict_lines
 
 __all__ = ["Provenance", "report_html"]
 

@@ -36,7 +36,7 @@ from typing import Final
 
 from kubeworld.units.durations import HOUR, SECOND
 from reprieve.simulation.idleness import work_of
-from reprieve.simulation.lives import Life, Replay
+from reprieve.simulation.replaying.lives import Life, Replay
 
 __all__ = ["GRID_S", "SIZES", "Measures", "SizeWaits", "measured", "percentile"]
 

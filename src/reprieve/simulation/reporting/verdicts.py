@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from reprieve.simulation.intervals import FEWEST_FOR_A_STAR, Estimate
-from reprieve.simulation.summary import Column, Found, LoadSummary
+from reprieve.simulation.reporting.intervals import FEWEST_FOR_A_STAR, Estimate
+from reprieve.simulation.reporting.summary import Column, Found, LoadSummary
 
 __all__ = ["is_clear", "verdict_lines"]
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from reprieve.simulation import charts
-from reprieve.simulation.measures import GRID_S
+from reprieve.simulation.reporting import charts
+from reprieve.simulation.reporting.measures import GRID_S
+from reprieve.simulation.reporting.summary import LoadSummary, Results
 from reprieve.simulation.runs import Outcome
-from reprieve.simulation.summary import LoadSummary, Results
 
 __all__ = ["Figure", "figures", "plots"]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from reprieve.simulation.idle_lives import unused_now
-from reprieve.simulation.lives import Replay
-from reprieve.simulation.scheduling_decider import SchedulingDecider
-from reprieve.simulation.work import WorkModel
+from reprieve.simulation.replaying.idle_lives import unused_now
+from reprieve.simulation.replaying.lives import Replay
+from reprieve.simulation.replaying.scheduling_decider import SchedulingDecider
+from reprieve.simulation.replaying.work import WorkModel
 
 __all__ = ["HeldDevices"]
 

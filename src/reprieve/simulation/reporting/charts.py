@@ -14,7 +14,7 @@ from html import escape
 from math import ceil, floor, log10
 from typing import Final
 
-from reprieve.simulation.intervals import Estimate
+from reprieve.simulation.reporting.intervals import Estimate
 
 __all__ = ["DASHES", "Bar", "Line", "bars", "legend", "log_time_lines", "stacked", "time_lines"]
 

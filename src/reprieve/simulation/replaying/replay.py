@@ -26,10 +26,11 @@ from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.entries import CycleResult, Outcome
 from reprieve.engine.quota.waiting.requeuing import backoff_end
-from reprieve.simulation.deciders import deciders_of
-from reprieve.simulation.deciding import Placements, Reclaim, Reclaims
-from reprieve.simulation.held_devices import HeldDevices
-from reprieve.simulation.idle_lives import (
+from reprieve.simulation.policy import IDLE, QUOTA, SCHEDULING, PolicySpec
+from reprieve.simulation.replaying.deciders import deciders_of
+from reprieve.simulation.replaying.deciding import Placements, Reclaim, Reclaims
+from reprieve.simulation.replaying.held_devices import HeldDevices
+from reprieve.simulation.replaying.idle_lives import (
     changes_of,
     comes_back,
     end_of_run,
@@ -37,15 +38,22 @@ from reprieve.simulation.idle_lives import (
     is_idle,
     undone,
 )
-from reprieve.simulation.idle_rows import proof_text
-from reprieve.simulation.joint_decider import JointDecider
-from reprieve.simulation.lives import Admitted, Life, Preempted, Replay, Reserved, Unready, Victim
-from reprieve.simulation.loop_guard import LoopGuard, ReplayFault
-from reprieve.simulation.own_decider import Standing
-from reprieve.simulation.policy import IDLE, QUOTA, SCHEDULING, PolicySpec
-from reprieve.simulation.quota_cluster import key_of
+from reprieve.simulation.replaying.idle_rows import proof_text
+from reprieve.simulation.replaying.joint_decider import JointDecider
+from reprieve.simulation.replaying.lives import (
+    Admitted,
+    Life,
+    Preempted,
+    Replay,
+    Reserved,
+    Unready,
+    Victim,
+)
+from reprieve.simulation.replaying.loop_guard import LoopGuard, ReplayFault
+from reprieve.simulation.replaying.own_decider import Standing
+from reprieve.simulation.replaying.quota_cluster import key_of
+from reprieve.simulation.replaying.work import Displaced, Run, Saved, WorkModel
 from reprieve.simulation.trace import Job
-from reprieve.simulation.work import Displaced, Run, Saved, WorkModel
 
 __all__ = ["replay"]
 

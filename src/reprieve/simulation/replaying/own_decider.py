@@ -41,7 +41,13 @@ from reprieve.simulation.own import (
     raised,
 )
 from reprieve.simulation.policy import PolicySpec
-from reprieve.simulation.quota_cluster import DEVICE, FLAVOR, configuration, key_of, workload
+from reprieve.simulation.replaying.quota_cluster import (
+    DEVICE,
+    FLAVOR,
+    configuration,
+    key_of,
+    workload,
+)
 from reprieve.simulation.trace import Job
 
 __all__ = ["OwnDecider", "Standing"]

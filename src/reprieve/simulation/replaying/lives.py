@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from reprieve.engine.plan import Proof
+from reprieve.simulation.replaying.work import Run
 from reprieve.simulation.trace import Job
-from reprieve.simulation.work import Run
 
 __all__ = [
     "Admitted",

@@ -35,13 +35,13 @@ from reprieve.engine.scheduling.nodes.leaving import NOBODY_PUT_OFF, PutOff, lef
 from reprieve.engine.scheduling.outcome import Attempt, Nominate, Unit
 from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.engine.scheduling.session import Session
-from reprieve.simulation.deciding import Placements
-from reprieve.simulation.joint_answers import Answers
-from reprieve.simulation.node_cluster import group_of, node_rows, pods_of
 from reprieve.simulation.policy import PolicySpec
-from reprieve.simulation.quota_cluster import key_of
+from reprieve.simulation.replaying.deciding import Placements
+from reprieve.simulation.replaying.joint_answers import Answers
+from reprieve.simulation.replaying.node_cluster import group_of, node_rows, pods_of
+from reprieve.simulation.replaying.quota_cluster import key_of
+from reprieve.simulation.replaying.work import Saved
 from reprieve.simulation.trace import Job
-from reprieve.simulation.work import Saved
 from reprieve.units.errors import ReprieveError
 from reprieve.units.ids import Uid
 from reprieve.wording.kube_scheduler import explanation_text

@@ -17,8 +17,8 @@ from reprieve.simulation.idleness import (
     work_done_at,
     work_of,
 )
-from reprieve.simulation.lives import IdleVictim, Life
-from reprieve.simulation.work import Displaced, Run, WorkModel
+from reprieve.simulation.replaying.lives import IdleVictim, Life
+from reprieve.simulation.replaying.work import Displaced, Run, WorkModel
 
 __all__ = [
     "changes_of",

@@ -10,9 +10,9 @@ import csv
 from collections.abc import Iterator, Sequence
 from io import StringIO
 
+from reprieve.simulation.reporting.summary import LoadSummary, Results
+from reprieve.simulation.reporting.verdicts import verdict_lines
 from reprieve.simulation.runs import Outcome
-from reprieve.simulation.summary import LoadSummary, Results
-from reprieve.simulation.verdicts import verdict_lines
 
 __all__ = ["load_title", "own_load_lines", "results_csv", "terminal_tables", "without_line"]
 

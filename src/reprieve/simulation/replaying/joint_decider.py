@@ -31,14 +31,14 @@ from reprieve.engine.quota.holdings.holders import Holder
 from reprieve.engine.quota.model import Eviction, ResourceFlavor, Workload
 from reprieve.engine.quota.proofs.node_proof import NodeProof, Template
 from reprieve.engine.quota.release import IdleUnit, Promise, Release
-from reprieve.simulation.deciding import EngineDecider, Placements
-from reprieve.simulation.joint_answers import Answers
-from reprieve.simulation.node_cluster import class_of
 from reprieve.simulation.policy import PolicySpec
-from reprieve.simulation.quota_cluster import key_of
-from reprieve.simulation.scheduling_decider import SchedulingDecider
+from reprieve.simulation.replaying.deciding import EngineDecider, Placements
+from reprieve.simulation.replaying.joint_answers import Answers
+from reprieve.simulation.replaying.node_cluster import class_of
+from reprieve.simulation.replaying.quota_cluster import key_of
+from reprieve.simulation.replaying.scheduling_decider import SchedulingDecider
+from reprieve.simulation.replaying.work import Saved
 from reprieve.simulation.trace import Job
-from reprieve.simulation.work import Saved
 from reprieve.units.ids import Uid
 
 __all__ = ["JointDecider"]

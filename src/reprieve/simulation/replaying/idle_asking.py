@@ -25,8 +25,8 @@ from reprieve.engine.idle.outcome import Evaluation
 from reprieve.engine.mixed import IdlePods
 from reprieve.engine.plan import Plane
 from reprieve.engine.quota.release import IdleUnit, Promise
-from reprieve.simulation.joint_decider import JointDecider
-from reprieve.simulation.scheduling_decider import SchedulingDecider
+from reprieve.simulation.replaying.joint_decider import JointDecider
+from reprieve.simulation.replaying.scheduling_decider import SchedulingDecider
 from reprieve.units.ids import GpuWorkloadKey, Uid
 
 __all__ = ["Unit", "idle_units", "mixtures", "releases"]

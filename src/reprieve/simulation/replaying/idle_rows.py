@@ -18,8 +18,8 @@ from reprieve.engine.idle.lifecycle_facts import Facts, Present
 from reprieve.engine.idle.model import NodeRow, PodRow, Policy, Settings, Status, Workload
 from reprieve.engine.idle.samples import Reading, merge, track
 from reprieve.engine.plan import Proof, ProofLevel
-from reprieve.simulation.node_cluster import node_rows
-from reprieve.simulation.quota_cluster import DEVICE
+from reprieve.simulation.replaying.node_cluster import node_rows
+from reprieve.simulation.replaying.quota_cluster import DEVICE
 from reprieve.simulation.trace import Job
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference

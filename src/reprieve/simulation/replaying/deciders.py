@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kubeworld.units.instants import Nanos
-from reprieve.simulation.deciding import Decider, EngineDecider
-from reprieve.simulation.idle_decider import IdleDecider
-from reprieve.simulation.joint_decider import JointDecider
-from reprieve.simulation.own_decider import OwnDecider, Standing
 from reprieve.simulation.policy import IDLE, QUOTA, SCHEDULING, PolicySpec
-from reprieve.simulation.scheduling_decider import SchedulingDecider
-from reprieve.simulation.work import Saved
+from reprieve.simulation.replaying.deciding import Decider, EngineDecider
+from reprieve.simulation.replaying.idle_decider import IdleDecider
+from reprieve.simulation.replaying.joint_decider import JointDecider
+from reprieve.simulation.replaying.own_decider import OwnDecider, Standing
+from reprieve.simulation.replaying.scheduling_decider import SchedulingDecider
+from reprieve.simulation.replaying.work import Saved
 
 __all__ = ["Deciders", "deciders_of"]
 

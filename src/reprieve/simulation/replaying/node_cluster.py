@@ -12,7 +12,7 @@ from functools import cache
 from typing import Final
 
 from reprieve.engine.cluster.rows import PODS, GroupRow, NodeRow, PodClass, PodRow
-from reprieve.simulation.quota_cluster import DEVICE, key_of
+from reprieve.simulation.replaying.quota_cluster import DEVICE, key_of
 from reprieve.simulation.trace import Job
 from reprieve.units.ids import Uid
 

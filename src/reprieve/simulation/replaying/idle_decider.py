@@ -35,9 +35,10 @@ from reprieve.engine.idle.model import Debt, Fit, IdleSnapshot, Phase, PodRow, S
 from reprieve.engine.idle.outcome import RULE_BESIDE_PRIORITY, Evaluation
 from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.quota.entries import CycleResult, Entry
-from reprieve.simulation.deciding import Placements, Reclaim, Reclaims
-from reprieve.simulation.idle_asking import idle_units, mixtures, releases
-from reprieve.simulation.idle_rows import (
+from reprieve.simulation.policy import QUOTA, SCHEDULING, PolicySpec
+from reprieve.simulation.replaying.deciding import Placements, Reclaim, Reclaims
+from reprieve.simulation.replaying.idle_asking import idle_units, mixtures, releases
+from reprieve.simulation.replaying.idle_rows import (
     BUSY,
     free_rows,
     idle_pods,
@@ -45,13 +46,12 @@ from reprieve.simulation.idle_rows import (
     polled,
     stepped,
 )
-from reprieve.simulation.joint_answers import Answers, Chains
-from reprieve.simulation.joint_decider import JointDecider
-from reprieve.simulation.policy import QUOTA, SCHEDULING, PolicySpec
-from reprieve.simulation.quota_cluster import key_of
-from reprieve.simulation.scheduling_decider import SchedulingDecider
+from reprieve.simulation.replaying.joint_answers import Answers, Chains
+from reprieve.simulation.replaying.joint_decider import JointDecider
+from reprieve.simulation.replaying.quota_cluster import key_of
+from reprieve.simulation.replaying.scheduling_decider import SchedulingDecider
+from reprieve.simulation.replaying.work import Saved
 from reprieve.simulation.trace import Job
-from reprieve.simulation.work import Saved
 from reprieve.units.errors import ReprieveError
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.references import Reference

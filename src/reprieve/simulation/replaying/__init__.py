@@ -1,0 +1,1 @@
+"""Replays jobs under one policy on a virtual clock."""
