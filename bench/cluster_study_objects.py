@@ -1,6 +1,6 @@
 """The objects of a study that is played on a cluster: a node, queues, priorities, Jobs.
 
-Tenants are ClusterQueues in one cohort, as `simulation.replaying.quota_cluster` has them, and each has a
+Tenants are ClusterQueues in one cohort, as in `simulation.replaying.quota_cluster`, and each has a
 namespace with a LocalQueue. A job is a Job of one pod on one large node, so that nothing is
 fragmented. How long its pod runs stands on the Job, where it can be changed when the next pod has
 less to do than the first.
@@ -46,7 +46,7 @@ def large_node(devices: int) -> NodeSpec:
 
 
 def queue_objects(tenants: Sequence[str], devices: int) -> list[Object]:
-    """Return the flavor and a ClusterQueue for each tenant, as `simulation.replaying.quota_cluster`."""
+    """Return the flavor and one ClusterQueue a tenant, as `simulation.replaying.quota_cluster`."""
     even, left = divmod(devices, len(tenants))
     flavor = {"apiVersion": API_VERSION, "kind": "ResourceFlavor", "metadata": {"name": "devices"}}
     queues = []

@@ -41,11 +41,11 @@ def test_events_have_one_text_and_one_reference() -> None:
 
 #: Who writes a status otherwise than `execution.writes.statuses` does, and why.
 _STATUSES = {
-    "execution/accounts/disruptions.py": "one field of a record of our own, whatever else it says by now",
+    "execution/accounts/disruptions.py": "one field of a record of our own",
     "execution/records/intents.py": "a record of our own, which is written whole",
     "execution/writes/jobs.py": "where the field is that the API wants empty is data of the kind",
-    "execution/writes/pods.py": "server-side apply under the reference's name, once for two conditions",
-    "execution/writes/reserve.py": "device claims, which have no key to merge by; annotations of pods",
+    "execution/writes/pods.py": "server-side apply under the reference's name",
+    "execution/writes/reserve.py": "device claims, without a merge key; annotations of pods",
     "execution/writes/statuses.py": "the one way",
     "kube/client.py": "the call itself",
     "scenarios/actions.py": "plays an operator who writes by hand",
@@ -98,7 +98,12 @@ def test_what_follows_from_a_decision_is_done_by_carrying_out_effects_alone() ->
     begun = r"\b_(preemptions\.begin|bindings\.assume)\("
     assert set(_found(begun)) == {"planes/scheduling/cycle/carry_out.py"}
     lists = {path.relative_to(SOURCES).parent.as_posix() for path in SOURCES.rglob("effects.py")}
-    assert lists == {"planes/idle", "planes/quota", "planes/scheduling", "planes/scheduling/gangs"}
+    assert lists == {
+        "planes/idle/evaluating",
+        "planes/quota/deciding",
+        "planes/scheduling/cycle",
+        "planes/scheduling/gangs",
+    }
     assert all((SOURCES / folder / "carry_out.py").exists() for folder in lists)
 
 

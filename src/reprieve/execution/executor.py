@@ -11,8 +11,8 @@ one of them goes about the victims is in `steps`.
    failed for a passing reason.
 4. **Observe.** The plan waits until its victims are gone, as the plane sees it.
 5. **Close.** When the preemptor has what it needs or has let go, or ten minutes later. Before
-   that the tenants of those who have gone are told (`execution.accounts.disruptions`), but only when the
-   preemptor is served, or ten seconds after all have gone: its own writes go first.
+   that the tenants of those who have gone are told (`execution.accounts.disruptions`), but only
+   when the preemptor is served, or ten seconds after all have gone: its own writes go first.
 
 A crash, a hand-over or a fault may come between any two writes: `resume` goes on from what the
 victims show (`execution.takeover`). Source: the design's "Intent log and executor".

@@ -5,7 +5,7 @@
 2. For one that does not, the policy's candidates are taken in its order until it fits. If it never
    does, nobody goes.
 3. Those taken are put back, from the last but one to the first, where it fits without them: what is
-   left is irreducible. This is the engine's own reprieve (`engine.quota.targets.classical.fill_back`).
+   left is irreducible. This is the engine's reprieve (`engine.quota.targets.classical.fill_back`).
 4. The room is kept for the preemptor until its victims have left; it is admitted then.
 
 The policy is asked again after every change, and an instant ends when it changes nothing. Nobody is

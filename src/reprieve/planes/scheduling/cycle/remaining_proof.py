@@ -2,8 +2,8 @@
 
 Those who went by the plan went in vain if the others stay and room is looked for elsewhere. So the
 others go, too, where a pod of the preemptor still waits, everybody who was to get a node does so on
-that node once they have gone (`engine.scheduling.proofs.proof`, compiled anew), and not without that.
-Pure. Source: the design's "Intent log and executor" and "Recovery".
+that node once they have gone (`engine.scheduling.proofs.proof`, compiled anew), and not without
+that. Pure. Source: the design's "Intent log and executor" and "Recovery".
 """
 
 from __future__ import annotations
