@@ -24,7 +24,7 @@ _REASONS = {
     "planes/common/mirrors/watching.py tell": "a call into the log, inside of one function",
     "planes/quota/webhooks/requests.py handle": "the web framework's word for what it calls",
     "server/wire/http.py handle": "the web framework's word for what it calls",
-    "simulation/replaying/idle_decider.py look": "what an evaluation does at the end of a grace period",
+    "simulation/replaying/idle_decider.py look": "an evaluation at the end of a grace period",
     "whatif/controllers/job_pods.py _tell": "tells the job's controller",
     "whatif/copy/overlay.py _tell": "tells those who watch, as a server does",
 }

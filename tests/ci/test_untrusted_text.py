@@ -97,7 +97,7 @@ REVIEWED: Final = {
     "whatif/waited.py": "objects of the snapshot, as they were read from the API server",
     "api/crds/__init__.py": "YAML and JSON of the package's own files",
     "planes/common/foreign_decider.py": "seconds of a Lease, by its schema",
-    "planes/common/mirrors/forms.py": "answers of the API server, within what kube/decoding.py guards",
+    "planes/common/mirrors/forms.py": "answers of the API server, guarded by kube/decoding.py",
     "planes/idle/evaluating/evaluation_lease.py": "seconds of a Lease",
     "operator/lease_keeper.py": "what the operator says to a process of its own",
     "operator/lease_process.py": "what the operator says to a process of its own",

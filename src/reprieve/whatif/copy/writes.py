@@ -1,7 +1,7 @@
 """What an API server makes of a write: the object as it is to be stored, or a refusal.
 
-Each function takes the object as it is and what was sent, and changes neither. `whatif.copy.overlay`
-stores what comes of it.
+Each function takes the object as it is and what was sent, and changes neither.
+`whatif.copy.overlay` stores what comes of it.
 
 * Nobody writes names, uids, versions, generations or instants of creation and deletion.
 * Where a kind has the status subresource, the status and the rest are written apart.

@@ -4,7 +4,8 @@ Each thing submitted that waits has an estimate, or why there is none; so has wh
 others have made way. What decides about the whole cluster again (how narrowly; ends of declared run
 times) is left out once that has taken so many seconds of processor time.
 
-Source: start estimates and fragility as `whatif.questions.estimating` and `whatif.questions.fragility` define them.
+Source: start estimates and fragility as `whatif.questions.estimating` and
+`whatif.questions.fragility` define them.
 """
 
 from __future__ import annotations

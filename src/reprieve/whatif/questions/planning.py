@@ -2,9 +2,9 @@
 
 What waits is asked of the planes themselves, as they were when the run ended: the dominant reason,
 and the changes that let it start when the engine decides again. Where several planes decide, of
-these only those are told with which all of them let it start (`whatif.questions.verifying`). If it would wait
-on the same cluster with nobody else's work on it, too, it never fits: that is decided by another
-run.
+these only those are told with which all of them let it start (`whatif.questions.verifying`). If it
+would wait on the same cluster with nobody else's work on it, too, it never fits: that is decided
+by another run.
 
 Source: the design's "Processes and time"; the reasons are those of `engine.diagnosis.reasons`.
 """

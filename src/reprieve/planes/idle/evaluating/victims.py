@@ -2,11 +2,11 @@
 
 The marks are those of Kaiwo (`marks`). A root is deleted, scaled to zero or suspended
 (`execution.writes.evict`), and gone when its pods are. All victims of a plan are marked or nobody
-is evicted, but by the literal switch `partialSetsMarked`. Victims that were told before are pardoned
-as soon as a guard does not hold, the demand is served, or their users keep them. After a crash
-marks are finished, since their owners may have been told; the rest is marked only while every guard
-still holds. Source: specification of the idle plane, sections 11, 12 and 14; the design's "Intent
-log and executor".
+is evicted, but by the literal switch `partialSetsMarked`. Victims that were told before are
+pardoned as soon as a guard does not hold, the demand is served, or their users keep them. After a
+crash marks are finished, since their owners may have been told; the rest is marked only while
+every guard still holds. Source: specification of the idle plane, sections 11, 12 and 14; the
+design's "Intent log and executor".
 """
 
 from __future__ import annotations
