@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 
 from reprieve.api.scheduling import NodeObject, PodDisruptionBudget, PodGroup, PodObject
+from reprieve.engine.cluster.arrays import I64
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.rows import (
     BudgetRow,
@@ -33,7 +34,7 @@ from reprieve.engine.cluster.rows import (
     PodRow,
     Requirement,
 )
-from reprieve.engine.cluster.snapshot import I64, Pending
+from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.intake.cluster.groups import group_row
 from reprieve.intake.cluster.nodes import node_row

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import Mask
 from reprieve.engine.cluster.rows import GroupRow
-from reprieve.engine.cluster.snapshot import Flag, Mask, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import Flag, Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code, Rejection
 from reprieve.engine.placement.simulation import Simulation

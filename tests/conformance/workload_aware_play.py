@@ -17,10 +17,11 @@ import msgspec
 from kubeworld.units.durations import MILLISECOND, SECOND
 from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api.scheduling import PodObject
+from reprieve.engine.cluster.arrays import I64
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.forest import Forest
 from reprieve.engine.cluster.rows import COMPOSITE, Gone, Kind, PodRow
-from reprieve.engine.cluster.snapshot import I64, Flag, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import Flag, Pending, Snapshot
 from reprieve.engine.placement.filtering import View
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code

@@ -13,7 +13,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import U8, Pending, Snapshot
+from reprieve.engine.cluster.arrays import U8
+from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.placement import filters
 from reprieve.engine.placement.filtering import Placed, Reach, View
 from reprieve.engine.placement.profile import FilterName

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from reprieve.engine.cluster.snapshot import I64
+from reprieve.engine.cluster.arrays import I64
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.scheduling.victims import reprieve
 from reprieve.engine.scheduling.victims.trackers import Room

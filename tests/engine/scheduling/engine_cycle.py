@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64
 from reprieve.engine.cluster.forest import Forest
 from reprieve.engine.cluster.rows import Labels, PodRow
-from reprieve.engine.cluster.snapshot import I64, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import RESOLVABLE, Code, Reason, Rejection
 from reprieve.engine.placement.simulation import Simulation

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from reprieve.engine.cluster.snapshot import I32, I64, Mask, Snapshot
+from reprieve.engine.cluster.arrays import I32, I64, Mask
+from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement import filters
 from reprieve.engine.placement.profile import FilterName, Policy
 from reprieve.engine.scheduling.proofs.proof import Fault, faults_of

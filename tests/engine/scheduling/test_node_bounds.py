@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from reprieve.engine.cluster.arrays import Mask
 from reprieve.engine.cluster.rows import AffinityTerm, HostPort
-from reprieve.engine.cluster.snapshot import Mask, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.placement.profile import Policy, Profile
 from reprieve.engine.placement.reasons import RESOLVABLE, Code
 from reprieve.engine.placement.simulation import Simulation

@@ -13,9 +13,9 @@ from typing import Final, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from reprieve.engine.cluster.arrays import I32, I64, U8
 from reprieve.engine.cluster.limits import HUGE, LIMIT
 from reprieve.engine.cluster.rows import PODS, PodClass
-from reprieve.engine.cluster.snapshot import I32, I64, U8
 from reprieve.engine.cluster.texts import CHUNK, TextColumn
 from reprieve.units.ids import Uid
 

@@ -17,8 +17,8 @@ from reprieve.engine.cluster.columns import PodColumns
 from reprieve.engine.cluster.derived import Derived
 from reprieve.engine.cluster.facts import LabelFacts, NodeFacts
 from reprieve.engine.cluster.limits import LIMIT
-from reprieve.engine.cluster.rows import BudgetRow, GroupRow, Kind, NodeRow, PodClass
-from reprieve.engine.cluster.snapshot import Nomination, Pending, PodLabels, Snapshot
+from reprieve.engine.cluster.rows import BudgetRow, GroupRow, Kind, NodeRow, PodClass, PodLabels
+from reprieve.engine.cluster.snapshot import Nomination, Pending, Snapshot
 from reprieve.engine.cluster.state import State
 from reprieve.engine.cluster.texts import CHUNK
 from reprieve.engine.cluster.trees import GroupTrees

@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I32, Mask
 from reprieve.engine.cluster.images import ImageIndex, index_images
-from reprieve.engine.cluster.rows import NodeRow, Taint
-
-if TYPE_CHECKING:
-    from reprieve.engine.cluster.snapshot import I32, Mask, PodLabels
+from reprieve.engine.cluster.rows import NodeRow, PodLabels, Taint
 
 _MOST_COLUMNS: Final = 64  # that are made and carried on for selectors of tenants
 _NAMESPACE: Final = ""  # stands for the namespace among keys, none of which is empty

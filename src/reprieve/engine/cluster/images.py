@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64
 from reprieve.engine.cluster.rows import NodeRow
-
-if TYPE_CHECKING:
-    from reprieve.engine.cluster.snapshot import I64
 
 __all__ = ["HavingNodes", "ImageIndex", "index_images", "tagged"]
 

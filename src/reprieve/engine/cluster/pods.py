@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from reprieve.engine.cluster.columns import PodColumns
 from reprieve.engine.cluster.overlay import Assumption
-from reprieve.engine.cluster.rows import WITH_GROUP, PodRow
-from reprieve.engine.cluster.snapshot import NO_START, Flag, Pending, PodLabels
+from reprieve.engine.cluster.rows import WITH_GROUP, PodLabels, PodRow
+from reprieve.engine.cluster.snapshot import NO_START, Flag, Pending
 from reprieve.engine.cluster.state import NOWHERE, HeldPod, State
 from reprieve.units.ids import Uid
 

@@ -56,6 +56,7 @@ __all__ = [
     "NodeTerm",
     "Operator",
     "PodClass",
+    "PodLabels",
     "PodRow",
     "PriorityClassRow",
     "Requirement",
@@ -139,6 +140,14 @@ class PodRow:
     disrupted: str = ""  # the reason for which somebody evicts it
     notice: int = 0  # seconds before its eviction at which it wants to be told, 0: it says nothing
     speaks: bool = False  # it answers a notice for its unit
+
+
+@value
+class PodLabels:
+    """Namespace and labels of a pod: all that other pods' selectors look at."""
+
+    namespace: str
+    labels: Labels
 
 
 @dataclass(frozen=True, slots=True)

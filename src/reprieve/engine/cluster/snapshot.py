@@ -11,21 +11,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntFlag
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from reprieve.engine.cluster.arrays import I32, I64, U8
 from reprieve.engine.cluster.derived import Derived
 from reprieve.engine.cluster.facts import LabelFacts, NodeFacts
 from reprieve.engine.cluster.rows import (
     BudgetRow,
     GroupRow,
     Kind,
-    Labels,
     NamespaceRow,
     NodeRow,
     PodClass,
+    PodLabels,
     PodRow,
 )
 from reprieve.engine.cluster.trees import GroupTrees
@@ -33,22 +33,12 @@ from reprieve.engine.value import value
 from reprieve.units.ids import Uid
 
 __all__ = [
-    "I32",
-    "I64",
     "NO_START",
-    "U8",
     "Flag",
-    "Mask",
     "Nomination",
     "Pending",
-    "PodLabels",
     "Snapshot",
 ]
-
-I64: TypeAlias = NDArray[np.int64]
-I32: TypeAlias = NDArray[np.int32]
-U8: TypeAlias = NDArray[np.uint8]
-Mask: TypeAlias = NDArray[np.bool_]
 
 NO_START: Final = np.iinfo(np.int64).max  # a pod without start time counts as started now
 
@@ -60,14 +50,6 @@ class Flag(IntFlag):
     PREEMPTED = 2  # deleting, and the scheduler's own DisruptionTarget says why (7.2)
     ASSUMED = 4  # bound by us, not seen yet
     WITH_GROUP = 8  # goes only with all pods of its group (`PodRow.disruption`)
-
-
-@value
-class PodLabels:
-    """Namespace and labels of a pod: all that other pods' selectors look at."""
-
-    namespace: str
-    labels: Labels
 
 
 @value

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64
 from reprieve.engine.cluster.columns import ClassColumns, Numbers, PodColumns, grown
 from reprieve.engine.cluster.overlay import Overlay
 from reprieve.engine.cluster.rows import (
@@ -23,9 +24,10 @@ from reprieve.engine.cluster.rows import (
     GroupRow,
     Kind,
     PodClass,
+    PodLabels,
     PodRow,
 )
-from reprieve.engine.cluster.snapshot import I64, Pending, PodLabels
+from reprieve.engine.cluster.snapshot import Pending
 from reprieve.units.ids import Uid
 
 __all__ = ["NOWHERE", "Held", "HeldPod", "State"]

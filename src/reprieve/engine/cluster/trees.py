@@ -11,14 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I32, I64, Mask
 from reprieve.engine.cluster.rows import GroupRow
-
-if TYPE_CHECKING:
-    from reprieve.engine.cluster.snapshot import I32, I64, Mask
 
 __all__ = ["MOST_LEVELS", "GroupTrees", "Way"]
 

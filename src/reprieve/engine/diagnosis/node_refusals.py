@@ -18,8 +18,9 @@ from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.cluster.rows import NodeRow, NodeTerm, PodClass, Taint
-from reprieve.engine.cluster.snapshot import I64, Mask, Pending
+from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.diagnosis.refusals import NodeRefusal, Refused
 from reprieve.engine.diagnosis.scheduling import STATIC, TOGETHER
 from reprieve.engine.placement.filters.dynamic.device_extended import extended_requests

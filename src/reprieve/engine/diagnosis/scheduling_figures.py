@@ -19,8 +19,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.cluster.rows import PODS, GroupRow
-from reprieve.engine.cluster.snapshot import I64, Flag, Mask, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import Flag, Pending, Snapshot
 from reprieve.engine.cluster.texts import texts_at
 from reprieve.engine.diagnosis.causes import CAUSE, Cause
 from reprieve.engine.diagnosis.model import Blocker, Diagnosis

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from reprieve.engine.cluster.snapshot import I64, Mask, Pending
+from reprieve.engine.cluster.arrays import I64, Mask
+from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.gangs.job import Budgets, JobPolicy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Checkpoint, Simulation

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I64, Mask, Pending
+from reprieve.engine.cluster.arrays import I64, Mask
+from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.gangs.job import Said
 from reprieve.engine.placement.filtering import Placed
 from reprieve.engine.placement.simulation import Simulation

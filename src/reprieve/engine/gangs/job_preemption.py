@@ -24,7 +24,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I64, U8, Flag, Mask, Pending
+from reprieve.engine.cluster.arrays import I64, U8, Mask
+from reprieve.engine.cluster.snapshot import Flag, Pending
 from reprieve.engine.gangs.cheapest import Choice, cheapest, placed_exactly
 from reprieve.engine.gangs.first_fit import Statuses, by_cost, first_fit
 from reprieve.engine.gangs.job import (

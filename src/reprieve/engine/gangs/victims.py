@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I64, Snapshot
+from reprieve.engine.cluster.arrays import I64
+from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.gangs.job import Job
 from reprieve.engine.gangs.possible import Possible
 from reprieve.engine.scheduling.victims.units import Units

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TypeAlias, TypeGuard
 
-from reprieve.engine.cluster.snapshot import U8, Pending
+from reprieve.engine.cluster.arrays import U8
+from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.filtering import (
     Filter,
     ForSeveral,

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from reprieve.engine.cluster.snapshot import I64, U8, Mask, Pending, Snapshot
+from reprieve.engine.cluster.arrays import I64, U8, Mask
+from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.placement.profile import FilterName, Policy, Profile, ScoreName
 from reprieve.engine.placement.reasons import Reason
 

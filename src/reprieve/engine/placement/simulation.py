@@ -15,8 +15,9 @@ from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I32, I64, U8, Mask
 from reprieve.engine.cluster.limits import LIMIT
-from reprieve.engine.cluster.snapshot import I32, I64, U8, Flag, Mask, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import Flag, Pending, Snapshot
 from reprieve.engine.placement.compiled import Compiled, CompiledFilters
 from reprieve.engine.placement.filtering import (
     Filter,

@@ -17,8 +17,9 @@ from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.cluster.rows import GroupRow
-from reprieve.engine.cluster.snapshot import I64, Flag, Mask, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import Flag, Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Checkpoint, Simulation

@@ -15,7 +15,7 @@ from operator import attrgetter
 import numpy as np
 
 from kubeworld.units.instants import Nanos
-from reprieve.engine.cluster.snapshot import I64
+from reprieve.engine.cluster.arrays import I64
 from reprieve.engine.disruptions.questions import Rule
 from reprieve.engine.gangs.job import JobPreemption
 from reprieve.engine.placement.filters.dynamic.device_state import ClaimAllocation

@@ -12,8 +12,9 @@ from itertools import repeat
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64
 from reprieve.engine.cluster.rows import GroupRow
-from reprieve.engine.cluster.snapshot import I64, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.cluster.texts import texts_at
 from reprieve.engine.many import many
 from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel, Victim, plan_id

@@ -16,8 +16,9 @@ from functools import partial
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64, U8, Mask
 from reprieve.engine.cluster.rows import PODS
-from reprieve.engine.cluster.snapshot import I64, NO_START, U8, Mask, Pending
+from reprieve.engine.cluster.snapshot import NO_START, Pending
 from reprieve.engine.placement.profile import Policy, Profile
 from reprieve.engine.placement.reasons import PLUGIN, RESOLVABLE, Code, Reason, Rejection
 from reprieve.engine.placement.simulation import Simulation

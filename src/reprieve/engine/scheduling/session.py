@@ -16,8 +16,9 @@ from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.cluster.rows import GroupRow
-from reprieve.engine.cluster.snapshot import I64, Mask, Nomination, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import Nomination, Pending, Snapshot
 from reprieve.engine.cluster.trees import MOST_LEVELS, Way
 from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.gangs.cycle import GangGroup, schedule_alone, schedule_gang

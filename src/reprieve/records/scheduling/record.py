@@ -31,11 +31,12 @@ from reprieve.engine.cluster.rows import (
     NamespaceRow,
     NodeRow,
     PodClass,
+    PodLabels,
     PodRow,
     PriorityClassRow,
     SelectorRow,
 )
-from reprieve.engine.cluster.snapshot import NO_START, Flag, PodLabels, Snapshot
+from reprieve.engine.cluster.snapshot import NO_START, Flag, Snapshot
 from reprieve.engine.cluster.storage import (
     AttachmentRow,
     CapacityRow,

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I32, U8
 from reprieve.engine.cluster.rows import Kind, PodClass
-from reprieve.engine.cluster.snapshot import I32, U8, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.cluster.storage import READ_WRITE_ONCE_POD, ClaimRow, claim_name
 from reprieve.engine.placement.filtering import Placed, Reach, View
 from reprieve.engine.placement.filters.presence import name_of, namespace_of, placed_at

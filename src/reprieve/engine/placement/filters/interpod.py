@@ -12,9 +12,10 @@ from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I32, I64, U8, Mask
 from reprieve.engine.cluster.facts import Column
-from reprieve.engine.cluster.rows import AffinityTerm
-from reprieve.engine.cluster.snapshot import I32, I64, U8, Mask, Pending, PodLabels
+from reprieve.engine.cluster.rows import AffinityTerm, PodLabels
+from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.filtering import Placed, Reach, View
 from reprieve.engine.placement.filters.selection import selection_of
 from reprieve.engine.placement.profile import FilterName

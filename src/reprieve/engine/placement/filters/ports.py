@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import U8
 from reprieve.engine.cluster.rows import HostPort
-from reprieve.engine.cluster.snapshot import U8, Pending
+from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.filtering import Placed, Reach, View
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.placement.reasons import Reason, Rejection

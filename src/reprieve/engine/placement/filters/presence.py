@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import Flag, Mask, Snapshot
+from reprieve.engine.cluster.arrays import Mask
+from reprieve.engine.cluster.snapshot import Flag, Snapshot
 from reprieve.engine.placement.filtering import Placed, View
 from reprieve.units.ids import Uid
 

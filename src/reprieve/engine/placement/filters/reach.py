@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.cluster.rows import NodeTerm, Operator, Requirement
-from reprieve.engine.cluster.snapshot import I64, Mask
 from reprieve.engine.placement.filtering import View
 from reprieve.engine.placement.filters.selection import Selection, selection_of
 

@@ -12,9 +12,10 @@ from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64, U8, Mask
 from reprieve.engine.cluster.devices import extended_classes
 from reprieve.engine.cluster.rows import CPU, MEMORY, STORAGE, PodClass
-from reprieve.engine.cluster.snapshot import I64, U8, Mask, Pending
+from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.filtering import Placed, Reach, View
 from reprieve.engine.placement.profile import FilterName, Profile
 from reprieve.engine.placement.reasons import Reason, Rejection

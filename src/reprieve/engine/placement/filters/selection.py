@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.cluster.facts import Column
 from reprieve.engine.cluster.rows import (
     AffinityTerm,
@@ -24,7 +25,7 @@ from reprieve.engine.cluster.rows import (
     Requirement,
     Selector,
 )
-from reprieve.engine.cluster.snapshot import I64, Mask, Snapshot
+from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.filtering import View
 from reprieve.engine.selectors import requirement_holds, selects
 

@@ -14,9 +14,10 @@ from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I32, I64, U8, Mask
 from reprieve.engine.cluster.facts import Column
 from reprieve.engine.cluster.rows import PodClass, Selector, SpreadConstraint
-from reprieve.engine.cluster.snapshot import I32, I64, U8, Flag, Mask, Pending
+from reprieve.engine.cluster.snapshot import Flag, Pending
 from reprieve.engine.placement.filtering import Placed, Reach, View
 from reprieve.engine.placement.filters.selection import selection_of
 from reprieve.engine.placement.filters.taints import taints_of

@@ -13,8 +13,9 @@ from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import U8, Mask
 from reprieve.engine.cluster.rows import NodeTerm, Operator, PodClass, Taint
-from reprieve.engine.cluster.snapshot import U8, Mask, Pending
+from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.filtering import Filter, Placed, Reach, Refusal, View
 from reprieve.engine.placement.filters.selection import NODE_NAME, selection_of
 from reprieve.engine.placement.filters.taints import NO_SCHEDULE, taints_of

@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I32, I64, Mask
 from reprieve.engine.cluster.rows import Taint, Toleration
-from reprieve.engine.cluster.snapshot import I32, I64, Mask
 from reprieve.engine.placement.filtering import View
 from reprieve.engine.selectors import covers
 

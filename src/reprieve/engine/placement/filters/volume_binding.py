@@ -18,8 +18,9 @@ from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I32, I64, U8, Mask
 from reprieve.engine.cluster.rows import Kind
-from reprieve.engine.cluster.snapshot import I32, I64, U8, Mask, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.cluster.storage import ClaimRow, StorageClassRow, VolumeRow, claim_name
 from reprieve.engine.placement.filtering import Placed, Reach, Refusal, View
 from reprieve.engine.placement.filters.reach import NodeSets, node_sets_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from reprieve.engine.cluster.snapshot import I32, I64, Mask
+from reprieve.engine.cluster.arrays import I32, I64, Mask
 from reprieve.engine.cluster.storage import VolumeRow
 from reprieve.engine.placement.filtering import View
 from reprieve.engine.placement.filters.presence import uid_of

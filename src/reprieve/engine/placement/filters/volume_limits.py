@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64, U8
 from reprieve.engine.cluster.rows import Kind
-from reprieve.engine.cluster.snapshot import I64, U8, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.cluster.storage import (
     AttachmentRow,
     ClaimRow,

@@ -13,8 +13,8 @@ from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I32, I64
 from reprieve.engine.cluster.rows import Kind
-from reprieve.engine.cluster.snapshot import I32, I64
 from reprieve.engine.cluster.storage import (
     NO_PROVISIONER,
     CapacityRow,

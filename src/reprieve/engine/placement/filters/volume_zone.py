@@ -10,8 +10,9 @@ from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import Mask
 from reprieve.engine.cluster.rows import Kind
-from reprieve.engine.cluster.snapshot import Mask, Pending
+from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.cluster.storage import ClaimRow, VolumeRow, claim_name
 from reprieve.engine.placement.filtering import Filter, View
 from reprieve.engine.placement.filters.selection import selection_of, spread_over

@@ -11,8 +11,9 @@ from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64
 from reprieve.engine.cluster.devices import AllocatedDevice, Request
-from reprieve.engine.cluster.snapshot import I64, Pending
+from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.filtering import Placed, Reach, View
 from reprieve.engine.placement.filters.dynamic.devices import DynamicResources, compile_devices
 from reprieve.engine.placement.profile import ScoreName

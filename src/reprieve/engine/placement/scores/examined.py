@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I64, Mask
+from reprieve.engine.cluster.arrays import I64, Mask
 
 __all__ = ["Examined", "enough", "examined"]
 

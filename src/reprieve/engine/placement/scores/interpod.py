@@ -16,8 +16,9 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I32, I64
 from reprieve.engine.cluster.rows import AffinityTerm, PodClass
-from reprieve.engine.cluster.snapshot import I32, I64, Pending
+from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.filtering import Placed, Reach, Score, View
 from reprieve.engine.placement.filters.selection import selection_of
 from reprieve.engine.placement.profile import ScoreName

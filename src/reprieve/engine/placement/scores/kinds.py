@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I64
+from reprieve.engine.cluster.arrays import I64
 from reprieve.engine.placement.filtering import Placed, Reach
 from reprieve.engine.placement.profile import ScoreName
 

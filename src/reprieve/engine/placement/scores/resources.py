@@ -17,8 +17,9 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from reprieve.engine.cluster.arrays import I64
 from reprieve.engine.cluster.rows import CPU, MEMORY, STORAGE, PodClass
-from reprieve.engine.cluster.snapshot import I64, Pending
+from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.filtering import Score, View
 from reprieve.engine.placement.profile import ScoreName, ScoringStrategy, ScoringType
 from reprieve.engine.placement.scores.kinds import NodeScore

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I64
+from reprieve.engine.cluster.arrays import I64
 
 __all__ = ["shape_scores"]
 

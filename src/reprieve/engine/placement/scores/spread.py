@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from reprieve.engine.cluster.arrays import I32, I64, Mask
 from reprieve.engine.cluster.rows import PodClass, SpreadConstraint
-from reprieve.engine.cluster.snapshot import I32, I64, Flag, Mask, Pending
+from reprieve.engine.cluster.snapshot import Flag, Pending
 from reprieve.engine.placement.filtering import Placed, Reach, Score, View
 from reprieve.engine.placement.filters.selection import selection_of
 from reprieve.engine.placement.filters.spread import included_nodes

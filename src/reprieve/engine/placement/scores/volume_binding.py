@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I64, Mask, Pending
+from reprieve.engine.cluster.arrays import I64, Mask
+from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.filtering import Placed, Reach, View
 from reprieve.engine.placement.filters.volume_binding import VolumeBinding, compile_volume_binding
 from reprieve.engine.placement.profile import ScoreName

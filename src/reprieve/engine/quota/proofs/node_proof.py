@@ -26,9 +26,10 @@ import numpy as np
 from kubeworld.units.durations import MINUTE
 from kubeworld.units.instants import Nanos
 from reprieve.engine.cluster import rows
+from reprieve.engine.cluster.arrays import I64
 from reprieve.engine.cluster.facts import LabelFacts
-from reprieve.engine.cluster.rows import Labels, PodClass, PodRow
-from reprieve.engine.cluster.snapshot import I64, Flag, Pending, PodLabels
+from reprieve.engine.cluster.rows import Labels, PodClass, PodLabels, PodRow
+from reprieve.engine.cluster.snapshot import Flag, Pending
 from reprieve.engine.cluster.snapshot import Snapshot as Nodes
 from reprieve.engine.placement.filtering import Placed
 from reprieve.engine.placement.profile import FilterName, Policy, Profile

@@ -28,8 +28,9 @@ from typing import Final, Protocol
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.cluster.rows import GroupRow
-from reprieve.engine.cluster.snapshot import I64, Mask, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.scores.placements import FeasiblePlacement, placement_scores
 from reprieve.engine.placement.simulation import Simulation

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I64, Mask
+from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.scheduling.victims.room import Room
 from reprieve.engine.scheduling.victims.units import Units
 

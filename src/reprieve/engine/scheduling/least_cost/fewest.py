@@ -20,7 +20,8 @@ from typing import Final
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I64, Mask, Pending
+from reprieve.engine.cluster.arrays import I64, Mask
+from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.least_cost.frontier import Slots, cheapest_nodes, wide
 from reprieve.engine.scheduling.least_cost.plan_cost import UnitCosts

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from reprieve.engine.cluster.snapshot import I64, Mask
+from reprieve.engine.cluster.arrays import I64, Mask
 
 __all__ = ["Slots", "Wide", "cheapest_nodes", "wide"]
 

@@ -15,7 +15,8 @@ from typing import Protocol
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I64, Mask, Pending
+from reprieve.engine.cluster.arrays import I64, Mask
+from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.simulation import Checkpoint, Simulation
 from reprieve.engine.scheduling.least_cost.fewest import Proposal, Proposals
 from reprieve.engine.scheduling.least_cost.plan_cost import gap_of, plan_cost, unit_costs

@@ -24,7 +24,8 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I64, Mask, Pending
+from reprieve.engine.cluster.arrays import I64, Mask
+from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.nodes.placing import Choose
 from reprieve.engine.scheduling.victims.importance import importance_order

@@ -19,7 +19,8 @@ from typing import Final
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I64, Snapshot
+from reprieve.engine.cluster.arrays import I64
+from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.lost_work import is_device
 from reprieve.engine.scheduling.least_cost.alternatives import set_harm
 from reprieve.engine.scheduling.outcome import Preemption, pods_of

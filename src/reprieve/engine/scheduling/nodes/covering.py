@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I64
+from reprieve.engine.cluster.arrays import I64
 
 __all__ = ["CELLS", "Cover", "Instance", "cover"]
 

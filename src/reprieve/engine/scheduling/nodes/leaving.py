@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubeworld.units.instants import Nanos
+from reprieve.engine.cluster.arrays import I64
 from reprieve.engine.cluster.rows import GroupRow
-from reprieve.engine.cluster.snapshot import I64, Flag, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import Flag, Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Simulation

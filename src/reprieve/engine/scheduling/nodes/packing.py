@@ -18,7 +18,8 @@ from typing import Final
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I64, Mask, Pending
+from reprieve.engine.cluster.arrays import I64, Mask
+from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.gangs.search import search
 from reprieve.engine.placement.filtering import Placed
 from reprieve.engine.placement.filters.resources import ResourcesFilter

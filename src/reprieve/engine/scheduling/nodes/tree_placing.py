@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from reprieve.engine.cluster.arrays import Mask
 from reprieve.engine.cluster.rows import GroupRow
-from reprieve.engine.cluster.snapshot import Mask, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.nodes.domains import GroupPlacing, place_group, place_in_domain

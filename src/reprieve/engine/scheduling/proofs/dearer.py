@@ -22,8 +22,9 @@ from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.cluster.rows import GroupRow
-from reprieve.engine.cluster.snapshot import I64, Mask, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.placement.filters.resources import ResourcesFilter
 from reprieve.engine.placement.profile import FilterName, Policy
 from reprieve.engine.placement.simulation import Simulation

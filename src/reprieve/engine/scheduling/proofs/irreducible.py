@@ -27,7 +27,8 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I64, Flag, Mask, Pending
+from reprieve.engine.cluster.arrays import I64, Mask
+from reprieve.engine.cluster.snapshot import Flag, Pending
 from reprieve.engine.placement.filtering import Filter, Reach
 from reprieve.engine.placement.filters.interpod import InterPodFilter
 from reprieve.engine.placement.filters.ports import PortsFilter

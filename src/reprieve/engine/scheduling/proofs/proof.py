@@ -25,8 +25,9 @@ from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I32, I64, Mask
 from reprieve.engine.cluster.rows import GroupRow
-from reprieve.engine.cluster.snapshot import I32, I64, Flag, Mask, Nomination, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import Flag, Nomination, Pending, Snapshot
 from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.gangs.job import Budgets, JobPolicy, VictimGangs
 from reprieve.engine.gangs.possible import protected_labels

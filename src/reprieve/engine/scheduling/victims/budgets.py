@@ -12,8 +12,9 @@ from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.cluster.rows import BudgetRow
-from reprieve.engine.cluster.snapshot import I64, Mask, Snapshot
+from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.filtering import View
 from reprieve.engine.placement.filters.selection import selection_of
 from reprieve.engine.scheduling.victims.units import Units, stable_order

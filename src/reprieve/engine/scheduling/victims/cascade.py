@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64
 from reprieve.engine.cluster.rows import PodRow
-from reprieve.engine.cluster.snapshot import I64, Pending
+from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.simulation import Checkpoint, Simulation
 from reprieve.engine.scheduling.nodes.placing import Choose, place_members
 from reprieve.engine.scheduling.outcome import UnitVictim

@@ -16,7 +16,8 @@ from typing import Final
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I64, Flag, Snapshot
+from reprieve.engine.cluster.arrays import I64
+from reprieve.engine.cluster.snapshot import Flag, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.victims.hierarchy import whole_groups
 

@@ -16,9 +16,10 @@ from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.cluster.claimed import devices_held
 from reprieve.engine.cluster.rows import GroupRow, Kind, PodRow
-from reprieve.engine.cluster.snapshot import I64, NO_START, Mask, Snapshot
+from reprieve.engine.cluster.snapshot import NO_START, Snapshot
 from reprieve.engine.lost_work import devices_of, is_device, lost_device_seconds
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.units.ids import Uid

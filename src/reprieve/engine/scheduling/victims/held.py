@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from kubeworld.units.instants import Nanos
-from reprieve.engine.cluster.snapshot import I64, Flag, Snapshot
+from reprieve.engine.cluster.arrays import I64
+from reprieve.engine.cluster.snapshot import Flag, Snapshot
 from reprieve.engine.disruptions.questions import Hold, budget_of
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.outcome import Held

@@ -13,8 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I32, I64
 from reprieve.engine.cluster.rows import GroupRow
-from reprieve.engine.cluster.snapshot import I32, I64, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.cluster.trees import GroupTrees
 from reprieve.engine.placement.profile import CompositePriority, Policy
 from reprieve.engine.scheduling.victims.protection import protected

@@ -16,7 +16,8 @@ from typing import Final
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I64, NO_START, Mask
+from reprieve.engine.cluster.arrays import I64, Mask
+from reprieve.engine.cluster.snapshot import NO_START
 
 __all__ = ["break_ties", "importance_order"]
 

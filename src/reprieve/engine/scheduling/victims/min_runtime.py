@@ -22,8 +22,9 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I32, I64, Mask
 from reprieve.engine.cluster.rows import GroupRow, Kind, NamespaceRow, PriorityClassRow
-from reprieve.engine.cluster.snapshot import I32, I64, NO_START, Flag, Mask, Snapshot
+from reprieve.engine.cluster.snapshot import NO_START, Flag, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.outcome import Spared
 from reprieve.engine.scheduling.victims.hierarchy import effective_priority, trees_of, whole_groups

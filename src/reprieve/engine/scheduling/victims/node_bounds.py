@@ -19,7 +19,8 @@ from typing import Final
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I64, Mask, Pending
+from reprieve.engine.cluster.arrays import I64, Mask
+from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.filters.resources import ResourcesFilter
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.simulation import Simulation

@@ -13,7 +13,8 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I64, Mask, Pending
+from reprieve.engine.cluster.arrays import I64, Mask
+from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.reasons import Reason
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.outcome import Explanation, Sentence

@@ -16,8 +16,9 @@ from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64, U8, Mask
 from reprieve.engine.cluster.rows import PodClass
-from reprieve.engine.cluster.snapshot import I64, U8, Mask, Pending
+from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.filters.resources import ResourcesFilter
 from reprieve.engine.placement.filters.spread import SpreadFilter
 from reprieve.engine.placement.profile import FilterName

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I32, I64, Flag, Mask, Pending
+from reprieve.engine.cluster.arrays import I32, I64, Mask
+from reprieve.engine.cluster.snapshot import Flag, Pending
 from reprieve.engine.placement.filtering import Placed
 from reprieve.engine.placement.filters.ports import PortsFilter
 from reprieve.engine.placement.filters.selection import selection_of

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I32, I64, Flag, Snapshot
+from reprieve.engine.cluster.arrays import I32, I64
+from reprieve.engine.cluster.snapshot import Flag, Snapshot
 from reprieve.engine.cluster.texts import texts_at
 from reprieve.engine.gangs.job import VictimGangs
 from reprieve.engine.placement.profile import Policy

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I64
+from reprieve.engine.cluster.arrays import I64
 from reprieve.engine.scheduling.nodes.domains import GroupPlacing
 
 __all__ = ["LowestPriority", "lowest_priority"]

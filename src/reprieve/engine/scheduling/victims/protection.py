@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64
 from reprieve.engine.cluster.rows import Kind
-from reprieve.engine.cluster.snapshot import I64, Snapshot
+from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy
 
 __all__ = ["protected"]

@@ -19,8 +19,9 @@ from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64
 from reprieve.engine.cluster.rows import BudgetRow
-from reprieve.engine.cluster.snapshot import I64, Snapshot
+from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.scheduling.outcome import Preemption, pods_of
 from reprieve.engine.scheduling.victims.budgets import BudgetMatches
 from reprieve.engine.scheduling.victims.units import Units

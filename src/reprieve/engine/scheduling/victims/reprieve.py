@@ -22,7 +22,7 @@ from typing import Final
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I64, Mask
+from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.victims.budgets import BudgetMatches, counted_units, violating_pods

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64
 from reprieve.engine.cluster.devices import extended_classes
 from reprieve.engine.cluster.rows import PODS
-from reprieve.engine.cluster.snapshot import I64, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.placement.filters.resources import (
     ResourcesFilter,
     checked_resources,

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I64
+from reprieve.engine.cluster.arrays import I64
 
 __all__ = ["Skew"]
 

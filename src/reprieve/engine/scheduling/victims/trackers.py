@@ -14,8 +14,9 @@ from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I32, I64, Mask
 from reprieve.engine.cluster.rows import PodClass
-from reprieve.engine.cluster.snapshot import I32, I64, Flag, Mask, Pending
+from reprieve.engine.cluster.snapshot import Flag, Pending
 from reprieve.engine.placement.filtering import Filter, Placed, Reach
 from reprieve.engine.placement.filters.resources import ResourcesFilter
 from reprieve.engine.placement.filters.selection import selection_of

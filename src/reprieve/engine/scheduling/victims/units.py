@@ -15,7 +15,8 @@ from itertools import repeat
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I32, I64, Mask, Snapshot
+from reprieve.engine.cluster.arrays import I32, I64, Mask
+from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.many import many
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.outcome import UnitVictim

@@ -13,7 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I64, U8, Flag, Pending, Snapshot
+from reprieve.engine.cluster.arrays import I64, U8
+from reprieve.engine.cluster.snapshot import Flag, Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import PLUGIN, Code, Rejection
 from reprieve.engine.placement.simulation import Simulation

@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.cluster.devices import Attribute, AttributeType, DeviceCapacity
-from reprieve.engine.cluster.snapshot import I64, Mask
 from reprieve.engine.placement.filters.dynamic.device_expressions import Read
 from reprieve.engine.placement.filters.dynamic.device_pools import PoolDevice, Published
 from reprieve.engine.placement.filters.dynamic.device_values import SelectorError, semver_of

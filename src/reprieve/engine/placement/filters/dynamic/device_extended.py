@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import Mask
 from reprieve.engine.cluster.devices import (
     DeviceClassRow,
     DeviceRequest,
@@ -21,7 +22,7 @@ from reprieve.engine.cluster.devices import (
     extended_classes,
 )
 from reprieve.engine.cluster.rows import ExtendedRequest, Kind, PodClass
-from reprieve.engine.cluster.snapshot import Mask, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.placement.filters.dynamic.device_allocation import Wanted
 
 __all__ = ["Case", "cases_of", "extended_claim", "extended_claim_name", "extended_requests"]

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64
 from reprieve.engine.cluster.devices import (
     DeviceClassRow,
     DeviceId,
@@ -17,7 +18,6 @@ from reprieve.engine.cluster.devices import (
     Reach,
 )
 from reprieve.engine.cluster.rows import Kind
-from reprieve.engine.cluster.snapshot import I64
 from reprieve.engine.placement.filtering import View
 from reprieve.engine.placement.filters.dynamic.device_costs import (
     MAX_COST,

@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.cluster.devices import DeviceRequest
 from reprieve.engine.cluster.rows import Kind
-from reprieve.engine.cluster.snapshot import I64, Mask
 from reprieve.engine.placement.filtering import View
 from reprieve.engine.placement.filters.dynamic.device_allocation import Wanted
 from reprieve.engine.placement.filters.dynamic.device_columns import (

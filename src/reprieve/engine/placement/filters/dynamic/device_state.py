@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64, U8, Mask
 from reprieve.engine.cluster.devices import (
     AllocatedDevice,
     Allocation,
@@ -24,7 +25,7 @@ from reprieve.engine.cluster.devices import (
     ResourceClaimRow,
 )
 from reprieve.engine.cluster.rows import ExtendedRequest, Kind
-from reprieve.engine.cluster.snapshot import I64, U8, Mask, Snapshot
+from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.filtering import Placed, View
 from reprieve.engine.placement.filters.dynamic.device_allocation import (
     AllocationFailed,

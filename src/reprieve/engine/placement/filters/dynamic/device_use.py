@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64
 from reprieve.engine.cluster.devices import CapacityPolicy, Device, DeviceId
-from reprieve.engine.cluster.snapshot import I64
 from reprieve.engine.placement.filters.dynamic.device_pools import PoolDevice, Published
 
 __all__ = ["DeviceUse", "consumption"]

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.arrays import I64, U8, Mask
 from reprieve.engine.cluster.devices import (
     MAX_CONSUMERS,
     AllocatedDevice,
@@ -21,7 +22,7 @@ from reprieve.engine.cluster.devices import (
     Request,
     ResourceClaimRow,
 )
-from reprieve.engine.cluster.snapshot import I64, U8, Mask, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.placement.filtering import Filter, Placed, Reach, Refusal, View
 from reprieve.engine.placement.filters.dynamic.claims_alike import asked_alike, claim_names
 from reprieve.engine.placement.filters.dynamic.device_allocation import Wanted
