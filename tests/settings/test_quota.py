@@ -405,6 +405,9 @@ def test_gates_of_what_is_not_here_are_accepted_and_change_nothing() -> None:
     told = refusal(new, featureGates={"TASCacheTopologyTree": "no", "TASProfileMixt": True})
     assert 'featureGates[TASCacheTopologyTree]: Invalid value: "no": must be true or false' in told
     assert "unrecognized feature gate: TASProfileMixt; accepted: " in told
+    elastic = "ElasticJobsViaWorkloadSlicesWithTAS"
+    assert new(featureGates={elastic: False}).settings == new().settings
+    assert f"featureGates: {elastic}: must not be on" in refusal(new, featureGates={elastic: True})
 
 
 @pytest.mark.skipif(not GATES.exists(), reason="the published cases are not here")

@@ -77,6 +77,8 @@ ADMISSION_GATED_BY: Final = "kueue.x-k8s.io/admission-gated-by"
 CHECKPOINT_INTERVAL: Final = "reprieve.dev/checkpoint-interval"
 REPLACES: Final = "kueue.x-k8s.io/workload-slice-replacement-for"
 
+IS_GROUP_WORKLOAD: Final = "kueue.x-k8s.io/is-group-workload"
+
 _LONGEST_INTERVAL: Final = 168 * HOUR
 _NOTHING: Final = Nanos(0)
 _KEPT: Final = 20_000  # pod sets; more than that many at once are read again
@@ -212,8 +214,22 @@ def workload_row(
         party=party,
         checkpoint=checkpoint,
         next_checkpoint=_next_checkpoint(annotations, since, checkpoint),
+        unhealthy_nodes=tuple(
+            each["name"]
+            for each in status.unhealthy_nodes or ()
+            if isinstance(each.get("name"), str)
+        ),
+        of_one_pod=_of_one_pod(workload),
         preempts_from=_preempts_from(delay, created, evicted),
     )
+
+
+def _of_one_pod(workload: kueue.Workload) -> bool:
+    """Tell whether one plain pod is all that a Workload is."""
+    owners = workload.metadata.owner_references or ()
+    if (workload.metadata.annotations or {}).get(IS_GROUP_WORKLOAD) == "true":
+        return False
+    return [(each.api_version, each.kind) for each in owners] == [("v1", "Pod")]
 
 
 def _preempts_from(delay: int, created: Nanos, evicted: Eviction | None) -> Nanos:

@@ -42,7 +42,9 @@ DECIDING: Final[Mapping[str, str]] = {
     "TASRecomputeAssignmentWithinSchedulingCycle": (
         "tas_recompute_assignment_within_scheduling_cycle"
     ),
+    "TASFailedNodeReplacement": "tas_failed_node_replacement",
     "TASFailedNodeReplacementFailFast": "tas_failed_node_replacement_fail_fast",
+    "TASReplaceNodeOnNodeTaints": "tas_replace_node_on_node_taints",
 }
 #: The same for `TopologyGates`.
 PLACING: Final[Mapping[str, str]] = {
@@ -77,7 +79,6 @@ _ELSEWHERE: Final = frozenset(
     (
         "CleanupProvisioningRequestsOnEviction",
         "DeferRayServiceFinalizationForRedisCleanup",
-        "ElasticJobsViaWorkloadSlicesWithTAS",
         "FailureRecoveryPolicy",
         "KueueDRAIntegration",
         "KueueDRAIntegrationConsumableCapacity",
@@ -103,11 +104,9 @@ _ELSEWHERE: Final = frozenset(
         "TASCacheNodeMatchResults",
         "TASCacheTopologyTree",
         "TASCachingRemainingResources",
-        "TASFailedNodeReplacement",
         "TASHandleOverlappingFlavors",
         "TASMultiLayerTopology",
         "TASReplaceNodeDueToNotReadyOverFixedTime",
-        "TASReplaceNodeOnNodeTaints",
         "TASReplaceNodeOnPodTermination",
         "TASValidateWorkloadSliceSize",
         "TLSOptions",
@@ -118,6 +117,12 @@ _ELSEWHERE: Final = frozenset(
         "WorkloadValidationForPodSetMetadata",
     )
 )
+#: Gates that cannot be on, and why.
+_REFUSED: Final[Mapping[str, str]] = {
+    "ElasticJobsViaWorkloadSlicesWithTAS": (
+        "must not be on: slices of elastic jobs are not given places beside their old ones"
+    ),
+}
 _DECIDED: Final = Gates()
 DEFAULTS: Final[Mapping[str, bool]] = {
     **{name: getattr(_DECIDED, field) for name, field in DECIDING.items()},
@@ -145,7 +150,10 @@ def gates_of(
         wishes = {}
     found = dict(DEFAULTS)
     for name, on in wishes.items():
-        if name not in DEFAULTS and name not in _ELSEWHERE:
+        if name in _REFUSED:
+            if on is not False:
+                errors.append(f"featureGates: {name}: {_REFUSED[name]}")
+        elif name not in DEFAULTS and name not in _ELSEWHERE:
             accepted = ", ".join(sorted({*DEFAULTS, *_ELSEWHERE}))
             errors.append(f"featureGates: unrecognized feature gate: {name}; accepted: {accepted}")
         elif not isinstance(on, bool):

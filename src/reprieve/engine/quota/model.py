@@ -394,7 +394,9 @@ class Gates:
     unadmitted_workloads_observability: bool = True
     topology_aware_scheduling: bool = True
     tas_recompute_assignment_within_scheduling_cycle: bool = True
+    tas_failed_node_replacement: bool = True
     tas_failed_node_replacement_fail_fast: bool = True
+    tas_replace_node_on_node_taints: bool = True
     topology: TopologyGates = DEFAULT_GATES
 
 

@@ -2,30 +2,65 @@
 
 They keep their flavors and their quota, and nobody is preempted for them. A replacement that is not
 found ends the workload, so that it is queued and placed as a whole again. A workload that is one
-plain pod keeps what it has, since nothing would make that pod anew.
+plain pod keeps what it has, since nothing would make that pod anew. One that lost a second node
+while the first waited for another is evicted; with `profile: best` all are replaced at once.
 
-Source: specification of topology-aware scheduling, sections 6.6 and 7.2.
+Source: specification of topology-aware scheduling, sections 6.6, 7.1, 7.2 and 9.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.assigning.topologies import wanted_of
 from reprieve.engine.quota.entries import Entry, Outcome
 from reprieve.engine.quota.holdings.snapshot import Snapshot
 from reprieve.engine.quota.holdings.state import Holdings
-from reprieve.engine.quota.model import Admission, Eviction
+from reprieve.engine.quota.model import Admission, Eviction, Workload
 from reprieve.engine.topology.model import Outcome as PlaceOutcome
 from reprieve.engine.topology.places import Placed
-from reprieve.engine.topology.replacing import replace_node
+from reprieve.engine.topology.replacing import replace_node, replace_nodes
+from reprieve.engine.victim_choice import VictimChoice
 
-__all__ = ["NODE_FAILURES", "evict_for_nodes", "replace_failed_nodes"]
+__all__ = ["NODE_FAILURES", "Marks", "evict_for_nodes", "marks_of", "replace_failed_nodes"]
 
 #: The reason of an eviction for want of a replacement.
 NODE_FAILURES = "NodeFailures"
+
+#: So many failed nodes a Workload can name.
+_MOST_NAMED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What is to be written of a workload's failed nodes: their names, or why it is evicted."""
+
+    nodes: tuple[str, ...]
+    message: str = ""
+
+
+def marks_of(workload: Workload, failed: Sequence[str], profile: VictimChoice) -> Marks | None:
+    """Return what is to be written of the nodes that failed, None where it stands there already.
+
+    Args:
+        workload: holds places, and names the failed nodes that are known of it.
+        failed: those of its nodes that have failed now.
+        profile: with `best` several nodes are replaced together.
+    """
+    kept = [each for each in workload.unhealthy_nodes if each in failed]
+    nodes = (*kept, *(each for each in failed if each not in kept))
+    if nodes == workload.unhealthy_nodes:
+        return None
+    at_once = _MOST_NAMED if profile is VictimChoice.BEST else 1
+    if len(nodes) <= max(at_once, len(kept)):
+        return Marks(nodes)
+    return Marks(
+        nodes,
+        "Workload eviction triggered due to multiple TAS assigned node failures, including: "
+        + ", ".join(nodes),
+    )
 
 
 def replace_failed_nodes(holdings: Holdings, snapshot: Snapshot) -> tuple[list[Entry], list[Entry]]:
@@ -101,6 +136,7 @@ def _outcomes(snapshot: Snapshot, entry: Entry) -> dict[str, PlaceOutcome]:
     admitted = {each.name: each for each in workload.admission.pod_sets}
     configuration = snapshot.configuration
     queue = configuration.cluster_queues[entry.cluster_queue]
+    together = configuration.settings.profile is VictimChoice.BEST
     by_flavor: dict[str, list[str]] = {}
     for each in workload.admission.pod_sets:
         for flavor in sorted({*each.flavors.values()} & places.trees.keys()):
@@ -109,7 +145,9 @@ def _outcomes(snapshot: Snapshot, entry: Entry) -> dict[str, PlaceOutcome]:
     for flavor, names in sorted(by_flavor.items()):
         wanted = wanted_of(workload, queue, configuration, {n: admitted[n].count for n in names})
         present = {name: admitted[name].topology for name in names}
-        node = workload.unhealthy_nodes[0]
-        placing = places.on(flavor)
-        found.update(replace_node(placing, wanted, present, node, workload.of_one_pod))
+        nodes, placing = workload.unhealthy_nodes, places.on(flavor)
+        if together and len(nodes) > 1:
+            found.update(replace_nodes(placing, wanted, present, nodes))
+        else:
+            found.update(replace_node(placing, wanted, present, nodes[0], workload.of_one_pod))
     return found

@@ -23,7 +23,7 @@ from reprieve.engine.selectors import requirement_holds
 from reprieve.engine.topology.model import PodsWanted, PreferredTerm
 from reprieve.engine.topology.tree import Ints, Marks, Tree, Usage
 
-__all__ = ["Leaves", "Pods", "look_at"]
+__all__ = ["Leaves", "Pods", "first_untolerated", "look_at"]
 
 #: No leaf counts for more pods than this.
 _MOST_PODS: Final = 2**31 - 1
@@ -158,7 +158,7 @@ def _leave_out_tainted(
     tree: Tree, tolerations: Sequence[Toleration], allowed: Marks, excluded: dict[str, int]
 ) -> None:
     for taints, leaves in tree.taints.items():
-        taint = _first_untolerated(taints, tolerations)
+        taint = first_untolerated(taints, tolerations)
         if taint is not None:
             value = f"={taint.value}" if taint.value else ""
             word = f'taint "{taint.key}{value}:{taint.effect}"'
@@ -166,7 +166,8 @@ def _leave_out_tainted(
             allowed[leaves] = False
 
 
-def _first_untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> Taint | None:
+def first_untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> Taint | None:
+    """Return the first taint that keeps pods away, None where they tolerate all that do."""
     for taint in taints:
         if taint.effect in _KEEPS_AWAY and not any(e.tolerates(taint) for e in tolerations):
             return taint

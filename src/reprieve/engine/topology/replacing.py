@@ -4,7 +4,11 @@ The failed node's domain is taken out of the assignment and its pods are placed 
 the domain that the request binds them to; the workload's own usage, that of the failed node
 included, still counts. Nobody is preempted for it.
 
-Source: specification of topology-aware scheduling, section 7.2.
+Several failed nodes are replaced at once: first every slice that lost pods is filled up in its own
+domain, from the finest layer to the coarsest, and then the slices that are lost as a whole are
+placed like new ones.
+
+Source: specification of topology-aware scheduling, sections 7.2 and 9.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from reprieve.engine.topology.model import Outcome, PodsWanted, TopologyAssignme
 from reprieve.engine.topology.requests import Meant, TopologyRequestError, meaning
 from reprieve.engine.topology.tree import Marks, Tree, Usage
 
-__all__ = ["replace_node"]
+__all__ = ["replace_node", "replace_nodes"]
 
 
 def replace_node(
@@ -57,6 +61,121 @@ def replace_node(
     return found
 
 
+def replace_nodes(
+    on: Placing,
+    wanted: Sequence[PodsWanted],
+    admitted: Mapping[str, TopologyAssignment | None],
+    nodes: Sequence[str],
+) -> dict[str, Outcome]:
+    """Return what each pod set with pods on failed nodes gets instead, all of them replaced.
+
+    The arguments are those of `replace_node`.
+    """
+    assumed = Usage(on.tree)
+    failed: set[tuple[str, ...]] = {(node,) for node in nodes}
+    found: dict[str, Outcome] = {}
+    for each in wanted:
+        present = admitted.get(each.name)
+        if present is None or all(domain.values not in failed for domain in present.domains):
+            continue
+        outcome = _all_replaced(on, each, present, failed, assumed)
+        found[each.name] = outcome
+        if outcome.assignment is None:
+            break
+        assumed.add(_added(present, outcome.assignment), each.requests)
+    return found
+
+
+def _all_replaced(
+    on: Placing,
+    wanted: PodsWanted,
+    present: TopologyAssignment,
+    failed: set[tuple[str, ...]],
+    assumed: Usage,
+) -> Outcome:
+    tree, rest = on.tree, present
+    for values in failed:
+        rest = without(rest, values)
+    stale = _stale(tree, rest)
+    if stale is not None:
+        return stale
+    missing = present.pods - rest.pods
+    try:
+        meant = meaning(wanted, tree.levels)
+    except TopologyRequestError as fault:
+        return Outcome(None, str(fault))
+    within = None
+    if meant.required and rest.domains:
+        first = tree.index[rest.domains[0].values]
+        within = _leaves_of(tree, _Bound(meant.level, tree.ancestor(first, meant.level)))
+    usable = _but(tree, failed)
+    theirs = assumed.copy()
+    layers = [(meant.slicing.level, meant.slicing.size), *_layers(meant.slicing)]
+    for position in reversed(range(len(layers))):
+        finer = _filling(meant, layers, position, len(tree.levels) - 1)
+        for domain, lacking in _incomplete(tree, rest, *layers[position]):
+            inside = usable & _leaves_of(tree, _Bound(layers[position][0], domain))
+            asked = replace(wanted, count=min(lacking, missing))
+            more = place(on, asked, None, theirs, inside, finer)[wanted.name]
+            if more.assignment is None:
+                return more
+            rest, missing = merged(tree, rest, more.assignment), missing - asked.count
+            theirs.add(more.assignment, wanted.requests)
+    if missing:
+        inside = usable if within is None else usable & within
+        asked = replace(wanted, count=missing)
+        more = place(on, asked, None, theirs, inside, meant)[wanted.name]
+        if more.assignment is None:
+            return more
+        rest = merged(tree, rest, more.assignment)
+    if rest.pods != present.pods:
+        return Outcome(None, "the slices of the failed nodes cannot be made whole")
+    return Outcome(rest)
+
+
+def _filling(meant: Meant, layers: Sequence[tuple[int, int]], position: int, lowest: int) -> Meant:
+    """Return the request for what a domain of one layer lacks: in one, in slices of the finer."""
+    finer = layers[position + 1 :]
+    slicing = Slicing(lowest, 1, {})
+    if finer:
+        inner = {at: size for at, size in meant.slicing.inner.items() if at > finer[0][0]}
+        slicing = Slicing(*finer[0], inner)
+    return Meant(layers[position][0], True, False, False, slicing)
+
+
+def _incomplete(
+    tree: Tree, rest: TopologyAssignment, level: int, size: int
+) -> list[tuple[int, int]]:
+    """Return the domains of a level with a part of a slice, and how many pods it lacks."""
+    there: dict[int, int] = {}
+    for each in rest.domains:
+        domain = tree.ancestor(tree.index[each.values], level)
+        there[domain] = there.get(domain, 0) + each.count
+    return [(domain, -count % size) for domain, count in sorted(there.items()) if count % size]
+
+
+def _but(tree: Tree, failed: set[tuple[str, ...]]) -> Marks:
+    """Return all leaves but those of the failed nodes, which may still be ready."""
+    found = np.ones(len(tree.paths), dtype=np.bool_)
+    for values in failed:
+        leaf = tree.index.get(values)
+        if leaf is not None:
+            found[leaf] = False
+    return found
+
+
+def _stale(tree: Tree, rest: TopologyAssignment) -> Outcome | None:
+    """Return the refusal where a domain that stays is none of the tree any more."""
+    for domain in rest.domains:
+        if domain.values not in tree.index:
+            return Outcome(
+                None,
+                "Cannot replace the node, because the existing topologyAssignment is invalid, as "
+                f"it contains the stale domain {','.join(domain.values)}",
+            )
+    return None
+
+
 def _replaced(
     on: Placing,
     wanted: PodsWanted,
@@ -66,13 +185,9 @@ def _replaced(
 ) -> Outcome:
     tree = on.tree
     rest = without(present, failed)
-    for domain in rest.domains:
-        if domain.values not in tree.index:
-            return Outcome(
-                None,
-                "Cannot replace the node, because the existing topologyAssignment is invalid, as "
-                f"it contains the stale domain {','.join(domain.values)}",
-            )
+    stale = _stale(tree, rest)
+    if stale is not None:
+        return stale
     missing = sum(each.count for each in present.domains if each.values == failed)
     try:
         meant = meaning(wanted, tree.levels)

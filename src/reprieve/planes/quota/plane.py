@@ -159,7 +159,7 @@ class QuotaPlane:
             self.explanations,
             self._nodes,
             self.waiting,
-            FailedNodes(context, self.state, self.writer, self._spawn),
+            FailedNodes(context, self.state, self._grounds, self.writer, self._spawn),
         )
         self.side = QuotaJoint(
             context,

@@ -77,6 +77,7 @@ class Decisions:
         self._held_pairs = held_pairs
         self._nodes = nodes
         self._waiting = waiting
+        self._failed_nodes = failed_nodes
         # ClusterQueues in which somebody was spared for a time, or set aside.
         self.retries: DirtyKeys[str] = DirtyKeys(context.clock)
         self.idle_first = IdleFirst(context, state, self.retries.add_at)
@@ -110,6 +111,7 @@ class Decisions:
         state, clock = self._state, self._context.clock
         async with state.engine:
             state.settle()
+            self._failed_nodes.mark()
             started, now = clock.monotonic(), clock.wall()
             ledger = self._held_pairs.ledger
             await self._held_pairs.show(now)

@@ -1,6 +1,7 @@
 """What is written for workloads of whose places a node failed: other places, or an eviction.
 
-The cycle has decided (`engine.quota.node_failures`). A replacement changes the assignment alone;
+A failed node is named in `status.unhealthyNodes`; the next cycle decides
+(`engine.quota.node_failures`). A replacement changes the assignment alone;
 the pods that are made anew are let go to the new place. Without one the Workload is evicted, so
 that it is queued as a whole. What could not be written is decided again.
 
@@ -9,8 +10,8 @@ Source: specification of topology-aware scheduling, section 7.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -22,6 +23,7 @@ from reprieve.intake.quota_workloads import is_condition_true
 from reprieve.kube.errors import ApiError
 from reprieve.kube.writes import Priority
 from reprieve.planes.quota.context import QuotaContext, log, reference_of
+from reprieve.planes.quota.deciding.grounds import GroundView
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.workload_status.transitions import evicted
 from reprieve.planes.quota.workload_status.writing import WorkloadStatuses
@@ -29,21 +31,39 @@ from reprieve.wording.events import EventText
 
 __all__ = ["FailedNodes"]
 
+_EVICTED: Final = f"EvictedDueTo{NODE_FAILURES}"
+Change = Callable[[Workload], Workload | None]
+
 
 class FailedNodes:
-    """Writes what was decided about failed nodes; `spawn` runs a write beside the decisions."""
+    """Writes what was found and decided of failed nodes; `spawn` runs a write beside decisions."""
 
     def __init__(
         self,
         context: QuotaContext,
         state: QuotaState,
+        grounds: GroundView,
         writer: WorkloadStatuses,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         self._context = context
         self._state = state
+        self._grounds = grounds
         self._writer = writer
         self._spawn = spawn
+
+    def mark(self) -> None:
+        """Name the nodes that have failed since, and evict whom a second one failed."""
+        for key, marks in list(self._grounds.failing()):
+            workload = self._state.workload(key)
+            if workload is not None:
+                if marks.message:
+                    change = self._eviction(marks.message)
+                    self._begin(key, workload.metadata.uid, change, marks.message, _EVICTED)
+                else:
+                    names = ", ".join(marks.nodes) or "none any more"
+                    said = f"nodes of its places that failed: {names}"
+                    self._begin(key, workload.metadata.uid, _named(marks.nodes), said)
 
     def replaced(self, entry: Entry) -> None:
         """Write the new places of a workload."""
@@ -62,42 +82,42 @@ class FailedNodes:
             if held is None or is_condition_true(current, "Evicted"):
                 return None
             new = replace(held, pod_set_assignments=[given(e) for e in held.pod_set_assignments])
-            return replace(current, status=replace(current.status, admission=new))
+            status = replace(current.status, admission=new, unhealthy_nodes=None)
+            return replace(current, status=status)
 
-        nodes = ", ".join(entry.workload.unhealthy_nodes)
-        self._begin(entry, change, f"its pods of the failed node {nodes} have other nodes")
+        nodes, workload = ", ".join(entry.workload.unhealthy_nodes), entry.workload
+        said = f"its pods of the failed node {nodes} have other nodes"
+        self._begin(workload.key, workload.uid, change, said)
 
     def evict(self, entry: Entry) -> None:
         """Evict a workload for whose pods there is no other node."""
+        workload, change = entry.workload, self._eviction(entry.message)
+        self._begin(workload.key, workload.uid, change, entry.message, _EVICTED)
+
+    def _eviction(self, message: str) -> Change:
         now = self._context.clock.wall()
 
         def change(current: Workload) -> Workload | None:
             if current.status.admission is None or is_condition_true(current, "Evicted"):
                 return None
-            return evicted(current, NODE_FAILURES, entry.message, now)
+            return evicted(current, NODE_FAILURES, message, now)
 
-        self._begin(entry, change, entry.message, f"EvictedDueTo{NODE_FAILURES}")
+        return change
 
-    def _begin(
-        self,
-        entry: Entry,
-        change: Callable[[Workload], Workload | None],
-        message: str,
-        event: str = "",
-    ) -> None:
-        self._state.deciding.add(entry.workload.key)
-        self._spawn(self._write(entry, change, message, event))
+    def _begin(self, key: str, uid: str, change: Change, message: str, event: str = "") -> None:
+        self._state.deciding.add(key)
+        self._spawn(self._write(key, uid, change, message, event))
 
     async def _write(
         self,
-        entry: Entry,
-        change: Callable[[Workload], Workload | None],
+        key: str,
+        uid: str,
+        change: Change,
         message: str,
         event: str,
     ) -> None:
-        key = entry.workload.key
         try:
-            stored = await self._writer.change(key, entry.workload.uid, change, Priority.EVICT)
+            stored = await self._writer.change(key, uid, change, Priority.EVICT)
             if stored is not None:
                 log.info("%s: %s", key, message)
                 if event:
@@ -107,3 +127,13 @@ class FailedNodes:
             log.warning("%s: what was decided about failed nodes was not written: %s", key, failure)
         finally:
             self._state.decided(key)
+
+
+def _named(nodes: Sequence[str]) -> Change:
+    def change(current: Workload) -> Workload | None:
+        if current.status.admission is None or is_condition_true(current, "Evicted"):
+            return None
+        named = [{"name": each} for each in nodes] or None
+        return replace(current, status=replace(current.status, unhealthy_nodes=named))
+
+    return change

@@ -11,17 +11,17 @@ which belong to a workload with places count through that workload alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.quota.assigning.constraints import Taint
+from reprieve.engine.quota.failing_nodes import failing_nodes
 from reprieve.engine.quota.holdings.placed import queues_with_places
 from reprieve.engine.quota.model import Configuration
+from reprieve.engine.quota.node_failures import Marks, marks_of
 from reprieve.engine.topology.model import HOSTNAME, TopologyNode
 from reprieve.engine.topology.places import Grounds
-from reprieve.planes.quota.context import log
 from reprieve.planes.quota.deciding.node_view import NodeView
 from reprieve.planes.quota.state import QuotaState
 from reprieve.units.ids import Uid
@@ -44,6 +44,7 @@ class GroundView:
         self._nodes = nodes
         self._known: list[TopologyNode] | None = None
         self._configuration: Configuration | None = None
+        self._snapshot: Snapshot | None = None
         state.settlers.append(self.settle)
 
     @property
@@ -69,34 +70,30 @@ class GroundView:
             for key, holder in state.holdings.holders.items():
                 if holder.placed:
                     self._changed(key)
-        self._mark_failed(snapshot)
+        self._snapshot = snapshot
 
-    def _mark_failed(self, snapshot: Snapshot) -> None:
-        """Note of whose places a node is gone, or not ready with none of its pods running there.
-
-        What holds places is held against the trees, which have the nodes that are places.
-        """
-        holdings = self._state.holdings
-        places = holdings.places
-        if places is None:
+    def failing(self) -> Iterator[tuple[str, Marks]]:
+        """Yield by key what is to be written of the failed nodes of those who hold places."""
+        state, snapshot = self._state, self._snapshot
+        places = state.holdings.places
+        if places is None or snapshot is None:
             return
         hosts = {row.labels.get(HOSTNAME, row.name): row.name for row in snapshot.nodes}
-        for key, holder in list(holdings.holders.items()):
+        for key, holder in list(state.holdings.holders.items()):
             workload = holder.workload
-            if holder.evicted or workload.unhealthy_nodes or key in self._state.deciding:
+            if holder.evicted or key in state.deciding:
                 continue
-            for flavor, pods in holder.placed:
-                tree = places.trees[flavor]
-                lost = [
-                    each.values[0]
-                    for each in pods.assignment.domains
-                    if tree.by_host and each.values not in tree.index
-                ]
-                failed = [host for host in lost if not self._runs_on(key, hosts.get(host))]
-                if failed:
-                    log.warning("%s: its node %s failed", key, failed[0])
-                    holdings.hold(replace(workload, unhealthy_nodes=(failed[0],)))
-                    break
+            if not holder.placed and not workload.unhealthy_nodes:
+                continue
+            failed = failing_nodes(
+                workload,
+                state.configuration,
+                places,
+                lambda host, key=key: self._runs_on(key, hosts.get(host)),  # type: ignore[misc]
+            )
+            marks = marks_of(workload, failed, state.configuration.settings.profile)
+            if marks is not None:
+                yield key, marks
 
     def _runs_on(self, workload: str, node: str | None) -> bool:
         """Tell whether a pod of a workload still runs on a node; None is one that is gone."""

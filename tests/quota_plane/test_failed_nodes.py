@@ -1,0 +1,124 @@
+"""Nodes of a workload's places that fail: named in its status, replaced, or an eviction."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from reprieve.engine.quota.model import Gates, Settings
+from reprieve.engine.victim_choice import VictimChoice
+from reprieve.kube.resource import NODES, PODS
+from reprieve.planes.quota.context import QuotaOptions
+from tests.quota_plane.site import NAMESPACE, Site, site
+from tests.quota_plane.test_topologies import asking, hosts, queues, racks
+
+TWO = "Workload eviction triggered due to multiple TAS assigned node failures, including: a, b"
+
+
+async def unhealthy(cluster: Site) -> list[str]:
+    (workload,) = (await cluster.workloads()).values()
+    return [each["name"] for each in workload["status"].get("unhealthyNodes") or ()]
+
+
+async def lose(cluster: Site, *names: str) -> None:
+    """Let nodes be gone, and then the pods on them."""
+    for name in names:
+        await cluster.client.delete(NODES, "", name)
+    for pod in (await cluster.client.list(PODS, dict, namespace=NAMESPACE)).items:
+        if pod["spec"].get("nodeName") in names:
+            await cluster.client.delete(PODS, NAMESPACE, pod["metadata"]["name"], grace_seconds=0)
+
+
+async def are_on(cluster: Site, *names: str) -> None:
+    async def bound() -> bool:
+        return await hosts(cluster, "gang") == [*names]
+
+    await cluster.until(f"its pods run on {names}", bound)
+
+
+async def evictions(cluster: Site) -> set[Any]:
+    return {each[4] for each in await cluster.events() if each[3].endswith("NodeFailures")}
+
+
+def options(settings: Settings) -> QuotaOptions:
+    return QuotaOptions(settings=settings)
+
+
+async def test_who_loses_two_nodes_at_once_is_evicted_and_both_are_named(tmp_path: Path) -> None:
+    nodes = racks(a="r1", b="r1", c="r1", d="r1")
+    async with site(tmp_path, *queues(), nodes=nodes) as cluster:
+        await cluster.create(asking("gang", 4, cpu="2"))
+        await are_on(cluster, "a", "a", "b", "b")
+        await lose(cluster, "a", "b")
+        await are_on(cluster, "c", "c", "d", "d")
+        assert await evictions(cluster) == {TWO}
+        assert await unhealthy(cluster) == []
+
+
+async def test_with_profile_best_both_are_replaced_and_nobody_is_evicted(tmp_path: Path) -> None:
+    nodes = racks(a="r1", b="r1", c="r1", d="r1", e="r1")
+    best = options(Settings(profile=VictimChoice.BEST))
+    async with site(tmp_path, *queues(), nodes=nodes, options=best) as cluster:
+        await cluster.create(asking("gang", 6, cpu="2"))
+        await are_on(cluster, "a", "a", "b", "b", "c", "c")
+        stay = {
+            pod["metadata"]["uid"]
+            for pod in await cluster.pods_of("gang")
+            if pod["spec"]["nodeName"] == "c"
+        }
+        await lose(cluster, "a", "b")
+        await are_on(cluster, "c", "c", "d", "d", "e", "e")
+        assert stay < {pod["metadata"]["uid"] for pod in await cluster.pods_of("gang")}
+        assert await evictions(cluster) == set()
+        assert await unhealthy(cluster) == []
+
+
+async def test_without_fail_fast_the_failed_node_is_named_until_there_is_another_or_a_second_fails(
+    tmp_path: Path,
+) -> None:
+    nodes = racks(a="r1", b="r1")
+    gates = Gates(tas_failed_node_replacement_fail_fast=False)
+    patient = options(Settings(gates=gates))
+    async with site(tmp_path, *queues(), nodes=nodes, options=patient) as cluster:
+        await cluster.create(asking("gang", 4, cpu="2"))
+        await are_on(cluster, "a", "a", "b", "b")
+        await lose(cluster, "b")
+
+        async def named() -> bool:
+            return await unhealthy(cluster) == ["b"]
+
+        await cluster.until("the failed node is named", named)
+        assert await evictions(cluster) == set()
+        await lose(cluster, "a")
+
+        async def evicted() -> bool:
+            return bool(await evictions(cluster))
+
+        await cluster.until("the second failed node evicts it", evicted)
+        two = TWO.replace("a, b", "b, a")
+        assert await evictions(cluster) == {two}
+        assert await unhealthy(cluster) == []
+
+
+async def test_a_taint_that_its_pods_do_not_tolerate_fails_a_node_once_none_of_them_runs_there(
+    tmp_path: Path,
+) -> None:
+    nodes = racks(a="r1", b="r1", c="r1", d="r1")
+    async with site(tmp_path, *queues(), nodes=nodes) as cluster:
+        await cluster.create(asking("gang", 4, cpu="2"))
+        await are_on(cluster, "a", "a", "b", "b")
+        taint = {"spec": {"taints": [{"key": "repair", "effect": "NoSchedule"}]}}
+        await cluster.client.patch(NODES, "", "b", taint, dict)
+        # Pods that run there stay; the taint is no reason to end them.
+        await cluster.create(asking("other", 1))
+
+        async def runs() -> bool:
+            return await hosts(cluster, "other") == ["c"]
+
+        await cluster.until("another job is placed meanwhile", runs)
+        assert await hosts(cluster, "gang") == ["a", "a", "b", "b"]
+        for pod in await cluster.pods_of("gang"):
+            if pod["spec"]["nodeName"] == "b":
+                name = pod["metadata"]["name"]
+                await cluster.client.delete(PODS, NAMESPACE, name, grace_seconds=0)
+        await are_on(cluster, "a", "a", "d", "d")
