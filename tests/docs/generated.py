@@ -23,6 +23,7 @@ from reprieve.telemetry.scheduling import SchedulingMetrics
 from reprieve.wording.diagnosis import reasons_markdown
 from reprieve.wording.documentation import switches_markdown, transitions_markdown
 from tests.docs.man_pages import write_man_pages
+from tests.docs.option_rows import idle_options, quota_options, scheduling_options, write_chart
 from tests.docs.quota_examples import fair_rows, preemption_rows
 from tests.kubectl.exceptions import embedded_markdown
 from tests.scheduling.filters.documentation import filters_markdown
@@ -153,6 +154,9 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "filters": filters_markdown,
     "waiting": reasons_markdown,
     "explained": explained,
+    "scheduling-options": scheduling_options,
+    "quota-options": quota_options,
+    "idle-options": idle_options,
 }
 
 
@@ -174,3 +178,4 @@ if __name__ == "__main__":
     for document in sorted(found for folder in FOLDERS for found in folder.glob("*.md")):
         document.write_text(filled(document.read_text(encoding="utf-8")), encoding="utf-8")
     write_man_pages()
+    write_chart()

@@ -41,7 +41,7 @@ def test_every_option_is_described_with_its_default() -> None:
     assert parse_duration(shown.pop("victimDeadline")) == settings.victim_deadline
     assert parse_duration(shown.pop("maxGrace")) == settings.max_grace
     assert (shown.pop("preemptionDelay"), settings.delay) == ("none", None)
-    assert parse_duration(shown.pop("notice.max")) == settings.notice.most == 0
+    assert (shown.pop("notice"), settings.notice.most) == ("{max: 0s}", 0)
     assert parse_duration(shown.pop("maxLostWork")) == policy.max_lost_work * SECOND
     assert parse_duration(shown.pop("maxMinRuntime")) == policy.max_min_runtime == 0
     assert shown == {
@@ -59,6 +59,7 @@ def test_every_option_is_described_with_its_default() -> None:
         "compositePriority": policy.composite_priority.value,
         "featureGates": "see below",
         "configuration": "see below",
+        "gangs": "see below",
     }
 
 

@@ -115,9 +115,10 @@ def test_both_sections_live_in_one_file() -> None:
             "scheduling: [1]",
             (
                 "v.yaml: scheduling: [1]; accepted: a mapping with profile, secondReprievePass, "
-                "kepMessages, simulateClaims, binarySearchPriority, topologyPreemption, "
-                "cascadeAware, harmOrder, nonUniformGroups, maxPlacements, maxMinRuntime, "
-                "maxLostWork, preemptionPriority, compositePriority, victimDeadline, maxGrace, "
+                "kepMessages, simulateClaims, binarySearchPriority, maxPlacements, "
+                "topologyPreemption, cascadeAware, harmOrder, nonUniformGroups, "
+                "preemptionPriority, maxMinRuntime, maxLostWork, compositePriority, "
+                "victimDeadline, maxGrace, "
                 "notice, preemptionDelay, featureGates, configuration, gangs"
             ),
         ),
@@ -126,9 +127,10 @@ def test_both_sections_live_in_one_file() -> None:
             (
                 "v.yaml: scheduling: unknown key 'secondReprieve'; accepted: profile, "
                 "secondReprievePass, "
-                "kepMessages, simulateClaims, binarySearchPriority, topologyPreemption, "
-                "cascadeAware, harmOrder, nonUniformGroups, maxPlacements, maxMinRuntime, "
-                "maxLostWork, preemptionPriority, compositePriority, victimDeadline, maxGrace, "
+                "kepMessages, simulateClaims, binarySearchPriority, maxPlacements, "
+                "topologyPreemption, cascadeAware, harmOrder, nonUniformGroups, "
+                "preemptionPriority, maxMinRuntime, maxLostWork, compositePriority, "
+                "victimDeadline, maxGrace, "
                 "notice, preemptionDelay, featureGates, configuration, gangs"
             ),
         ),

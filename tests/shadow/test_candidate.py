@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -9,21 +10,15 @@ import pytest
 import yaml
 
 from reprieve.engine.idle.model import Fit
+from reprieve.engine.idle.model import Policy as IdlePolicy
 from reprieve.engine.placement.profile import Gates
+from reprieve.engine.placement.profile import Policy as PlacingPolicy
 from reprieve.engine.quota.model import Policy, Settings, Strategy
 from reprieve.engine.quota.model import Preemption as Rules
 from reprieve.engine.victim_choice import VictimChoice
-from reprieve.settings.quota import _KEYS as QUOTA_KEYS
-from reprieve.settings.scheduling import _KEYS as SCHEDULING_KEYS
-from reprieve.settings.start_up import KEYS as IDLE_KEYS
-from reprieve.shadow.candidate import (
-    _IDLE_FIELDS,
-    _QUOTA_FIELDS,
-    _UNUSED,
-    POLICY_FIELDS,
-    Candidate,
-    read_candidate,
-)
+from reprieve.settings.option import NO_DECISION
+from reprieve.settings.options import OPTIONS
+from reprieve.shadow.candidate import Candidate, read_candidate
 from reprieve.units.errors import UsageError
 
 BOTH = (Strategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE, Strategy.LESS_THAN_INITIAL_SHARE)
@@ -151,15 +146,24 @@ def test_what_is_wrong_is_named_in_one_line(tmp_path: Path, content: str, said: 
 
 
 def test_every_key_of_the_operator_is_applied_or_told_as_unused() -> None:
-    of_the_operator = {
-        "gpuPreemption": {"enabled", "metricsEndpoint", "pollingInterval", "vendors"},
-        "scheduling": set[str](),
-        "quota": {"webhooks", "jobKinds"},
+    silent = {
+        (section, option.key)
+        for section, options in OPTIONS.items()
+        for option in options
+        if not option.recorded and option.unrecorded == NO_DECISION
     }
-    for section, keys, applied in (
-        ("gpuPreemption", IDLE_KEYS, set(_IDLE_FIELDS)),
-        ("scheduling", SCHEDULING_KEYS, set(POLICY_FIELDS)),
-        ("quota", QUOTA_KEYS, set(_QUOTA_FIELDS)),
-    ):
-        named = {key.partition(".")[2] for key in _UNUSED if key.startswith(f"{section}.")}
-        assert applied | named | of_the_operator[section] == set(keys), section
+    assert silent == {
+        ("gpuPreemption", "enabled"),
+        ("gpuPreemption", "metricsEndpoint"),
+        ("gpuPreemption", "pollingInterval"),
+        ("gpuPreemption", "vendors"),
+        ("quota", "webhooks"),
+        ("quota", "jobKinds"),
+    }
+
+
+def test_what_a_key_replaces_are_fields_of_the_recorded_policy() -> None:
+    policies = {"gpuPreemption": IdlePolicy, "scheduling": PlacingPolicy, "quota": Settings}
+    for section, options in OPTIONS.items():
+        names = {each.name for each in fields(policies[section])}
+        assert {name for option in options for name in option.recorded} <= names, section

@@ -100,7 +100,7 @@ quota:
 {{ dict $key . | toYaml }}
 {{- end }}
 {{- end }}
-{{ $options := pick $given "profile" "proveNodes" "idleFirst" "harmOrder" "maxSaveWait" "notice" "preemptionDelay" "loopWindow" "loopLimit" }}
+{{ $options := omit $given "preemptionPolicy" "configuration" "configurationMap" "jobKinds" "webhooks" }}
 {{- if eq $given.profile "best" }}
 {{- /* What is not switched on by itself is as the profile has it. */}}
 {{- range $key := list "idleFirst" "harmOrder" }}

@@ -4,14 +4,6 @@
       preemptionPolicy: FairSharing   # Classical, or what `configuration` says
       configuration: {apiVersion: config.kueue.x-k8s.io/v1beta2, kind: Configuration, ...}
       configurationMap: ""            # or a ConfigMap of the operator's namespace that has one
-      profile: compatible             # best: the least costly victims, with the next two on
-      proveNodes: false               # preempt quota only if the preemptor then fits on nodes
-      idleFirst: false                # among equal candidates the idle ones first
-      harmOrder: false                # among equal candidates who saved last first; waits for saves
-      maxSaveWait: 1h                 # and how long a preemptor does so at most; 0s: not at all
-      preemptionDelay: 0s             # how long a workload waits before it preempts
-      loopWindow: 1h                  # what goes in a circle `loopLimit` times in this
-      loopLimit: 2                    # time is held for a while; 0 holds none
       webhooks:
         jobFailurePolicy: Ignore      # of kinds that are not our own
         namespaceSelector: {...}      # where those are asked
@@ -24,13 +16,14 @@
         clientNames: []               # certificates alone, of these names where there are any
       jobKinds: []                    # rows of the table of kinds beyond the built-in ones
 
-Of the ConfigMap the key `controller_manager_config.yaml` is read, as Kueue's own is written; it is
-watched, see `quota_changes`. `preemptionPolicy: FairSharing` alone means both strategies in the
-usual order; beside a whole configuration it has to say the same. Annotations of a ClusterQueue,
-LocalQueue or WorkloadPriorityClass, as Go durations, protect workloads for that long after their
-reservation: `reprieve.dev/preempt-min-runtime` from preemption within their queue,
-`reprieve.dev/reclaim-min-runtime` from others; of several the longest holds. More than 168h counts
-as 168h, so that nobody is safe for ever; what is no duration protects nobody.
+All its keys are rows of `options.QUOTA`. Of the ConfigMap the key `controller_manager_config.yaml`
+is read, as Kueue's own is written; it is watched, see `quota_changes`. `preemptionPolicy:
+FairSharing` alone means both strategies in the usual order; beside a whole configuration it has to
+say the same. Annotations of a ClusterQueue, LocalQueue or WorkloadPriorityClass, as Go durations,
+protect workloads for that long after their reservation: `reprieve.dev/preempt-min-runtime` from
+preemption within their queue, `reprieve.dev/reclaim-min-runtime` from others; of several the
+longest holds. More than 168h counts as 168h, so that nobody is safe for ever; what is no duration
+protects nobody.
 
 Source: the quota plane's own options; specification of the quota plane, section 1.6.
 """
@@ -48,9 +41,7 @@ from reprieve.engine.notice.granting import NoticePolicy
 from reprieve.engine.quota.model import LabelSelector, Strategy
 from reprieve.engine.victim_choice import VictimChoice
 from reprieve.settings.fields import (
-    boolean,
     choice,
-    duration,
     entries,
     integer,
     mapping,
@@ -60,6 +51,8 @@ from reprieve.settings.fields import (
 )
 from reprieve.settings.idle import Notice
 from reprieve.settings.notice import notice_policy
+from reprieve.settings.option import keys, read
+from reprieve.settings.options import QUOTA
 from reprieve.settings.preemption_delay import preemption_delay
 from reprieve.settings.quota_configuration import (
     CONFIG_MAP_KEY,
@@ -102,22 +95,7 @@ _WEBHOOKS: Final = (
     "clientAuthority",
     "clientNames",
 )
-_KEYS: Final = (
-    "preemptionPolicy",
-    "configuration",
-    "configurationMap",
-    "profile",
-    "proveNodes",
-    "idleFirst",
-    "harmOrder",
-    "maxSaveWait",
-    "notice",
-    "preemptionDelay",
-    "loopWindow",
-    "loopLimit",
-    "webhooks",
-    "jobKinds",
-)
+_KEYS: Final = keys(QUOTA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,34 +185,27 @@ def quota_settings(
     policy = given.get("preemptionPolicy")
     if policy is not None:
         policy = choice(policy, f"{place}.preemptionPolicy", (CLASSICAL, FAIR_SHARING))
-        said = CLASSICAL if decided.fair_sharing is None else FAIR_SHARING
+        shared = CLASSICAL if decided.fair_sharing is None else FAIR_SHARING
         if document is None and not named:
             decided = replace(decided, fair_sharing=_BOTH if policy == FAIR_SHARING else None)
-        elif document is not None and policy != said:
+        elif document is not None and policy != shared:
             what = "configurationMap" if named else "configuration"
-            refuse(f"{place}.preemptionPolicy", policy, f"{said}, as quota.{what} says")
-    profile = VictimChoice(
-        choice(given.get("profile", "compatible"), f"{place}.profile", [*VictimChoice])
-    )
-    best = profile is VictimChoice.BEST
-    idle_first = _switch(given, "idleFirst", place, otherwise=best)
+            refuse(f"{place}.preemptionPolicy", policy, f"{shared}, as quota.{what} says")
+    said = read(QUOTA, given, place)
     decided = replace(
-        decided,
-        profile=profile,
-        harm_order=_switch(given, "harmOrder", place, otherwise=best),
-        max_save_wait=duration(given.get("maxSaveWait", "1h"), f"{place}.maxSaveWait"),
+        decided, max_save_wait=said["max_save_wait"], **_choice_of_victims(given, said)
     )
     hooks = mapping(given.get("webhooks"), f"{place}.webhooks", _WEBHOOKS)
     failure = hooks.get("jobFailurePolicy", "Ignore")
     url = _url(hooks.get("url"), f"{place}.webhooks.url")
     return QuotaSettings(
-        configuration=replace(found, settings=replace(decided, idle_first=idle_first)),
+        configuration=replace(found, settings=decided),
         configuration_map=named,
-        prove_nodes=_switch(given, "proveNodes", place),
+        prove_nodes=said["prove_nodes"],
         notice=notice_policy(given.get("notice"), f"{place}.notice"),
         delay=preemption_delay(given.get("preemptionDelay"), place) or 0,
-        loop_window=duration(given.get("loopWindow", "1h"), f"{place}.loopWindow"),
-        loop_limit=integer(given.get("loopLimit", 2), f"{place}.loopLimit", 0, 1_000),
+        loop_window=said["loop_window"],
+        loop_limit=said["loop_limit"],
         job_failure_policy=choice(
             failure, f"{place}.webhooks.jobFailurePolicy", ("Ignore", "Fail")
         ),
@@ -298,9 +269,15 @@ def _runtime_s(name: str, given: str | None) -> tuple[int, str]:
     return -(-found // SECOND), ""
 
 
-def _switch(given: Mapping[str, Any], key: str, place: str, *, otherwise: bool = False) -> bool:
-    value = given.get(key)
-    return otherwise if value is None else boolean(value, f"{place}.{key}")
+def _choice_of_victims(given: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how victims are chosen; `best` has the other two on where nobody says of them."""
+    profile = VictimChoice(said["profile"])
+    best = profile is VictimChoice.BEST
+    return {
+        "profile": profile,
+        "idle_first": said["idle_first"] if given.get("idleFirst") is not None else best,
+        "harm_order": said["harm_order"] if given.get("harmOrder") is not None else best,
+    }
 
 
 def _client_names(hooks: Mapping[str, Any], place: str) -> tuple[str, ...]:

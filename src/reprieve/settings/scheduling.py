@@ -2,30 +2,13 @@
 
     scheduling:
       profile: best                 # or compatible: victims as kube-scheduler 1.37 chooses them
-      secondReprievePass: true      # victims refused for a spread constraint go back together
-      kepMessages: false            # conditions in the words of KEP-5710
-      simulateClaims: false         # devices and attachments of victims count as free
-      binarySearchPriority: false   # no victim of a higher priority than one is needed
-      maxPlacements: 1              # for how many placements of a group victims are compared
-      topologyPreemption: false     # compare victims across all domains of a constraint
-      cascadeAware: false           # of equal victims those that find another node
-      preemptionPriority: {}        # how far a class of its own counts for work as a victim
-      harmOrder: false              # of equal victims idle ones, then those that lose least
-      nonUniformGroups: false       # annotations say which pods of a group go only with others
-      maxMinRuntime: 0s             # for how long just-started work may be no victim; 0s: it may be
-      maxLostWork: 1h               # what a victim without a checkpoint counts as losing at most
-      compositePriority: Root       # or Nearest: whose priority counts in trees of groups
-      victimDeadline: 5m            # how long past its grace period a victim may take to end
-      maxGrace: 1h                  # victims with more go only where nobody else can; 0s: all
-      notice: {max: 0s}             # for how long victims that ask for it may save, see `notice`
-      preemptionDelay: 0s           # how long a unit waits before it preempts
       featureGates: {CompositePodGroup: true}
       configuration: {apiVersion: kubescheduler.config.k8s.io/v1, ...}
       gangs: {placement: search}    # job preemption of older PodGroups, see `coscheduling`
 
-`configuration` is a KubeSchedulerConfiguration. The flag `--feature-gates` beats `featureGates`,
-`--scheduling-profile` beats `profile`.
-Source: specification of the scheduling plane, sections 2.6, 7.7, 15, 18 and 21.8.
+All its keys are rows of `options.SCHEDULING`. `configuration` is a KubeSchedulerConfiguration. The
+flag `--feature-gates` beats `featureGates`, `--scheduling-profile` beats `profile`. Source:
+specification of the scheduling plane, sections 2.6, 7.7, 15, 18 and 21.8.
 """
 
 from __future__ import annotations
@@ -43,10 +26,12 @@ from reprieve.settings.coscheduling import (
     read_arguments,
     without_coscheduling,
 )
-from reprieve.settings.fields import boolean, choice, duration, integer, mapping, read_yaml, refuse
+from reprieve.settings.fields import integer, mapping, read_yaml, refuse
 from reprieve.settings.gates import Wish, gates_of_mapping, gates_of_text, resolve_gates
 from reprieve.settings.idle import Notice
 from reprieve.settings.notice import notice_policy
+from reprieve.settings.option import keys, read
+from reprieve.settings.options import SCHEDULING
 from reprieve.settings.preemption_delay import preemption_delay
 from reprieve.settings.scheduler_configuration import (
     SchedulerConfiguration,
@@ -54,7 +39,6 @@ from reprieve.settings.scheduler_configuration import (
 )
 
 __all__ = [
-    "POLICY_FIELDS",
     "SECTION",
     "SchedulingSettings",
     "read_scheduling",
@@ -62,47 +46,9 @@ __all__ = [
 ]
 
 SECTION: Final = "scheduling"
-_LONGEST: Final = 168 * HOUR  # more would make work immune
 _PRIORITIES: Final = (-(2**31), 10**9)  # values that users' classes may have
 
-_SWITCHES: Final[Mapping[str, str]] = {
-    "secondReprievePass": "second_reprieve_pass",
-    "kepMessages": "kep_messages",
-    "simulateClaims": "simulate_claims",
-    "binarySearchPriority": "binary_search_priority",
-    "topologyPreemption": "topology_preemption",
-    "cascadeAware": "cascade_aware",
-    "harmOrder": "harm_order",
-    "nonUniformGroups": "non_uniform_groups",
-}
-#: By key of the section, the field of the policy that it decides.
-POLICY_FIELDS: Final[Mapping[str, str]] = {
-    "profile": "choice",
-    **_SWITCHES,
-    "maxPlacements": "max_placements",
-    "maxMinRuntime": "max_min_runtime",
-    "maxLostWork": "max_lost_work",
-    "preemptionPriority": "protection",
-    "compositePriority": "composite_priority",
-    "featureGates": "gates",
-    "configuration": "profiles",
-}
-_KEYS: Final = (
-    "profile",
-    *_SWITCHES,
-    "maxPlacements",
-    "maxMinRuntime",
-    "maxLostWork",
-    "preemptionPriority",
-    "compositePriority",
-    "victimDeadline",
-    "maxGrace",
-    "notice",
-    "preemptionDelay",
-    "featureGates",
-    "configuration",
-    "gangs",
-)
+_KEYS: Final = keys(SCHEDULING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,50 +113,18 @@ def scheduling_settings(
         configuration = scheduler_configuration(
             without_coscheduling(document), f"{place}.configuration.", extra
         )
-    switches: dict[str, Any] = {
-        field: boolean(section[key], f"{place}.{key}")
-        for key, field in _SWITCHES.items()
-        if section.get(key) is not None
-    }
-    chosen = VictimChoice.BEST
-    if section.get("profile") is not None:
-        chosen = VictimChoice(choice(section["profile"], f"{place}.profile", [*VictimChoice]))
-    placements = 1
-    if section.get("maxPlacements") is not None:
-        placements = integer(section["maxPlacements"], f"{place}.maxPlacements", 1, 64)
-    most_lost = Policy().max_lost_work
-    if section.get("maxLostWork") is not None:
-        most_lost = duration(section["maxLostWork"], f"{place}.maxLostWork") // SECOND
-    runtime = 0
-    if section.get("maxMinRuntime") is not None:
-        runtime = duration(section["maxMinRuntime"], f"{place}.maxMinRuntime")
-        if runtime > _LONGEST:
-            refuse(f"{place}.maxMinRuntime", section["maxMinRuntime"], "durations from 0s to 168h")
-    priority = CompositePriority.ROOT
-    if section.get("compositePriority") is not None:
-        where_priority = f"{place}.compositePriority"
-        priority = CompositePriority(
-            choice(section["compositePriority"], where_priority, [*CompositePriority])
-        )
-    deadline = 5 * MINUTE
-    if section.get("victimDeadline") is not None:
-        deadline = duration(section["victimDeadline"], f"{place}.victimDeadline")
-        if not deadline:
-            refuse(f"{place}.victimDeadline", section["victimDeadline"], "a duration above zero")
-    grace = HOUR
-    if section.get("maxGrace") is not None:
-        grace = duration(section["maxGrace"], f"{place}.maxGrace")
+    said = read(SCHEDULING, section, place)
+    deadline, grace = said.pop("victim_deadline"), said.pop("max_grace")
+    said["choice"] = VictimChoice(profile or said["choice"])
+    said["composite_priority"] = CompositePriority(said["composite_priority"])
+    said["max_lost_work"] //= SECOND
+    said["max_min_runtime"] = -(-said["max_min_runtime"] // SECOND)
     return SchedulingSettings(
         policy=Policy(
             profiles=configuration.profiles,
             gates=gates,
-            composite_priority=priority,
-            choice=VictimChoice(profile) if profile else chosen,
-            max_placements=placements,
-            max_lost_work=most_lost,
-            max_min_runtime=-(-runtime // SECOND),
             protection=_protection(section.get("preemptionPriority"), place),
-            **switches,
+            **said,
         ),
         initial_backoff_seconds=configuration.initial_backoff_seconds,
         max_backoff_seconds=configuration.max_backoff_seconds,

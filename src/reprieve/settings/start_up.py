@@ -32,6 +32,8 @@ from reprieve.engine.victim_choice import VictimChoice
 from reprieve.settings.fields import choice, read_yaml
 from reprieve.settings.idle import Notice, Rejected, Tier, environment_tier, tier_of
 from reprieve.settings.notice import notice_policy
+from reprieve.settings.option import keys
+from reprieve.settings.options import IDLE
 from reprieve.settings.preemption_delay import preemption_delay
 from reprieve.settings.queries import pins_exporters
 from reprieve.settings.vendors import parse_vendors
@@ -43,23 +45,7 @@ DEFAULT_NAMESPACE: Final = "kaiwo-system"
 DEFAULT_POLLING_INTERVAL: Final = "15s"
 
 _SECTION: Final = "gpuPreemption"
-KEYS: Final = (
-    "enabled",
-    "metricsEndpoint",
-    "pollingInterval",
-    "defaultThreshold",
-    "defaultGracePeriod",
-    "defaultPolicy",
-    "defaultAggregation",
-    "defaultTTL",
-    "fit",
-    "irreducible",
-    "profile",
-    "vendors",
-    "notice",
-    "preemptionDelay",
-    "literal",
-)
+KEYS: Final = keys(IDLE)
 _OTHERS: Final = ("scheduling", "quota", "governor")  # sections with readers of their own
 # Sections of the chart's values that have no meaning outside the chart.
 CHART_ONLY: Final = (

@@ -15,8 +15,8 @@ holds quota. What one decision does not depend on, or what no record holds, is i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,14 +24,16 @@ from msgspec.structs import replace as replaced
 
 from kubeworld.units.durations import SECOND
 from reprieve.engine.idle.model import Fit
-from reprieve.engine.quota.model import Preemption, Settings
+from reprieve.engine.quota.model import Preemption
 from reprieve.records.idle.record import DecisionInput
 from reprieve.records.quota.record import QuotaInput
 from reprieve.records.scheduling.record import SchedulingInput
 from reprieve.settings.fields import duration
 from reprieve.settings.governor import governor_policy
+from reprieve.settings.option import Option, recorded_fields
+from reprieve.settings.options import IDLE, OPTIONS, QUOTA, SCHEDULING
 from reprieve.settings.quota import quota_settings
-from reprieve.settings.scheduling import POLICY_FIELDS, scheduling_settings
+from reprieve.settings.scheduling import scheduling_settings
 from reprieve.settings.start_up import CHART_ONLY, start_up
 from reprieve.settings.start_up import KEYS as IDLE_KEYS
 from reprieve.simulation.document import Part, read_document
@@ -42,54 +44,8 @@ __all__ = ["Candidate", "NotRecorded", "read_candidate"]
 
 _SECTIONS: Final = ("gpuPreemption", "scheduling", "quota", "governor")
 _STUDY: Final = ("preemption", "minRuntime", "strategy")
-_IDLE_FIELDS: Final = {
-    "fit": "fit",
-    "irreducible": "irreducible",
-    "profile": "choice",
-    "literal": "literal",
-}
-_ALL_BUT_OPTIONS: Final = tuple(
-    each.name
-    for each in fields(Settings)
-    if each.name not in ("idle_first", "harm_order", "max_save_wait", "profile")
-)
-_QUOTA_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "configuration": _ALL_BUT_OPTIONS,
-    "preemptionPolicy": ("fair_sharing",),
-    "profile": ("profile", "idle_first", "harm_order"),
-    "idleFirst": ("idle_first",),
-    "harmOrder": ("harm_order",),
-    "maxSaveWait": ("max_save_wait",),
-}
-_OF_THE_OPERATOR: Final = "it changes no decision"
-_WHO_IS_HELD: Final = "whom the governor held is taken from the records"
-_UNUSED: Final[Mapping[str, str]] = {
-    "governor": _WHO_IS_HELD,
-    "strategy": "a record holds the heads of the queues, not the queues",
-    "quota.loopWindow": _WHO_IS_HELD,
-    "quota.loopLimit": _WHO_IS_HELD,
-    "gpuPreemption.notice": "it says when victims are evicted, not which",
-    "quota.notice": "it says when victims are evicted, not which",
-    "gpuPreemption.preemptionDelay": "it says from when others are evicted, not which",
-    "quota.preemptionDelay": "it says from when others are evicted, not which",
-    "scheduling.preemptionDelay": "it says from when others are evicted, not which",
-    "quota.proveNodes": "records of the quota plane hold no nodes",
-    "quota.configurationMap": "accepted here: its content as quota.configuration",
-    "scheduling.victimDeadline": "who was overdue is taken from the records",
-    "scheduling.maxGrace": "who was passed by is taken from the records",
-    "scheduling.notice": "it says when victims are evicted, not which",
-    "scheduling.gangs": "groups of pods are recorded as they were read",
-    **{
-        f"gpuPreemption.{key}": "the settings of each workload are taken from the records"
-        for key in (
-            "defaultThreshold",
-            "defaultGracePeriod",
-            "defaultPolicy",
-            "defaultAggregation",
-            "defaultTTL",
-        )
-    },
-}
+_STRATEGY_UNUSED: Final = "a record holds the heads of the queues, not the queues"
+_GOVERNOR_UNUSED: Final = "whom the governor held is taken from the records"
 
 
 class NotRecorded(ReprieveError):
@@ -189,27 +145,24 @@ def _idle(given: Part) -> dict[str, Any]:
             raise UsageError(f"{given.where(str(key))}: accepted: {', '.join(IDLE_KEYS)}")
     # Endpoints and the like are judged where the plane runs.
     policy = start_up({}, {**given.value, "enabled": False}, _place(given)).policy
-    return {
-        name: getattr(policy, name)
-        for key, name in _IDLE_FIELDS.items()
-        if given.get(key) is not None
-    }
+    return _replaced(IDLE, given, policy)
 
 
 def _scheduling(given: Part) -> dict[str, Any]:
     policy = scheduling_settings(given.value, where=_place(given)).policy
-    return {
-        name: getattr(policy, name)
-        for key, name in POLICY_FIELDS.items()
-        if given.get(key) is not None
-    }
+    return _replaced(SCHEDULING, given, policy)
 
 
 def _quota(given: Part) -> dict[str, Any]:
     settings = quota_settings(given.value, _place(given)).configuration.settings
+    return _replaced(QUOTA, given, settings)
+
+
+def _replaced(options: Iterable[Option], given: Part, policy: object) -> dict[str, Any]:
+    """Return by name the fields of the recorded policy that the section's keys replace."""
     return {
-        name: getattr(settings, name)
-        for key, names in _QUOTA_FIELDS.items()
+        name: getattr(policy, name)
+        for key, names in recorded_fields(options).items()
         if given.get(key) is not None
         for name in names
     }
@@ -228,17 +181,11 @@ def _seconds(runtimes: Part, key: str) -> int | None:
 
 def _unused(root: Part, sections: Mapping[str, Part]) -> dict[str, str]:
     """Return the keys that change nothing, and why; those of the chart alone are not told."""
-    used = {
-        "gpuPreemption": _IDLE_FIELDS,
-        "scheduling": POLICY_FIELDS,
-        "quota": _QUOTA_FIELDS,
-        "governor": (),
-    }
-    found = {"strategy": _UNUSED["strategy"]} if root.get("strategy") is not None else {}
+    found = {"strategy": _STRATEGY_UNUSED} if root.get("strategy") is not None else {}
     if sections["governor"].value:
-        found["governor"] = _UNUSED["governor"]
-    for name in ("gpuPreemption", "scheduling", "quota"):
-        for key in sections[name].value:
-            if key not in used[name]:
-                found[f"{name}.{key}"] = _UNUSED.get(f"{name}.{key}", _OF_THE_OPERATOR)
+        found["governor"] = _GOVERNOR_UNUSED
+    for name, options in OPTIONS.items():
+        for option in options:
+            if option.key in sections[name].value and not option.recorded:
+                found[f"{name}.{option.key}"] = option.unrecorded
     return found

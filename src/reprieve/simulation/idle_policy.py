@@ -19,7 +19,8 @@ from typing import Final
 
 from reprieve.engine.idle.model import Fit, Policy, Settings
 from reprieve.settings.idle import FALLBACK, Overrides, resolve
-from reprieve.settings.start_up import KEYS as SECTION_KEYS
+from reprieve.settings.option import keys, not_replayed
+from reprieve.settings.options import IDLE
 from reprieve.settings.start_up import start_up
 from reprieve.simulation.document import Part
 from reprieve.units.errors import UsageError
@@ -27,15 +28,8 @@ from reprieve.units.errors import UsageError
 __all__ = ["SECTION", "IdlePolicy", "read_idle_policy"]
 
 SECTION: Final = "gpuPreemption"
-_OPERATOR_ONLY: Final = (
-    "enabled",
-    "metricsEndpoint",
-    "pollingInterval",
-    "defaultAggregation",
-    "defaultTTL",
-    "vendors",
-)
-_KEYS: Final = tuple(key for key in SECTION_KEYS if key not in _OPERATOR_ONLY)
+_OPERATOR_ONLY: Final = not_replayed(IDLE)
+_KEYS: Final = tuple(key for key in keys(IDLE) if key not in _OPERATOR_ONLY)
 
 
 @dataclass(frozen=True, slots=True)

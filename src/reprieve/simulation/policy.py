@@ -40,9 +40,11 @@ from reprieve.engine.quota.model import (
     QueueingStrategy,
     Settings,
 )
+from reprieve.settings import options
 from reprieve.settings.fields import choice, duration, integer, refuse, text
 from reprieve.settings.governor import KEYS as GOVERNOR_KEYS
 from reprieve.settings.governor import governor_policy
+from reprieve.settings.option import not_replayed
 from reprieve.settings.quota import QuotaSettings, quota_settings
 from reprieve.settings.quota_configuration_parts import PodsReady
 from reprieve.settings.scheduling import scheduling_settings
@@ -77,8 +79,6 @@ KEYS: Final = (
     HARM_BUDGETS,
     "own",
 )
-#: Keys of the section `quota` that only a running operator has a use for.
-_OPERATOR_ONLY: Final = ("webhooks", "jobKinds", "configurationMap", "proveNodes")
 IDLE: Final = str(Plane.IDLE)
 QUOTA: Final = str(Plane.QUOTA)
 SCHEDULING: Final = str(Plane.SCHEDULING)
@@ -150,7 +150,7 @@ def read_policy(name: str, given: Part, beside: Path) -> PolicySpec:
             f"planes [{QUOTA}]"
         )
     section = given.part("quota")
-    for key in _OPERATOR_ONLY:
+    for key in not_replayed(options.QUOTA):
         if key in section.value:
             raise UsageError(f"{section.where(key)}: changes nothing in a replay; leave it out")
     joint = SCHEDULING in planes

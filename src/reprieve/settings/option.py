@@ -1,0 +1,125 @@
+"""An option of a plane: one row says its key, its type, its default, and who else reads it.
+
+What follows from a row, so that an option is declared once:
+
+- the keys that a section of the `--config` file accepts, and the reader of its value (`read`);
+- what a candidate of `reprieve shadow` replaces in recorded inputs (`recorded`), or why it changes
+  nothing there (`unrecorded`);
+- what a policy of a study refuses (`replayed`);
+- the table in `docs/`, the chart's values with their comments, and the chart's schema, which
+  `python -m tests.docs.generated` writes.
+
+An option of the form `OWN` has a reader of its own; its row has all the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Final
+
+from kubeworld.units.durations import parse_duration
+from reprieve.settings.fields import boolean, choice, duration, integer, refuse
+
+__all__ = [
+    "NOT_WHICH",
+    "NO_DECISION",
+    "Form",
+    "Option",
+    "keys",
+    "not_replayed",
+    "read",
+    "recorded_fields",
+]
+
+NO_DECISION: Final = "it changes no decision"
+NOT_WHICH: Final = "it says when victims are evicted, not which"
+
+
+class Form(Enum):
+    """Which values an option takes."""
+
+    SWITCH = auto()  # true or false
+    DURATION = auto()  # a Go duration; read as nanoseconds
+    NUMBER = auto()  # an integer within bounds
+    WORD = auto()  # one of `words`
+    OWN = auto()  # read elsewhere
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A key of a section.
+
+    `default` is as people write it, and `""` for one that is off as long as nobody sets it.
+    `meaning` is Markdown, one sentence. `field`: the name under which `read` returns the value.
+    `least` and `most`: bounds of a number, or of a duration as people write them. `recorded`:
+    fields of the recorded policy that a candidate replaces with this key. `charted`: a value of
+    the chart, beside those that the chart declares itself.
+    """
+
+    key: str
+    form: Form
+    default: bool | int | str
+    meaning: str
+    field: str = ""
+    words: tuple[str, ...] = ()
+    least: int | str = 0
+    most: int | str = 0
+    recorded: tuple[str, ...] = ()
+    unrecorded: str = NO_DECISION
+    replayed: bool = True
+    charted: bool = True
+
+    def value(self, given: object, place: str) -> Any:
+        """Return what was given, or the default, in the engine's form.
+
+        Raises:
+            UsageError: what is wrong, where, and what is accepted.
+        """
+        said = self.default if given is None else given
+        where = f"{place}.{self.key}"
+        if self.form is Form.SWITCH:
+            return boolean(said, where)
+        if self.form is Form.NUMBER:
+            return integer(said, where, int(self.least), int(self.most))
+        if self.form is Form.WORD:
+            return choice(said, where, self.words)
+        found = duration(said, where)
+        least, most = parse_duration(str(self.least)), parse_duration(str(self.most))
+        if found < least or (most and found > most):
+            refuse(where, said, self._bounds())
+        return found
+
+    def _bounds(self) -> str:
+        if not self.most:
+            return "a duration above zero"
+        return f"durations from {self.least} to {self.most}"
+
+
+def keys(options: Iterable[Option]) -> tuple[str, ...]:
+    """Return the keys that a section accepts."""
+    return tuple(option.key for option in options)
+
+
+def read(options: Sequence[Option], section: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """Return the values of all options that have no reader of their own, by field.
+
+    Raises:
+        UsageError: what is wrong, where, and what is accepted.
+    """
+    return {
+        option.field: option.value(section.get(option.key), place)
+        for option in options
+        if option.form is not Form.OWN
+    }
+
+
+def not_replayed(options: Iterable[Option]) -> tuple[str, ...]:
+    """Return the keys that change nothing in a replay of a trace."""
+    return tuple(option.key for option in options if not option.replayed)
+
+
+def recorded_fields(options: Iterable[Option]) -> dict[str, tuple[str, ...]]:
+    """Return by key which fields of a recorded policy a candidate replaces with it."""
+    return {option.key: option.recorded for option in options if option.recorded}

@@ -1,0 +1,413 @@
+"""The options of all planes, a row each: see `option` for what follows from a row.
+
+To add one: a row here, the field that it decides in the engine's policy, and the decision that
+reads it; then `python -m tests.docs.generated`. Source: each plane's specification, and the pages
+`docs/scheduling.md`, `docs/quota.md` and `docs/idle.md`, whose tables are made of these rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Final
+
+from reprieve.engine.placement.profile import CompositePriority
+from reprieve.engine.quota.model import Settings
+from reprieve.engine.victim_choice import VictimChoice
+from reprieve.settings.option import NOT_WHICH, Form, Option
+
+__all__ = ["IDLE", "OPTIONS", "QUOTA", "SCHEDULING"]
+
+_CHOICES: Final = tuple(map(str, VictimChoice))
+_NOT_BEFORE: Final = "it says from when others are evicted, not which"
+_WHO_IS_HELD: Final = "whom the governor held is taken from the records"
+_OF_WORKLOADS: Final = "the settings of each workload are taken from the records"
+
+SCHEDULING: Final = (
+    Option(
+        "profile",
+        Form.WORD,
+        "best",
+        "how victims are chosen: `compatible` as kube-scheduler 1.37, `best` the least costly ones "
+        "that the rules allow, see [`profile`](#profile)",
+        "choice",
+        words=_CHOICES,
+        recorded=("choice",),
+    ),
+    Option(
+        "secondReprievePass",
+        Form.SWITCH,
+        True,
+        "victims that only a topology spread constraint keeps from returning are put back "
+        "together, as many as it allows; `false` reproduces kube-scheduler 1.37, which leaves "
+        "them all victims",
+        "second_reprieve_pass",
+        recorded=("second_reprieve_pass",),
+    ),
+    Option(
+        "kepMessages",
+        Form.SWITCH,
+        False,
+        "conditions in KEP-5710's own sentences: that of a group that waits for its victims goes "
+        "before the reasons of release 1.37, that about priorities that differ takes the place of "
+        "the release's",
+        "kep_messages",
+        recorded=("kep_messages",),
+    ),
+    Option(
+        "simulateClaims",
+        Form.SWITCH,
+        False,
+        "devices and attachments that only victims use count as free when a preemption is "
+        "simulated",
+        "simulate_claims",
+        recorded=("simulate_claims",),
+    ),
+    Option(
+        "binarySearchPriority",
+        Form.SWITCH,
+        False,
+        "consider no priority above the lowest one up to which pods have to go",
+        "binary_search_priority",
+        recorded=("binary_search_priority",),
+    ),
+    Option(
+        "maxPlacements",
+        Form.NUMBER,
+        1,
+        "for how many placements of a group victims are chosen and compared, 1 to 64",
+        "max_placements",
+        least=1,
+        most=64,
+        recorded=("max_placements",),
+    ),
+    Option(
+        "topologyPreemption",
+        Form.SWITCH,
+        False,
+        "choose and compare victims in every domain of a group's topology constraint",
+        "topology_preemption",
+        recorded=("topology_preemption",),
+    ),
+    Option(
+        "cascadeAware",
+        Form.SWITCH,
+        False,
+        "among placements of equal harm prefer victims that find another node",
+        "cascade_aware",
+        recorded=("cascade_aware",),
+    ),
+    Option(
+        "harmOrder",
+        Form.SWITCH,
+        False,
+        "among victims that are equal in priority and kind take idle work first, then what loses "
+        "least",
+        "harm_order",
+        recorded=("harm_order",),
+    ),
+    Option(
+        "nonUniformGroups",
+        Form.SWITCH,
+        False,
+        "annotations say of how many pods of a group fewer are of no use, and which pods go only "
+        "with all",
+        "non_uniform_groups",
+        recorded=("non_uniform_groups",),
+    ),
+    Option(
+        "preemptionPriority",
+        Form.OWN,
+        "{}",
+        "work may name a PriorityClass that counts for it as a victim, up to `cap`, or what "
+        "`namespaces` says of its namespace; empty: none may",
+        recorded=("protection",),
+    ),
+    Option(
+        "maxMinRuntime",
+        Form.DURATION,
+        "0s",
+        "for how long after its start work may ask to be no victim, up to `168h`; `0s`: not at all",
+        "max_min_runtime",
+        least="0s",
+        most="168h",  # more would make work immune
+        recorded=("max_min_runtime",),
+    ),
+    Option(
+        "maxLostWork",
+        Form.DURATION,
+        "1h",
+        "with `harmOrder`: what work that says no checkpoint counts as losing at most",
+        "max_lost_work",
+        recorded=("max_lost_work",),
+    ),
+    Option(
+        "compositePriority",
+        Form.WORD,
+        "Root",
+        "whose priority counts in [trees of pod groups](#trees-of-pod-groups): that of the `Root`, "
+        "or of the `Nearest` pod group",
+        "composite_priority",
+        words=tuple(map(str, CompositePriority)),
+        recorded=("composite_priority",),
+    ),
+    Option(
+        "victimDeadline",
+        Form.DURATION,
+        "5m",
+        "how long past its grace period a victim may take to end before it is planned around",
+        "victim_deadline",
+        least="1ns",
+        unrecorded="who was overdue is taken from the records",
+    ),
+    Option(
+        "maxGrace",
+        Form.DURATION,
+        "1h",
+        "a victim with a longer grace period goes only where nobody else does, and is waited for "
+        "no longer; `0s`: without a bound",
+        "max_grace",
+        unrecorded="who was passed by is taken from the records",
+    ),
+    Option(
+        "notice",
+        Form.OWN,
+        "{max: 0s}",
+        "for how long victims that ask for it may save before they are evicted, see "
+        "[Notice](notice.md); `0s`: they are not asked",
+        unrecorded=NOT_WHICH,
+    ),
+    Option(
+        "preemptionDelay",
+        Form.OWN,
+        "",
+        "how long a pod or a whole group waits before anybody is evicted for it, see "
+        "[Preemption delay](notice.md#preemption-delay)",
+        unrecorded=_NOT_BEFORE,
+    ),
+    Option("featureGates", Form.OWN, "see below", "feature gates, by name", recorded=("gates",)),
+    Option(
+        "configuration",
+        Form.OWN,
+        "see below",
+        "a `KubeSchedulerConfiguration`",
+        recorded=("profiles",),
+    ),
+    Option(
+        "gangs",
+        Form.OWN,
+        "see below",
+        "job preemption of [PodGroups of older front doors](gang-jobs.md)",
+        unrecorded="groups of pods are recorded as they were read",
+    ),
+)
+
+QUOTA: Final = (
+    Option(
+        "preemptionPolicy",
+        Form.OWN,
+        "Classical",
+        "`Classical` or `FairSharing`, with both strategies; beside a `configuration` it has to "
+        "say the same",
+        recorded=("fair_sharing",),
+    ),
+    Option(
+        "configuration",
+        Form.OWN,
+        "see below",
+        "a whole `Configuration` of Kueue",
+        recorded=tuple(
+            each.name
+            for each in fields(Settings)
+            if each.name not in ("idle_first", "harm_order", "max_save_wait", "profile")
+        ),
+    ),
+    Option(
+        "configurationMap",
+        Form.OWN,
+        "",
+        "instead: name of a ConfigMap of the operator's namespace that has one, and is followed",
+        unrecorded="accepted here: its content as quota.configuration",
+        replayed=False,
+    ),
+    Option(
+        "profile",
+        Form.WORD,
+        "compatible",
+        "how victims are chosen: `compatible` as Kueue does, `best` the least costly ones that its "
+        "rules permit, with `idleFirst` and `harmOrder` unless they are `false`: see below",
+        "profile",
+        words=_CHOICES,
+        recorded=("profile", "idle_first", "harm_order"),
+    ),
+    Option(
+        "proveNodes",
+        Form.SWITCH,
+        False,
+        "preempt for quota only where the whole preemptor then fits on nodes, too",
+        "prove_nodes",
+        unrecorded="records of the quota plane hold no nodes",
+        replayed=False,
+    ),
+    Option(
+        "idleFirst",
+        Form.SWITCH,
+        False,
+        "among candidates that nothing but the uid tells apart, what the idle plane knows to be "
+        "idle first",
+        "idle_first",
+        recorded=("idle_first",),
+    ),
+    Option(
+        "harmOrder",
+        Form.SWITCH,
+        False,
+        "among candidates of one priority who saved last goes first, and saves that are worth it "
+        "are waited for: see below",
+        "harm_order",
+        recorded=("harm_order",),
+    ),
+    Option(
+        "maxSaveWait",
+        Form.DURATION,
+        "1h",
+        "with `harmOrder`: how long one preemptor waits for saves at most, up to `168h`; `0s`: not "
+        "at all. Within it a third more than the longest interval that its victims say",
+        "max_save_wait",
+        least="0s",
+        most="168h",
+        recorded=("max_save_wait",),
+    ),
+    Option(
+        "notice",
+        Form.OWN,
+        "{max: 0s}",
+        "for how long victims that ask for it may save before they are evicted, see "
+        "[Notice](notice.md); `0s`: they are not asked",
+        unrecorded=NOT_WHICH,
+    ),
+    Option(
+        "preemptionDelay",
+        Form.OWN,
+        "0s",
+        "how long a workload waits before it preempts, see "
+        "[Preemption delay](notice.md#preemption-delay)",
+        unrecorded=_NOT_BEFORE,
+    ),
+    Option(
+        "loopLimit",
+        Form.NUMBER,
+        2,
+        "work that displaced each other in a circle that often within `loopWindow` is held; 0 "
+        "holds none. The section [`governor`](disruptions.md#for-operators) says so for all planes",
+        "loop_limit",
+        most=1_000,
+        unrecorded=_WHO_IS_HELD,
+    ),
+    Option(
+        "loopWindow",
+        Form.DURATION,
+        "1h",
+        "the time within which `loopLimit` counts",
+        "loop_window",
+        unrecorded=_WHO_IS_HELD,
+    ),
+    Option("jobKinds", Form.OWN, "", "rows for kinds beyond the built-in ones", replayed=False),
+    Option(
+        "webhooks",
+        Form.OWN,
+        "see below",
+        "where webhooks are served, and how they are found",
+        replayed=False,
+    ),
+)
+
+#: The settings of single workloads, whose defaults the section says beside the variables.
+_DEFAULTS: Final = (
+    "defaultThreshold",
+    "defaultGracePeriod",
+    "defaultPolicy",
+    "defaultAggregation",
+    "defaultTTL",
+)
+_NOT_REPLAYED: Final = ("defaultAggregation", "defaultTTL")
+
+IDLE: Final = (
+    Option("enabled", Form.OWN, "", "run the plane", replayed=False),
+    Option("metricsEndpoint", Form.OWN, "", "where GPU metrics are", replayed=False),
+    Option("pollingInterval", Form.OWN, "15s", "how often they are polled", replayed=False),
+    *(
+        Option(
+            key,
+            Form.OWN,
+            "",
+            "the last tier of the setting but one",
+            unrecorded=_OF_WORKLOADS,
+            replayed=key not in _NOT_REPLAYED,
+        )
+        for key in _DEFAULTS
+    ),
+    Option(
+        "fit",
+        Form.OWN,
+        "Node",
+        "`Node`: every pending pod gets a node. `Sum`, the compatible option: the freed GPUs reach "
+        "the need for every resource name",
+        recorded=("fit",),
+    ),
+    Option(
+        "irreducible",
+        Form.OWN,
+        False,
+        "with `Sum`: keep victims that the demand does not need after all; the compatible order "
+        "may take too many. `Node` always does",
+        recorded=("irreducible",),
+    ),
+    Option(
+        "profile",
+        Form.OWN,
+        "compatible",
+        "which idle work goes: `compatible` the oldest idle first, `best` the fewest devices that "
+        "are found, none of which could be put back. The record has the gap to the fewest possible "
+        "in `proof.gap`. Sets are tried in the order of their devices, at most 128. Idle work "
+        "computes nothing, so that no order by lost work is needed",
+        recorded=("choice",),
+    ),
+    Option(
+        "vendors",
+        Form.OWN,
+        "[amd]",
+        "whose GPUs are tracked, see [Vendors](#vendors)",
+        replayed=False,
+    ),
+    Option(
+        "notice",
+        Form.OWN,
+        "{max: 0s}",
+        "for how long idle work that asks for it may save before it is evicted, see "
+        "[Notice](notice.md); `0s`: it is not told",
+        unrecorded=NOT_WHICH,
+    ),
+    Option(
+        "preemptionDelay",
+        Form.OWN,
+        "0s",
+        "how long a demand waits before idle work is evicted for it, see "
+        "[Preemption delay](notice.md#preemption-delay)",
+        unrecorded=_NOT_BEFORE,
+    ),
+    Option(
+        "literal",
+        Form.OWN,
+        "",
+        "switches back to the reference's behaviour, see [Literal switches](#literal-switches)",
+        recorded=("literal",),
+    ),
+)
+
+#: By section of the `--config` file.
+OPTIONS: Final[Mapping[str, tuple[Option, ...]]] = {
+    "gpuPreemption": IDLE,
+    "scheduling": SCHEDULING,
+    "quota": QUOTA,
+}
