@@ -15,6 +15,7 @@ from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.harm_budgets.budget import Harm, HarmBudget, HarmSide
 from reprieve.execution.accounts.harm_ledger import HarmLedger
 from reprieve.execution.accounts.harm_refusals import REFUSED, HarmRefusals
+from reprieve.execution.accounts.harm_store import HarmSite
 from reprieve.execution.fence import Fence
 from reprieve.kube.client import Client
 from reprieve.kube.transport import Transport
@@ -39,8 +40,8 @@ class Stage:
         client = Client(Transport(Wire(self.api), self.clock, jitter=Random(7)))
         fence = Fence(Held(self.clock, "one", epoch=1), self.clock, LEASE)
         governor = Governor()
-        ledger = HarmLedger(client, SPACE, fence, self.clock, governor)
-        return governor, ledger, HarmRefusals(client, SPACE, fence, self.clock, governor)
+        site = HarmSite(client, SPACE, fence, self.clock, governor)
+        return governor, HarmLedger(site), HarmRefusals(site)
 
     def parts(self) -> dict[str, int]:
         """Return the sizes of the stored ConfigMaps as JSON, by name."""
@@ -174,6 +175,26 @@ async def test_since_when_a_queue_is_refused_its_own_quota_outlives_the_process(
         later = Nanos(began + HOUR)
         assert not governor.harm.has_waited("none", "cq", Nanos(later - 1))
         assert governor.harm.has_waited("none", "cq", later)
+
+
+async def test_who_may_not_read_what_is_stored_begins_with_nothing_and_keeps_on_counting() -> None:
+    stage = Stage()
+
+    def before(verb: str, where: Target) -> FakeAnswer | None:
+        return refusal(403, "Forbidden", "no") if where.kind == "configmaps" else None
+
+    stage.api.before = before
+    governor, ledger, refusals = stage.process()
+    governor.harm.record(harm(START, "batch"))
+    async with in_background(ledger.run()), in_background(refusals.run()):
+        await stage.clock.advance(SECOND)
+        assert ledger.loaded
+        assert refusals.loaded
+        governor.harm.record(harm(START, "batch"))
+        assert sum(row.displacements for _, row in governor.harm.sums) == 2
+        # What happens is not kept on to be counted again.
+        await ledger.load()
+        assert sum(row.displacements for _, row in governor.harm.sums) == 0
 
 
 def test_a_part_has_the_name_of_its_month() -> None:

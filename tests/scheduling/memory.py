@@ -25,6 +25,7 @@ from kubeworld.units.instants import Nanos, format_instant
 from reprieve.execution.accounts.disruptions import Disruptions
 from reprieve.execution.accounts.harm_ledger import HarmLedger
 from reprieve.execution.accounts.harm_refusals import HarmRefusals
+from reprieve.execution.accounts.harm_store import HarmSite
 from reprieve.execution.fence import Deposed, Fence, Tenure
 from reprieve.kube.client import Client
 from reprieve.kube.events import EventRecorder
@@ -390,8 +391,8 @@ class Memory:
         if budgets:
             governor = plane.context.governor
             followed = HarmBudgets(governor, client, plane.context.mirror, self.clock)
-            ledger = HarmLedger(client, _OPERATOR_NAMESPACE, fence, self.clock, governor)
-            refusals = HarmRefusals(client, _OPERATOR_NAMESPACE, fence, self.clock, governor)
+            site = HarmSite(client, _OPERATOR_NAMESPACE, fence, self.clock, governor)
+            ledger, refusals = HarmLedger(site), HarmRefusals(site)
             statuses = HarmStatuses(followed, governor, client, fence, self.clock, metrics)
             governor.harm.known = lambda: followed.known and ledger.loaded and refusals.loaded
             told.returns.returned = ledger.returned

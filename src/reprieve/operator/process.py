@@ -31,6 +31,7 @@ from reprieve.engine.plan import Plane as Decider
 from reprieve.execution.accounts.disruptions import Disruptions
 from reprieve.execution.accounts.harm_ledger import HarmLedger
 from reprieve.execution.accounts.harm_refusals import HarmRefusals
+from reprieve.execution.accounts.harm_store import HarmSite
 from reprieve.execution.accounts.notice_objects import PreemptionNotices
 from reprieve.execution.fence import Fence
 from reprieve.execution.notices import Notices
@@ -274,8 +275,8 @@ def _keepers_of_harm(given: Surroundings, harm: HarmBudgets) -> list[Runner]:
     """Return who stores what was displaced, what is refused, and the status of budgets."""
     client, clock, fence, governor = given.client, given.clock, given.fence, given.governor
     namespace = given.settings.start.operator_namespace
-    ledger = HarmLedger(client, namespace, fence, clock, governor, given.wait_leading)
-    refusals = HarmRefusals(client, namespace, fence, clock, governor, given.wait_leading)
+    site = HarmSite(client, namespace, fence, clock, governor, given.wait_leading)
+    ledger, refusals = HarmLedger(site), HarmRefusals(site)
     governor.harm.known = lambda: harm.known and ledger.loaded and refusals.loaded
     if given.disruptions is not None:
         given.disruptions.returns.returned = ledger.returned

@@ -19,6 +19,7 @@ from typing import Any, Final
 from kubeworld.units.durations import HOUR, MINUTE, SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.execution.accounts.harm_ledger import HarmLedger
+from reprieve.execution.accounts.harm_store import HarmSite
 from reprieve.execution.fence import Fence
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client
@@ -200,7 +201,7 @@ async def _follow_budgets(given: Surroundings) -> None:
     governor, namespace = given.governor, given.settings.start.operator_namespace
     followed = HarmBudgets(governor, given.client, given.mirror, given.clock)
     # What happens here is not stored.
-    ledger = HarmLedger(given.client, namespace, given.fence, given.clock, governor)
+    ledger = HarmLedger(HarmSite(given.client, namespace, given.fence, given.clock, governor))
     governor.harm.known = lambda: followed.known and ledger.loaded
     await ledger.load()
     await followed.run()

@@ -17,25 +17,21 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import logging
 import zlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kubeworld.units.clock import Clock
 from kubeworld.units.durations import HOUR, SECOND
 from kubeworld.units.instants import Nanos
-from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.harm_budgets.budget import Harm
 from reprieve.engine.harm_budgets.sums import LONGEST_WINDOW, Amount, Key, coarser
+from reprieve.execution.accounts.harm_store import AGAIN, HarmSite, HarmStore, log
 from reprieve.execution.accounts.returns import Unit
-from reprieve.execution.fence import Deposed, Fence
-from reprieve.kube.client import Client
-from reprieve.kube.errors import ApiError, Forbidden, NotFound
+from reprieve.execution.fence import Deposed
+from reprieve.kube.errors import ApiError, NotFound
 from reprieve.kube.resource import CONFIG_MAPS
-from reprieve.kube.writes import Priority
 from reprieve.records.harm_sums import (
     HARM_LABEL,
     MONTH,
@@ -50,12 +46,9 @@ from reprieve.records.harm_sums import (
 
 __all__ = ["HarmLedger"]
 
-log: Final = logging.getLogger("reprieve.harm")
-
 _FULL: Final = 160_000  # characters of a part's rows
 _MOST_RECORDS: Final = 6_000  # of one part, which no more than this are kept for a week
 _DAY: Final = 24 * HOUR
-_AGAIN: Final = 2 * SECOND
 
 
 @dataclass(slots=True)
@@ -69,54 +62,31 @@ class _Part:
     records: list[bytes] = field(default_factory=list)
 
 
-class HarmLedger:
-    """Loads and appends. `run` works beside the planes, which decide nothing until it `loaded`."""
+class HarmLedger(HarmStore):
+    """Loads and appends."""
 
-    def __init__(
-        self,
-        client: Client,
-        namespace: str,
-        fence: Fence,
-        clock: Clock,
-        governor: Governor,
-        wait_leading: Callable[[], Awaitable[None]] | None = None,
-    ) -> None:
-        """`wait_leading`: before that another process may append; None in one that never does."""
-        self._client = client
-        self._writer = client.at(Priority.STATUS, fence.check, timeout=fence.request_timeout)
-        self._namespace = namespace
-        self._fence = fence
-        self._clock = clock
-        self._governor = governor
+    name = "the ledger of harm"
+
+    def __init__(self, site: HarmSite) -> None:
+        super().__init__(site)
         self._parts: dict[int, _Part] = {}  # those of this month that are known, by number
         self._stored: set[tuple[bytes, int]] = set()  # records, by the number of the part
         self._owed: list[tuple[bytes, Sequence[Harm]]] = []
         self._owing = asyncio.Event()
-        self._wait_leading = wait_leading
-        self.loaded = False
-        governor.harm.await_sums()
+        site.governor.harm.await_sums()
 
-    async def load(self) -> None:
-        """Take over what former processes stored, until that was possible."""
-        while True:
-            try:
-                parts = [part async for part in self._reached()]
-            except Forbidden as refusal:
-                log.warning("harm is forgotten at restarts: %s", refusal)
-                self.loaded = True
-                return
-            except ApiError as failure:
-                log.warning("the ledger of harm cannot be read: %s", failure)
-                await self._clock.sleep(_AGAIN)
-            else:
-                break
+    async def _load(self) -> None:
+        parts = [part async for part in self._reached()]
         harm, oldest = self._governor.harm, self._clock.wall() - LONGEST_WINDOW - HOUR
         rows = [(k, a) for part in parts for k, a in part.rows.items() if a.last >= oldest]
         self._stored = {(record, part.number) for part in parts for record in part.records}
         with self._governor.guard:
             harm.store, harm.is_stored = self._store, self._is_stored
             harm.load(rows)
-        self.loaded = True
+
+    def _begin(self) -> None:
+        with self._governor.guard:
+            self._governor.harm.load(())
 
     def _is_stored(self, record: str, harm: Harm) -> bool:
         return (record_digest(record), _part_of(harm)) in self._stored
@@ -138,21 +108,17 @@ class HarmLedger:
         """How many plans are still to be stored."""
         return len(self._owed)
 
-    async def run(self) -> None:
-        """Load once this process leads, then append what is owed until cancelled."""
-        if self._wait_leading is not None:
-            await self._wait_leading()
-        await self.load()
+    async def _keep(self) -> None:
         while True:
             await self._owing.wait()
             if self._fence.open:
                 try:
                     await self._append()
                 except (ApiError, Deposed) as failure:
-                    log.warning("the ledger of harm is not written: %s", failure)
+                    log.warning("%s: not written: %s", self.name, failure)
                     self._parts.clear()
             if self._owed:
-                await self._clock.sleep(_AGAIN)
+                await self._clock.sleep(AGAIN)
             else:
                 self._owing.clear()
 

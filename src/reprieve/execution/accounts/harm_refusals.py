@@ -8,71 +8,39 @@ ClusterQueue for the first time, and while it goes on every ten minutes, behind 
 from __future__ import annotations
 
 import contextlib
-import logging
-from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import msgspec
 
-from kubeworld.units.clock import Clock
 from kubeworld.units.durations import MINUTE, SECOND
-from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.harm_budgets.reclaims import Refused
-from reprieve.execution.fence import Deposed, Fence
-from reprieve.kube.client import Client
-from reprieve.kube.errors import ApiError, Forbidden, NotFound
+from reprieve.execution.accounts.harm_store import HarmSite, HarmStore, log
+from reprieve.execution.fence import Deposed
+from reprieve.kube.errors import ApiError, NotFound
 from reprieve.kube.resource import CONFIG_MAPS
-from reprieve.kube.writes import Priority
 
 __all__ = ["REFUSED", "HarmRefusals"]
-
-log: Final = logging.getLogger("reprieve.harm")
 
 REFUSED: Final = "reprieve-harm-refused"
 _LINES: Final = "refused"
 _EVERY: Final = 5 * SECOND
-_AGAIN: Final = 2 * SECOND
 _LATE: Final = 10 * MINUTE
 
 
-class HarmRefusals:
-    """Loads and stores refusals. `run` works beside the planes, which wait until it `loaded`."""
+class HarmRefusals(HarmStore):
+    """Loads and stores refusals."""
 
-    def __init__(
-        self,
-        client: Client,
-        namespace: str,
-        fence: Fence,
-        clock: Clock,
-        governor: Governor,
-        wait_leading: Callable[[], Awaitable[None]] | None = None,
-    ) -> None:
-        """Arguments as of `HarmLedger`."""
-        self._client = client
-        self._writer = client.at(Priority.STATUS, fence.check, timeout=fence.request_timeout)
-        self._namespace = namespace
-        self._fence = fence
-        self._clock = clock
-        self._governor = governor
-        self._wait_leading = wait_leading
+    name = "refusals of harm budgets"
+
+    def __init__(self, site: HarmSite) -> None:
+        super().__init__(site)
         self._obj: dict[str, Any] | None = None
         self._stored: dict[tuple[str, str], Refused] = {}
-        self.loaded = False
 
-    async def run(self) -> None:
-        """Load once this process leads, then store until cancelled."""
-        if self._wait_leading is not None:
-            await self._wait_leading()
-        while not self.loaded:
-            try:
-                await self._load()
-            except Forbidden as refusal:
-                log.warning("refusals are forgotten at restarts: %s", refusal)
-                self.loaded = True
-                return
-            except ApiError as failure:
-                log.warning("refusals of harm budgets cannot be read: %s", failure)
-                await self._clock.sleep(_AGAIN)
+    def _begin(self) -> None:
+        """There is nothing to begin with."""
+
+    async def _keep(self) -> None:
         while True:
             await self._clock.sleep(_EVERY)
             if self._fence.open:
@@ -87,7 +55,6 @@ class HarmRefusals:
         self._stored = {row[:2]: row for row in rows}
         with self._governor.guard:
             self._governor.harm.reclaims.load(rows)
-        self.loaded = True
 
     async def _store(self) -> None:
         with self._governor.guard:
@@ -112,7 +79,7 @@ class HarmRefusals:
                 obj["metadata"] = self._obj["metadata"]
                 self._obj = await self._writer.replace(CONFIG_MAPS, obj, dict)
         except (ApiError, Deposed) as failure:
-            log.warning("refusals of harm budgets are not written: %s", failure)
+            log.warning("%s: not written: %s", self.name, failure)
             with contextlib.suppress(ApiError):
                 await self._load()
             return
