@@ -28,7 +28,7 @@ from reprieve.engine.quota.cycle import (
 )
 from reprieve.engine.quota.entries import CycleResult, Outcome
 from reprieve.engine.quota.holdings.amounts import clamp, text
-from reprieve.engine.quota.holdings.holders import Holder, Row, effective_priority, row_of
+from reprieve.engine.quota.holdings.holders import Holder, Kind, Row, effective_priority, row_of
 from reprieve.engine.quota.holdings.shares import Share, Shares, share
 from reprieve.engine.quota.holdings.snapshot import Snapshot
 from reprieve.engine.quota.holdings.state import Holdings
@@ -482,6 +482,8 @@ def run_candidate_order(case: Json) -> Outcomes:
             int(workload.reserved_at or 0),
             (),
             frozenset(),
+            0,
+            Kind(workload.namespace, each["clusterQueue"], 0),
         )
         rows.append(row_of(holder))
         if each.get("localQueueFSUsage") is not None:

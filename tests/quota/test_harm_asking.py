@@ -117,7 +117,11 @@ def test_room_is_never_more_than_what_is_allowed() -> None:
     random, counts = Random(3), Counter[str]()
     for _ in range(300):
         accounts = HarmAccounts()
-        accounts.adopt({"a": HarmBudget("a", displacements=3, window=HOUR)})
+        scope, per = (
+            random.choice((Scope.SUFFERED, Scope.CAUSED)),
+            random.choice((Per.ALL, Per.TENANT)),
+        )
+        accounts.adopt({"a": HarmBudget("a", scope, per=per, displacements=3, window=HOUR)})
         accounts.adopt(
             {
                 **accounts.budgets,
@@ -128,16 +132,21 @@ def test_room_is_never_more_than_what_is_allowed() -> None:
         for _ in range(8):
             now = Nanos(now + random.randrange(40) * MINUTE)
             side = HarmSide(random.choice("xy"), "", 0, "owner/one")
-            harm = Harm(now, "quota", side, HarmSide("team"), random.choice((0, 2_000, 6_000)))
-            key = side.tenant, side.queue, side.priority
-            room = accounts.rooms(harm.preemptor, "quota").get(key)
-            room = accounts.room(harm) if room is None else room
-            if harm.lost_device_seconds <= room:
-                counts["fits"] += 1
-                assert accounts.held(harm) is None
-            elif accounts.held(harm) is not None:
-                counts["held"] += 1
-                continue
-            accounts.record(harm)
+            lost, key = random.choice((0, 2_000, 6_000)), (side.tenant, side.queue, side.priority)
+            asking = [HarmSide("team"), HarmSide("other")]
+            random.shuffle(asking)
+            harm = None
+            for asks in asking:
+                asked = Harm(now, "quota", side, asks, lost)
+                if lost <= accounts.rooms(asks, "quota").ask(key, asked):
+                    counts["fits"] += 1
+                    assert accounts.held(asked) is None
+                    harm = asked
+                elif accounts.held(asked) is None:
+                    harm = asked
+                else:
+                    counts["held"] += 1
+            if harm is not None:
+                accounts.record(harm)
     assert counts["fits"] > 300
     assert counts["held"] > 100

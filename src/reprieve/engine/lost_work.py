@@ -8,6 +8,7 @@ KEP-5710, "Future extensions".
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 __all__ = ["devices_of", "is_device", "lost_device_seconds"]
@@ -45,6 +46,7 @@ def devices_of(amounts: Iterable[tuple[str, int]]) -> int:
     return sum(amount for name, amount in amounts if is_device(name))
 
 
+@lru_cache(maxsize=1_024)
 def is_device(name: str) -> bool:
     """Return whether a resource counts devices, and no parts of them."""
     if name in _NO_DEVICES or name.startswith(_NO_DEVICE_PREFIXES):

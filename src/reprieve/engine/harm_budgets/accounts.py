@@ -20,8 +20,9 @@ from typing import Final
 
 from kubeworld.units.durations import HOUR, SECOND
 from kubeworld.units.instants import Nanos
-from reprieve.engine.harm_budgets.budget import Harm, HarmBudget, HarmSide
+from reprieve.engine.harm_budgets.budget import Harm, HarmBudget, HarmSide, Scope
 from reprieve.engine.harm_budgets.reclaims import Reclaims
+from reprieve.engine.harm_budgets.rooms import ENDLESS, UNKNOWN, Rooms
 from reprieve.engine.harm_budgets.sums import Amount, HourlySums, Key
 
 __all__ = ["Account", "HarmAccounts", "Refusal", "Use"]
@@ -29,7 +30,7 @@ __all__ = ["Account", "HarmAccounts", "Refusal", "Use"]
 Account = tuple[str, str]  # the names of a budget and of an account in it
 
 _MOST_KNOWN: Final = 50_000
-_ENDLESS: Final = 2**62
+_MOST_ASKED: Final = 1_000
 _NEVER: Final = Nanos(2**62)
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
@@ -84,8 +85,9 @@ class HarmAccounts:
         self._stale = False
         # What is used of an account since an instant, until another one or until more is counted.
         self._used: dict[Account, tuple[Nanos, Nanos, int, int]] = {}
-        # See `rooms`, by preemptor and plane.
-        self._rooms: dict[tuple[object, str], dict[object, int]] = {}
+        # By preemptor and plane.
+        self._rooms: dict[tuple[object, str], Rooms] = {}
+        self._counts_preemptors = False
         self.reclaims = Reclaims()
 
     def __bool__(self) -> bool:
@@ -117,11 +119,11 @@ class HarmAccounts:
 
     def _record(self, harm: Harm) -> None:
         key, amount = self.sums.add(harm)
-        self._forget_rooms()
         if self.sums.made_coarser:
             self.sums.made_coarser, self._stale = False, True
         if self._budgets and not self._stale:
             self._charge(key, amount)
+            self._forget_rooms(harm)
 
     def await_sums(self) -> None:
         """Know that `load` is to come: what happens until then is counted again on top of it."""
@@ -211,41 +213,40 @@ class HarmAccounts:
                 found.append((free, budget.name))
         return found
 
-    def rooms(self, asks: HarmSide | None, plane: str) -> dict[object, int]:
-        """Return what `room` has found for a preemptor, by tenant, queue and priority of a victim.
-
-        It is emptied when something is counted.
-        """
+    def rooms(self, asks: HarmSide | None, plane: str) -> Rooms:
+        """Return how much victims may lose for a preemptor; kept, and emptied when it is less."""
         self._settle()
-        if len(self._rooms) >= _MOST_KNOWN:
-            self._rooms.clear()
-        return self._rooms.setdefault((_class_of(asks), plane), {})
-
-    def room(self, harm: Harm) -> int:
-        """Return how many device seconds one more unit of this kind may lose for sure.
-
-        -1 where that has to be asked for each unit. As time passes it may be more, never less.
-        """
-        known = self.rooms(harm.preemptor, harm.plane)
-        if len(known) >= _MOST_KNOWN:
-            known.clear()
-        rooms = (self._room(each, harm) for each in self._matched(harm) if each.holds)
-        known[_class_of(harm.victim)] = found = min(rooms, default=_ENDLESS)
+        # Where no budget counts preemptors, all of them are alike.
+        asked = _class_of(asks) if self._counts_preemptors else None, plane
+        found = self._rooms.get(asked)
+        if found is None:
+            if len(self._rooms) >= _MOST_ASKED:
+                self._rooms.clear()
+            found = self._rooms[asked] = Rooms(self._found_room)
         return found
 
-    def _forget_rooms(self) -> None:
+    def _found_room(self, harm: Harm) -> int:
+        rooms = (self._room(each, harm) for each in self._matched(harm) if each.holds)
+        return min(rooms, default=ENDLESS)
+
+    def _forget_rooms(self, harm: Harm | None = None) -> None:
+        """Forget what victims may lose, of the accounts alone that a displacement is charged to."""
+        of_tenant = harm is not None and all(each.of_tenants for each in self._matched(harm))
         for known in self._rooms.values():
-            known.clear()
+            if harm is not None and of_tenant:
+                known.forget(harm.victim.tenant)
+            else:
+                known.forget_all()
 
     def _room(self, budget: HarmBudget, harm: Harm) -> int:
         side = budget.side_of(harm)
         if side is None or budget.of_lineages or budget.schedule is not None:
-            return -1
+            return UNKNOWN
         number, lost = self._sums_of(budget, budget.account(side), harm.at)
         if budget.displacements is not None and number >= budget.displacements:
-            return -1
+            return UNKNOWN
         most = budget.lost_device_seconds
-        return _ENDLESS if most is None else max(-1, most - lost)
+        return ENDLESS if most is None else max(UNKNOWN, most - lost)
 
     def accounts_of(self, harm: Harm) -> Iterator[Account]:
         """Yield the accounts that a displacement would be held by, were they exhausted."""
@@ -392,6 +393,7 @@ class HarmAccounts:
         self._matching.clear()
         self._used.clear()
         self._forget_rooms()
+        self._counts_preemptors = any(each.scope is Scope.CAUSED for each in self._budgets.values())
         for key, amount in self.sums:
             self._charge(key, amount)
 

@@ -140,6 +140,11 @@ class HarmBudget:
             self.per is Per.WORK and self.scope is not Scope.CLUSTER
         )
 
+    @property
+    def of_tenants(self) -> bool:
+        """Whether each tenant that is displaced has an account of its own."""
+        return self.scope is Scope.SUFFERED and self.per is Per.TENANT
+
     def account(self, side: HarmSide) -> str:
         """Return the name of the account of a side.
 

@@ -24,7 +24,6 @@ from reprieve.engine.quota.assigning.assignment import Assignment
 from reprieve.engine.quota.assigning.topologies import asked_places, planned_without
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import Entry
-from reprieve.engine.quota.holdings.holders import Holder
 from reprieve.engine.quota.holdings.snapshot import Snapshot
 from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.nominations import Nominations
@@ -138,7 +137,7 @@ class Evictions:
             return None
         columns = self._snapshot.tree.flavor_resources
         asked = ((columns[column].resource, each) for column, each in assignment.usage.items())
-        victims = [(each.holder.workload, self._devices(each.holder)) for each in entry.targets]
+        victims = [(each.holder.workload, each.holder.devices) for each in entry.targets]
         since = self._now if entry.saves_since is None else entry.saves_since
         wait = longest_wait([workload for workload, _ in victims], settings.max_save_wait)
         latest = Nanos(since + wait)
@@ -158,7 +157,7 @@ class Evictions:
     def _record(self, ledger: Displacements, entry: Entry, target: Target) -> None:
         workload, causes = entry.workload, self._nominations.causes
         victim, asks = target.holder, side_of(self._snapshot, workload, entry.queue)
-        held = self._devices(victim)
+        held = victim.devices
         reserved = victim.workload.reserved_at
         start = None if reserved is None else reserved // SECOND
         ledger.record(
@@ -190,7 +189,3 @@ class Evictions:
             return refused_by_budgets(
                 self._ledger, self._snapshot, who, targets, self._now, reclaims
             )
-
-    def _devices(self, holder: Holder) -> int:
-        columns = self._snapshot.tree.flavor_resources
-        return devices_of((columns[column].resource, amount) for column, amount in holder.held)

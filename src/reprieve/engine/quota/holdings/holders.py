@@ -20,7 +20,25 @@ from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.model import Settings, Workload
 from reprieve.engine.topology.places import Placed
 
-__all__ = ["Borrowers", "Gathered", "Holder", "Lists", "Row", "effective_priority", "row_of"]
+__all__ = [
+    "Borrowers",
+    "Gathered",
+    "Holder",
+    "Kind",
+    "Lists",
+    "Row",
+    "effective_priority",
+    "row_of",
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """What harm budgets select holders by; one object for all that are alike."""
+
+    tenant: str
+    queue: str
+    priority: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,8 +47,8 @@ class Holder:
 
     `evicted` says that it makes way already, `idle` that it is to be preferred as such, `since`
     from when on its work counts as not saved. `held` are amounts by flavor-resource; `columns` the
-    flavor-resources of its flavors, also those of which it holds nothing; `placed` the places of
-    its pods in flavors with a topology.
+    flavor-resources of its flavors, also those of which it holds nothing; `devices` how many
+    devices that are; `placed` the places of its pods in flavors with a topology.
     """
 
     workload: Workload
@@ -43,6 +61,8 @@ class Holder:
     since: int
     held: tuple[tuple[int, int], ...]
     columns: frozenset[int]
+    devices: int
+    kind: Kind
     placed: tuple[Placed, ...] = ()
 
 

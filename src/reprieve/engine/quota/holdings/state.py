@@ -13,14 +13,17 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from kubeworld.units.instants import Nanos
+from reprieve.engine.lost_work import is_device
 from reprieve.engine.quota.assigning.requests import held_amounts
 from reprieve.engine.quota.holdings.amounts import UNLIMITED
 from reprieve.engine.quota.holdings.holders import (
     Borrowers,
     Gathered,
     Holder,
+    Kind,
     Lists,
     effective_priority,
     row_of,
@@ -36,6 +39,8 @@ from reprieve.engine.quota.waiting.timing import queue_timestamp
 from reprieve.engine.topology.places import Grounds, Places
 
 __all__ = ["Holdings"]
+
+_MOST_KINDS: Final = 50_000
 
 
 class Holdings:
@@ -75,6 +80,7 @@ class Holdings:
         self.usage: list[Column] = [[0] * size for _ in self.tree.flavor_resources]
         self._lists: list[Lists] = [{} for _ in self.tree.queues]
         self._own: set[int] = set(range(len(self._lists)))
+        self._kinds: dict[tuple[str, str, int], Kind] = {}
         self._places = places_of(configuration, self._grounds)
         self._borrowers: Borrowers = {}
         # Those of them that no snapshot shares.
@@ -287,10 +293,26 @@ class Holdings:
             unsaved_since(workload) if settings.harm_order else _reserved(workload),
             tuple((column, min(amount, UNLIMITED)) for column, amount in held.items() if amount),
             frozenset(columns),
+            sum(
+                min(amount, UNLIMITED)
+                for column, amount in held.items()
+                if is_device(self.tree.flavor_resources[column].resource)
+            ),
+            self._kind(
+                workload.namespace, self.tree.names[queue], effective_priority(workload, settings)
+            ),
             ()
             if self._places is None
             else tuple(placed_by(workload, workload.admission, self._places)),
         )
+
+    def _kind(self, *said: *tuple[str, str, int]) -> Kind:
+        found = self._kinds.get(said)
+        if found is None:
+            if len(self._kinds) >= _MOST_KINDS:
+                self._kinds.clear()
+            found = self._kinds[said] = Kind(*said)
+        return found
 
     def _changed(self, path: Sequence[int], columns: Iterable[int]) -> None:
         """Forget what was found out about the nodes above a holder that comes or goes."""

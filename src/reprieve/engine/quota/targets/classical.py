@@ -16,7 +16,7 @@ Source: specification of the quota plane, section 6.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cmp_to_key
 from heapq import heapify, heappop, heapreplace
@@ -97,11 +97,12 @@ class Candidates:
     priority: tuple[list[Source], list[Source]]
     own: tuple[list[Source], list[Source]]
 
-    def in_sequence(self) -> Iterator[list[Source]]:
+    def in_sequence(self) -> Iterator[tuple[list[Source], bool]]:
+        """Yield them in order, and whether all of each are evicted."""
         for position in (0, 1):
-            yield self.hierarchy[position]
-            yield self.priority[position]
-            yield self.own[position]
+            yield self.hierarchy[position], not position
+            yield self.priority[position], not position
+            yield self.own[position], not position
 
 
 def classical_targets(
@@ -225,7 +226,11 @@ def _is_anybody_left(lists: Sequence[Sequence[Row]], who: Preemptor) -> bool:
     holds = who.holds
     if holds is None:
         return bool(lists)
-    return any(not holds(row[4]) for rows in lists for row in rows)
+    for rows in lists:
+        for row in rows:  # nearly always the first one
+            if not holds(row[4]):
+                return True
+    return False
 
 
 def candidates_of(
@@ -326,18 +331,20 @@ def in_turn(
 
     One whose list is marked ends its rows early.
     """
-    across, holds = by_local_queue(snapshot), who.holds
-    for sources in candidates.in_sequence():
-        rows = _eager(snapshot, sources, borrow, who) if across else _merged(sources, borrow)
-        if holds is None:
-            yield from rows
+    across = by_local_queue(snapshot)
+    for sources, evicted in candidates.in_sequence():
+        holds = None if evicted else who.holds
+        if not across:
+            yield from _merged(sources, borrow, holds)
             continue
-        for each in rows:
-            if not holds(each[0][4]):
+        for each in _eager(snapshot, sources, borrow, who):
+            if holds is None or not holds(each[0][4]):
                 yield each
 
 
-def _merged(sources: Iterable[Source], borrow: bool) -> Iterator[tuple[Row, Source, list[bool]]]:
+def _merged(
+    sources: Iterable[Source], borrow: bool, holds: Callable[[Holder], bool] | None
+) -> Iterator[tuple[Row, Source, list[bool]]]:
     """Yield the sources' candidates in one order; one whose list is marked ends its rows early.
 
     Equal uids, which only made-up workloads have, go by the nearness of the common ancestor.
@@ -352,7 +359,9 @@ def _merged(sources: Iterable[Source], borrow: bool) -> Iterator[tuple[Row, Sour
     while heap:
         _, position, index, end, rows, source = heap[0]
         ended: list[bool] = []
-        yield rows[index], source, ended
+        row = rows[index]
+        if holds is None or not holds(row[4]):
+            yield row, source, ended
         index += 1
         if ended or index == end:
             heappop(heap)

@@ -19,7 +19,7 @@ Source: specification of the quota plane, section 7.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 
 from reprieve.engine.quota.holdings.holders import Holder, Row
@@ -322,15 +322,8 @@ def fair_candidates(snapshot: Snapshot, who: Preemptor, need: frozenset[int]) ->
     for queue, policy in queues:
         evicted, others = sources_of(snapshot, queue, who, policy, need)
         if evicted or others:
-            rows = _chained(snapshot, own, evicted, others)
-            found[queue] = Pending(rows if who.holds is None else _not_held(rows, who.holds))
+            found[queue] = Pending(_chained(snapshot, own, evicted, others, who.holds))
     return found
-
-
-def _not_held(rows: Iterator[Row], holds: Callable[[Holder], bool]) -> Iterator[Row]:
-    for row in rows:
-        if not holds(row[4]):
-            yield row
 
 
 def _chained(
@@ -338,12 +331,21 @@ def _chained(
     own: int,
     evicted: Sequence[Sequence[Row]],
     others: Sequence[Sequence[Row]],
+    holds: Callable[[Holder], bool] | None,
 ) -> Iterator[Row]:
-    for lists in (evicted, others):
-        if len(lists) == 1:
-            yield from lists[0]
-        elif lists:
-            yield from in_one_order(snapshot, own, lists)
+    if evicted:  # they go anyway
+        yield from _in_order(snapshot, own, evicted)
+    rows = _in_order(snapshot, own, others)
+    if holds is None:
+        yield from rows
+        return
+    for row in rows:
+        if not holds(row[4]):
+            yield row
+
+
+def _in_order(snapshot: Snapshot, own: int, lists: Sequence[Sequence[Row]]) -> Iterable[Row]:
+    return lists[0] if len(lists) == 1 else in_one_order(snapshot, own, lists)
 
 
 def in_one_order(snapshot: Snapshot, own: int, lists: Sequence[Sequence[Row]]) -> Iterator[Row]:

@@ -8,21 +8,45 @@ that account the next cycle may choose those alone that fit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.questions import BudgetHold, Rule
 from reprieve.engine.harm_budgets.accounts import HarmAccounts, Refusal
 from reprieve.engine.harm_budgets.budget import Harm, HarmSide
-from reprieve.engine.lost_work import devices_of, is_device, lost_device_seconds
+from reprieve.engine.harm_budgets.rooms import UNKNOWN
+from reprieve.engine.lost_work import lost_device_seconds
 from reprieve.engine.quota.displacements import Displacements, Fits, party_of
 from reprieve.engine.quota.holdings.holders import Holder, effective_priority
 from reprieve.engine.quota.holdings.snapshot import Snapshot
 from reprieve.engine.quota.model import Workload
 from reprieve.engine.quota.targets.candidates import Preemptor, Target
 
-__all__ = ["QuotaHarm", "harm_of", "refused_by_budgets"]
+__all__ = ["Answers", "QuotaHarm", "harm_of", "refused_by_budgets"]
+
+
+class Answers(dict[Holder, bool]):
+    """Whether budgets spare candidates: each is asked about once, while a search often looks at it.
+
+    Nearly all budgets have room, so that little is read of most candidates. `ask` is asked about
+    the others.
+    """
+
+    def __init__(self, harm: QuotaHarm, now: Nanos, ask: Callable[[Holder], bool]) -> None:
+        self._ask = ask
+        # Seconds are counted from the beginning of one to the beginning of another.
+        self._latest = now + SECOND
+        self._rooms: Mapping[object, int] = harm.rooms
+
+    def __missing__(self, holder: Holder) -> bool:
+        found = False  # what is evicted goes anyway
+        if not holder.evicted:
+            room, unsaved = self._rooms.get(holder.kind, UNKNOWN), self._latest - holder.since
+            fits = room >= 0 < unsaved and unsaved * holder.devices <= room * SECOND
+            found = not fits and self._ask(holder)
+        self[holder] = found
+        return found
 
 
 class QuotaHarm:
@@ -46,29 +70,23 @@ class QuotaHarm:
         self._fits: Fits = ledger.fits.get(who.workload.key, {})
         with self._guard:
             self._rooms = self._accounts.rooms(self._asks, "quota")
-        self._devices = {
-            column
-            for column, (_, resource) in enumerate(snapshot.tree.flavor_resources)
-            if is_device(resource)
-        }
+
+    @property
+    def rooms(self) -> Mapping[object, int]:
+        """What candidates may lose for sure, by kind; nothing where a plan did not fit."""
+        return {} if self._fits else self._rooms
 
     def held(self, holder: Holder) -> BudgetHold | None:
         """Return until when budgets spare a candidate and which does, None while none does."""
         with self._guard:
             return self._spared(holder)
 
-    def _lost(self, holder: Holder) -> int:
-        devices = sum(amount for column, amount in holder.held if column in self._devices)
-        return _lost_with(holder.workload, devices, self._now)
-
     def _spared(self, holder: Holder) -> BudgetHold | None:
-        # Nearly all budgets have room: the lineage plays no role then.
-        names = self._snapshot.tree.names
-        key = holder.workload.namespace, names[holder.queue], holder.priority
-        room = self._rooms.get(key)
-        if room is None:
-            room = self._accounts.room(Harm(self._now, "quota", HarmSide(*key), self._asks))
-        if not self._fits and self._lost(holder) <= room:
+        # The lineage plays no role where there is room.
+        kind = holder.kind
+        side = HarmSide(kind.tenant, kind.queue, kind.priority)
+        room = self._rooms.ask(kind, Harm(self._now, "quota", side, self._asks))
+        if not self._fits and _lost_with(holder, self._now) <= room:
             return None
         harm = harm_of(self._snapshot, self._now, self._asks, holder)
         found = self._held(harm)
@@ -133,19 +151,17 @@ def side_of(snapshot: Snapshot, workload: Workload, queue: int) -> HarmSide:
 
 def harm_of(snapshot: Snapshot, now: Nanos, asks: HarmSide, holder: Holder) -> Harm:
     """Return what budgets count of a workload that makes way."""
-    columns = snapshot.tree.flavor_resources
-    devices = devices_of((columns[column].resource, amount) for column, amount in holder.held)
     return Harm(
         now,
         "quota",
         side_of(snapshot, holder.workload, holder.queue),
         asks,
-        _lost_with(holder.workload, devices, now),
+        _lost_with(holder, now),
         uids=frozenset((holder.workload.uid,)),
     )
 
 
-def _lost_with(workload: Workload, devices: int, now: Nanos) -> int:
-    reserved = workload.reserved_at
+def _lost_with(holder: Holder, now: Nanos) -> int:
+    reserved, saved = holder.workload.reserved_at, holder.workload.checkpoint or 0
     start = None if reserved is None else reserved // SECOND
-    return lost_device_seconds(start, (workload.checkpoint or 0) // SECOND, devices, now // SECOND)
+    return lost_device_seconds(start, saved // SECOND, holder.devices, now // SECOND)

@@ -31,7 +31,7 @@ from reprieve.engine.quota.holdings.holders import Holder, effective_priority
 from reprieve.engine.quota.holdings.snapshot import Snapshot
 from reprieve.engine.quota.model import Workload
 from reprieve.engine.quota.targets.candidates import Preemptor
-from reprieve.engine.quota.targets.harm_budgets import QuotaHarm
+from reprieve.engine.quota.targets.harm_budgets import Answers, QuotaHarm
 
 __all__ = ["Causes", "Spared", "protected", "sparing"]
 
@@ -127,7 +127,6 @@ class Spared:
     harm: QuotaHarm | None = None
     budgets: set[str] = field(default_factory=set)
     early: bool = True
-    _asked: dict[str, bool] = field(default_factory=dict)  # what budgets said, by key
     _below: frozenset[str] | None = None  # likewise, of those of no higher priority
 
     def __call__(self, holder: Holder) -> bool:
@@ -159,18 +158,15 @@ class Spared:
 
     def by_budget(self, holder: Holder) -> bool:
         """Tell whether a harm budget spares a candidate."""
-        found = self._asked.get(holder.key)
-        if found is None:
-            found = self._asked[holder.key] = not holder.evicted and self._by_budget(holder)
-        return found
-
-    def _by_budget(self, holder: Holder) -> bool:
-        spared = None if self.harm is None else self.harm.held(holder)
-        if spared is None or self.ledger is None:
+        harm, ledger = self.harm, self.ledger
+        if harm is None or ledger is None:
+            return False
+        spared = harm.held(holder)
+        if spared is None:
             return False
         uids = self.who.workload.uid, holder.workload.uid
-        self.ledger.refusals[uids] = spared.until
-        self.ledger.spared[uids] = spared.budget
+        ledger.refusals[uids] = spared.until
+        ledger.spared[uids] = spared.budget
         self.rules.add(spared.rule)
         self.budgets.add(spared.budget)
         return self._spare(self.paired, holder, spared.until)
@@ -279,7 +275,9 @@ def sparing(who: Preemptor, spared: Spared) -> Preemptor:
 
     Budgets are asked about those alone that would be taken next: there may be thousands of both.
     """
-    holds = None if spared.harm is None else spared.by_budget
+    holds = None
+    if spared.harm is not None:
+        holds = Answers(spared.harm, spared.now, spared.by_budget).__getitem__
     return replace(who, spares=spared if spared.early else None, holds=holds)
 
 

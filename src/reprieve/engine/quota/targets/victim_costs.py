@@ -14,7 +14,6 @@ from typing import Final
 
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
-from reprieve.engine.lost_work import devices_of
 from reprieve.engine.quota.holdings.holders import Holder
 from reprieve.engine.quota.holdings.snapshot import Snapshot
 from reprieve.engine.quota.targets.candidates import Target
@@ -51,7 +50,6 @@ class Costs:
     """What workloads cost, at one instant."""
 
     def __init__(self, snapshot: Snapshot, now: Nanos) -> None:
-        self._columns = snapshot.tree.flavor_resources
         self.by_work = snapshot.settings.harm_order
         self._now = now
 
@@ -60,8 +58,7 @@ class Costs:
             return Cost(0, 0, 1)
         lost = 0
         if self.by_work and not holder.idle:
-            devices = devices_of((self._columns[c].resource, n) for c, n in holder.held)
-            lost = devices * max(0, self._now - holder.since) // SECOND
+            lost = holder.devices * max(0, self._now - holder.since) // SECOND
         return Cost(lost, holder.priority + OFFSET, 0)
 
     def top(self, targets: Sequence[Target]) -> int:

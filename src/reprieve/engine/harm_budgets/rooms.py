@@ -1,0 +1,51 @@
+"""How much one more victim may lose for sure, by kind of victim, for one preemptor and plane.
+
+Asked once for all candidates that are alike for selectors, so that a decision with thousands of
+candidates and budgets asks about few. What is found holds until something is counted: as time
+passes it may be more, never less. What is counted in accounts of one tenant alone makes the others
+no different.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from reprieve.engine.harm_budgets.budget import Harm
+
+__all__ = ["ENDLESS", "UNKNOWN", "Rooms"]
+
+#: No budget counts what such a victim loses.
+ENDLESS: Final = 2**62
+#: It has to be asked about each candidate.
+UNKNOWN: Final = -1
+_MOST: Final = 50_000
+
+
+class Rooms(dict[object, int]):
+    """Device seconds by kind. Kinds are made by who asks, and compared by equality or identity."""
+
+    def __init__(self, find: Callable[[Harm], int]) -> None:
+        self._find = find
+        self._kinds: dict[str, list[object]] = {}  # by tenant
+
+    def ask(self, kind: object, harm: Harm) -> int:
+        """Return the device seconds that a victim of this kind may lose; `harm` is one of them."""
+        known = self.get(kind)
+        if known is None:
+            if len(self) >= _MOST:
+                self.clear()
+                self._kinds.clear()
+            known = self[kind] = self._find(harm)
+            self._kinds.setdefault(harm.victim.tenant, []).append(kind)
+        return known
+
+    def forget(self, tenant: str) -> None:
+        """Forget the kinds of a tenant: something was counted in its accounts alone."""
+        for kind in self._kinds.pop(tenant, ()):
+            self.pop(kind, None)
+
+    def forget_all(self) -> None:
+        """Forget all kinds."""
+        self.clear()
+        self._kinds.clear()
