@@ -75,7 +75,7 @@ def decide(case: Json) -> dict[str, Json]:
         tuple(map(toleration, case.get("flavorTolerations") or ())),
         topology_gates(case.get("featureGates") or {}),
     )
-    wanted = [_pod_set(each) for each in case["podSets"]]
+    wanted = [pod_set(each) for each in case["podSets"]]
     replacing = case.get("workload")
     if replacing is None:
         found = assign(on, wanted)
@@ -119,7 +119,7 @@ def _answer(outcome: Outcome) -> Json:
     return found
 
 
-def _pod_set(each: Json) -> PodsWanted:
+def pod_set(each: Json) -> PodsWanted:
     affinity = each.get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()

@@ -198,7 +198,8 @@ def _written(tree: Tree, shares: Sequence[tuple[int, int]]) -> TopologyAssignmen
     for leaf, count in shares:
         if count > 0:
             pods[leaf] = pods.get(leaf, 0) + count
-    domains = tuple(Domain(tree.values(leaf), pods[leaf]) for leaf in sorted(pods))
+    written = tree.written
+    domains = tuple([Domain(written[leaf], pods[leaf]) for leaf in sorted(pods)])
     return TopologyAssignment(tree.written_levels(), domains)
 
 

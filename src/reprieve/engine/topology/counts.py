@@ -54,7 +54,7 @@ class Counts:
 
 def of_leaves(tree: Tree, leaves: Leaves, slicing: Slicing) -> Counts:
     """Return the counts of the lowest level."""
-    none = np.zeros(len(tree.paths), dtype=np.int64)
+    none = tree.none
     at = slicing.level == len(tree.levels) - 1
     slices, beside = none, none
     if at:
@@ -67,8 +67,9 @@ def of_leaves(tree: Tree, leaves: Leaves, slicing: Slicing) -> Counts:
 def roll_up(tree: Tree, leaves: Leaves, slicing: Slicing, leaders: int) -> list[Counts]:
     """Return the counts by level, from the widest to the leaves."""
     found = [of_leaves(tree, leaves, slicing)]
+    weighed = leaves.affinity is not tree.none
     for level in range(len(tree.levels) - 2, -1, -1):
-        found.insert(0, above(tree, level, found[0], slicing, leaders, slicing.inner))
+        found.insert(0, above(tree, level, found[0], slicing, leaders, slicing.inner, weighed))
     return found
 
 
@@ -79,8 +80,12 @@ def above(
     slicing: Slicing,
     leaders: int,
     inner: Mapping[int, int],
+    weighed: bool = True,
 ) -> Counts:
-    """Return the counts of `level` from those of the next one, `below`."""
+    """Return the counts of `level` from those of the next one, `below`.
+
+    `weighed` says that there may be any affinity.
+    """
     begins = tree.starts[level][:-1]
     pods, pods_beside = below.pods, below.pods_beside
     inner_size = inner.get(level + 1, 1)
@@ -90,8 +95,14 @@ def above(
         none = np.zeros(0, dtype=np.int64)
         return Counts(none, none, none, none, none, none)
     total = np.add.reduceat(pods, begins)
-    slices = np.add.reduceat(below.slices, begins)
-    affinity = np.add.reduceat(below.affinity, begins)
+    none = np.zeros(len(begins), dtype=np.int64)
+    # Zeros, and columns that are the same, are not summed again.
+    slices = none
+    if level < slicing.level:
+        slices = total if below.slices is pods else np.add.reduceat(below.slices, begins)
+    affinity = none
+    if weighed:
+        affinity = np.add.reduceat(below.affinity, begins)
     if leaders:
         leader = np.maximum.reduceat(below.leader, begins)
         beside = _less_least(total, pods - pods_beside, below.leader, begins)
@@ -99,8 +110,7 @@ def above(
             slices, below.slices - below.slices_beside, below.leader, begins
         )
     else:
-        leader = np.zeros(len(begins), dtype=np.int64)
-        beside, slices_beside = total, slices
+        leader, beside, slices_beside = none, total, slices
     if level == slicing.level:
         slices, slices_beside = total, beside
         if slicing.size > 1:

@@ -79,39 +79,63 @@ def look_at(
         affinity: whether preferred terms are weighed.
     """
     excluded: dict[str, int] = {}
-    count = len(tree.paths)
-    allowed = np.ones(count, dtype=np.bool_)
-    if tree.by_host:
-        _leave_out_tainted(tree, (*pods.shape.tolerations, *flavor_tolerations), allowed, excluded)
-        for key, value in pods.shape.node_selector.items():
-            _leave_out(
-                allowed, tree.having(key, partial(operator.eq, value)), "nodeSelector", excluded
-            )
-        if pods.shape.affinity is not None:
-            _leave_out(allowed, _any_term(tree, pods.shape.affinity), "affinity", excluded)
-    if inside is not None:
-        _leave_out(allowed, inside, "topologyDomain", excluded)
+    allowed = _allowed(tree, pods, flavor_tolerations, inside, excluded)
     left = _left(tree, {*pods.worker, *(pods.leader or ())}, usage)
-    fit, limiting = _how_many(pods.worker, left)
-    _count_limits(pods.worker, fit, limiting, allowed, excluded)
-    fit = np.where(allowed, fit, 0)
-    leader, beside = np.zeros(count, dtype=np.int64), fit
+    fit = _how_many(pods.worker, left)
+    _count_limits(pods.worker, left, fit, allowed, excluded)
+    if allowed is not None:
+        fit = np.where(allowed, fit, 0)
+    none = tree.none
+    leader, beside = none, fit
     if pods.leader is not None:
-        leader = np.where(allowed & (_how_many(pods.leader, left)[0] > 0), 1, 0)
+        leader = np.minimum(_how_many(pods.leader, left), 1)
         without = {r: left[r] - leader * pods.leader.get(r, 0) for r in pods.worker}
-        beside = np.where(allowed, _how_many(pods.worker, without)[0], 0)
-    weights = np.zeros(count, dtype=np.int64)
+        beside = _how_many(pods.worker, without)
+        if allowed is not None:
+            leader, beside = np.where(allowed, leader, 0), np.where(allowed, beside, 0)
+    weights = none
     if affinity and tree.by_host:
         for term in pods.shape.preferred:
-            weights += np.where(allowed & _holds(tree, term), term.weight, 0)
+            holds = _holds(tree, term) if allowed is None else allowed & _holds(tree, term)
+            weights = weights + np.where(holds, term.weight, 0)
     return Leaves(fit, beside, leader, weights, excluded)
 
 
+def _allowed(
+    tree: Tree,
+    pods: Pods,
+    flavor_tolerations: Sequence[Toleration],
+    inside: Marks | None,
+    excluded: dict[str, int],
+) -> Marks | None:
+    """Return the leaves that nothing but their room keeps pods from, None where those are all."""
+    shape = pods.shape
+    untainted = all(not taints for taints in tree.taints)
+    constrained = tree.by_host and (
+        not untainted or shape.node_selector or shape.affinity is not None
+    )
+    if inside is None and not constrained:
+        return None
+    allowed = np.ones(len(tree.paths), dtype=np.bool_)
+    if tree.by_host:
+        _leave_out_tainted(tree, (*shape.tolerations, *flavor_tolerations), allowed, excluded)
+        for key, value in shape.node_selector.items():
+            _leave_out(
+                allowed, tree.having(key, partial(operator.eq, value)), "nodeSelector", excluded
+            )
+        if shape.affinity is not None:
+            _leave_out(allowed, _any_term(tree, shape.affinity), "affinity", excluded)
+    if inside is not None:
+        _leave_out(allowed, inside, "topologyDomain", excluded)
+    return allowed
+
+
 def _left(tree: Tree, resources: set[str], usage: Sequence[Usage]) -> dict[str, Ints]:
-    none = np.zeros(len(tree.paths), dtype=np.int64)
     found = {}
     for resource in resources:
-        column = tree.free.get(resource, none)
+        column = tree.free.get(resource)
+        if column is None:
+            column = np.zeros(len(tree.paths), dtype=np.int64)
         for each in usage:
             used = each.of.get(resource)
             if used is not None:
@@ -120,31 +144,36 @@ def _left(tree: Tree, resources: set[str], usage: Sequence[Usage]) -> dict[str, 
     return found
 
 
-def _how_many(request: Mapping[str, int], left: Mapping[str, Ints]) -> tuple[Ints, Ints | None]:
-    """Return how many such pods fit each leaf, and which of the sorted resources limits it."""
-    names = [name for name in sorted(request) if request[name] > 0]
-    counts = [np.maximum(left[name] // request[name], 0) for name in names]
-    if len(counts) == 1:
-        return np.minimum(counts[0], _MOST_PODS), None
-    table = np.stack(counts)
-    return np.minimum(table.min(axis=0), _MOST_PODS), table.argmin(axis=0)
+def _how_many(request: Mapping[str, int], left: Mapping[str, Ints]) -> Ints:
+    """Return how many such pods fit each leaf."""
+    fit: Ints | None = None
+    for name, amount in request.items():
+        if amount > 0:
+            counts = left[name] // amount if amount > 1 else left[name]
+            fit = counts if fit is None else np.minimum(fit, counts)
+    assert fit is not None, "a pod asks for itself at least"
+    return np.clip(fit, 0, _MOST_PODS)
 
 
 def _count_limits(
     request: Mapping[str, int],
+    left: Mapping[str, Ints],
     fit: Ints,
-    limiting: Ints | None,
-    allowed: Marks,
+    allowed: Marks | None,
     excluded: dict[str, int],
 ) -> None:
-    out = allowed & (fit == 0)
-    if not out.any():
+    """Count the leaves that no pod fits by the first of the sorted resources of the least count."""
+    out = (fit == 0 if allowed is None else allowed & (fit == 0)).nonzero()[0]
+    if not len(out):
         return
     names = [name for name in sorted(request) if request[name] > 0]
-    which = np.zeros(int(out.sum()), dtype=np.int64) if limiting is None else limiting[out]
-    for position, times in enumerate(np.bincount(which, minlength=len(names))):
+    which = np.zeros(len(out), dtype=np.int64)
+    if len(names) > 1:
+        counts = np.stack([left[name][out] // request[name] for name in names])
+        which = np.maximum(counts, 0).argmin(axis=0)
+    for position, times in enumerate(np.bincount(which, minlength=len(names)).tolist()):
         if times:
-            excluded[f'resource "{names[position]}"'] = int(times)
+            excluded[f'resource "{names[position]}"'] = times
 
 
 def _leave_out(allowed: Marks, holds: Marks, word: str, excluded: dict[str, int]) -> None:

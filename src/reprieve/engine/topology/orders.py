@@ -10,6 +10,7 @@ Source: specification of topology-aware scheduling, section 4.3.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -24,6 +25,10 @@ __all__ = [
     "taken_in_turn",
     "with_leader_order",
 ]
+
+
+#: More units than any domain has.
+_NEVER: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,12 @@ class Columns:
 def plain_order(columns: Columns, domains: Ints, rules: Rules) -> Ints:
     """Return the domains, given in ascending order, as they are taken without a leader."""
     units = columns.units[domains]
-    keys = [columns.pods[domains], units if rules.least_free else -units]
+    if len(domains) < 2:
+        return domains
+    key = units if rules.least_free else -units
+    if columns.pods is columns.units and not rules.affinity:
+        return domains[key.argsort(kind="stable")]
+    keys = [columns.pods[domains], key]
     if rules.affinity:
         keys.append(-columns.affinity[domains])
     return domains[np.lexsort(keys)]
@@ -76,9 +86,8 @@ def best_of(columns: Columns, entries: Ints, need: int, leaders: int, rules: Rul
     suffices = units >= need
     if leaders:
         suffices &= columns.leader[entries] >= leaders
-    if not suffices.any():
-        return int(entries[0])
-    return int(entries[np.where(suffices, units, np.iinfo(np.int64).max).argmin()])
+    at = int(np.where(suffices, units, _NEVER).argmin())
+    return int(entries[at if suffices[at] else 0])
 
 
 def taken_in_turn(columns: Columns, entries: Ints, need: int, rules: Rules) -> tuple[Ints, int]:
@@ -90,14 +99,16 @@ def taken_in_turn(columns: Columns, entries: Ints, need: int, rules: Rules) -> t
     """
     units = columns.units[entries]
     left = need - (np.cumsum(units) - units)
-    enough = np.flatnonzero(units >= left)
-    if not len(enough):
+    enough = units >= left
+    last = int(enough.argmax()) if len(enough) else 0
+    if not len(enough) or not enough[last]:
         return entries, -(need - int(units.sum()))
-    last = int(enough[0])
     rest = int(left[last])
     chosen = int(entries[last])
     if not rules.least_free:
         chosen = best_of(columns, entries[last:], rest, 0, rules)
+    if chosen == entries[last]:
+        return entries[: last + 1], rest
     return np.append(entries[:last], chosen), rest
 
 

@@ -83,6 +83,8 @@ def find(
     columns = by_slices(counts[level])
     if not len(columns.units):
         return NoRoom(level, 0, empty=True)
+    if not leaders and not rules.affinity:
+        return _find_plain(counts, columns, level, need, rules, required, climbs)
     every = np.arange(len(columns.units))
     if rules.least_free:
         entries = with_leader_order(columns, every, rules)
@@ -102,6 +104,36 @@ def find(
     if climbs and level > 0:
         return find(counts, level - 1, need, leaders, rules, required, climbs)
     return _several(columns, entries, level, need, leaders, rules)
+
+
+def _find_plain(
+    counts: Sequence[Counts],
+    columns: Columns,
+    level: int,
+    need: int,
+    rules: Rules,
+    required: bool,
+    climbs: bool,
+) -> Found | NoRoom:
+    """Return the same without leader and affinity, for which nothing is sorted where one does.
+
+    Of those that suffice the one with the fewest units, then pods, then the first by its values.
+    """
+    units = columns.units
+    most = int(units.max())
+    if most >= need:
+        least = int(np.where(units >= need, units, most).min())
+        same = (units == least).nonzero()[0]
+        if len(same) > 1 and columns.pods is not units:
+            same = same[columns.pods[same].argmin() :]
+        return Found(level, same[:1])
+    if required:
+        return NoRoom(level, most)
+    if climbs and level > 0:
+        return find(counts, level - 1, need, 0, rules, required, climbs)
+    some = (units > 0).nonzero()[0]
+    others, last = taken_in_turn(columns, plain_order(columns, some, rules), need, rules)
+    return Found(level, others) if last >= 0 else NoRoom(level, need + last)
 
 
 def _a_later_one(

@@ -11,6 +11,7 @@ Source: specification of topology-aware scheduling, sections 2.1 to 2.4.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -43,6 +44,7 @@ class Tree:
         parents: by level but the first, the number of each domain's parent.
         starts: by level but the last, where each domain's children begin, and their end.
         index: the number of a leaf by its key.
+        none: zeros, (leaves,) int64; nobody changes them.
         free: by resource, allocatable less what is no usage of topologies (leaves,) int64.
     """
 
@@ -64,28 +66,28 @@ class Tree:
         self.name = name
         self.levels = tuple(levels)
         self.by_host = self.levels[-1] == HOSTNAME
-        wanted = node_labels or {}
+        wanted = (node_labels or {}).items()
         leaves: dict[tuple[str, ...], list[TopologyNode]] = {}
+        paths: dict[tuple[str, ...], tuple[str, ...]] = {}
         for node in nodes:
             labels = node.labels
-            if not node.ready or node.unschedulable:
+            if not node.ready or node.unschedulable or not wanted <= labels.items():
                 continue
-            if any(labels.get(key) != value for key, value in wanted.items()):
+            path = tuple(map(labels.get, self.levels))
+            if None in path:
                 continue
-            if any(key not in labels for key in self.levels):
-                continue
-            leaves.setdefault(leaf_key(self.levels, labels), []).append(node)
-        paths = {k: tuple(e[0].labels[level] for level in self.levels) for k, e in leaves.items()}
+            key = path[-1:] if self.by_host else path
+            leaves.setdefault(key, []).append(node)
+            paths.setdefault(key, path)
         order = sorted(leaves, key=paths.__getitem__)
         self.index = {key: number for number, key in enumerate(order)}
         self.leaf_of_node = {n.name: self.index[key] for key in order for n in leaves[key]}
         self.first = [leaves[key][0] for key in order]
         self.paths = [paths[key] for key in order]
         self._number_domains()
-        self.free: dict[str, Ints] = {}
-        for key, number in self.index.items():
-            for node in leaves[key]:
-                self._add(self.free, number, node.allocatable, 1)
+        self.none = np.zeros(len(order), dtype=np.int64)
+        self.written = [(path[-1],) for path in self.paths] if self.by_host else self.paths
+        self.free = _sums([leaves[key] for key in order])
         self._codes: dict[str, tuple[Ints, list[str | None]]] = {}
         kinds: dict[tuple[Taint, ...], list[int]] = {}
         for number, node in enumerate(self.first):
@@ -97,24 +99,25 @@ class Tree:
         self.sizes: list[int] = []
         self.parents: list[Ints] = []
         self.starts: list[Ints] = []
-        above: list[int] = []
+        # By leaf, whether it begins a domain of the level; the first of a wider one does, too.
+        new = np.zeros(count, dtype=np.bool_)
+        above = np.zeros(count, dtype=np.int64)
         for level in range(depth):
-            numbers: list[int] = []
-            begins: list[int] = []
-            for leaf in range(count):
-                path = self.paths[leaf]
-                new = leaf == 0 or level == depth - 1
-                if new or path[: level + 1] != self.paths[leaf - 1][: level + 1]:
-                    begins.append(leaf)
-                numbers.append(len(begins) - 1)
+            values = [path[level] for path in self.paths]
+            changes = [one != other for one, other in pairwise(values)]
+            new[1:] |= np.array(changes, dtype=np.bool_)
+            new[:1] = True
+            if level == depth - 1:
+                new[:] = True
+            begins = np.flatnonzero(new)
             self.sizes.append(len(begins))
             if level:
-                parents = np.array([above[leaf] for leaf in begins], dtype=np.int64)
+                parents = above[begins]
                 self.parents.append(parents)
                 self.starts.append(np.searchsorted(parents, np.arange(self.sizes[level - 1] + 1)))
             else:
                 self.parents.append(np.zeros(len(begins), dtype=np.int64))
-            above = numbers
+            above = np.cumsum(new, dtype=np.int64) - 1
 
     def _add(
         self, into: dict[str, Ints], leaf: int, amounts: Mapping[str, int], times: int
@@ -151,8 +154,7 @@ class Tree:
 
     def values(self, leaf: int) -> tuple[str, ...]:
         """Return what an assignment says of a leaf."""
-        path = self.paths[leaf]
-        return (path[-1],) if self.by_host else path
+        return self.written[leaf]
 
     def written_levels(self) -> tuple[str, ...]:
         """Return the levels that an assignment names."""
@@ -209,3 +211,19 @@ class Usage:
             added = counts * max(-most, min(most, amount * times))
             np.add.at(column, leaves, added)
             np.clip(column, -_MOST, _MOST, out=column)
+
+
+def _sums(leaves: Sequence[Sequence[TopologyNode]]) -> dict[str, Ints]:
+    """Return what the nodes of each leaf offer together, by resource."""
+    found: dict[str, list[int]] = {}
+    for number, nodes in enumerate(leaves):
+        for node in nodes:
+            for resource, amount in node.allocatable.items():
+                column = found.get(resource)
+                if column is None:
+                    column = found[resource] = [0] * len(leaves)
+                value = column[number] + amount
+                column[number] = (
+                    value if -_MOST <= value <= _MOST else (_MOST if value > 0 else -_MOST)
+                )
+    return {resource: np.array(column, dtype=np.int64) for resource, column in found.items()}
