@@ -24,7 +24,7 @@ from reprieve.answers.quantities import (
 )
 from reprieve.answers.unseen import hidden, unseen_texts
 from reprieve.engine.diagnosis.model import Diagnosis
-from reprieve.engine.diagnosis.reasons import Reason
+from reprieve.engine.diagnosis.reasons import Reason, Trait, with_trait
 from reprieve.engine.lost_work import is_device
 from reprieve.whatif.questions.answer import Answer, Borrowed, Displaced, Fragile, Outcome, Verdict
 from reprieve.whatif.snapshots.snapshot import Snapshot
@@ -42,15 +42,7 @@ _STEPS: Final = 3
 #: How many lines a text may take, as long as there are not too many in all; None for all of it.
 _LENGTHS: Final = (None, 4, 2)
 #: Reasons whose own next step is to wait for room.
-_ROOM: Final = frozenset(
-    {
-        Reason.FULL,
-        Reason.NO_VICTIMS_SUFFICE,
-        Reason.POLICY_NEVER,
-        Reason.VICTIMS_PROTECTED,
-        Reason.SPREAD_OR_AFFINITY_BLOCKS,
-    }
-)
+_ROOM: Final = with_trait(Trait.FULL_NODES) | {Reason.SPREAD_OR_AFFINITY_BLOCKS}
 _IN_VAIN: Final = "submitting it evicts others for nothing: none of it would start"
 _HEADLINES: Final = {
     Verdict.STARTS: "STARTS, nobody makes way",

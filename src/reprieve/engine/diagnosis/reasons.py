@@ -2,25 +2,26 @@
 
 A unit can wait for several reasons at once; the one that is told is the first of this order:
 permanent before temporary, one's own before others', the cheapest remedy first. A reason is a word
-of the interface: it stands in conditions, events, metrics, answers and the decision log.
+of the interface: it stands in conditions, events, metrics, answers and the decision log. To add
+one: a member and its row here, and its words in `wording.diagnosis`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
+from dataclasses import dataclass
+from enum import Flag, StrEnum, auto
 from types import MappingProxyType
 from typing import Final
 
 from reprieve.engine.plan import Plane
 
-__all__ = ["REASONS", "Reason", "dominant"]
+__all__ = ["REASONS", "Reason", "Trait", "dominant", "with_trait"]
 
 
 class Reason(StrEnum):
-    """Why a unit waits."""
+    """Why a unit waits; of several the first one dominates."""
 
-    # Quota.
     STOPPED = "Stopped"
     INACTIVE = "Inactive"
     NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed"
@@ -28,83 +29,99 @@ class Reason(StrEnum):
     NO_FLAVOR_MATCHES = "NoFlavorMatches"
     NEVER_FITS = "NeverFits"
     NO_PLACES = "NoPlaces"
-    PLACES_TAKEN = "PlacesTaken"
-    HELD_BY_OTHERS = "HeldByOthers"
-    BEHIND_HEAD = "BehindHead"
-    CHECKS_OPEN = "ChecksOpen"
-    PODS_NOT_READY = "PodsNotReady"
-    # Scheduling.
     GROUP_MISSING = "GroupMissing"
     GROUP_INCOMPLETE = "GroupIncomplete"
     NOT_UNIFORM = "NotUniform"
     NO_NODE_MATCHES = "NoNodeMatches"
-    POLICY_NEVER = "PolicyNever"
-    SPREAD_OR_AFFINITY_BLOCKS = "SpreadOrAffinityBlocks"
-    VICTIMS_PROTECTED = "VictimsProtected"
-    NO_VICTIMS_SUFFICE = "NoVictimsSuffice"
-    FULL = "Full"
-    NOMINATED_WAITING = "NominatedWaiting"
-    # Quota and scheduling.
-    VICTIMS_LEAVING = "VictimsLeaving"
-    BACKOFF = "Backoff"
     SET_ASIDE = "SetAside"
-    # Idle.
+    CHECKS_OPEN = "ChecksOpen"
+    PODS_NOT_READY = "PodsNotReady"
+    NOMINATED_WAITING = "NominatedWaiting"
+    VICTIMS_LEAVING = "VictimsLeaving"
     NOT_OPTED_IN = "NotOptedIn"
     WOULD_NOT_HELP = "WouldNotHelp"
     STALE_METRICS = "StaleMetrics"
+    SPREAD_OR_AFFINITY_BLOCKS = "SpreadOrAffinityBlocks"
+    POLICY_NEVER = "PolicyNever"
+    VICTIMS_PROTECTED = "VictimsProtected"
+    NO_VICTIMS_SUFFICE = "NoVictimsSuffice"
+    FULL = "Full"
+    BACKOFF = "Backoff"
+    BEHIND_HEAD = "BehindHead"
+    PLACES_TAKEN = "PlacesTaken"
+    HELD_BY_OTHERS = "HeldByOthers"
     HELD_BY_CLAIM = "HeldByClaim"
     NOT_IDLE_YET = "NotIdleYet"
     NOBODY_IDLE = "NobodyIdle"
     NO_PRESSURE = "NoPressure"
 
 
-#: What may be said in each plane; the first of several dominates.
-REASONS: Final[Mapping[Plane, tuple[Reason, ...]]] = MappingProxyType(
+class Trait(Flag):
+    """What a reason says about what helps."""
+
+    NONE = 0
+    LASTS = auto()  # it does not pass by itself: somebody has to change something
+    NOT_ROOM = auto()  # also on an empty cluster the unit would wait for it
+    FULL_NODES = auto()  # the nodes are full, and nobody makes way
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """In which planes a reason is told, and its traits."""
+
+    planes: tuple[Plane, ...]
+    traits: Trait = Trait.NONE
+
+
+_QUOTA: Final = Plane.QUOTA
+_SCHEDULING: Final = Plane.SCHEDULING
+_IDLE: Final = Plane.IDLE
+_ROWS: Final[Mapping[Reason, _Row]] = MappingProxyType(
     {
-        Plane.QUOTA: (
-            Reason.STOPPED,
-            Reason.INACTIVE,
-            Reason.NAMESPACE_NOT_ALLOWED,
-            Reason.INVALID,
-            Reason.NO_FLAVOR_MATCHES,
-            Reason.NEVER_FITS,
-            Reason.NO_PLACES,
-            Reason.SET_ASIDE,
-            Reason.CHECKS_OPEN,
-            Reason.PODS_NOT_READY,
-            Reason.VICTIMS_LEAVING,
-            Reason.BACKOFF,
-            Reason.BEHIND_HEAD,
-            Reason.PLACES_TAKEN,
-            Reason.HELD_BY_OTHERS,
-        ),
-        Plane.SCHEDULING: (
-            Reason.GROUP_MISSING,
-            Reason.GROUP_INCOMPLETE,
-            Reason.NOT_UNIFORM,
-            Reason.NO_NODE_MATCHES,
-            Reason.SET_ASIDE,
-            Reason.NOMINATED_WAITING,
-            Reason.VICTIMS_LEAVING,
-            Reason.SPREAD_OR_AFFINITY_BLOCKS,
-            Reason.POLICY_NEVER,
-            Reason.VICTIMS_PROTECTED,
-            Reason.NO_VICTIMS_SUFFICE,
-            Reason.FULL,
-            Reason.BACKOFF,
-        ),
-        Plane.IDLE: (
-            Reason.NOT_OPTED_IN,
-            Reason.WOULD_NOT_HELP,
-            Reason.STALE_METRICS,
-            Reason.VICTIMS_PROTECTED,
-            Reason.HELD_BY_CLAIM,
-            Reason.NOT_IDLE_YET,
-            Reason.NOBODY_IDLE,
-            Reason.NO_PRESSURE,
-        ),
+        Reason.STOPPED: _Row((_QUOTA,), Trait.LASTS | Trait.NOT_ROOM),
+        Reason.INACTIVE: _Row((_QUOTA,), Trait.LASTS | Trait.NOT_ROOM),
+        Reason.NAMESPACE_NOT_ALLOWED: _Row((_QUOTA,), Trait.LASTS | Trait.NOT_ROOM),
+        Reason.INVALID: _Row((_QUOTA,), Trait.LASTS),
+        Reason.NO_FLAVOR_MATCHES: _Row((_QUOTA,), Trait.LASTS),
+        Reason.NEVER_FITS: _Row((_QUOTA,), Trait.LASTS),
+        Reason.NO_PLACES: _Row((_QUOTA,), Trait.LASTS),
+        Reason.GROUP_MISSING: _Row((_SCHEDULING,), Trait.LASTS | Trait.NOT_ROOM),
+        Reason.GROUP_INCOMPLETE: _Row((_SCHEDULING,), Trait.LASTS | Trait.NOT_ROOM),
+        Reason.NOT_UNIFORM: _Row((_SCHEDULING,), Trait.LASTS),
+        Reason.NO_NODE_MATCHES: _Row((_SCHEDULING,), Trait.LASTS),
+        Reason.SET_ASIDE: _Row((_QUOTA, _SCHEDULING), Trait.NOT_ROOM),
+        Reason.CHECKS_OPEN: _Row((_QUOTA,), Trait.NOT_ROOM),
+        Reason.PODS_NOT_READY: _Row((_QUOTA,), Trait.NOT_ROOM),
+        Reason.NOMINATED_WAITING: _Row((_SCHEDULING,)),
+        Reason.VICTIMS_LEAVING: _Row((_QUOTA, _SCHEDULING), Trait.NOT_ROOM),
+        Reason.NOT_OPTED_IN: _Row((_IDLE,)),
+        Reason.WOULD_NOT_HELP: _Row((_IDLE,)),
+        Reason.STALE_METRICS: _Row((_IDLE,)),
+        Reason.SPREAD_OR_AFFINITY_BLOCKS: _Row((_SCHEDULING,)),
+        Reason.POLICY_NEVER: _Row((_SCHEDULING,), Trait.FULL_NODES),
+        Reason.VICTIMS_PROTECTED: _Row((_SCHEDULING, _IDLE), Trait.FULL_NODES),
+        Reason.NO_VICTIMS_SUFFICE: _Row((_SCHEDULING,), Trait.FULL_NODES),
+        Reason.FULL: _Row((_SCHEDULING,), Trait.FULL_NODES),
+        Reason.BACKOFF: _Row((_QUOTA, _SCHEDULING), Trait.NOT_ROOM),
+        Reason.BEHIND_HEAD: _Row((_QUOTA,)),
+        Reason.PLACES_TAKEN: _Row((_QUOTA,)),
+        Reason.HELD_BY_OTHERS: _Row((_QUOTA,)),
+        Reason.HELD_BY_CLAIM: _Row((_IDLE,)),
+        Reason.NOT_IDLE_YET: _Row((_IDLE,)),
+        Reason.NOBODY_IDLE: _Row((_IDLE,)),
+        Reason.NO_PRESSURE: _Row((_IDLE,)),
     }
 )
+
+#: What may be said in each plane; the first of several dominates.
+REASONS: Final[Mapping[Plane, tuple[Reason, ...]]] = MappingProxyType(
+    {plane: tuple(reason for reason in Reason if plane in _ROWS[reason].planes) for plane in Plane}
+)
+
+
+def with_trait(trait: Trait) -> frozenset[Reason]:
+    """Return the reasons that have a trait."""
+    return frozenset(reason for reason, row in _ROWS.items() if trait in row.traits)
 
 
 def dominant(plane: Plane, found: Iterable[Reason]) -> Reason | None:

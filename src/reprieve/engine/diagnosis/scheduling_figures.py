@@ -26,7 +26,7 @@ from reprieve.engine.cluster.texts import texts_at
 from reprieve.engine.diagnosis.causes import CAUSE, Cause
 from reprieve.engine.diagnosis.model import Blocker, Diagnosis
 from reprieve.engine.diagnosis.node_refusals import node_refusals
-from reprieve.engine.diagnosis.reasons import Reason
+from reprieve.engine.diagnosis.reasons import Reason, Trait, with_trait
 from reprieve.engine.diagnosis.refusals import NodeRefusal
 from reprieve.engine.diagnosis.scheduling import LEAVING, PRIORITY, PROTECTED, RUNTIME, STATIC
 from reprieve.engine.placement.profile import Policy
@@ -42,17 +42,11 @@ __all__ = ["with_figures"]
 #: Rules by number; the first that holds.
 _RULES: Final = ("", LEAVING, PRIORITY, PROTECTED, RUNTIME)
 _MOST_BLOCKERS: Final = 8
-_OF_ROOM: Final = frozenset(
-    {
-        Reason.NO_NODE_MATCHES,
-        Reason.NOMINATED_WAITING,
-        Reason.VICTIMS_LEAVING,
-        Reason.POLICY_NEVER,
-        Reason.VICTIMS_PROTECTED,
-        Reason.NO_VICTIMS_SUFFICE,
-        Reason.FULL,
-    }
-)
+_OF_ROOM: Final = with_trait(Trait.FULL_NODES) | {
+    Reason.NO_NODE_MATCHES,
+    Reason.NOMINATED_WAITING,
+    Reason.VICTIMS_LEAVING,
+}
 _OF_NODES: Final = _OF_ROOM | {Reason.SPREAD_OR_AFFINITY_BLOCKS}
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reprieve.engine.diagnosis.model import Diagnosis
-from reprieve.engine.diagnosis.reasons import Reason
+from reprieve.engine.diagnosis.reasons import Reason, Trait, with_trait
 from reprieve.engine.plan import Plane
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.pages.asked import whole
@@ -22,7 +22,7 @@ from reprieve.wording.diagnosis import next_step
 
 __all__ = ["Figures", "figures_of", "what_helps"]
 
-_NO_ROOM = (Reason.FULL, Reason.NO_VICTIMS_SUFFICE, Reason.POLICY_NEVER, Reason.VICTIMS_PROTECTED)
+_NO_ROOM = with_trait(Trait.FULL_NODES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import InvalidInstant, Nanos, parse_instant
 from reprieve.engine.diagnosis.estimates import Basis, Case, Estimate, bound
 from reprieve.engine.diagnosis.model import Change, Diagnosis
-from reprieve.engine.diagnosis.reasons import Reason
+from reprieve.engine.diagnosis.reasons import Reason, Trait, with_trait
 from reprieve.engine.plan import Plane
 from reprieve.jobs.paths import Json, first
 from reprieve.units.errors import UsageError
@@ -57,21 +57,7 @@ JUST_WAITS: Final = SECOND
 _MOST_DECISIONS: Final = 5
 _LEAVING: Final = (Reason.VICTIMS_LEAVING, Reason.NOMINATED_WAITING)
 #: What does not pass by itself.
-_STAYS: Final = frozenset(
-    {
-        Reason.STOPPED,
-        Reason.INACTIVE,
-        Reason.NAMESPACE_NOT_ALLOWED,
-        Reason.INVALID,
-        Reason.NO_FLAVOR_MATCHES,
-        Reason.NEVER_FITS,
-        Reason.NO_PLACES,
-        Reason.GROUP_MISSING,
-        Reason.GROUP_INCOMPLETE,
-        Reason.NOT_UNIFORM,
-        Reason.NO_NODE_MATCHES,
-    }
-)
+_STAYS: Final = with_trait(Trait.LASTS)
 
 
 @dataclass(frozen=True, slots=True)

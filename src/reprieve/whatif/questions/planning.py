@@ -19,7 +19,7 @@ from typing import Final
 
 from reprieve.engine.diagnosis.causes import Cause
 from reprieve.engine.diagnosis.model import Diagnosis
-from reprieve.engine.diagnosis.reasons import Reason
+from reprieve.engine.diagnosis.reasons import Trait, with_trait
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.errors import rbac_rule
 from reprieve.kube.reader import Reader
@@ -55,20 +55,7 @@ __all__ = ["kinds_of", "over_after", "planned"]
 _LONGEST_TRYING: Final = 2.0  # seconds for changes that would help, of all that waits
 
 #: What keeps work from starting on an empty cluster, and is not for want of room.
-_NOT_ROOM: Final = frozenset(
-    {
-        Reason.STOPPED,
-        Reason.INACTIVE,
-        Reason.NAMESPACE_NOT_ALLOWED,
-        Reason.CHECKS_OPEN,
-        Reason.PODS_NOT_READY,
-        Reason.SET_ASIDE,
-        Reason.BACKOFF,
-        Reason.VICTIMS_LEAVING,
-        Reason.GROUP_MISSING,
-        Reason.GROUP_INCOMPLETE,
-    }
-)
+_NOT_ROOM: Final = with_trait(Trait.NOT_ROOM)
 
 
 async def planned(
