@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kubeworld.units.clock import VirtualClock
 from kubeworld.units.durations import MINUTE
-from kubeworld.units.instants import Nanos
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.questions import BudgetHold, Rule
 from reprieve.engine.harm_budgets.budget import Harm, HarmBudget, HarmSide
 from reprieve.engine.idle.evaluation import evaluate
-from reprieve.engine.idle.model import Policy
+from reprieve.engine.idle.model import Policy, PreemptionPolicy
 from reprieve.engine.idle.outcome import Reason
 from reprieve.records.harm_sums import part_rows
 from reprieve.records.harm_table import harm_rows
@@ -21,7 +25,7 @@ from reprieve.records.idle.replay import decode
 from reprieve.scenarios.model import NodeSpec
 from reprieve.wording.kaiwo import declined_text
 from tests.disruptions.test_planes import idle_plane, replace_since
-from tests.engine.rows import demand, snapshot, workload
+from tests.engine.rows import DEFAULTS, demand, snapshot, workload
 from tests.idle.site import Object, container, job, open_site
 
 
@@ -46,6 +50,29 @@ def test_an_exhausted_budget_spares_idle_work_until_it_is_free() -> None:
     assert found.next_due == until
     written = encode(snapshot(*rows, holds=holds), Policy(), now)
     assert decode(written).snapshot.holds == holds
+
+
+def test_idle_work_that_goes_for_nobody_and_is_spared_is_named_in_the_log_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "reprieve.idle")
+    clock, governor = VirtualClock(), Governor()
+    budget = HarmBudget("day", window=30 * MINUTE, displacements=0)
+    governor.harm.adopt({"day": budget})
+    always = replace(DEFAULTS, policy=PreemptionPolicy.ALWAYS)
+    rows = [replace_since(workload("v", settings=always), clock.wall())]
+    plane = idle_plane(governor, clock, {"v": 5})
+    for _ in range(3):
+        assert set(plane.holds(rows)[""]) == {rows[0].root.uid}
+    until = format_instant(Nanos(clock.wall() + 30 * MINUTE))
+    said = f"idle Job ml-team/v is not evicted before {until}: harm budget day is used up"
+    assert [each.getMessage() for each in caplog.records] == [said]
+    # Again, once it was free meanwhile.
+    governor.harm.adopt({"day": replace(budget, displacements=1)})
+    assert plane.holds(rows) == {}
+    governor.harm.adopt({"day": budget})
+    assert plane.holds(rows)
+    assert len(caplog.records) == 2
 
 
 def harm_budget(**spec: Any) -> Object:

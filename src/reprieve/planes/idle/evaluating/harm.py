@@ -38,6 +38,8 @@ class IdleHarm:
         self._lost_with = lost_with
         # What may still be chosen of accounts that a plan for a demand exceeded, by its key.
         self._fits: dict[str, dict[Account, tuple[Nanos, frozenset[str]]]] = {}
+        # Roots that are not evicted for nobody, each with the budget, as the log says it.
+        self._spared: dict[Uid, str] = {}
 
     def __bool__(self) -> bool:
         """Whether there is any budget."""
@@ -60,7 +62,24 @@ class IdleHarm:
                         held = until, account[0]
                 if held is not None:
                     found[root.uid] = BudgetHold(held[0], Rule.HARM_BUDGET, held[1])
+                    if not key:
+                        self._report(root, *held)
+        if not key:
+            self._spared = {uid: self._spared[uid] for uid in found}
         return found
+
+    def _report(self, root: Reference, until: Nanos, budget: str) -> None:
+        """Log once which idle work of policy Always stays: nothing waits that could say so."""
+        if self._spared.get(root.uid) != budget:
+            self._spared[root.uid] = budget
+            log.info(
+                "idle %s %s/%s is not evicted before %s: harm budget %s is used up",
+                root.kind,
+                root.namespace,
+                root.name,
+                format_instant(until),
+                budget,
+            )
 
     def refuses(self, key: str, plan: Plan, asks: HarmSide | None) -> bool:
         """Return whether budgets do not allow a plan, so that it is to be evaluated again."""
