@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +26,7 @@ from reprieve.answers.preemptions.record_sources import (
     samples_of_log,
 )
 from reprieve.answers.sources import ClusterSource, Reading
+from reprieve.api.core import Namespace
 from reprieve.api.reprieve import Preemption
 from reprieve.cli.options.cluster_options import context_option, kubeconfig_option, namespace_option
 from reprieve.cli.sessions.reading import reading_client
@@ -35,11 +36,14 @@ from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import ApiError
+from reprieve.kube.resource import NAMESPACES
 from reprieve.planes.common.plugins import installed, load, load_scorers
 from reprieve.settings.start_up import DEFAULT_NAMESPACE
+from reprieve.shadow.budgets import put_off
 from reprieve.shadow.candidate import Candidate, read_candidate
 from reprieve.shadow.comparison import compared
 from reprieve.shadow.document import Document, document
+from reprieve.simulation.harm_budgets import namespace_labels
 from reprieve.units.errors import UsageError
 
 __all__ = ["shadow"]
@@ -98,6 +102,7 @@ def shadow(
     candidate = Candidate("as recorded") if policy is None else read_candidate(policy)
     if filename is not None and decision_log is not None:
         raise UsageError("-f and --decision-log: accepted: one of them")
+    labels: Callable[[str], Mapping[str, str] | None] = namespace_labels
     if filename is not None or decision_log is not None:
         if decision_log is not None:
             records, unread = samples_of_log(decision_log)
@@ -107,23 +112,34 @@ def shadow(
         if namespace is not None:
             records = [each for each in records if each.metadata.namespace == namespace]
     else:
-        records, unread = asyncio.run(_of_cluster(namespace, kubeconfig, context))
+        wanted = any(each.selector.namespaces for each in candidate.harm_budgets)
+        records, unread, known = asyncio.run(_of_cluster(namespace, kubeconfig, context, wanted))
+        labels = known.get
     plugins = _Plugins()
-    found = document(candidate, (compared(each, candidate, plugins) for each in records), unread)
+    late = put_off(
+        records, candidate.harm_budgets, lambda each: labels(each) or namespace_labels(each)
+    )
+    compares = (compared(each, candidate, plugins) for each in records)
+    found = document(candidate, compares, unread, late)
     _print(found, output, everything=everything)
     if found.total.decisions and not found.total.decided:
         sys.exit(1)
 
 
 async def _of_cluster(
-    namespace: str | None, kubeconfig: str | None, context: str | None
-) -> tuple[list[Preemption], list[str]]:
+    namespace: str | None, kubeconfig: str | None, context: str | None, labels: bool
+) -> tuple[list[Preemption], list[str], dict[str, Mapping[str, str]]]:
+    """Return records, what is none, and where `labels` are wanted those of all namespaces."""
     clock = SystemClock()
     connection = await load_connection(kubeconfig, context, clock)
     client = reading_client(connection, clock)
     operator = os.environ.get(_NAMESPACE, "").strip() or DEFAULT_NAMESPACE
     try:
-        return await records_of_reader(Reading(ClusterSource(client, clock)), operator, namespace)
+        reading = Reading(ClusterSource(client, clock))
+        records, unread = await records_of_reader(reading, operator, namespace)
+        spaces = (await client.list(NAMESPACES, Namespace)).items if labels else ()
+        known = {each.metadata.name: each.metadata.labels or {} for each in spaces}
+        return records, unread, known
     except ApiError as failure:
         raise UsageError(safe(str(failure))) from None
     finally:

@@ -5,12 +5,14 @@
     quota: {preemptionPolicy: FairSharing}
     preemption: {withinClusterQueue: Never}            # keys of a policy of a study
     minRuntime: {preempt: 10m, reclaim: 10m}
+    harmBudgets: {batch-day: {limits: {displacements: 2}}}
 
 Each section is read by the operator's own reader. A key that is given replaces what was recorded,
 all others stay as they were recorded, so that a file with one key says what this one would have
 changed. Of lists and mappings that hold many settings (`configuration`, `featureGates`) all that
 they say of is replaced. `preemption` and `minRuntime` hold for every ClusterQueue and all that
-holds quota. What one decision does not depend on, or what no record holds, is in `unused`.
+holds quota. `harmBudgets` are specs of HarmBudgets by name (`budgets`). What one decision does not
+depend on, or what no record holds, is in `unused`.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from typing import Any, Final
 from msgspec.structs import replace as replaced
 
 from kubeworld.units.durations import SECOND
+from reprieve.engine.harm_budgets.budget import HarmBudget
 from reprieve.engine.idle.model import Fit
 from reprieve.engine.quota.model import Preemption
 from reprieve.records.idle.record import DecisionInput
@@ -37,6 +40,8 @@ from reprieve.settings.scheduling import scheduling_settings
 from reprieve.settings.start_up import CHART_ONLY, start_up
 from reprieve.settings.start_up import KEYS as IDLE_KEYS
 from reprieve.simulation.document import Part, read_document
+from reprieve.simulation.harm_budgets import SECTION as HARM_BUDGETS
+from reprieve.simulation.harm_budgets import read_harm_budgets
 from reprieve.simulation.policy import read_preemption
 from reprieve.units.errors import ReprieveError, UsageError
 
@@ -68,6 +73,7 @@ class Candidate:
     preempt_min_runtime_s: int | None = None
     reclaim_min_runtime_s: int | None = None
     unused: Mapping[str, str] = field(default_factory=dict)
+    harm_budgets: tuple[HarmBudget, ...] = ()
 
     def of_idle(self, decided_on: DecisionInput) -> DecisionInput:
         """Return the input of a decision of the idle plane under this policy.
@@ -116,7 +122,7 @@ def read_candidate(path: Path) -> Candidate:
     Raises:
         UsageError: what is wrong, where, and what is accepted.
     """
-    root = read_document(path, (*_SECTIONS, *_STUDY, *CHART_ONLY), "policy")
+    root = read_document(path, (*_SECTIONS, *_STUDY, *CHART_ONLY, HARM_BUDGETS), "policy")
     sections = {key: root.part(key) for key in _SECTIONS}
     runtimes = root.part("minRuntime", ("preempt", "reclaim"))
     found = Candidate(
@@ -128,13 +134,14 @@ def read_candidate(path: Path) -> Candidate:
         _seconds(runtimes, "preempt"),
         _seconds(runtimes, "reclaim"),
         _unused(root, sections),
+        read_harm_budgets(root),
     )
     governor_policy(sections["governor"].value, _place(sections["governor"]), 0, 0)
     if found == Candidate(path.name, unused=found.unused):
         said = "; ".join(f"{key}: {why}" for key, why in found.unused.items()) or "it says nothing"
         raise UsageError(
             f"{path}: nothing in it changes a recorded decision ({said}); accepted: keys of "
-            "gpuPreemption, scheduling and quota, preemption, minRuntime"
+            "gpuPreemption, scheduling and quota, preemption, minRuntime, harmBudgets"
         )
     return found
 

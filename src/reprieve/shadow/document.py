@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from reprieve.shadow.budgets import PutOff
 from reprieve.shadow.candidate import Candidate
 from reprieve.shadow.comparison import Comparison, Verdict
 
@@ -29,6 +30,12 @@ _STAGES: Final = (
     "Where two planes displaced for one demand, each made its own decision: the second one is made "
     "again on the victims of the first as they were recorded, and what planes asked of each other "
     "is taken as it was answered then."
+)
+_BUDGETS: Final = (
+    "What harm budgets put off is the longest it could have been: other victims that they spare "
+    "nobody of are not looked for, and saves after a notice are not foreseen. Records of a cluster "
+    "without any HarmBudget say no priorities and no ClusterQueues: budgets that select by them "
+    "count nothing there."
 )
 
 
@@ -54,7 +61,10 @@ class Sums(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Document(msgspec.Struct, frozen=True, rename="camel"):
-    """The answer. `unread`: objects that are no records, by what is wrong with them."""
+    """The answer. `unread`: objects that are no records, by what is wrong with them.
+
+    `put_off`: what the candidate's harm budgets would have put off.
+    """
 
     version: int
     policy: str
@@ -63,10 +73,14 @@ class Document(msgspec.Struct, frozen=True, rename="camel"):
     planes: dict[str, Sums]
     decisions: list[Comparison]
     unread: list[str] = []
+    put_off: list[PutOff] = []
 
 
 def document(
-    candidate: Candidate, comparisons: Iterable[Comparison], unread: Sequence[str] = ()
+    candidate: Candidate,
+    comparisons: Iterable[Comparison],
+    unread: Sequence[str] = (),
+    put_off: Sequence[PutOff] = (),
 ) -> Document:
     """Return the answer, decisions in the order of their time."""
     ordered = sorted(comparisons, key=lambda each: (each.decided_at, each.namespace, each.name))
@@ -78,12 +92,14 @@ def document(
             _ONE_AT_A_TIME,
             _DISPLACING_ALONE,
             *([_STAGES] if any(len(each.stages) > 1 for each in ordered) else []),
+            *([_BUDGETS] if candidate.harm_budgets else []),
             *(f"{key} is not applied: {why}." for key, why in candidate.unused.items()),
         ],
         _sums(ordered),
         {plane: _sums([each for each in ordered if each.plane == plane]) for plane in planes},
         ordered,
         list(unread),
+        list(put_off),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from typing import Final
 
@@ -9,7 +10,7 @@ from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api.harm_budget import HarmBudget, HarmCondition, HarmStatus, HarmUse
 from reprieve.engine.harm_budgets.accounts import Use
 
-__all__ = ["account_text", "harm_status"]
+__all__ = ["account_text", "harm_status", "wait_text"]
 
 _MOST_SHOWN: Final = 1_000
 _MOST_NAMED: Final = 3
@@ -77,6 +78,15 @@ def harm_status(
             for type, status, reason, message in conditions
         ],
     )
+
+
+def wait_text(tenant: str, seconds: int, day: datetime.date | str) -> str:
+    """Return what budgets cost a tenant that waits longer for them; `day`: of the calendar."""
+    if isinstance(day, str):
+        day = datetime.date.fromisoformat(day)
+    minutes = max(1, round(seconds / 60))
+    said = f"{minutes:,} minute{'s' if minutes != 1 else ''}"
+    return f"{tenant} would have waited {said} more on {day:%A} {day}"
 
 
 def account_text(account: str) -> str:

@@ -14,6 +14,7 @@ from reprieve.answers.layout import safe, wrapped
 from reprieve.answers.quantities import counted, listed
 from reprieve.shadow.comparison import Comparison, Taken, Verdict
 from reprieve.shadow.document import Document, Sums
+from reprieve.wording.harm_budgets import wait_text
 
 __all__ = ["MOST_ROWS", "shadow_text"]
 
@@ -33,6 +34,8 @@ def shadow_text(found: Document, width: int, *, everything: bool = False) -> Ite
         yield "No preemptions are recorded."
     else:
         yield from _sums(found)
+    for each in _put_off(found):
+        yield from wrapped(safe(each), width)
     for each in found.unread[: None if everything else _REASONS]:
         yield from wrapped(f"not read: {each}", width)
     more = len(found.unread) - _REASONS
@@ -48,6 +51,19 @@ def shadow_text(found: Document, width: int, *, everything: bool = False) -> Ite
         yield from _aligned([_HEADER, *(_row(each) for each in shown)])
         if len(different) > len(shown):
             yield f"and {len(different) - len(shown):,} more (--all names them)"
+
+
+def _put_off(found: Document) -> Iterator[str]:
+    """Yield what harm budgets would have cost whom."""
+    for each in found.put_off:
+        several = len(each.budgets) > 1
+        names = f"harm budget{'s' if several else ''} {' and '.join(each.budgets)}"
+        if each.plans > each.never:
+            wait = wait_text(each.tenant, each.waited_seconds, each.day)
+            yield f"with {names} {wait} ({counted(each.plans - each.never, 'preemption')})"
+        if each.never:
+            plans = counted(each.never, "preemption")
+            yield f"with {names} {plans} of {each.tenant} on {each.day} would not have fitted"
 
 
 def _differs(each: Comparison) -> bool:
