@@ -20,9 +20,9 @@ from bench.decisions import Decision, Mismatch
 from bench.measuring import Stopwatch, best_of, peak_mib, print_line
 from bench.scheduling_input import GIB, Scenario, Unrest, generated
 from reprieve.engine.cluster.rows import Change, GroupRow, PodClass, PodRow
-from reprieve.engine.gangs.cycle import GANG_KEY, GangGroup, GangState
-from reprieve.engine.gangs.job import JobOptions
 from reprieve.engine.placement.profile import Policy, Profile
+from reprieve.engine.scheduling.gangs.cycle import GANG_KEY, GangGroup, GangState
+from reprieve.engine.scheduling.gangs.job import JobOptions
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.engine.scheduling.session import Session

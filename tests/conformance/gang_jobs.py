@@ -19,8 +19,11 @@ from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import parse_instant
 from reprieve.api.gangs import PodGroup
 from reprieve.engine.cluster.snapshot import Flag, Pending, Snapshot
-from reprieve.engine.gangs.gate import enqueue_barrier, permit
-from reprieve.engine.gangs.job import (
+from reprieve.engine.placement.profile import FilterName, Policy, Profile
+from reprieve.engine.placement.reasons import Code, Rejection
+from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.gangs.gate import enqueue_barrier, permit
+from reprieve.engine.scheduling.gangs.job import (
     Budgets,
     Job,
     JobPolicy,
@@ -29,13 +32,10 @@ from reprieve.engine.gangs.job import (
     Placement,
     VictimGangs,
 )
-from reprieve.engine.gangs.job_preemption import preempt_for_job, respect_others
-from reprieve.engine.gangs.phases import PhasePod, PodGroupStatus, next_status
-from reprieve.engine.gangs.possible import JOB_KEY, protected_labels
-from reprieve.engine.gangs.records import Defaults, Gang, GangPod, Gangs
-from reprieve.engine.placement.profile import FilterName, Policy, Profile
-from reprieve.engine.placement.reasons import Code, Rejection
-from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.gangs.job_preemption import preempt_for_job, respect_others
+from reprieve.engine.scheduling.gangs.phases import PhasePod, PodGroupStatus, next_status
+from reprieve.engine.scheduling.gangs.possible import JOB_KEY, protected_labels
+from reprieve.engine.scheduling.gangs.records import Defaults, Gang, GangPod, Gangs
 from reprieve.intake.gangs import gang_name, group_spec, pod_member
 from reprieve.units.ids import Uid
 from reprieve.wording import koordinator as wording

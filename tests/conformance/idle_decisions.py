@@ -15,7 +15,7 @@ import msgspec
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.api.kaiwo import GpuWorkload
-from reprieve.engine.check import check_all
+from reprieve.engine.idle.check import check_all
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.lifecycle import marked, step
 from reprieve.engine.idle.lifecycle_facts import (

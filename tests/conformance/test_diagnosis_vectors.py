@@ -16,12 +16,12 @@ from kubeworld.units.durations import SECOND
 from reprieve.engine.diagnosis.reasons import REASONS, Reason
 from reprieve.engine.diagnosis.scheduling import of_attempt
 from reprieve.engine.diagnosis.untried import of_barring
-from reprieve.engine.gangs.gate import basic_barrier
-from reprieve.engine.gangs.job import JobReason
-from reprieve.engine.gangs.job_preemption import preempt_for_job
-from reprieve.engine.gangs.records import Defaults, Gangs
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.plan import Plane
+from reprieve.engine.scheduling.gangs.gate import basic_barrier
+from reprieve.engine.scheduling.gangs.job import JobReason
+from reprieve.engine.scheduling.gangs.job_preemption import preempt_for_job
+from reprieve.engine.scheduling.gangs.records import Defaults, Gangs
 from reprieve.engine.scheduling.outcome import Attempt, GangCycle, Member, Unit
 from tests.conformance.gang_jobs import LITERAL, Played, _pod, _put_group
 from tests.conformance.workload_aware_vectors import Json, Vector

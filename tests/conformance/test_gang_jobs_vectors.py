@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.engine.gangs.job import Budgets, JobPolicy, JobReason, VictimGangs
+from reprieve.engine.scheduling.gangs.job import Budgets, JobPolicy, JobReason, VictimGangs
 from tests.conformance.gang_jobs import Played, differences, invariants
 
 Vector = tuple[str, str, dict[str, Any]]

@@ -8,8 +8,8 @@ import pytest
 
 from kubeworld.units.durations import MINUTE, SECOND
 from kubeworld.units.instants import Nanos
-from reprieve.engine.check import Fault, check, check_all
 from reprieve.engine.disruptions.questions import Hold, Rule
+from reprieve.engine.idle.check import Fault, check, check_all
 from reprieve.engine.idle.claims import before_each, committed
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.lifecycle import step

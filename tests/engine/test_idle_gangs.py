@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from random import Random
 
-from reprieve.engine.check import check_all
+from reprieve.engine.idle.check import check_all
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.gangs import gang_of, joined
 from reprieve.engine.idle.model import IdleSnapshot, Phase, Policy, Workload

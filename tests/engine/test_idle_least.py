@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from reprieve.engine.check import check
+from reprieve.engine.idle.check import check
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.model import Fit, IdleSnapshot, NodeRow, Policy
 from reprieve.engine.plan import Plan

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
-from reprieve.engine.check import Fault, check_all
 from reprieve.engine.idle import evaluation
+from reprieve.engine.idle.check import Fault, check_all
 from reprieve.engine.idle.model import Fit, Workload
 from reprieve.engine.idle.search import Search
 from reprieve.engine.plan import Proof

@@ -6,7 +6,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from reprieve.engine.check import Fault, check, check_all
+from reprieve.engine.idle.check import Fault, check, check_all
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.gangs import tied
 from reprieve.engine.idle.model import Fit, IdleSnapshot, NodeRow, Policy, Released, Workload

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
-from reprieve.engine.check import check_all
+from reprieve.engine.idle.check import check_all
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.model import Fit, Policy
 from reprieve.engine.idle.outcome import Evaluation, Reason

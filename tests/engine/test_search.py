@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from reprieve.engine.check import check
 from reprieve.engine.idle import search
+from reprieve.engine.idle.check import check
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.model import Fit, IdleSnapshot, NodeRow, PodRow, Policy, Workload
 from tests.engine.rows import NOW, demand, pod, snapshot, workload

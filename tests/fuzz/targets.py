@@ -34,12 +34,12 @@ from reprieve.api.kueue_validation import workload_errors
 from reprieve.api.kueue_validation_jobs import pod_errors
 from reprieve.api.reprieve import PREEMPT_MIN_RUNTIME
 from reprieve.api.scheduling import LabelSelector, PodGroup, PodObject
-from reprieve.engine.gangs.records import Defaults
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.idle.resources import DEFAULT_VENDORS
 from reprieve.engine.placement.filters.dynamic.device_selectors import compile_selector
 from reprieve.engine.placement.filters.dynamic.device_tokens import UnsupportedSelector
 from reprieve.engine.quota.holdings.shares import fair_weight
+from reprieve.engine.scheduling.gangs.records import Defaults
 from reprieve.engine.selectors import requirement_holds, selects
 from reprieve.intake import pods as idle_pods
 from reprieve.intake.cluster.groups import group_row

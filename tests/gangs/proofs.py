@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from reprieve.engine.cluster.snapshot import Snapshot
-from reprieve.engine.gangs.cycle import _preempted
-from reprieve.engine.gangs.job import Job, JobPolicy, JobPreemption, VictimGangs
 from reprieve.engine.placement.profile import Policy
+from reprieve.engine.scheduling.gangs.cycle import _preempted
+from reprieve.engine.scheduling.gangs.job import Job, JobPolicy, JobPreemption, VictimGangs
 from reprieve.engine.scheduling.outcome import GangCycle, Member, Unit
 from reprieve.engine.scheduling.proofs.proof import PlanFault, faults_of
 

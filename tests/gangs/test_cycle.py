@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from reprieve.engine.cluster.rows import Change
-from reprieve.engine.gangs.cycle import GANG_KEY, GangGroup, GangState
-from reprieve.engine.gangs.job import JobOptions, JobPolicy, JobReason, Placement
 from reprieve.engine.placement.profile import Policy, Profile
 from reprieve.engine.placement.reasons import Code
+from reprieve.engine.scheduling.gangs.cycle import GANG_KEY, GangGroup, GangState
+from reprieve.engine.scheduling.gangs.job import JobOptions, JobPolicy, JobReason, Placement
 from reprieve.engine.scheduling.outcome import Attempt, Nominate, Unit
 from reprieve.engine.scheduling.session import Session
 from reprieve.units.ids import Uid

@@ -6,8 +6,8 @@ from typing import Any
 
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
-from reprieve.engine.gangs.cycle import GANG_KEY, GangGroup
-from reprieve.engine.gangs.job import JobOptions
+from reprieve.engine.scheduling.gangs.cycle import GANG_KEY, GangGroup
+from reprieve.engine.scheduling.gangs.job import JobOptions
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.queueing.queue import Outcome
 from reprieve.engine.scheduling.session import Session

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from reprieve.engine.gangs.job import JobPolicy, JobReason, Placement
 from reprieve.engine.placement.profile import Policy, Profile, VictimChoice
+from reprieve.engine.scheduling.gangs.job import JobPolicy, JobReason, Placement
 from tests.gangs.worlds import attempt, judged, tight, world
 from tests.oracle.gangs import Node, Outcome, Pod, World, faults, least
 
@@ -94,7 +94,7 @@ def test_the_proof_refuses_a_higher_priority_than_is_needed(
 ) -> None:
     given = two_nodes(("a", 8, 20, "node-1"), ("b", 8, 10, "node-2"), members={"g0": 8})
     assert judged(given, JobPolicy(), by=BEST)[2] == ()
-    of_jobs = "reprieve.engine.gangs.job_preemption"
+    of_jobs = "reprieve.engine.scheduling.gangs.job_preemption"
     monkeypatch.setattr(f"{of_jobs}.cheapest", lambda *given: given[-1][-1])
     monkeypatch.setattr(f"{of_jobs}._DryRun._place", lambda *given: [0])
     monkeypatch.setattr(f"{of_jobs}._DryRun._in_member_order", lambda *given: [])

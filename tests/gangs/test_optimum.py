@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.gang_milp import can_be_placed
-from reprieve.engine.gangs.job import JobPolicy, JobReason
+from reprieve.engine.scheduling.gangs.job import JobPolicy, JobReason
 from tests.gangs.worlds import attempt, tight
 from tests.oracle.gangs import World, faults, may_go
 

@@ -10,7 +10,9 @@ import pytest
 
 from reprieve.engine.cluster.rows import Change
 from reprieve.engine.cluster.snapshot import Snapshot
-from reprieve.engine.gangs.job import (
+from reprieve.engine.placement.profile import Policy, Profile, VictimChoice
+from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.gangs.job import (
     Budgets,
     Job,
     JobPolicy,
@@ -19,9 +21,7 @@ from reprieve.engine.gangs.job import (
     Placement,
     VictimGangs,
 )
-from reprieve.engine.gangs.job_preemption import preempt_for_job, respect_others
-from reprieve.engine.placement.profile import Policy, Profile, VictimChoice
-from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.gangs.job_preemption import preempt_for_job, respect_others
 from reprieve.units.ids import Uid
 from tests.engine.builders import budget, node, pending_of, pod, snapshot_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.engine.gangs.phases import (
+from reprieve.engine.scheduling.gangs.phases import (
     Phase,
     PhasePod,
     PodGroupStatus,

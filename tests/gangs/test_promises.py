@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from reprieve.engine.gangs.job import (
+from reprieve.engine.placement.profile import Policy
+from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.gangs.job import (
     Budgets,
     Job,
     JobPolicy,
@@ -15,9 +17,7 @@ from reprieve.engine.gangs.job import (
     Placement,
     VictimGangs,
 )
-from reprieve.engine.gangs.job_preemption import preempt_for_job
-from reprieve.engine.placement.profile import Policy
-from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.gangs.job_preemption import preempt_for_job
 from reprieve.engine.scheduling.proofs.proof import Fault
 from reprieve.units.ids import Uid
 from tests.engine import builders

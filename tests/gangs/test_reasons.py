@@ -8,8 +8,8 @@ from reprieve.engine.cluster.rows import Change
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.diagnosis.scheduling import KEPT, of_attempt
-from reprieve.engine.gangs.cycle import GangGroup
-from reprieve.engine.gangs.job import JobReason
+from reprieve.engine.scheduling.gangs.cycle import GangGroup
+from reprieve.engine.scheduling.gangs.job import JobReason
 from reprieve.engine.scheduling.outcome import Attempt
 from reprieve.wording.diagnosis import sentence
 from tests.engine.builders import pod

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.engine.gangs import job_preemption
-from reprieve.engine.gangs.job import JobPolicy, JobReason, Placement
+from reprieve.engine.scheduling.gangs import job_preemption
+from reprieve.engine.scheduling.gangs.job import JobPolicy, JobReason, Placement
 from tests.gangs.worlds import attempt, world
 from tests.oracle.gangs import Node, Outcome, Pod, World, faults
 

@@ -6,10 +6,10 @@ import random
 from collections.abc import Sequence
 
 from reprieve.engine.cluster.snapshot import Pending, Snapshot
-from reprieve.engine.gangs.job import Job, JobPolicy, JobPreemption
-from reprieve.engine.gangs.job_preemption import preempt_for_job, respect_others
 from reprieve.engine.placement.profile import Policy, Profile
 from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.gangs.job import Job, JobPolicy, JobPreemption
+from reprieve.engine.scheduling.gangs.job_preemption import preempt_for_job, respect_others
 from reprieve.engine.scheduling.proofs.proof import PlanFault
 from tests.engine import builders
 from tests.gangs.proofs import faults_of_job

@@ -23,7 +23,7 @@ from reprieve.api.reprieve import (
     VictimState,
     VictimStatus,
 )
-from reprieve.engine.check import Fault, check
+from reprieve.engine.idle.check import Fault, check
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.model import Debt, Fit, IdleSnapshot, NodeRow, Phase, Policy
 from reprieve.engine.idle.outcome import Reason

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from reprieve.api.gangs import KOORDINATOR, SCHEDULER_PLUGINS, ElasticQuota
-from reprieve.engine.gangs.job import JobPolicy, QuotaProtection
+from reprieve.engine.scheduling.gangs.job import JobPolicy, QuotaProtection
 from reprieve.intake.gangs_quotas import protected_by
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubeworld.units.durations import SECOND
-from reprieve.engine.gangs.job import Budgets, Placement, TriggerSpelling, VictimGangs
+from reprieve.engine.scheduling.gangs.job import Budgets, Placement, TriggerSpelling, VictimGangs
 from reprieve.settings.coscheduling import (
     CONFIG_MAP,
     CoschedulingSettings,

@@ -13,7 +13,7 @@ from kubeworld.units.durations import SECOND, parse_duration
 from kubeworld.units.untrusted import Unreadable, integer_or_none, read_json
 from reprieve.api.gangs import KOORDINATOR, RELEASED, SCHEDULER_PLUGINS, PodGroup
 from reprieve.engine.cluster.rows import Labels
-from reprieve.engine.gangs.records import Defaults, GangPod, GangSpec, MatchPolicy, Mode
+from reprieve.engine.scheduling.gangs.records import Defaults, GangPod, GangSpec, MatchPolicy, Mode
 from reprieve.units.ids import Uid
 
 __all__ = [

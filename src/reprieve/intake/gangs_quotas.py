@@ -14,7 +14,7 @@ from typing import Final
 
 from kubeworld.units.quantities import parse_milli
 from reprieve.api.gangs import KOORDINATOR, Door, ElasticQuota
-from reprieve.engine.gangs.job import JobPolicy, QuotaProtection
+from reprieve.engine.scheduling.gangs.job import JobPolicy, QuotaProtection
 
 __all__ = ["protected_by"]
 

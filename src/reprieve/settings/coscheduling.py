@@ -32,7 +32,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 from kubeworld.units.durations import SECOND, format_duration
-from reprieve.engine.gangs.job import (
+from reprieve.engine.scheduling.gangs.job import (
     Budgets,
     JobOptions,
     JobPolicy,
@@ -41,7 +41,7 @@ from reprieve.engine.gangs.job import (
     TriggerSpelling,
     VictimGangs,
 )
-from reprieve.engine.gangs.records import Defaults, MatchPolicy
+from reprieve.engine.scheduling.gangs.records import Defaults, MatchPolicy
 from reprieve.settings.fields import (
     boolean,
     choice,

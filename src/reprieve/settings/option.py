@@ -53,7 +53,7 @@ class Option:
 
     `default` is as people write it, and `""` for one that is off as long as nobody sets it.
     `meaning` is Markdown, one sentence. `field`: the name under which `read` returns the value.
-    `least` and `most`: bounds of a number, or of a duration as people write them. `recorded`:
+    `least` and `most`: bounds of a number; `shortest` and `longest`: of a duration. `recorded`:
     fields of the recorded policy that a candidate replaces with this key. `charted`: a value of
     the chart, beside those that the chart declares itself.
     """
@@ -64,8 +64,10 @@ class Option:
     meaning: str
     field: str = ""
     words: tuple[str, ...] = ()
-    least: int | str = 0
-    most: int | str = 0
+    least: int = 0
+    most: int = 0
+    shortest: str = "0s"
+    longest: str = ""
     recorded: tuple[str, ...] = ()
     unrecorded: str = NO_DECISION
     replayed: bool = True
@@ -82,19 +84,15 @@ class Option:
         if self.form is Form.SWITCH:
             return boolean(said, where)
         if self.form is Form.NUMBER:
-            return integer(said, where, int(self.least), int(self.most))
+            return integer(said, where, self.least, self.most)
         if self.form is Form.WORD:
             return choice(said, where, self.words)
         found = duration(said, where)
-        least, most = parse_duration(str(self.least)), parse_duration(str(self.most))
-        if found < least or (most and found > most):
-            refuse(where, said, self._bounds())
+        if found < parse_duration(self.shortest):
+            refuse(where, said, "a duration above zero")
+        if self.longest and found > parse_duration(self.longest):
+            refuse(where, said, f"durations from {self.shortest} to {self.longest}")
         return found
-
-    def _bounds(self) -> str:
-        if not self.most:
-            return "a duration above zero"
-        return f"durations from {self.least} to {self.most}"
 
 
 def keys(options: Iterable[Option]) -> tuple[str, ...]:

@@ -129,8 +129,7 @@ SCHEDULING: Final = (
         "0s",
         "for how long after its start work may ask to be no victim, up to `168h`; `0s`: not at all",
         "max_min_runtime",
-        least="0s",
-        most="168h",  # more would make work immune
+        longest="168h",  # more would make work immune
         recorded=("max_min_runtime",),
     ),
     Option(
@@ -157,7 +156,7 @@ SCHEDULING: Final = (
         "5m",
         "how long past its grace period a victim may take to end before it is planned around",
         "victim_deadline",
-        least="1ns",
+        shortest="1ns",
         unrecorded="who was overdue is taken from the records",
     ),
     Option(
@@ -274,8 +273,7 @@ QUOTA: Final = (
         "with `harmOrder`: how long one preemptor waits for saves at most, up to `168h`; `0s`: not "
         "at all. Within it a third more than the longest interval that its victims say",
         "max_save_wait",
-        least="0s",
-        most="168h",
+        longest="168h",
         recorded=("max_save_wait",),
     ),
     Option(

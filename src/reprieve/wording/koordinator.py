@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from reprieve.api.gangs import GROUP_ID, MEMBER_COUNT
-from reprieve.engine.gangs.gate import Barrier, Barring
-from reprieve.engine.gangs.job import (
+from reprieve.engine.scheduling.gangs.gate import Barrier, Barring
+from reprieve.engine.scheduling.gangs.job import (
     Counts,
     JobPreemption,
     JobReason,

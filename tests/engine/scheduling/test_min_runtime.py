@@ -11,9 +11,9 @@ import pytest
 
 from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
-from reprieve.engine.gangs.cycle import GANG_KEY, GangGroup, GangState
-from reprieve.engine.gangs.job import JobOptions, JobPolicy, JobReason, VictimGangs
 from reprieve.engine.placement.profile import Gates, Policy, Profile, policy_text
+from reprieve.engine.scheduling.gangs.cycle import GANG_KEY, GangGroup, GangState
+from reprieve.engine.scheduling.gangs.job import JobOptions, JobPolicy, JobReason, VictimGangs
 from reprieve.engine.scheduling.outcome import Attempt, Spared, Unit
 from reprieve.engine.scheduling.proofs.proof import Fault, faults_of
 from reprieve.engine.scheduling.session import Session

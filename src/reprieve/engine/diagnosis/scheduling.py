@@ -34,10 +34,10 @@ from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.diagnosis.causes import CAUSE, Cause
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import REASONS, Reason, dominant
-from reprieve.engine.gangs.job import JobReason
 from reprieve.engine.placement.reasons import PLUGIN, Code, Rejection
 from reprieve.engine.placement.reasons import Reason as Refusal
 from reprieve.engine.plan import Plane
+from reprieve.engine.scheduling.gangs.job import JobReason
 from reprieve.engine.scheduling.outcome import Attempt, Explanation, GangCycle, Preemption, Sentence
 from reprieve.engine.scheduling.outcome import Diagnosis as Fit
 

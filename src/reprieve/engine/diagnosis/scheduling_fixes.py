@@ -40,12 +40,12 @@ from reprieve.engine.diagnosis.scheduling_changes import (
     without_leaving,
 )
 from reprieve.engine.disruptions.questions import Hold
-from reprieve.engine.gangs.cycle import GangGroup
-from reprieve.engine.gangs.job import NO_JOBS, JobOptions
 from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.filters.dynamic.device_extended import extended_requests
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
+from reprieve.engine.scheduling.gangs.cycle import GangGroup
+from reprieve.engine.scheduling.gangs.job import NO_JOBS, JobOptions
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS, Session

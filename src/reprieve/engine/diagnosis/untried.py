@@ -12,8 +12,8 @@ from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.diagnosis.scheduling import count_victims
-from reprieve.engine.gangs.gate import Barrier, Barring
 from reprieve.engine.plan import Plane
+from reprieve.engine.scheduling.gangs.gate import Barrier, Barring
 
 __all__ = [
     "backing_off",

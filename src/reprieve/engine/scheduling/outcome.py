@@ -17,11 +17,11 @@ import numpy as np
 from kubeworld.units.instants import Nanos
 from reprieve.engine.cluster.arrays import I64
 from reprieve.engine.disruptions.questions import Rule
-from reprieve.engine.gangs.job import JobPreemption
 from reprieve.engine.placement.filters.dynamic.device_state import ClaimAllocation
 from reprieve.engine.placement.filters.volume_ledger import VolumeAssignment
 from reprieve.engine.placement.reasons import Code, Reason, Rejection
 from reprieve.engine.plan import Plan
+from reprieve.engine.scheduling.gangs.job import JobPreemption
 from reprieve.units.ids import Uid
 
 __all__ = [

@@ -21,12 +21,12 @@ from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import Nomination, Pending, Snapshot
 from reprieve.engine.cluster.trees import MOST_LEVELS, Way
 from reprieve.engine.disruptions.questions import Hold
-from reprieve.engine.gangs.cycle import GangGroup, schedule_alone, schedule_gang
-from reprieve.engine.gangs.job import NO_JOBS, JobOptions, JobReason, VictimGangs
 from reprieve.engine.placement.filtering import Placed, PlacementScorer
 from reprieve.engine.placement.profile import Policy, Profile, policy_text
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.gangs.cycle import GangGroup, schedule_alone, schedule_gang
+from reprieve.engine.scheduling.gangs.job import NO_JOBS, JobOptions, JobReason, VictimGangs
 from reprieve.engine.scheduling.group import endless_tree, missing_group, schedule_group
 from reprieve.engine.scheduling.group_preemption import preempt_for_group
 from reprieve.engine.scheduling.nodes.claims import deallocate_claims, deallocations

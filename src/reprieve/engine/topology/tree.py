@@ -73,8 +73,9 @@ class Tree:
             labels = node.labels
             if not node.ready or node.unschedulable or not wanted <= labels.items():
                 continue
-            path = tuple(map(labels.get, self.levels))
-            if None in path:
+            try:
+                path = tuple(map(labels.__getitem__, self.levels))
+            except KeyError:  # it has no place at one of the levels
                 continue
             key = path[-1:] if self.by_host else path
             leaves.setdefault(key, []).append(node)

@@ -15,7 +15,7 @@ from typing import Final
 
 from kubeworld.units.durations import SECOND
 from reprieve.engine.cluster.rows import GroupRow, PodRow
-from reprieve.engine.gangs.cycle import GANG_KEY
+from reprieve.engine.scheduling.gangs.cycle import GANG_KEY
 from reprieve.planes.scheduling.context import SchedulingContext
 from reprieve.planes.scheduling.gangs.book import GangBook
 from reprieve.planes.scheduling.references import group_reference, pod_reference

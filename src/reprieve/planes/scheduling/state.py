@@ -39,7 +39,7 @@ from reprieve.planes.scheduling.differences import (
     pod_events,
     protected,
 )
-from reprieve.planes.scheduling.gang_members import Members
+from reprieve.planes.scheduling.gangs.members import Members
 from reprieve.planes.scheduling.memberships import Memberships, group_of
 from reprieve.planes.scheduling.objects import ObjectRow, Objects
 from reprieve.planes.scheduling.reserved import Reserved, unused

@@ -31,8 +31,8 @@ from reprieve.engine.diagnosis.untried import (
     set_aside,
     victims_leaving,
 )
-from reprieve.engine.gangs.cycle import GANG_KEY
 from reprieve.engine.plan import Plane
+from reprieve.engine.scheduling.gangs.cycle import GANG_KEY
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.queueing.entries import Entry, Gate, Place
 from reprieve.engine.scheduling.queueing.events import DEFAULT_PREEMPTION, GANG, GATES

@@ -26,8 +26,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kubeworld.units.instants import Nanos
-from reprieve.engine.check import check
 from reprieve.engine.cluster.rows import PodRow as ClusterPod
+from reprieve.engine.idle.check import check
 from reprieve.engine.idle.claims import before_each
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.lifecycle import marked

@@ -12,9 +12,9 @@ from typing import Final
 
 from reprieve.answers.preemptions.recorded import Replays, judged
 from reprieve.api.reprieve import Preemption
-from reprieve.engine.check import check
-from reprieve.engine.gangs.job import VictimGangs
+from reprieve.engine.idle.check import check
 from reprieve.engine.idle.claims import before_each
+from reprieve.engine.scheduling.gangs.job import VictimGangs
 from reprieve.engine.scheduling.nodes.nominations import nominations_of
 from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.records.quota.replay import QuotaReplay

@@ -20,11 +20,11 @@ import numpy as np
 
 from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.cluster.snapshot import Pending
-from reprieve.engine.gangs.search import search
 from reprieve.engine.placement.filtering import Placed
 from reprieve.engine.placement.filters.resources import ResourcesFilter
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.gangs.search import search
 from reprieve.engine.scheduling.nodes.covering import Instance, cover
 from reprieve.engine.scheduling.nodes.placing import Choose, Placing, diagnose
 from reprieve.engine.scheduling.outcome import Diagnosis

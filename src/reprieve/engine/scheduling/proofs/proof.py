@@ -29,11 +29,11 @@ from reprieve.engine.cluster.arrays import I32, I64, Mask
 from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import Flag, Nomination, Pending, Snapshot
 from reprieve.engine.disruptions.questions import Hold
-from reprieve.engine.gangs.job import Budgets, JobPolicy, VictimGangs
-from reprieve.engine.gangs.possible import protected_labels
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.plan_faults import PlanFault
+from reprieve.engine.scheduling.gangs.job import Budgets, JobPolicy, VictimGangs
+from reprieve.engine.scheduling.gangs.possible import protected_labels
 from reprieve.engine.scheduling.nodes.nominations import kept_for_others, nominations_of
 from reprieve.engine.scheduling.outcome import Attempt
 from reprieve.engine.scheduling.proofs.dearer import (

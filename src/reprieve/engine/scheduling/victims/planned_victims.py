@@ -11,8 +11,8 @@ import numpy as np
 from reprieve.engine.cluster.arrays import I32, I64
 from reprieve.engine.cluster.snapshot import Flag, Snapshot
 from reprieve.engine.cluster.texts import texts_at
-from reprieve.engine.gangs.job import VictimGangs
 from reprieve.engine.placement.profile import Policy
+from reprieve.engine.scheduling.gangs.job import VictimGangs
 from reprieve.engine.scheduling.outcome import Attempt, pods_of
 
 __all__ = ["slots_of_plan", "units_of_plan"]

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from kubeworld.units.instants import Nanos
-from reprieve.engine.check import check
+from reprieve.engine.idle.check import check
 from reprieve.engine.idle.claims import before_each
 from reprieve.engine.idle.model import Fit, IdleSnapshot, Policy
 from reprieve.engine.idle.outcome import Declined, Evaluation

@@ -28,12 +28,12 @@ from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.demands import Rejection
 from reprieve.engine.disruptions.questions import Hold
-from reprieve.engine.gangs.job import JobOptions
 from reprieve.engine.mixed import IdlePods, Mixture
 from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.plan import Plane
 from reprieve.engine.scheduling.confirming import MOST_AHEAD, refusal
+from reprieve.engine.scheduling.gangs.job import JobOptions
 from reprieve.engine.scheduling.mixtures import mixture, priority_of
 from reprieve.engine.scheduling.nodes.leaving import PutOff
 from reprieve.engine.scheduling.outcome import Unit

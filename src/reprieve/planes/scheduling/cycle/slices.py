@@ -17,12 +17,12 @@ from kubeworld.units.clock import Clock
 from kubeworld.units.durations import MILLISECOND, SECOND
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.disruptions.questions import Hold
-from reprieve.engine.gangs.cycle import GangGroup
-from reprieve.engine.gangs.job import NO_JOBS, JobOptions
 from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.plan_faults import PlanFault, PlanRefused
+from reprieve.engine.scheduling.gangs.cycle import GangGroup
+from reprieve.engine.scheduling.gangs.job import NO_JOBS, JobOptions
 from reprieve.engine.scheduling.nodes.leaving import NOBODY_PUT_OFF, PutOff, left_out
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.plugins import PostFilter

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
-from reprieve.engine.gangs.job import JobReason
+from reprieve.engine.scheduling.gangs.job import JobReason
 from reprieve.engine.scheduling.outcome import Attempt, GangCycle
 from reprieve.planes.scheduling.gangs.audit import Happened
 from reprieve.units.ids import Uid

@@ -15,9 +15,9 @@ from typing import Final
 from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.api.gangs import KOORDINATOR, Door, PodGroup
 from reprieve.engine.cluster.rows import GroupRow, PodRow
-from reprieve.engine.gangs.cycle import GANG_KEY, GangGroup, GangState
-from reprieve.engine.gangs.gate import Barring, basic_barrier
-from reprieve.engine.gangs.records import Gang, Gangs, MatchPolicy
+from reprieve.engine.scheduling.gangs.cycle import GANG_KEY, GangGroup, GangState
+from reprieve.engine.scheduling.gangs.gate import Barring, basic_barrier
+from reprieve.engine.scheduling.gangs.records import Gang, Gangs, MatchPolicy
 from reprieve.intake.gangs import group_spec, pod_member
 from reprieve.settings.coscheduling import CoschedulingSettings
 from reprieve.units.ids import Uid

@@ -12,7 +12,7 @@ from typing import Final
 from kubeworld.units.durations import SECOND
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
-from reprieve.engine.gangs.job import JobReason
+from reprieve.engine.scheduling.gangs.job import JobReason
 from reprieve.engine.scheduling.outcome import Attempt, GangCycle
 from reprieve.planes.scheduling.context import SchedulingContext
 from reprieve.planes.scheduling.cycle.carry_out import CarryOut

@@ -23,9 +23,9 @@ from typing import TypeAlias
 
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.snapshot import Flag, Snapshot
-from reprieve.engine.gangs.job import JobReason
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.plan import Plan
+from reprieve.engine.scheduling.gangs.job import JobReason
 from reprieve.engine.scheduling.outcome import Attempt, GangCycle, Member
 from reprieve.engine.scheduling.queueing.queue import Outcome
 from reprieve.engine.scheduling.queueing.rejecting import rejecting_plugins

@@ -17,10 +17,10 @@ from kubeworld.units.durations import MINUTE
 from reprieve.api.gangs import DOORS, Door, ElasticQuota, PodGroup
 from reprieve.engine.cluster.rows import GroupRow, Labels, PodRow
 from reprieve.engine.cluster.trees import Way
-from reprieve.engine.gangs.cycle import GANG_KEY, GangGroup
-from reprieve.engine.gangs.job import JobOptions, VictimGangs
-from reprieve.engine.gangs.phases import PhasePod
 from reprieve.engine.plan import Plane
+from reprieve.engine.scheduling.gangs.cycle import GANG_KEY, GangGroup
+from reprieve.engine.scheduling.gangs.job import JobOptions, VictimGangs
+from reprieve.engine.scheduling.gangs.phases import PhasePod
 from reprieve.engine.scheduling.outcome import GangCycle, Unit
 from reprieve.intake.gangs_quotas import protected_by
 from reprieve.planes.common.config_map import ConfigMap

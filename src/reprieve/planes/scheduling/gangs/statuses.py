@@ -16,7 +16,7 @@ from kubeworld.units.clock import Clock
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api.gangs import Door, PodGroup
-from reprieve.engine.gangs.phases import (
+from reprieve.engine.scheduling.gangs.phases import (
     PhasePod,
     PodGroupStatus,
     is_settled,

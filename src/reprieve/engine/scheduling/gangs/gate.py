@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 
-from reprieve.engine.gangs.records import Gang, GangPod, Gangs, MatchPolicy
+from reprieve.engine.scheduling.gangs.records import Gang, GangPod, Gangs, MatchPolicy
 
 __all__ = ["Barrier", "Barring", "Permission", "basic_barrier", "enqueue_barrier", "permit"]
 

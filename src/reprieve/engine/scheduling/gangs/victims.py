@@ -12,8 +12,8 @@ import numpy as np
 
 from reprieve.engine.cluster.arrays import I64
 from reprieve.engine.cluster.snapshot import Snapshot
-from reprieve.engine.gangs.job import Job
-from reprieve.engine.gangs.possible import Possible
+from reprieve.engine.scheduling.gangs.job import Job
+from reprieve.engine.scheduling.gangs.possible import Possible
 from reprieve.engine.scheduling.victims.units import Units
 
 __all__ = ["victim_units", "whole_gangs"]

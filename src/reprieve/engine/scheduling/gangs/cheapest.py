@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 
 from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.cluster.snapshot import Pending
-from reprieve.engine.gangs.job import Budgets, JobPolicy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Checkpoint, Simulation
+from reprieve.engine.scheduling.gangs.job import Budgets, JobPolicy
 from reprieve.engine.scheduling.least_cost.fewest import Proposal, without_nominations
 from reprieve.engine.scheduling.least_cost.least_costly import least_costly
 from reprieve.engine.scheduling.least_cost.plan_cost import plan_cost

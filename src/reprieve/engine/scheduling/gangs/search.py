@@ -24,11 +24,11 @@ import numpy as np
 
 from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.cluster.snapshot import Pending
-from reprieve.engine.gangs.first_fit import first_fit
 from reprieve.engine.placement.filtering import Placed
 from reprieve.engine.placement.filters.resources import ResourcesFilter
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.gangs.first_fit import first_fit
 
 __all__ = ["STEPS", "search"]
 

@@ -26,9 +26,11 @@ import numpy as np
 
 from reprieve.engine.cluster.arrays import I64, U8, Mask
 from reprieve.engine.cluster.snapshot import Flag, Pending
-from reprieve.engine.gangs.cheapest import Choice, cheapest, placed_exactly
-from reprieve.engine.gangs.first_fit import Statuses, by_cost, first_fit
-from reprieve.engine.gangs.job import (
+from reprieve.engine.placement.reasons import RESOLVABLE, Code
+from reprieve.engine.placement.simulation import Checkpoint, Simulation
+from reprieve.engine.scheduling.gangs.cheapest import Choice, cheapest, placed_exactly
+from reprieve.engine.scheduling.gangs.first_fit import Statuses, by_cost, first_fit
+from reprieve.engine.scheduling.gangs.job import (
     Budgets,
     Counts,
     Job,
@@ -40,11 +42,9 @@ from reprieve.engine.gangs.job import (
     Said,
     VictimGangs,
 )
-from reprieve.engine.gangs.possible import Possible, possible_victims, protected_labels
-from reprieve.engine.gangs.search import search
-from reprieve.engine.gangs.victims import victim_units, whole_gangs
-from reprieve.engine.placement.reasons import RESOLVABLE, Code
-from reprieve.engine.placement.simulation import Checkpoint, Simulation
+from reprieve.engine.scheduling.gangs.possible import Possible, possible_victims, protected_labels
+from reprieve.engine.scheduling.gangs.search import search
+from reprieve.engine.scheduling.gangs.victims import victim_units, whole_gangs
 from reprieve.engine.scheduling.nodes.nominations import kept_for_others
 from reprieve.engine.scheduling.victims.budgets import BudgetMatches, budget_matches
 from reprieve.engine.scheduling.victims.reprieve import reprieve

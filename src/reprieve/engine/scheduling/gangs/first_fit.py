@@ -13,9 +13,9 @@ import numpy as np
 
 from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.cluster.snapshot import Pending
-from reprieve.engine.gangs.job import Said
 from reprieve.engine.placement.filtering import Placed
 from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.gangs.job import Said
 
 __all__ = ["Statuses", "by_cost", "first_fit"]
 

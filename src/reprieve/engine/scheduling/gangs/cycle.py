@@ -20,20 +20,20 @@ from typing import Final
 import numpy as np
 
 from reprieve.engine.cluster.snapshot import Pending, Snapshot
-from reprieve.engine.gangs.cheapest import placed_exactly
-from reprieve.engine.gangs.job import (
+from reprieve.engine.placement.filtering import Placed
+from reprieve.engine.placement.reasons import Code
+from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.gangs.cheapest import placed_exactly
+from reprieve.engine.scheduling.gangs.job import (
     Job,
     JobOptions,
     JobPreemption,
     JobReason,
     Placement,
 )
-from reprieve.engine.gangs.job_preemption import preempt_for_job
-from reprieve.engine.gangs.records import MatchPolicy
-from reprieve.engine.gangs.search import search
-from reprieve.engine.placement.filtering import Placed
-from reprieve.engine.placement.reasons import Code
-from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.gangs.job_preemption import preempt_for_job
+from reprieve.engine.scheduling.gangs.records import MatchPolicy
+from reprieve.engine.scheduling.gangs.search import search
 from reprieve.engine.scheduling.nodes.placing import Choose, Placing, place_members
 from reprieve.engine.scheduling.outcome import (
     Attempt,

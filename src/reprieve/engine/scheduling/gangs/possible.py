@@ -16,7 +16,7 @@ import numpy as np
 
 from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.cluster.snapshot import Snapshot
-from reprieve.engine.gangs.job import JobPolicy
+from reprieve.engine.scheduling.gangs.job import JobPolicy
 
 __all__ = ["JOB_KEY", "Possible", "possible_victims", "protected_labels"]
 
