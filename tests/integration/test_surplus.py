@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reprieve.jobs.paths import first
+from kubeworld.objects.paths import first
 from reprieve.jobs.pods import SURPLUS
 from reprieve.kube.errors import NotFound
 from reprieve.kube.resource import PODS, Resource

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from kubelocal.tests.server.builders import job as plain_job
+from kubeworld.objects.paths import first
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.paths import first
 from reprieve.jobs.table import BUILT_IN
 from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import Resource

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reprieve.jobs.paths import first
+from kubeworld.objects.paths import first
 from reprieve.kube.resource import Resource
 from tests.quota_plane.gated_site import CLASS, QUEUE
 from tests.quota_plane.kind_stories import ROWS, manifest, resource, succeed

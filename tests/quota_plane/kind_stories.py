@@ -14,10 +14,10 @@ from typing import Any
 
 import yaml
 
+from kubeworld.objects.paths import first, put
 from reprieve.api.kueue import Workload
 from reprieve.intake.quota_workloads import condition_of, is_true
 from reprieve.jobs.model import JobKind, Test
-from reprieve.jobs.paths import first, put
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.errors import AlreadyExists, Conflict, NotFound
 from reprieve.kube.resource import PODS, Resource

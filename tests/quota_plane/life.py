@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from reprieve.jobs.paths import first
+from kubeworld.objects.paths import first
 from reprieve.kube.errors import NotFound
 from reprieve.kube.resource import Resource
 from tests.quota_plane.gated_site import CLASS, QUEUE

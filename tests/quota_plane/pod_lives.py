@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from reprieve.jobs.paths import first
+from kubeworld.objects.paths import first
 from reprieve.kube.resource import PODS
 from tests.quota_plane.gated_site import CLASS, QUEUE
 from tests.quota_plane.kind_stories import (

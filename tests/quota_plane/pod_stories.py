@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 
+from kubeworld.objects.paths import first
 from reprieve.api.kueue import Workload
-from reprieve.jobs.paths import first
 from reprieve.kube.resource import PODS
 from tests.quota_plane.gated_site import CLASS, QUEUE
 from tests.quota_plane.kind_stories import (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reprieve.jobs.paths import first
+from kubeworld.objects.paths import first
 from reprieve.kube.resource import EVENTS, PODS, Resource
 from tests.quota_plane.gated_site import CLASS, QUEUE, gated_site
 from tests.quota_plane.kind_stories import ROWS, STATEFUL_SETS, is_gated, manifest, resource

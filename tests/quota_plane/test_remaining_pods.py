@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from kubeworld.objects.paths import first, put
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.paths import first, put
 from reprieve.jobs.suspendable_rows import SUSPENDABLE
 from reprieve.kube.resource import PODS
 from tests.quota_plane.gated_site import QUEUE, gated_site

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from reprieve.jobs.paths import first
+from kubeworld.objects.paths import first
 from reprieve.planes.quota.webhooks.reviews import Asked, Hook, Verdict
 from reprieve.scenarios.embedded import OPERATOR_USER
 from reprieve.settings.quota_configuration_parts import PodsReady

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from reprieve.jobs.paths import first
+from kubeworld.objects.paths import first
 from reprieve.jobs.pods import SURPLUS
 from reprieve.kube.errors import NotFound
 from reprieve.kube.resource import PODS, Resource

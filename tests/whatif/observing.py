@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from reprieve.jobs.paths import first
+from kubeworld.objects.paths import first
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.client import Client
 from reprieve.kube.errors import NotFound

@@ -21,7 +21,7 @@ import yaml
 
 from kubelocal.machines.node.gpus import Root
 from kubelocal.machines.node.kubelet import KubeletTimes
-from kubelocal.machines.ownership import controller_of
+from kubeworld.objects.owners import controller_of
 from kubeworld.units.durations import MILLISECOND, SECOND
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.client import Client

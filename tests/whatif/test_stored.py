@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubeworld.objects.paths import put
 from kubeworld.units.instants import Nanos
 from reprieve.cli.sessions.deciding import deciders_of
 from reprieve.cli.sessions.reading import reading_client
 from reprieve.cli.snapshot import read_snapshot, wanted_kinds
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.paths import put
 from reprieve.jobs.table import BUILT_IN
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import NODES, PODS, Resource

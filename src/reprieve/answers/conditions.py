@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kubeworld.objects.pods import is_over
 from kubeworld.units.instants import Nanos
 from kubeworld.units.quantities import InvalidQuantity
 from kubeworld.units.untrusted import Form, integer_or_none
@@ -31,7 +32,6 @@ __all__ = [
     "Told",
     "condition",
     "gates_of",
-    "is_over",
     "is_unbound",
     "minimum_of",
     "of_pods",
@@ -125,11 +125,6 @@ def condition(obj: Json, *types: str) -> Json | None:
         if isinstance(each, dict) and each.get("type") in types:
             return each
     return None
-
-
-def is_over(pod: Json) -> bool:
-    """Tell whether a pod has ended."""
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def is_unbound(pod: Json) -> bool:

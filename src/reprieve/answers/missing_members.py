@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from kubeworld.objects.paths import first
 from reprieve.answers.decided import Decided
 from reprieve.answers.document import Step
 from reprieve.answers.kinds import job_kind_of
@@ -19,7 +20,6 @@ from reprieve.answers.unit import Unit, name_of, namespace_of, uid_of
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.intake.gangs import gang_name
-from reprieve.jobs.paths import first
 from reprieve.jobs.reading import is_suspended
 from reprieve.kube.resource import Resource
 

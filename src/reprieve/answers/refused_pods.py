@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from reprieve.answers.conditions import is_over
+from kubeworld.objects.paths import first
+from kubeworld.objects.pods import is_over
 from reprieve.answers.document import State, Step
 from reprieve.answers.kinds import job_kind_of
 from reprieve.answers.quantities import counted
 from reprieve.answers.sources import Json, Reading
 from reprieve.answers.standing import Standing
 from reprieve.answers.unit import Unit, name_of, namespace_of, uid_of
-from reprieve.jobs.paths import first
 from reprieve.kube.resource import EVENTS, Resource
 from reprieve.whatif.questions.asked import described
 

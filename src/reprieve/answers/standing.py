@@ -16,12 +16,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kubeworld.objects.paths import first
+from kubeworld.objects.pods import is_over
 from kubeworld.units.instants import Nanos
 from reprieve.answers.conditions import (
     Told,
     condition,
     gates_of,
-    is_over,
     is_unbound,
     minimum_of,
     of_pods,
@@ -35,7 +36,6 @@ from reprieve.answers.unit import Unit, name_of, namespace_of
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.plan import Plane
-from reprieve.jobs.paths import first
 from reprieve.jobs.reading import end, is_suspended
 
 __all__ = ["Standing", "let_run", "standing_of"]

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from kubeworld.objects.pod_sum import ALWAYS, pod_level, pod_sum
 from kubeworld.units.quantities import InvalidQuantity, parse_milli
 from reprieve.api.core import ContainerResources
 from reprieve.api.kueue import Amounts, Container, PodSpec
-from reprieve.intake.pod_sum import ALWAYS, pod_level, pod_sum
 
 if TYPE_CHECKING:
     from reprieve.intake.quota_limits import ContainerLimits

@@ -6,7 +6,7 @@ lack of GPU quota: its Workload, or that of what it belongs to, waits for quota 
 back. What can never fit is none, nor is that for which room is made already: by quota, or by its
 scheduler, which nominates a node for it. Nothing is to be freed twice.
 
-GPUs: of each container the larger of request and limit, then `intake.pod_sum`, for which all init
+GPUs: of each container the larger of request and limit, then `objects.pod_sum`, for which all init
 containers are plain ones; zeros are dropped.
 
 Admission looks at node selector, required node affinity and taints, so that the placement proof
@@ -21,6 +21,7 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from kubeworld.objects.pod_sum import pod_sum, raise_to
 from kubeworld.units.instants import Nanos, parse_instant
 from kubeworld.units.quantities import InvalidQuantity, parse_quantity
 from kubeworld.units.untrusted import Form
@@ -46,7 +47,6 @@ from reprieve.engine.idle.vendors import Vendor
 from reprieve.engine.selectors import covers, requirement_holds
 from reprieve.intake.cluster.requests import amount_in_base_units, plain_requests
 from reprieve.intake.gangs import gang_name
-from reprieve.intake.pod_sum import pod_sum, raise_to
 from reprieve.units.ids import Uid
 
 __all__ = [

@@ -1,6 +1,6 @@
 """What one pod of a Workload asks for, in the quota plane's units.
 
-The sum is that of `intake.pod_sum`. A container that names a limit and no request asks for the
+The sum is that of `objects.pod_sum`. A container that names a limit and no request asks for the
 limit. Every resource counts, also those that no node could have: quota may be given for them.
 
 Source: specification of the quota plane, section 2; the API's rules for pod requests.
@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from kubeworld.objects.pod_sum import ALWAYS, pod_level, pod_sum
 from kubeworld.units.quantities import InvalidQuantity, parse_milli, parse_quantity
 from kubeworld.units.untrusted import Form
 from reprieve.api.core import ContainerResources
 from reprieve.api.kueue import Amounts, PodSpec
 from reprieve.engine.quota.holdings.amounts import SMALLEST, UNLIMITED, clamp
-from reprieve.intake.pod_sum import ALWAYS, pod_level, pod_sum
 
 __all__ = ["UnreadableRequest", "amount_of", "amounts_of", "pod_requests"]
 

@@ -5,8 +5,8 @@ Source: specification of the quota plane, section 10.2.
 
 from __future__ import annotations
 
+from kubeworld.objects.paths import Json, first, total, values
 from reprieve.jobs.model import Reaches, Test
-from reprieve.jobs.paths import Json, first, total, values
 
 __all__ = ["condition_of", "holds"]
 

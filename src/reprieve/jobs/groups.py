@@ -22,8 +22,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from kubeworld.objects.paths import Json, first
+from kubeworld.objects.pods import is_over
 from kubeworld.units.instants import parse_instant
-from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pods import (
     controller_of,
     gone_at,
@@ -32,7 +33,6 @@ from reprieve.jobs.pods import (
     is_missed,
     is_runnable,
     is_serving,
-    is_terminated,
     is_unretriable,
     ordinal_of,
     role_of,
@@ -111,7 +111,7 @@ def group_over(members: Sequence[Json]) -> str | None:
         return None
     total = max((total_of(pod) for pod in members), default=0)
     succeeded = sum(first(pod, "status.phase") == "Succeeded" for pod in members)
-    active = any(not is_terminated(pod) for pod in members)
+    active = any(not is_over(pod) for pod in members)
     if 0 < total <= succeeded or (not active and any(is_unretriable(pod) for pod in members)):
         return f"Pods succeeded: {succeeded}/{total}."
     return None

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from kubeworld.objects.paths import Json, first
 from reprieve.jobs.model import PassesOn
-from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pods import MANAGED, PARENT, SERVING, labels_of
 
 __all__ = ["name_of_set", "pass_on"]

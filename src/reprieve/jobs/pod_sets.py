@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kubeworld.objects.paths import Json, first, values
 from kubeworld.units.untrusted import LONGEST_NAME, Form, integer_or_none
 from reprieve.api.kueue_topology import topology_request
 from reprieve.jobs.evaluation import holds
 from reprieve.jobs.model import Asked, Components, JobKind, PodSetSource
-from reprieve.jobs.paths import Json, first, values
 from reprieve.jobs.suspendable_rows import JOB_SET
 from reprieve.jobs.table import BUILT_IN
 from reprieve.jobs.training import job_set_of

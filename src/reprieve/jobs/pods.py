@@ -12,9 +12,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kubeworld.objects.paths import Json, first
 from kubeworld.units.instants import Nanos, parse_instant
 from kubeworld.units.untrusted import integer_or_none
-from reprieve.jobs.paths import Json, first
 
 __all__ = [
     "FAST",
@@ -44,7 +44,6 @@ __all__ = [
     "is_runnable",
     "is_serving",
     "is_surplus",
-    "is_terminated",
     "is_unretriable",
     "labels_of",
     "ordinal_of",
@@ -120,11 +119,6 @@ def controller_of(pod: Json) -> str:
     """Return the uid of what makes the pod again when it is gone, empty for nothing."""
     owners = first(pod, "metadata.ownerReferences") or ()
     return next((str(each.get("uid", "")) for each in owners if each.get("controller")), "")
-
-
-def is_terminated(pod: Json) -> bool:
-    """Tell whether the pod is over."""
-    return first(pod, "status.phase") in ("Succeeded", "Failed")
 
 
 def is_ready(pod: Json) -> bool:

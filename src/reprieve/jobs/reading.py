@@ -10,12 +10,13 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from kubeworld.objects.paths import Json, first, total, values
+from kubeworld.objects.pods import is_over
 from kubeworld.units.untrusted import Unreadable, read_integer
 from reprieve.jobs.evaluation import condition_of, holds
 from reprieve.jobs.model import JobKind, Test
-from reprieve.jobs.paths import Json, first, total, values
 from reprieve.jobs.pod_sets import found_pod_sets, pod_count
-from reprieve.jobs.pods import is_gated, is_terminated
+from reprieve.jobs.pods import is_gated
 
 __all__ = [
     "End",
@@ -41,7 +42,7 @@ class End:
 def is_suspended(kind: JobKind, job: Json) -> bool:
     """Tell whether the job is stopped, or about to be; pods that are over count as stopped."""
     if kind.gate:
-        return is_gated(job, kind.gate) or is_terminated(job)
+        return is_gated(job, kind.gate) or is_over(job)
     if not kind.suspend or first(job, kind.suspend) is not True:
         return False
     annotations = first(job, "metadata.annotations") or {}

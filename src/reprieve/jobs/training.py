@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from reprieve.jobs.paths import Json, first
+from kubeworld.objects.paths import Json, first
 
 __all__ = ["MANAGER", "RUNTIME", "job_set_of", "patch_of"]
 

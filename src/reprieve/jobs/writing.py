@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kubeworld.objects.paths import Json, first, put, values
 from reprieve.jobs.model import Components, JobKind, Runtime
-from reprieve.jobs.paths import Json, first, put, values
 from reprieve.jobs.pod_sets import Found, found_pod_sets
 from reprieve.jobs.pods import TOPOLOGY_GATE
 from reprieve.jobs.training import MANAGER, patch_of

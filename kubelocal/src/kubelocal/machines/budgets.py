@@ -15,9 +15,11 @@ from typing import Any, Final
 
 from kubelocal.machines.informer import Informer, Key
 from kubelocal.machines.objects import Change, ChangeType, Object
-from kubelocal.machines.ownership import controller_of, is_active, is_ready, set_condition
 from kubelocal.machines.selections import Selections
 from kubelocal.machines.workloads.replicas import replicas_of, scaled
+from kubeworld.objects.conditions import set_condition
+from kubeworld.objects.owners import controller_of
+from kubeworld.objects.pods import is_active, is_ready
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import MINUTE
 from kubeworld.units.instants import format_instant, parse_instant

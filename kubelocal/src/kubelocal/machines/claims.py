@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.objects import Change, ChangeType, Object
-from kubelocal.machines.ownership import child, controller_of, suffix
+from kubeworld.objects.owners import child, controller_of, suffix
+from kubeworld.objects.pods import is_over
 
 __all__ = ["ClaimsController", "ReservationsController"]
 
@@ -25,7 +26,6 @@ _TEMPLATES: Final = "resourceclaimtemplates.resource.k8s.io"
 _GROUPS: Final = "podgroups.scheduling.k8s.io"
 _FOR: Final = "resource.kubernetes.io/pod-claim-name"
 _PROTECTION: Final = "resource.kubernetes.io/delete-protection"
-_ENDED: Final = ("Succeeded", "Failed")
 
 
 class ClaimsController:
@@ -60,7 +60,7 @@ class ClaimsController:
 
     async def reconcile(self, key: Key) -> None:
         user = self._informer.at(key)
-        if user is None or user["metadata"].get("deletionTimestamp") or _has_ended(user):
+        if user is None or user["metadata"].get("deletionTimestamp") or is_over(user):
             return
         await self._device_claims(key, user)
         for volume in user["spec"].get("volumes") or () if key.resource == "pods" else ():
@@ -142,7 +142,7 @@ class ReservationsController:
         if change.resource == _CLAIMS and change.type is not ChangeType.DELETED:
             yield key_of(_CLAIMS, obj)
         elif change.resource in ("pods", _GROUPS) and _asked(obj):
-            if change.type is not ChangeType.DELETED and not _has_ended(obj):
+            if change.type is not ChangeType.DELETED and not is_over(obj):
                 return
             names = {one.get("resourceClaimName") for one in _asked(obj)}
             statuses = (obj.get("status") or {}).get("resourceClaimStatuses") or ()
@@ -195,17 +195,13 @@ class ReservationsController:
             if found
             else await self._informer.objects.get(resource, namespace, user["name"])
         )
-        return now is not None and now["metadata"]["uid"] == user["uid"] and not _has_ended(now)
+        return now is not None and now["metadata"]["uid"] == user["uid"] and not is_over(now)
 
     def _owner_ended(self, claim: Object) -> bool:
         owner = controller_of(claim)
         found = None if owner is None else self._informer.by_uid(owner["uid"])
-        return found is not None and found[0].resource == "pods" and _has_ended(found[1])
+        return found is not None and found[0].resource == "pods" and is_over(found[1])
 
 
 def _asked(user: Object) -> list[dict[str, Any]]:
     return list((user.get("spec") or {}).get("resourceClaims") or ())
-
-
-def _has_ended(user: Object) -> bool:
-    return (user.get("status") or {}).get("phase") in _ENDED

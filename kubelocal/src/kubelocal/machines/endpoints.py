@@ -13,9 +13,10 @@ from typing import Any, Final
 
 from kubelocal.machines.informer import Informer, Key
 from kubelocal.machines.objects import Change, ChangeType, Object
-from kubelocal.machines.ownership import child, is_ready
 from kubelocal.machines.selections import Selections
 from kubelocal.machines.workloads.replicas import template_hash
+from kubeworld.objects.owners import child
+from kubeworld.objects.pods import is_over, is_ready
 
 __all__ = ["EndpointsController"]
 
@@ -72,7 +73,7 @@ def _slices(service: Object, pods: list[Object]) -> list[Object]:
     groups: dict[tuple[tuple[str, int, str], ...], list[dict[str, Any]]] = {}
     for pod in sorted(pods, key=lambda p: str(p["metadata"]["name"])):
         status = pod.get("status") or {}
-        if status.get("podIP") and status.get("phase") not in ("Succeeded", "Failed"):
+        if status.get("podIP") and not is_over(pod):
             groups.setdefault(_ports(service, pod), []).append(_endpoint(pod))
     name, made = service["metadata"]["name"], list[Object]()
     for ports, endpoints in (groups or {(): []}).items():

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kubelocal.machines.objects import Object
-from kubelocal.machines.requests import amounts
-from kubelocal.machines.selectors import matches_node_terms, tolerates
+from kubeworld.objects.requests import amounts
+from kubeworld.objects.selectors import matches_node_terms, tolerates
 
 __all__ = ["NodeState", "Rejection", "reject"]
 

@@ -17,8 +17,9 @@ from kubelocal.machines.events import EventLog, Recorder
 from kubelocal.machines.feasibility import NodeState, reject
 from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.objects import Change, ChangeType, Object, StoreError
-from kubelocal.machines.ownership import set_condition
-from kubelocal.machines.requests import pod_requests
+from kubeworld.objects.conditions import set_condition
+from kubeworld.objects.pods import is_over
+from kubeworld.objects.requests import pod_requests
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import format_instant
@@ -148,7 +149,7 @@ class Scheduler:
         if was is not None and was.node in self._nodes:
             _add(self._nodes[was.node], was, -1)
         node = pod["spec"].get("nodeName")
-        finished = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        finished = is_over(pod)
         if node and not gone and not finished:
             same = was is not None and before is not None and before["spec"] == pod["spec"]
             requests = was.requests if was is not None and same else pod_requests(pod)

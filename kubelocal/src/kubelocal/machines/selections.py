@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.objects import Change, ChangeType, Object
-from kubelocal.machines.ownership import is_ready
-from kubelocal.machines.selectors import matches_labels
+from kubeworld.objects.pods import is_ready
+from kubeworld.objects.selectors import matches_labels
 
 __all__ = ["Selections"]
 

@@ -28,7 +28,7 @@ from typing import Final, TypeVar
 from kubelocal.machines.informer import Informer, Key
 from kubelocal.machines.node.latency import InvalidLatency, Latency, parse_latency
 from kubelocal.machines.objects import Change, Object
-from kubelocal.machines.ownership import controller_of
+from kubeworld.objects.owners import controller_of
 
 __all__ = [
     "PREFIX",

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.objects import Change, ChangeType, Object
-from kubelocal.machines.selectors import matches_labels
+from kubeworld.objects.selectors import matches_labels
 from kubeworld.units.quantities import parse_quantity
 
 __all__ = ["VolumeController"]

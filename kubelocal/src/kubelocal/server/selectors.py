@@ -20,7 +20,6 @@ __all__ = [
     "SELECTABLE",
     "Selectors",
     "field_values",
-    "matches_label_selector",
     "parse_selectors",
 ]
 
@@ -200,19 +199,3 @@ def _unescaped(value: str) -> str:
     if escaped:
         raise bad_request("invalid field selector: invalid escape sequence: \\")
     return "".join(found)
-
-
-def matches_label_selector(selector: Any, labels: Mapping[str, str]) -> bool:
-    """Return whether an object's `LabelSelector` matches; a missing one matches nothing."""
-    if not isinstance(selector, dict):
-        return False
-    exact = selector.get("matchLabels") or {}
-    if any(labels.get(key) != value for key, value in exact.items()):
-        return False
-    operators = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
-    return all(
-        Requirement(
-            one["key"], operators.get(one["operator"], "absent"), frozenset(one.get("values") or ())
-        ).matches(labels)
-        for one in selector.get("matchExpressions") or ()
-    )

@@ -17,6 +17,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from kubeworld.objects.pods import is_over
 from kubeworld.units.durations import SECOND, format_duration
 from kubeworld.units.instants import Nanos, format_instant, parse_instant
 from kubeworld.units.quantities import InvalidQuantity, parse_quantity
@@ -91,7 +92,7 @@ def _nodes(observer: Observer, idle: bool) -> Table:
     unused: Counter[tuple[str, str]] = Counter()
     for pod in observer.all("pods"):
         node = pod.get("spec", {}).get("nodeName")
-        if node and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
+        if node and not is_over(pod):
             for resource, amount in {**_gpus_of(pod), "pods": 1}.items():
                 used[node, resource] += amount
                 if (pod["metadata"]["namespace"], pod["metadata"]["name"]) in idle_pods:

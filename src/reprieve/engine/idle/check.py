@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
+from kubeworld.objects.pods import OVER
 from kubeworld.units.instants import Nanos
 from reprieve.engine.idle.claims import before_each
 from reprieve.engine.idle.model import (
@@ -476,7 +477,7 @@ def _left(
 
 def _held(pods: Iterable[PodRow]) -> Iterator[tuple[_Place, int]]:
     for pod in pods:
-        if pod.node is not None and pod.phase not in ("Succeeded", "Failed"):
+        if pod.node is not None and pod.phase not in OVER:
             for name, count in pod.amounts.items():
                 yield (pod.node, name), count
 

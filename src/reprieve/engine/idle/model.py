@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from kubeworld.objects.pods import OVER
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.questions import Hold
@@ -147,7 +148,7 @@ class PodRow:
     @property
     def live(self) -> bool:
         """Whether it is neither finished nor being deleted."""
-        return not self.terminating and self.phase not in ("Succeeded", "Failed")
+        return not self.terminating and self.phase not in OVER
 
 
 @dataclass(frozen=True, slots=True)

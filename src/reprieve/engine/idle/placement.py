@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from kubeworld.objects.pods import OVER
 from reprieve.engine.idle.model import PodRow, Workload
 from reprieve.units.ids import Uid
 
@@ -40,7 +41,7 @@ def leave(room: Room, pods: Iterable[PodRow]) -> None:
     """Add to `room` what `pods` hold on their nodes; pods elsewhere free nothing."""
     for pod in pods:
         node = room.get(pod.node or "")
-        if node is not None and pod.phase not in ("Succeeded", "Failed"):
+        if node is not None and pod.phase not in OVER:
             for name, count in pod.amounts.items():
                 node[name] = node.get(name, 0) + count
 

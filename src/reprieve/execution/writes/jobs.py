@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kubeworld.objects.paths import Json, first, put
 from reprieve.execution.fence import Fence
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.paths import Json, first, put
 from reprieve.jobs.reading import is_suspended
 from reprieve.jobs.writing import Injection, restored, started, stopped, told_runtime
 from reprieve.kube.bodies import merge_changes

@@ -13,11 +13,11 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from kubeworld.objects.paths import Json, first
 from kubeworld.units.clock import Clock
 from kubeworld.units.instants import format_instant
 from reprieve.execution.fence import Fence
 from reprieve.execution.writes.contest import Contest
-from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pods import FINALIZER, has_finalizer, is_gated
 from reprieve.jobs.writing import Injection, ungated
 from reprieve.kube.client import Client

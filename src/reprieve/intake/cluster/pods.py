@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from sys import intern
 from typing import Final, TypeVar
 
+from kubeworld.objects.pods import OVER
 from reprieve.api.gangs import RELEASED
 from reprieve.api.reprieve import NOTICE, NOTICE_SPEAKER, PREEMPT_MIN_RUNTIME
 from reprieve.api.scheduling import PodObject, PodSpec
@@ -40,7 +41,6 @@ __all__ = ["counted_pod_row", "pod_row"]
 
 T = TypeVar("T")
 
-_FINISHED: Final = ("Succeeded", "Failed")
 _WORKLOAD: Final = "kueue.x-k8s.io/workload"
 _GROUP: Final = "kueue.x-k8s.io/pod-group-name"  # of a Workload with the same name
 #: Labels and annotations that say what the pod belongs to.
@@ -89,7 +89,7 @@ def pod_row(pod: PodObject, classes: PodClasses | None = None) -> PodRow:
         created_of(metadata),
         deleting,
         deleting and _is_preempted(pod),
-        status.phase in _FINISHED,
+        status.phase in OVER,
         tuple(gate.name for gate in spec.scheduling_gates) if spec.scheduling_gates else (),
         claims_of(spec.resource_claims, status.resource_claim_statuses)
         if spec.resource_claims
@@ -138,7 +138,7 @@ def counted_pod_row(pod: PodObject) -> PodRow:
         start=_or(None, lambda: seconds_of(status.start_time)),
         created=_or(0, lambda: created_of(metadata)),
         deleting=metadata.deletion_timestamp is not None,
-        finished=status.phase in _FINISHED,
+        finished=status.phase in OVER,
         owner=(kind, owner),
         controller=controller,
     )

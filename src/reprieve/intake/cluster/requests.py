@@ -1,6 +1,6 @@
 """What a pod requests of a node, for the filter and for the scores.
 
-The sum is that of `intake.pod_sum` (specification 21.4); beside overhead, behind the gate
+The sum is that of `objects.pod_sum` (specification 21.4); beside overhead, behind the gate
 DRANodeAllocatableResources, what the pod's claims take of its node is added, as the status says.
 
 A container, and the pod level, counts the maximum of spec, allocated and actuated, as far as the
@@ -15,12 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kubeworld.objects.pod_sum import ALWAYS, add, pod_level, pod_sum, raise_to
 from kubeworld.units.quantities import InvalidQuantity, parse_milli
 from reprieve.api.core import ContainerResources, PodSpec
 from reprieve.api.scheduling import Amounts, Container, ContainerStatus, PodObject
 from reprieve.engine.cluster.limits import LIMIT, MOST_REQUESTED
 from reprieve.engine.cluster.rows import CPU, MEMORY, STORAGE
-from reprieve.intake.pod_sum import ALWAYS, add, pod_level, pod_sum, raise_to
 
 __all__ = ["NOTHING", "Requests", "amount_in_base_units", "plain_requests", "requests_of"]
 

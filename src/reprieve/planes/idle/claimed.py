@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from kubeworld.objects.pods import OVER
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import SECOND
 from reprieve.api.core import Pod, PodResourceClaim
@@ -218,7 +219,7 @@ class ClaimedDevices:
         found = {each.uid: each for each in self.users_of(f"{record.namespace}/{name}")}
         found[record.uid] = record
         place = {each.uid: number for number, each in enumerate(claim.reserved_for)}
-        living = [pod for pod in found.values() if pod.row.phase not in ("Succeeded", "Failed")]
+        living = [pod for pod in found.values() if pod.row.phase not in OVER]
 
         def order(pod: PodRecord) -> tuple[int, int, str]:
             return place.get(Uid(pod.uid), len(place)), pod.row.created or 0, pod.uid

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kubeworld.objects.pods import OVER
 from reprieve.api.core import (
     KueueWorkload,
     Namespace,
@@ -95,7 +96,7 @@ class PodRecord:
     @property
     def occupies(self) -> bool:
         """Whether it holds room on a node."""
-        return self.row.node is not None and self.row.phase not in ("Succeeded", "Failed")
+        return self.row.node is not None and self.row.phase not in OVER
 
 
 def pod_converter(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
 from typing import Final
 
+from kubeworld.objects.paths import Json
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import HOUR
 from reprieve.api.kueue import API_VERSION, Workload
@@ -21,7 +22,6 @@ from reprieve.execution.accounts.disruptions import Disruptions
 from reprieve.execution.fence import Fence
 from reprieve.execution.notices import Notices
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.paths import Json
 from reprieve.jobs.table import BUILT_IN, queued_kinds
 from reprieve.kube.client import Client
 from reprieve.kube.events import EventRecorder

@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final
 
+from kubeworld.objects.paths import Json
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.engine.plan import Plane
 from reprieve.execution.fence import Deposed
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.paths import Json
 from reprieve.kube.errors import ApiError
 from reprieve.planes.common.dirty import DirtyKeys
 from reprieve.planes.common.foreign_decider import ForeignDecider

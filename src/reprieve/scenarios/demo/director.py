@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from random import Random
 from typing import Any, Final
 
+from kubeworld.objects.pods import is_over
 from kubeworld.units.durations import SECOND
 from reprieve.scenarios.demo.cast import GPU, PLATFORM, Pace, furniture
 from reprieve.scenarios.observer import WORKLOADS
@@ -112,7 +113,7 @@ class Director:
 
     def _live(self) -> list[Object]:
         pods = self.stage.observer.all("pods")
-        return [each for each in pods if _phase(each) not in ("Succeeded", "Failed")]
+        return [each for each in pods if not is_over(each)]
 
     def status(self) -> str:
         """Return how much is in use, and how many wait."""
@@ -133,7 +134,7 @@ class Director:
             if job is None or any(_is_true(job, each) for each in _OVER):
                 await self.end("Job", namespace, name)
         for pod in self.pods(PLATFORM):
-            if _phase(pod) in ("Succeeded", "Failed") and not _owned(pod):
+            if is_over(pod) and not _owned(pod):
                 await self.end("Pod", PLATFORM, pod["metadata"]["name"])
                 group = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName")
                 if group:

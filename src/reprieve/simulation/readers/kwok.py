@@ -28,6 +28,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import yaml
 
+from kubeworld.objects.pods import OVER
 from kubeworld.units.quantities import InvalidQuantity
 from kubeworld.units.untrusted import INT32, LONGEST_NAME, Unreadable
 from reprieve.api.core import PodSpec
@@ -45,7 +46,6 @@ __all__ = ["read_kwok"]
 _ACCEPTED: Final = "what kwokctl snapshot record writes"
 _LONGEST: Final = 100 * 365 * 24 * 3_600 * 10**9
 _DEEPEST: Final = 100
-_OVER: Final = ("Succeeded", "Failed")
 
 _Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 
@@ -169,7 +169,7 @@ class _Recording:
         found = self._there(name)
         if found.bound is None and change.spec is not None and change.spec.node_name:
             found.bound = at
-        if found.ended is None and change.status is not None and change.status.phase in _OVER:
+        if found.ended is None and change.status is not None and change.status.phase in OVER:
             _end(found, at)
 
     def gone(self, name: _Target, at: int) -> None:

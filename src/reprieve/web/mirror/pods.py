@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from kubeworld.objects.pods import OVER
 from kubeworld.units.instants import InvalidInstant, Nanos, parse_instant
 from kubeworld.units.quantities import InvalidQuantity
 from kubeworld.units.untrusted import cut
@@ -162,7 +163,7 @@ def instant(text: str | None) -> Nanos | None:
 
 
 def _state(pod: Pod) -> PodState:
-    if pod.status.phase in ("Succeeded", "Failed"):
+    if pod.status.phase in OVER:
         return PodState.OVER
     bound = bool(pod.spec.node_name)
     if pod.metadata.deletion_timestamp:

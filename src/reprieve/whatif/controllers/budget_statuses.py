@@ -18,12 +18,12 @@ from typing import Any, Final
 
 import msgspec
 
+from kubeworld.objects.paths import Json, first
 from kubeworld.units.clock import Clock
 from kubeworld.units.instants import format_instant
 from reprieve.api import kueue
 from reprieve.engine.quota.model import LabelSelector
 from reprieve.intake.quota import label_selector
-from reprieve.jobs.paths import Json, first
 from reprieve.kube.resource import PODS, Resource
 from reprieve.whatif.controllers.owned_pods import facts_of
 from reprieve.whatif.copy.overlay import Overlay

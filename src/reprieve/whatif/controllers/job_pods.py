@@ -15,12 +15,12 @@ import copy
 from itertools import count
 from typing import Any, Final
 
+from kubeworld.objects.paths import Json, first, put
 from kubeworld.units.clock import Clock
 from kubeworld.units.instants import format_instant
 from reprieve.execution.writes.jobs import resource_of
 from reprieve.jobs.evaluation import holds
 from reprieve.jobs.model import JobKind, Test
-from reprieve.jobs.paths import Json, first, put
 from reprieve.jobs.pod_sets import Found, found_pod_sets
 from reprieve.jobs.table import job_kinds
 from reprieve.jobs.training import RUNTIME

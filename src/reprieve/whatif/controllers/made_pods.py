@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from reprieve.jobs.paths import Json
+from kubeworld.objects.paths import Json
 from reprieve.units.errors import UsageError
 
 __all__ = ["MOST_PODS", "MadePods"]

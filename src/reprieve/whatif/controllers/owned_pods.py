@@ -15,7 +15,8 @@ from typing import Final
 
 import msgspec
 
-from reprieve.jobs.paths import Json
+from kubeworld.objects.paths import Json
+from kubeworld.objects.pods import OVER
 from reprieve.kube.resource import PODS, Resource
 from reprieve.whatif.copy.overlay import Overlay
 
@@ -23,7 +24,6 @@ __all__ = ["COMPLETION_INDEX", "Key", "OwnedPods", "PodFacts", "Tally", "facts_i
 
 #: The label of an indexed Job's pods.
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
-_OVER: Final = ("Succeeded", "Failed")
 Key = tuple[Resource, str, str]  # with namespace and name
 
 
@@ -125,7 +125,7 @@ def facts_in(raw: bytes) -> PodFacts:
     return PodFacts(
         pod.metadata.name,
         pod.status.phase == "Succeeded",
-        pod.status.phase in _OVER,
+        pod.status.phase in OVER,
         bool(pod.metadata.deletion_timestamp),
         any(each.type == "Ready" and each.status == "True" for each in conditions),
         (pod.metadata.labels or {}).get(COMPLETION_INDEX, ""),
@@ -139,7 +139,7 @@ def facts_of(pod: Json) -> PodFacts:
     return PodFacts(
         metadata["name"],
         phase == "Succeeded",
-        phase in _OVER,
+        phase in OVER,
         bool(metadata.get("deletionTimestamp")),
         any(
             each["type"] == "Ready" and each["status"] == "True"

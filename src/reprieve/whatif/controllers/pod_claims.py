@@ -15,9 +15,10 @@ import copy
 from collections.abc import Iterator
 from typing import Final
 
-from reprieve.jobs.paths import Json, first
+from kubeworld.objects.owners import owner_reference
+from kubeworld.objects.paths import Json, first
+from kubeworld.objects.pods import is_over
 from reprieve.kube.resource import DEVICE_TEMPLATES, PODS, Resource
-from reprieve.whatif.controllers.pod_templates import controlled_by
 from reprieve.whatif.copy.overlay import Overlay
 
 __all__ = ["PodClaims"]
@@ -26,7 +27,6 @@ _CLAIMS: Final = ("resource.k8s.io", "resourceclaims")
 _GROUPS: Final = ("scheduling.k8s.io", "podgroups")
 _FOR: Final = "resource.kubernetes.io/pod-claim-name"
 _PROTECTION: Final = "resource.kubernetes.io/delete-protection"
-_OVER: Final = ("Succeeded", "Failed")
 
 
 class PodClaims:
@@ -49,7 +49,7 @@ class PodClaims:
         claims = self._overlay.table(*_CLAIMS)
         if claims is None:
             return
-        if new is None or _is_over(new):
+        if new is None or is_over(new):
             self._give_back(claims, user)
             return
         # As it is by now: what changed may have changed again.
@@ -94,7 +94,7 @@ class PodClaims:
                 "name": stem + self._overlay.suffix(claims, namespace, stem),
                 "namespace": namespace,
                 "annotations": {**(given.get("annotations") or {}), _FOR: title},
-                "ownerReferences": [controlled_by(user)],
+                "ownerReferences": [owner_reference(user)],
             },
             "spec": copy.deepcopy(first(source, "spec.spec") or {}),
         }
@@ -148,7 +148,3 @@ class PodClaims:
 
 def _asked(user: Json) -> list[Json]:
     return list(first(user, "spec.resourceClaims") or ())
-
-
-def _is_over(user: Json) -> bool:
-    return first(user, "status.phase") in _OVER

@@ -12,11 +12,13 @@ from typing import Any, Final
 
 import msgspec
 
+from kubeworld.objects.owners import owner_reference
+from kubeworld.objects.paths import Json, first
+from kubeworld.objects.quality import quality
 from reprieve.api.core import ContainerResources
 from reprieve.api.kueue import PodSpec
 from reprieve.intake.pod_defaults import completed
 from reprieve.intake.quota_limits import LimitRange, container_limits
-from reprieve.jobs.paths import Json, first
 from reprieve.kube.resource import Resource
 from reprieve.whatif.copy.overlay import Overlay
 
@@ -26,7 +28,6 @@ __all__ = [
     "RUNTIME_CLASSES",
     "admitted_group",
     "admitted_pod",
-    "controlled_by",
     "labels_of_flavors",
     "pod_of",
     "preempting_classes",
@@ -55,18 +56,6 @@ _NEVER_READY: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unrea
 _WAIT_SECONDS: Final = 300
 
 
-def controlled_by(owner: Json) -> Json:
-    """Return the reference to the controller of a pod."""
-    return {
-        "apiVersion": owner["apiVersion"],
-        "kind": owner["kind"],
-        "name": owner["metadata"]["name"],
-        "uid": owner["metadata"]["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-
-
 def pod_of(overlay: Overlay, owner: Json, template: Json, name: str, labels: Json) -> Json:
     """Return a pod of a controller, as the API server would store it; `labels` come on top."""
     metadata = copy.deepcopy(template.get("metadata") or {})
@@ -76,7 +65,7 @@ def pod_of(overlay: Overlay, owner: Json, template: Json, name: str, labels: Jso
         "labels": {**(metadata.get("labels") or {}), **labels},
         "annotations": metadata.get("annotations") or {},
         "finalizers": metadata.get("finalizers") or [],
-        "ownerReferences": [controlled_by(owner)],
+        "ownerReferences": [owner_reference(owner)],
     }
     spec = copy.deepcopy(template.get("spec") or {})
     return admitted_pod(
@@ -113,7 +102,7 @@ def admitted_pod(overlay: Overlay, pod: Json) -> Json:
         for port in (container.get("ports") or ()) if spec.get("hostNetwork") else ():
             port["hostPort"] = port.get("hostPort") or port.get("containerPort")
     _with_requests(overlay, pod["metadata"].get("namespace", ""), spec)
-    pod["status"] = {"phase": "Pending", "qosClass": "Burstable", **(pod.get("status") or {})}
+    pod["status"] = {"phase": "Pending", "qosClass": quality(spec), **(pod.get("status") or {})}
     return pod
 
 

@@ -17,12 +17,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from reprieve.jobs.paths import Json, first
+from kubeworld.objects.owners import owner_reference
+from kubeworld.objects.paths import Json, first
 from reprieve.kube.resource import PODS, Resource
 from reprieve.whatif.controllers.made_pods import MadePods
 from reprieve.whatif.controllers.owned_pods import OwnedPods, Tally
 from reprieve.whatif.controllers.pod_claims import PodClaims
-from reprieve.whatif.controllers.pod_templates import controlled_by, pod_of
+from reprieve.whatif.controllers.pod_templates import pod_of
 from reprieve.whatif.copy.overlay import Overlay
 
 __all__ = ["ReplicaPods"]
@@ -98,7 +99,7 @@ class ReplicaPods:
                 "name": f"{metadata['name']}-{text}",
                 "namespace": metadata.get("namespace", ""),
                 "labels": labels,
-                "ownerReferences": [controlled_by(owner)],
+                "ownerReferences": [owner_reference(owner)],
             },
             "spec": {"selector": selector, "template": template},
         }
@@ -179,7 +180,7 @@ class ReplicaPods:
             "metadata": {
                 "name": name,
                 "namespace": owner["metadata"].get("namespace", ""),
-                "ownerReferences": [controlled_by(owner)],
+                "ownerReferences": [owner_reference(owner)],
             },
             "spec": {
                 "replicas": replicas,

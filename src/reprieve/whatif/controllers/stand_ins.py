@@ -25,12 +25,12 @@ from typing import Final
 
 import msgspec
 
+from kubeworld.objects.paths import Json, first
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import format_instant
 from reprieve.execution.writes.jobs import resource_of
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.paths import Json, first
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.resource import DEVICE_TEMPLATES, PODS, Resource
 from reprieve.whatif.controllers.budget_statuses import BudgetStatuses

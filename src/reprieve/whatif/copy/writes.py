@@ -16,6 +16,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kubeworld.objects.pods import is_over
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos, format_instant
 from reprieve.kube.bodies import Json
@@ -135,7 +136,7 @@ def grace(kind: KindKey, obj: Json, options: Json) -> int:
     """Return the seconds that a pod on a node has to end; nothing else has any."""
     if kind != (PODS.group, PODS.plural) or not (obj.get("spec") or {}).get("nodeName"):
         return 0
-    if (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+    if is_over(obj):
         return 0
     given = options.get("gracePeriodSeconds")
     own = obj["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE)

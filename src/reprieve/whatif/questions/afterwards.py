@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
+from kubeworld.objects.paths import Json, first
 from reprieve.engine.diagnosis.model import Change
 from reprieve.intake.cluster.requests import amount_in_base_units
-from reprieve.jobs.paths import Json, first
 from reprieve.whatif.happened import Run
 from reprieve.whatif.questions.answer import Answer, Borrowed, Outcome, Verdict
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec.structs import replace
 
+from kubeworld.objects.paths import Json
 from reprieve.api import core
 from reprieve.engine.lost_work import is_device
 from reprieve.intake.cluster.requests import plain_requests
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.paths import Json
 from reprieve.jobs.pod_sets import found_pod_sets
 
 __all__ = ["Asks", "asks_of", "described", "requests_of_spec"]

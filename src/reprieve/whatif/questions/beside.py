@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from kubeworld.objects.paths import Json, first
 from reprieve.engine.diagnosis.estimates import Estimate
 from reprieve.engine.idle.resources import is_gpu
-from reprieve.jobs.paths import Json, first
 from reprieve.kube.resource import PODS, PREEMPTIONS
 from reprieve.planes.common.process_settings import IDLE
 from reprieve.whatif.again import Again

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from kubeworld.objects.paths import Json, first, put
 from kubeworld.units.untrusted import read_integer
 from reprieve.engine.diagnosis.model import Change, Fix
 from reprieve.jobs.model import JobKind, PodSetSource
-from reprieve.jobs.paths import Json, first, put
 from reprieve.jobs.pod_sets import found_pod_sets
 from reprieve.jobs.pods import group_of
 from reprieve.jobs.table import job_kinds

@@ -19,6 +19,7 @@ from typing import Final
 
 import msgspec
 
+from kubeworld.objects.pods import OVER
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import InvalidInstant, Nanos, parse_instant
 from reprieve.kube.resource import PODS
@@ -164,7 +165,7 @@ def _of_workloads(snapshot: Snapshot) -> Iterator[End]:
 def _of_pods(snapshot: Snapshot) -> Iterator[End]:
     for pod in _objects(snapshot, _PODS, _DEADLINE):
         start, seconds = _instant(pod.status.start_time), pod.spec.active_deadline_seconds
-        over = pod.status.phase in ("Succeeded", "Failed")
+        over = pod.status.phase in OVER
         if seconds is None or start is None or over or _controlled(pod):
             continue
         yield _end(start + seconds * SECOND, f"Pod {_name(pod)}", _DEADLINE, pod)

@@ -24,13 +24,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kubeworld.objects.paths import Json, first
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import InvalidInstant, Nanos, parse_instant
 from reprieve.engine.diagnosis.estimates import Basis, Case, Estimate, bound
 from reprieve.engine.diagnosis.model import Change, Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason, Trait, with_trait
 from reprieve.engine.plan import Plane
-from reprieve.jobs.paths import Json, first
 from reprieve.units.errors import UsageError
 from reprieve.whatif.happened import Undecided
 from reprieve.whatif.questions.asked import requests_of_spec

@@ -21,10 +21,11 @@ from typing import Any, Final
 
 import msgspec
 
+from kubeworld.objects.paths import Json, first
+from kubeworld.objects.pods import OVER
 from kubeworld.units.quantities import quantity_text
 from reprieve.engine.lost_work import is_device
 from reprieve.intake.cluster.requests import amount_in_base_units
-from reprieve.jobs.paths import Json, first
 from reprieve.kube.resource import NODES, PODS
 from reprieve.units.errors import UsageError
 from reprieve.whatif.happened import Run, Undecided
@@ -40,7 +41,6 @@ _NODES: Final[KindKey] = (NODES.group, NODES.plural)
 _QUEUES: Final[KindKey] = ("kueue.x-k8s.io", "clusterqueues")
 _WORKLOADS: Final = ("kueue.x-k8s.io", "workloads")
 _CORE: Final = 1_000
-_OVER: Final = ("Succeeded", "Failed")
 
 #: What would happen on another cluster.
 Decide = Callable[[Snapshot], Awaitable[Answer]]
@@ -202,7 +202,7 @@ def _pods_on(run: Run, names: set[str]) -> Iterator[Json]:
     """Yield the pods that take room on these nodes."""
     for _, raw in run.overlay.raw(PODS):
         pod = _BOUND.decode(raw)
-        if pod.spec.node_name in names and pod.status.phase not in _OVER:
+        if pod.spec.node_name in names and pod.status.phase not in OVER:
             yield dict(msgspec.json.decode(raw))
 
 

@@ -12,8 +12,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
+from kubeworld.objects.paths import first
 from reprieve.engine.diagnosis.reasons import Reason
-from reprieve.jobs.paths import first
 from reprieve.kube.resource import GPU_WORKLOADS
 from reprieve.whatif.happened import Run
 from reprieve.wording.diagnosis import sentence

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from kubeworld.objects.paths import Json, first
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pods import group_of, total_of
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.resource import PODS

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Set
 
 import msgspec
 
+from kubeworld.objects.paths import Json, first
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import InvalidInstant, Nanos, parse_instant
 from reprieve.api.core import ObjectMeta
@@ -32,7 +33,6 @@ from reprieve.api.reprieve import (
 from reprieve.engine.lost_work import devices_of, is_device, lost_device_seconds
 from reprieve.execution.records.parts import PartsMissing, whole
 from reprieve.intake.cluster.metadata import checkpoint_of
-from reprieve.jobs.paths import Json, first
 from reprieve.kube.resource import PREEMPTION_PARTS, PREEMPTIONS
 from reprieve.whatif.happened import Run
 from reprieve.whatif.questions.answer import Displaced

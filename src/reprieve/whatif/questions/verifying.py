@@ -20,8 +20,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kubeworld.objects.paths import first
 from reprieve.engine.diagnosis.model import Change, Fix
-from reprieve.jobs.paths import first
 from reprieve.units.errors import UsageError
 from reprieve.whatif.happened import Run, Undecided
 from reprieve.whatif.questions.answer import Answer, Outcome, Verdict

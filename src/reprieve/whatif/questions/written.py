@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
+from kubeworld.objects.paths import Json
 from reprieve.engine.diagnosis.model import Fix
-from reprieve.jobs.paths import Json
 from reprieve.whatif.happened import Run
 from reprieve.whatif.questions.answer import Answer
 from reprieve.whatif.questions.changed import Unwritable, changed_by

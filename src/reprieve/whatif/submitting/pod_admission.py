@@ -26,8 +26,9 @@ from typing import Final
 
 import msgspec
 
+from kubeworld.objects.owners import owner_reference
+from kubeworld.objects.paths import Json, first, values
 from kubeworld.units.quantities import InvalidQuantity, parse_milli
-from reprieve.jobs.paths import Json, first, values
 from reprieve.jobs.pod_sets import found_pod_sets
 from reprieve.kube.decoding import decode_object
 from reprieve.kube.errors import ApiError, Call, Forbidden
@@ -35,7 +36,7 @@ from reprieve.kube.reader import Reader
 from reprieve.kube.resource import PODS, Resource
 from reprieve.kube.transport import Request
 from reprieve.units.errors import ReprieveError, UsageError
-from reprieve.whatif.controllers.pod_templates import PRIORITIES, RUNTIME_CLASSES, controlled_by
+from reprieve.whatif.controllers.pod_templates import PRIORITIES, RUNTIME_CLASSES
 from reprieve.whatif.snapshots.snapshot import Snapshot
 from reprieve.whatif.submitting.pod_quotas import (
     RESOURCE_QUOTAS,
@@ -215,7 +216,7 @@ def _pod(submitted: Submitted, template: Json) -> Json:
     name = str(owner["metadata"].get("name") or "pod")
     metadata = {part: given[part] for part in ("labels", "annotations") if given.get(part)}
     if owner["metadata"].get("uid"):
-        reference = controlled_by(owner)
+        reference = owner_reference(owner)
         del reference["blockOwnerDeletion"]  # that asks for a right of its own
         metadata["ownerReferences"] = [reference]
     return {

@@ -22,10 +22,10 @@ from typing import Any, Final
 
 import msgspec
 
+from kubeworld.objects.paths import Json
 from kubeworld.units.untrusted import LONGEST_NAME
 from reprieve.api.scheduling import LabelSelector, PodGroup
 from reprieve.jobs.model import Asked, Components, JobKind, PodSetSource
-from reprieve.jobs.paths import Json
 from reprieve.jobs.training import RUNTIME
 from reprieve.whatif.submitting.fields import (
     Count,

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import msgspec
 
+from kubeworld.objects.paths import Json, first
 from reprieve.api import kueue
 from reprieve.intake.quota import label_selector
-from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pods import PARENT, ROLE
 from reprieve.kube.resource import NAMESPACES, Resource
 from reprieve.planes.quota.live_configuration import stored_settings

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from kubelocal.machines.informer import Informer
 from kubelocal.machines.objects import Object
-from kubelocal.machines.requests import amounts, pod_requests
+from kubeworld.objects.pods import is_over
+from kubeworld.objects.requests import amounts, pod_requests
 
 __all__ = ["Admission", "Rejected"]
 
@@ -64,7 +65,7 @@ class Admission:
     def _of(self, pod: Object) -> dict[str, int]:
         """Return what a pod takes; one that had started before counts as let in."""
         status, uid = pod.get("status") or {}, pod["metadata"]["uid"]
-        if status.get("phase") in ("Succeeded", "Failed"):
+        if is_over(pod):
             return {}
         if uid not in self._taken and status.get("startTime"):
             self._taken[uid] = {"pods": 1, **pod_requests(pod)}

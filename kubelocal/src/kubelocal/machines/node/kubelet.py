@@ -28,7 +28,6 @@ from kubelocal.machines.node import podstatus
 from kubelocal.machines.node.admission import Admission
 from kubelocal.machines.node.latency import Latency
 from kubelocal.machines.objects import Change, ChangeType, Object
-from kubelocal.machines.ownership import is_ready
 from kubelocal.machines.simulation import (
     Failure,
     InvalidSetting,
@@ -36,6 +35,7 @@ from kubelocal.machines.simulation import (
     Setting,
     effective_readiness,
 )
+from kubeworld.objects.pods import OVER, is_ready
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import format_instant
@@ -206,7 +206,7 @@ class Kubelet:
         if life.deleting is None:
             life.deleting = now
             self._recorder.normal(pod, "Killing", "Stopping container")
-        if phase not in ("Succeeded", "Failed"):
+        if phase not in OVER:
             time = self._length(pod, Setting.TERMINATION_TIME, self._times.termination_time)
             rest = life.deleting + min(time, (30 if grace is None else grace) * SECOND) - now
             rest = max(rest, self._next_end - now)

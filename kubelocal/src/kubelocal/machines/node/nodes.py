@@ -14,8 +14,8 @@ from kubelocal.machines import simulation
 from kubelocal.machines.events import Recorder
 from kubelocal.machines.informer import Informer
 from kubelocal.machines.objects import AlreadyThere, Change, Object
-from kubelocal.machines.ownership import set_condition
 from kubelocal.machines.simulation import InvalidSetting, Readiness
+from kubeworld.objects.conditions import set_condition
 from kubeworld.units.clock import Clock
 from kubeworld.units.instants import format_instant
 

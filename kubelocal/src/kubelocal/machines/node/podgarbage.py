@@ -14,6 +14,7 @@ from typing import Final
 from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.node import podstatus
 from kubelocal.machines.objects import Change, ChangeType, Object
+from kubeworld.objects.pods import is_over
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import format_instant
@@ -49,7 +50,7 @@ class PodGarbageCollector:
             self._missing.pop(change.object["metadata"]["uid"], None)
             return []
         concerned = [key] if self._is_orphan(change.object) else []
-        if _is_finished(change.object):
+        if is_over(change.object):
             self._finished.setdefault(key)
             concerned += islice(self._finished, max(0, len(self._finished) - self._threshold))
         return concerned
@@ -74,7 +75,7 @@ class PodGarbageCollector:
         return None
 
     async def _remove(self, pod: Object) -> None:
-        if not _is_finished(pod):
+        if not is_over(pod):
             wall, message = format_instant(self._clock.wall()), "PodGC: node no longer exists"
             status = podstatus.disrupted(pod, "DeletionByPodGC", message, wall)
             failed = {**pod, "status": {**status, "phase": "Failed"}}
@@ -84,7 +85,3 @@ class PodGarbageCollector:
     def _is_orphan(self, pod: Object) -> bool:
         node = pod["spec"].get("nodeName")
         return bool(node) and self._informer.get("nodes", "", node) is None
-
-
-def _is_finished(pod: Object) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")

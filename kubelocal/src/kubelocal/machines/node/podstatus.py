@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kubelocal.machines.objects import Object
-from kubelocal.machines.ownership import set_condition
+from kubeworld.objects.conditions import set_condition
 from kubeworld.units.instants import parse_instant
 
 __all__ = [

@@ -18,8 +18,9 @@ from kubelocal.machines.events import Recorder
 from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.node import podstatus
 from kubelocal.machines.objects import Change, ChangeType, Object
-from kubelocal.machines.ownership import condition, is_ready, set_condition
-from kubelocal.machines.selectors import tolerates_one
+from kubeworld.objects.conditions import condition, set_condition
+from kubeworld.objects.pods import is_ready
+from kubeworld.objects.selectors import tolerates_one
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import format_instant, parse_instant

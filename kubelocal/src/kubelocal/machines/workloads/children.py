@@ -20,12 +20,13 @@ from typing import Any, Final
 from kubelocal.machines.events import Recorder
 from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.objects import Change, ChangeType, Object
-from kubelocal.machines.ownership import child, controller_of, is_active, suffix
-from kubelocal.machines.selectors import matches_labels
 from kubelocal.machines.workloads.families import FAMILIES, Child, Pods, children
 from kubelocal.machines.workloads.pod_creation import create_pod
 from kubelocal.machines.workloads.progress import COUNTS, STATUSES, State, pods_below, state_of
 from kubelocal.machines.workloads.replicas import in_order_of_removal
+from kubeworld.objects.owners import child, controller_of, suffix
+from kubeworld.objects.pods import is_active, is_over
+from kubeworld.objects.selectors import matches_labels
 from kubeworld.units.clock import Clock
 from kubeworld.units.instants import format_instant
 
@@ -200,7 +201,7 @@ def _directed(template: Object, wanted: Object) -> Object:
 
 
 def _ends(pod: Object) -> bool:
-    return _leaves(pod) and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+    return _leaves(pod) and not is_over(pod)
 
 
 def _leaves(obj: Object) -> bool:

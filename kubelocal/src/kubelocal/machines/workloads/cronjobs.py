@@ -17,8 +17,9 @@ from cronsim import CronSim, CronSimError
 from kubelocal.machines.events import Recorder
 from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.objects import AlreadyThere, Change, Object
-from kubelocal.machines.ownership import child, condition
 from kubelocal.machines.workloads.replicas import by_controller, same_status
+from kubeworld.objects.conditions import condition
+from kubeworld.objects.owners import child
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos, format_instant, parse_instant

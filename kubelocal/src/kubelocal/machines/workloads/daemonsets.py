@@ -16,7 +16,6 @@ from kubelocal.machines.events import Recorder
 from kubelocal.machines.feasibility import NodeState, reject
 from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.objects import Change, Object
-from kubelocal.machines.ownership import child, is_active, is_ready, suffix
 from kubelocal.machines.workloads.replicas import (
     availability,
     by_controller,
@@ -25,6 +24,8 @@ from kubelocal.machines.workloads.replicas import (
     scaled,
     template_hash,
 )
+from kubeworld.objects.owners import child, suffix
+from kubeworld.objects.pods import is_active, is_ready
 from kubeworld.units.clock import Clock
 
 __all__ = ["DaemonSetController"]

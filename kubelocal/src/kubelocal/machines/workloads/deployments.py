@@ -14,7 +14,6 @@ from typing import Any, Final
 from kubelocal.machines.events import Recorder
 from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.objects import Change, Object
-from kubelocal.machines.ownership import child, set_condition
 from kubelocal.machines.workloads.replicas import (
     by_controller,
     matching,
@@ -23,6 +22,8 @@ from kubelocal.machines.workloads.replicas import (
     scaled,
     template_hash,
 )
+from kubeworld.objects.conditions import set_condition
+from kubeworld.objects.owners import child
 from kubeworld.units.clock import Clock
 from kubeworld.units.instants import format_instant
 

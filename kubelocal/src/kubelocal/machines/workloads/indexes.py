@@ -7,8 +7,8 @@ from itertools import islice
 from typing import Any, Final
 
 from kubelocal.machines.objects import Object
-from kubelocal.machines.ownership import is_active
 from kubelocal.machines.workloads.failurepolicy import judge
+from kubeworld.objects.pods import is_active
 
 __all__ = [
     "FAILURES",

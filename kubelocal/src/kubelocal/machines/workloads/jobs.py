@@ -18,16 +18,6 @@ from typing import Any, Final
 from kubelocal.machines.events import Recorder
 from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.objects import Change, ChangeType, Object
-from kubelocal.machines.ownership import (
-    child,
-    condition,
-    controller_of,
-    is_active,
-    is_ready,
-    set_condition,
-    suffix,
-)
-from kubelocal.machines.selectors import matches_labels
 from kubelocal.machines.workloads.indexes import (
     FAILURES,
     INDEX,
@@ -41,6 +31,10 @@ from kubelocal.machines.workloads.indexes import (
 from kubelocal.machines.workloads.pod_creation import create_pod
 from kubelocal.machines.workloads.scheduling_groups import Workloads
 from kubelocal.machines.workloads.tally import Tally
+from kubeworld.objects.conditions import condition, set_condition
+from kubeworld.objects.owners import child, controller_of, suffix
+from kubeworld.objects.pods import is_active, is_over, is_ready
+from kubeworld.objects.selectors import matches_labels
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import format_instant, parse_instant
@@ -351,8 +345,7 @@ def _success(spec: dict[str, Any], done: set[int]) -> tuple[str, str] | None:
 
 
 def _is_terminating(pod: Object) -> bool:
-    ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-    return bool(pod["metadata"].get("deletionTimestamp")) and not ended
+    return bool(pod["metadata"].get("deletionTimestamp")) and not is_over(pod)
 
 
 def _restarts(pod: Object) -> int:

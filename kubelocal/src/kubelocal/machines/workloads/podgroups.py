@@ -12,12 +12,12 @@ from typing import Final
 
 from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.objects import Change, Object
+from kubeworld.objects.pods import is_over
 
 __all__ = ["PodGroupProtection"]
 
 _GROUPS: Final = "podgroups.scheduling.k8s.io"
 _FINALIZER: Final = "scheduling.k8s.io/podgroup-protection"
-_ENDED: Final = ("Succeeded", "Failed")
 
 
 class PodGroupProtection:
@@ -53,7 +53,7 @@ class PodGroupProtection:
         return any(
             pod["metadata"]["namespace"] == key.namespace
             and _group_of(pod) == key.name
-            and (pod.get("status") or {}).get("phase") not in _ENDED
+            and not is_over(pod)
             for pod in self._informer.all("pods")
         )
 

@@ -12,7 +12,8 @@ from typing import Any, Final, TypeAlias
 
 from kubelocal.machines.informer import Informer
 from kubelocal.machines.objects import Object
-from kubelocal.machines.ownership import is_ready, set_condition
+from kubeworld.objects.conditions import set_condition
+from kubeworld.objects.pods import is_over, is_ready
 
 __all__ = ["COUNTS", "STATUSES", "State", "pods_below", "state_of"]
 
@@ -137,7 +138,7 @@ def _groups_of_leaders(owner: Object, pods: list[Object], status: Status) -> Non
         pod
         for pod in pods
         if (pod["metadata"].get("labels") or {}).get(f"{prefix}/role") == "leader"
-        and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+        and not is_over(pod)
     ]
     status["replicas"] = len(leaders)
     status["readyReplicas"] = sum(map(is_ready, leaders))

@@ -8,8 +8,10 @@ from typing import Any, Final
 
 from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.objects import Change, ChangeType, Object
-from kubelocal.machines.ownership import condition, controller_of, is_ready
-from kubelocal.machines.selectors import matches_labels
+from kubeworld.objects.conditions import condition
+from kubeworld.objects.owners import controller_of
+from kubeworld.objects.pods import is_ready
+from kubeworld.objects.selectors import matches_labels
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import parse_instant
 

@@ -13,7 +13,6 @@ from typing import Any, Final
 from kubelocal.machines.events import Recorder
 from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.objects import Change, Object
-from kubelocal.machines.ownership import child, is_active, suffix
 from kubelocal.machines.workloads.pod_creation import create_pod
 from kubelocal.machines.workloads.replicas import (
     availability,
@@ -23,6 +22,8 @@ from kubelocal.machines.workloads.replicas import (
     replicas_of,
     same_status,
 )
+from kubeworld.objects.owners import child, suffix
+from kubeworld.objects.pods import is_active
 from kubeworld.units.clock import Clock
 
 __all__ = ["ReplicaSetController"]

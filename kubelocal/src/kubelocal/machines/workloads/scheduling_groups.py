@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.objects import Change, ChangeType, Object
-from kubelocal.machines.ownership import child, controller_of
+from kubeworld.objects.owners import child, controller_of
 
 __all__ = ["PodGroupMaker", "Workloads"]
 

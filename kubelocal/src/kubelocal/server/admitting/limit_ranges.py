@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kubelocal.server.admitting.amounts import canonical
 from kubelocal.server.errors import forbidden
 from kubelocal.server.types.kinds import Kind
-from kubelocal.server.types.pod_defaults import quality
+from kubeworld.objects.quality import quality
 from kubeworld.units.quantities import parse_milli
 
 if TYPE_CHECKING:

@@ -1,19 +1,21 @@
 """ResourceQuotas: what a namespace may hold, counted and added up when something is created.
 
 `status.used` is what counts, as in a real cluster; the server itself keeps it, and counts it anew
-from the objects with every write that changes it, so it cannot drift. Source: the ResourceQuota
-admission plugin and its evaluators; texts of a 1.37 server.
+from the objects with every write that changes it, so it cannot drift. What counts is told by
+`kubeworld.admission.quotas`. Source: the ResourceQuota admission plugin; texts of a 1.37 server.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kubelocal.server.admitting import amounts
 from kubelocal.server.errors import forbidden
 from kubelocal.server.types.kinds import Kind
+from kubeworld.admission.quotas import in_scope, source_of, unspecified, usage_of
+from kubeworld.objects.pods import is_over
 from kubeworld.units.quantities import parse_milli
 
 if TYPE_CHECKING:
@@ -22,26 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["check", "written"]
 
 _QUOTAS: Final = "resourcequotas"
-_COUNTED: Final = frozenset(
-    (
-        "configmaps",
-        "persistentvolumeclaims",
-        "replicationcontrollers",
-        _QUOTAS,
-        "secrets",
-        "services",
-    )
-)
-# Without these in a container nobody could tell what a pod uses.
-_REQUIRED: Final = {
-    "cpu": ("requests", "cpu"),
-    "memory": ("requests", "memory"),
-    "requests.cpu": ("requests", "cpu"),
-    "requests.memory": ("requests", "memory"),
-    "limits.cpu": ("limits", "cpu"),
-    "limits.memory": ("limits", "memory"),
-}
-_ONE: Final = 1_000
 
 
 def check(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
@@ -55,15 +37,15 @@ def check(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
         if not (api.controllers or quota.get("status", {}).get("hard")):
             continue
         hard = _hard(quota)
-        if not _in_scope(quota, kind.resource, obj):
+        if not in_scope(quota["spec"], kind.resource, obj):
             continue
         name = quota["metadata"]["name"]
         if kind.resource == "pods":
-            missing = _missing(hard, obj["spec"])
+            missing = unspecified(hard, obj["spec"])
             if missing:
                 why = f"failed quota: {name}: must specify {missing}"
                 raise forbidden(kind, metadata["name"], why)
-        asked = {one: amount for one, amount in _usage(kind.resource, obj).items() if one in hard}
+        asked = {one: amount for one, amount in usage_of(kind.resource, obj).items() if one in hard}
         used = _known(quota, asked) or _used(api, quota, asked)
         over = sorted(one for one in asked if asked[one] and used[one] + asked[one] > hard[one])
         if over:
@@ -86,7 +68,7 @@ def written(
         return
     for quota in _quotas(api, obj["metadata"].get("namespace", "")):
         if kind.resource != _QUOTAS and not any(
-            _source(name) == kind.resource for name in _hard(quota)
+            source_of(name) == kind.resource for name in _hard(quota)
         ):
             continue
         hard = _hard(quota)
@@ -101,7 +83,7 @@ def written(
 def _counts_otherwise(kind: Kind, new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
     if kind.resource == _QUOTAS:
         return bool(new.get("spec") != old.get("spec"))
-    return kind.resource == "pods" and _is_over(new) != _is_over(old)
+    return kind.resource == "pods" and is_over(new) != is_over(old)
 
 
 def _quotas(api: Api, namespace: str) -> list[dict[str, Any]]:
@@ -127,123 +109,14 @@ def _known(quota: Mapping[str, Any], names: Iterable[str]) -> dict[str, int] | N
 def _used(api: Api, quota: Mapping[str, Any], names: Iterable[str]) -> Counter[str]:
     """Return what the objects of the quota's namespace use, in thousandths."""
     used: Counter[str] = Counter(dict.fromkeys(names, 0))
-    for resource in {_source(name) for name in used}:
+    for resource in {source_of(name) for name in used}:
         for stored in api.store.range(resource, quota["metadata"]["namespace"]):
             obj = stored.decode()
-            if _in_scope(quota, resource, obj):
-                for name, amount in _usage(resource, obj).items():
+            if in_scope(quota["spec"], resource, obj):
+                for name, amount in usage_of(resource, obj).items():
                     if name in used:
                         used[name] += amount
     return used
-
-
-def _source(name: str) -> str:
-    """Return the resource whose objects a quota counts or adds up under `name`."""
-    if name.startswith("count/"):
-        return name.removeprefix("count/").removesuffix(".")
-    if name in _COUNTED:
-        return name
-    if name in ("services.loadbalancers", "services.nodeports"):
-        return "services"
-    return "persistentvolumeclaims" if name == "requests.storage" else "pods"
-
-
-def _usage(resource: str, obj: Mapping[str, Any]) -> dict[str, int]:
-    spec = obj.get("spec") or {}
-    usage = {f"count/{resource}": _ONE}
-    if resource in _COUNTED:
-        usage[resource] = _ONE
-    if resource == "services":
-        kind = spec.get("type")
-        usage["services.loadbalancers"] = _ONE * (kind == "LoadBalancer")
-        usage["services.nodeports"] = (
-            _ONE * len(spec.get("ports") or ()) * (kind in ("NodePort", "LoadBalancer"))
-        )
-    if resource == "persistentvolumeclaims":
-        requests = (spec.get("resources") or {}).get("requests") or {}
-        usage["requests.storage"] = parse_milli(requests.get("storage", 0))
-    if resource == "pods" and not _is_over(obj):
-        usage["pods"] = _ONE
-        for name, amount in _effective(spec, "requests").items():
-            usage[name] = usage[f"requests.{name}"] = amount
-        for name, amount in _effective(spec, "limits").items():
-            usage[f"limits.{name}"] = amount
-    return usage
-
-
-def _effective(spec: Mapping[str, Any], part: str) -> Counter[str]:
-    """Return what a pod needs at its peak: beside its sidecars, an init container or the rest."""
-
-    def of(container: Mapping[str, Any]) -> Counter[str]:
-        given = (container.get("resources") or {}).get(part) or {}
-        return Counter({name: parse_milli(amount) for name, amount in given.items()})
-
-    sidecars, peak = Counter[str](), Counter[str]()
-    for container in spec.get("initContainers") or ():
-        if container.get("restartPolicy") == "Always":
-            sidecars += of(container)
-            peak |= sidecars
-        else:
-            peak |= sidecars + of(container)
-    total = sum((of(one) for one in spec.get("containers") or ()), sidecars) | peak
-    overhead = spec.get("overhead") or {}
-    return total + Counter({name: parse_milli(amount) for name, amount in overhead.items()})
-
-
-def _is_over(pod: Mapping[str, Any]) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-
-
-def _missing(hard: Mapping[str, int], spec: Mapping[str, Any]) -> str:
-    parts = []
-    for name in sorted(hard):
-        if name not in _REQUIRED:
-            continue
-        part, resource = _REQUIRED[name]
-        containers = [
-            one["name"]
-            for one in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
-            if resource not in ((one.get("resources") or {}).get(part) or {})
-        ]
-        if containers:
-            parts.append(f"{name} for: {','.join(sorted(containers))}")
-    return "; ".join(parts)
-
-
-def _in_scope(quota: Mapping[str, Any], resource: str, obj: Mapping[str, Any]) -> bool:
-    scopes = list(_scopes(quota["spec"]))
-    if not scopes:
-        return True
-    if resource != "pods":
-        return False
-    return all(_matches(scope, obj["spec"]) for scope in scopes)
-
-
-def _scopes(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for name in spec.get("scopes") or ():
-        yield {"scopeName": name, "operator": "Exists"}
-    yield from (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
-
-
-def _matches(scope: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
-    if scope["scopeName"] == "PriorityClass":
-        given, values = spec.get("priorityClassName"), scope.get("values") or ()
-        match scope.get("operator"):
-            case "In":
-                return given in values
-            case "NotIn":
-                return given not in values
-            case "DoesNotExist":
-                return not given
-        return bool(given)
-    ending = spec.get("activeDeadlineSeconds") is not None
-    effort = any(_effective(spec, part) for part in ("requests", "limits"))
-    return {
-        "Terminating": ending,
-        "NotTerminating": not ending,
-        "BestEffort": not effort,
-        "NotBestEffort": effort,
-    }.get(scope["scopeName"], False)
 
 
 def _texts(values: Mapping[str, int], names: Iterable[str]) -> str:

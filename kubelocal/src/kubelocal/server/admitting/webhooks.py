@@ -22,13 +22,13 @@ import orjson
 from kubelocal.server.admitting import outside
 from kubelocal.server.admitting.callouts import CallFailed, call
 from kubelocal.server.errors import StatusError, bad_request
-from kubelocal.server.selectors import matches_label_selector
 from kubelocal.server.types import conversion
 from kubelocal.server.types.cel import condition_holds
 from kubelocal.server.types.kinds import Kind
 from kubelocal.server.writing.options import DeleteOptions, PatchType, WriteOptions
 from kubelocal.server.writing.patches import patched
 from kubelocal.store import Store
+from kubeworld.objects.selectors import matches_labels
 
 if TYPE_CHECKING:
     from kubelocal.server.api import Api
@@ -179,7 +179,7 @@ def _asked_as(
         return None
     labels = [_labels(one) for one in (obj, request.old) if one is not None]
     selector = hook.get("objectSelector")
-    if selector and not any(matches_label_selector(selector, one) for one in labels):
+    if selector and not any(matches_labels(selector, one) for one in labels):
         return None
     return as_kind if _conditions_hold(hook, request, obj) else None
 
@@ -226,11 +226,11 @@ def _in_namespaces(
     if not selector:
         return True
     if request.kind.resource == "namespaces":
-        return matches_label_selector(selector, _labels(obj or request.old or {}))
+        return matches_labels(selector, _labels(obj or request.old or {}))
     if not request.kind.namespaced:
         return True
     namespace = api.store.get("namespaces", "", request.namespace)
-    return namespace is not None and matches_label_selector(selector, namespace.labels)
+    return namespace is not None and matches_labels(selector, namespace.labels)
 
 
 def _labels(obj: Mapping[str, Any]) -> Mapping[str, str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubelocal.server.printing.ages import age
+from kubeworld.objects.pods import OVER
 from kubeworld.units.instants import Nanos
 
 __all__ = ["pod_ready", "pod_restarts", "pod_status"]
@@ -42,7 +43,7 @@ def pod_status(pod: Object) -> str:
     if pod["metadata"].get("deletionTimestamp"):
         if status.get("reason") == "NodeLost":
             return "Unknown"
-        if status.get("phase") not in ("Succeeded", "Failed"):
+        if status.get("phase") not in OVER:
             return "Terminating"
     return str(word)
 

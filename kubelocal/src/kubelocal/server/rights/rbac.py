@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kubelocal.server.rights.identity import MASTERS, SERVICE_ACCOUNT, Attributes, User
-from kubelocal.server.selectors import matches_label_selector
 from kubelocal.store import Store, Stored
+from kubeworld.objects.selectors import matches_labels
 
 __all__ = ["Decision", "Roles", "Rule", "covers"]
 
@@ -100,7 +100,7 @@ class Roles:
             return
         for stored in self.store.range(f"clusterroles.{_GROUP}", None):
             if stored.name != role["metadata"]["name"] and any(
-                matches_label_selector(selector, stored.labels) for selector in selectors
+                matches_labels(selector, stored.labels) for selector in selectors
             ):
                 yield from self._rules(self._read(stored))
 

@@ -5,8 +5,9 @@ Source: the API's documented defaults; objects of a 1.37 server.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
+
+from kubeworld.objects.quality import quality
 
 __all__ = ["pod_defaults", "template_defaults"]
 
@@ -35,22 +36,6 @@ def _requests_from_limits(resources: Object) -> None:
         requests = resources.setdefault("requests", {})
         for name, amount in limits.items():
             requests.setdefault(name, amount)
-
-
-def quality(spec: Mapping[str, Any]) -> str:
-    """Return the quality of service class by CPU and memory of all containers."""
-    containers = [*spec.get("initContainers", ()), *spec.get("containers", ())]
-    guaranteed, anything = bool(containers), False
-    for container in containers:
-        resources = container.get("resources") or {}
-        limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-        for name in ("cpu", "memory"):
-            anything = anything or name in limits or name in requests
-            if name not in limits or requests.get(name, limits[name]) != limits[name]:
-                guaranteed = False
-    if not anything:
-        return "BestEffort"
-    return "Guaranteed" if guaranteed else "Burstable"
 
 
 def template_defaults(spec: Object) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from kubelocal.server.types.kinds import Kind
 from kubelocal.server.writing.options import DeleteOptions, Propagation
+from kubeworld.objects.pods import is_over
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos, format_instant
 
@@ -75,8 +76,8 @@ def _grace(kind: Kind, obj: dict[str, Any], options: DeleteOptions) -> int:
     """Return the grace period in seconds."""
     if kind.resource != "pods":
         return 0
-    spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
+    spec = obj.get("spec") or {}
+    if not spec.get("nodeName") or is_over(obj):
         return 0
     grace = options.grace_seconds
     if grace is None:

@@ -16,10 +16,11 @@ from kubelocal.server.errors import (
     invalid,
     too_many_requests,
 )
-from kubelocal.server.selectors import matches_label_selector
 from kubelocal.server.types.kinds import Kind
 from kubelocal.server.types.schema import Cause
 from kubelocal.server.writing.options import DeleteOptions, parse_delete_options
+from kubeworld.objects.pods import OVER
+from kubeworld.objects.selectors import matches_labels
 from kubeworld.units.instants import format_instant
 
 if TYPE_CHECKING:
@@ -236,10 +237,7 @@ def evict(api: Api, namespace: str, name: str, eviction: dict[str, Any]) -> dict
     options: DeleteOptions = parse_delete_options({}, given)
     pod = api.stored(kind, namespace, name).decode()
     phase = pod.get("status", {}).get("phase")
-    if (
-        phase not in ("Succeeded", "Failed", "Pending")
-        and "deletionTimestamp" not in pod["metadata"]
-    ):
+    if phase not in OVER and phase != "Pending" and "deletionTimestamp" not in pod["metadata"]:
         _ask_budgets(api, namespace, pod, options.dry_run)
         if not options.dry_run and pod["spec"].get("nodeName"):
             _set_condition(pod, _target_of_eviction(api))
@@ -269,7 +267,7 @@ def _ask_budgets(api: Api, namespace: str, pod: dict[str, Any], dry_run: bool) -
     budgets = [
         obj
         for stored in api.store.range(_DISRUPTION_BUDGETS, namespace)
-        if matches_label_selector((obj := stored.decode())["spec"].get("selector"), labels)
+        if matches_labels((obj := stored.decode())["spec"].get("selector"), labels)
     ]
     if len(budgets) > 1:
         raise StatusError(

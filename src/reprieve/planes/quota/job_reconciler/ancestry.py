@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from kubeworld.objects.paths import Json, first
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.naming import workload_name
-from reprieve.jobs.paths import Json, first
 from reprieve.jobs.table import BUILT_IN
 from reprieve.kube.discovery import NotServed, RestMapper
 from reprieve.kube.errors import Forbidden, NotFound

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
+from kubeworld.objects.paths import Json, first
 from kubeworld.units.untrusted import integer_or_none
 from reprieve.api.kueue import API_VERSION, RESOURCE_IN_USE, Workload
 from reprieve.intake.quota_workloads import JOB_UID
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.paths import Json, first
 from reprieve.kube.client import Client
 from reprieve.kube.writes import Priority
 from reprieve.planes.quota.context import QuotaContext

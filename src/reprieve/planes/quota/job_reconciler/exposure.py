@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from kubeworld.objects.paths import Json
 from reprieve.engine.quota.holdings.exposure import exposures
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.paths import Json
 from reprieve.planes.quota.job_reconciler.composing import Composer
 from reprieve.planes.quota.job_reconciler.job_lookup import queue_name
 from reprieve.planes.quota.state import QuotaState

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
+from kubeworld.objects.paths import Json
 from kubeworld.units.names import DNS_LABEL, LONGEST_LABEL
 from kubeworld.units.untrusted import Form
 from reprieve.api.kueue import TopologyRequest, Workload
 from reprieve.api.kueue_topology import UNCONSTRAINED
-from reprieve.jobs.paths import Json
 from reprieve.jobs.pods import TOPOLOGY_GATE
 from reprieve.jobs.writing import WORKLOAD, Conflicting, Injection
 from reprieve.planes.quota.watches import Watches

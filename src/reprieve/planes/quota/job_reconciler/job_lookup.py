@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from kubeworld.objects.paths import Json, first
 from reprieve.api.kueue import Workload
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.naming import workload_name
 from reprieve.jobs.passing_on import name_of_set
-from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pods import IS_GROUP, group_of, is_gated, is_managed, prebuilt_of
 from reprieve.jobs.reading import is_active, is_suspended
 from reprieve.jobs.training import RUNTIME

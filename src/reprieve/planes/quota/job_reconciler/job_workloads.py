@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from kubeworld.objects.paths import Json
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.api.kueue import Workload
@@ -21,7 +22,6 @@ from reprieve.intake.quota_workloads import (
     is_condition_true,
 )
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.paths import Json
 from reprieve.jobs.pod_sets import pod_sets_of
 from reprieve.jobs.pods import annotations_of, group_of
 from reprieve.jobs.reading import digest, is_ready, is_suspended, reclaimable

@@ -25,13 +25,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from kubeworld.objects.paths import Json, first
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.api.kueue import Workload
 from reprieve.execution.writes.jobs import JobWriter
 from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_true
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pod_sets import pod_sets_of
 from reprieve.jobs.pods import prebuilt_of
 from reprieve.jobs.reading import end, is_active, is_managed, is_on_hold, is_suspended

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kubeworld.objects.paths import Json
 from reprieve.api import kueue
 from reprieve.engine.disruptions.lineage import Party
 from reprieve.intake.lineage import (
@@ -18,7 +19,6 @@ from reprieve.intake.lineage import (
     workload_template,
 )
 from reprieve.intake.quota_workloads import JOB_UID
-from reprieve.jobs.paths import Json
 from reprieve.planes.quota.watches import Watches
 
 __all__ = ["Lineages"]

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from kubeworld.objects.paths import Json
 from reprieve.execution.writes.jobs import resource_of
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.paths import Json
 from reprieve.kube.client import Client
 from reprieve.kube.errors import NotFound
 from reprieve.kube.objects import PartialObject

@@ -14,15 +14,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from kubeworld.objects.paths import Json, first, values
+from kubeworld.objects.pods import is_over
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.paths import Json, first, values
 from reprieve.kube.client import Client
 from reprieve.kube.resource import PODS
 
 __all__ = ["has_remaining_pods"]
 
 _LONGEST_VALUE: Final = 63
-_OVER: Final = ("Succeeded", "Failed")
 
 
 async def has_remaining_pods(client: Client, kind: JobKind, job: Json) -> bool:
@@ -39,7 +39,7 @@ async def has_remaining_pods(client: Client, kind: JobKind, job: Json) -> bool:
         for pod in page.items:
             # Copies of a cluster do not select by labels.
             labels = first(pod, "metadata.labels") or {}
-            if labels.get(label) == value and first(pod, "status.phase") not in _OVER:
+            if labels.get(label) == value and not is_over(pod):
                 return True
     return False
 

@@ -20,10 +20,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from kubeworld.objects.paths import Json, first
+from kubeworld.objects.pods import is_over
 from kubeworld.units.untrusted import integer_or_none
 from reprieve.intake.quota_workloads import is_condition_true
 from reprieve.jobs.model import JobKind, PassesOn
-from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pod_sets import pod_sets_of
 from reprieve.jobs.pods import (
     FAST,
@@ -38,7 +39,6 @@ from reprieve.jobs.pods import (
     annotations_of,
     is_gated,
     is_missed,
-    is_terminated,
     ordinal_of,
 )
 from reprieve.jobs.writing import Injection
@@ -124,7 +124,7 @@ class SetReconciler:
                 await self._workloads.delete(kind, obj, at, workload)
         below = self._pods.below(kind, obj["metadata"]["namespace"], obj["metadata"]["name"])
         for pod in below:
-            if first(pod, "metadata.deletionTimestamp") or is_terminated(pod):
+            if first(pod, "metadata.deletionTimestamp") or is_over(pod):
                 continue
             if not await self._hold_surplus(kind, obj, pod, wanted, total):
                 await refusals.step(self._stamp(kind, passes_on, obj, pod, wanted, total))

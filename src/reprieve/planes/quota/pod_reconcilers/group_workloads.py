@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+from kubeworld.objects.paths import Json, first
 from kubeworld.units.instants import Nanos
 from reprieve.api.kueue import Workload
 from reprieve.intake.quota_workloads import LACKS_PODS, condition_of, is_condition_true, is_true
 from reprieve.jobs.groups import Roster
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pod_sets import pod_sets_of
 from reprieve.jobs.pods import (
     GROUP_TOTAL,

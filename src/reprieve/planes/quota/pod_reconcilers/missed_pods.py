@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from kubeworld.objects.paths import Json, first
+from kubeworld.objects.pods import is_over
 from kubeworld.units.durations import MINUTE
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.passing_on import name_of_set
-from reprieve.jobs.paths import Json, first
-from reprieve.jobs.pods import PARENT, annotations_of, is_gated, is_missed, is_terminated
+from reprieve.jobs.pods import PARENT, annotations_of, is_gated, is_missed
 from reprieve.kube.resource import PODS
 from reprieve.planes.quota.context import QuotaContext
 from reprieve.planes.quota.job_reconciler.job_lookup import job_key
@@ -112,6 +113,6 @@ def selector_text(selector: object) -> str:
 
 
 def _is_missed(pod: Json, gate: str) -> bool:
-    if first(pod, "metadata.deletionTimestamp") or is_terminated(pod) or is_gated(pod, gate):
+    if first(pod, "metadata.deletionTimestamp") or is_over(pod) or is_gated(pod, gate):
         return False
     return PARENT not in annotations_of(pod) or is_missed(pod, gate)

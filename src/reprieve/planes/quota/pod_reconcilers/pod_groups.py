@@ -20,12 +20,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from kubeworld.objects.paths import Json, first
 from kubeworld.units.instants import Nanos
 from reprieve.api.kueue import Workload
 from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_true
 from reprieve.jobs.groups import Roster, group_over, roster, surplus
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pods import (
     IS_GROUP,
     PARENT,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from kubeworld.objects.paths import Json
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.paths import Json
 from reprieve.jobs.pods import PARENT, annotations_of, controller_of, group_of, is_managed
 from reprieve.planes.quota.pod_reconcilers.pod_records import (
     CONTROLLER,

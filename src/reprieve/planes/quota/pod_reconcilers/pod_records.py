@@ -11,9 +11,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from kubeworld.objects.paths import Json, first
 from reprieve.api.core import Pod
 from reprieve.jobs.model import JobKind, PassesOn
-from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pods import (
     MANAGED,
     PARENT,

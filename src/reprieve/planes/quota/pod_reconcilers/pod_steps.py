@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 
+from kubeworld.objects.paths import Json, first
+from kubeworld.objects.pods import is_over
 from kubeworld.units.instants import Nanos
 from reprieve.api.kueue import Workload
 from reprieve.execution.writes.pods import PodWriter
 from reprieve.jobs.groups import Excess, excess_of
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.paths import Json, first
-from reprieve.jobs.pods import SURPLUS, group_of, is_missed, is_surplus, is_terminated
+from reprieve.jobs.pods import SURPLUS, group_of, is_missed, is_surplus
 from reprieve.jobs.reading import is_suspended
 from reprieve.planes.quota.context import QuotaContext, log
 from reprieve.planes.quota.job_reconciler.composing import Composer
@@ -106,7 +107,7 @@ class PodSteps:
 
     async def reclaim(self, kind: JobKind, pod: Json, at: str) -> None:
         """End a pod that runs without quota after its grace; `at`: what is looked at again then."""
-        if first(pod, "metadata.deletionTimestamp") or is_terminated(pod):
+        if first(pod, "metadata.deletionTimestamp") or is_over(pod):
             return
         self._composer.announce(kind, pod, EventText("Warning", "NotGated", NOT_GATED))
         if not self._context.gates_pods:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from kubeworld.objects.paths import Json
 from reprieve.api.core import ObjectMeta
 from reprieve.api.kueue import Workload
 from reprieve.api.scheduling import PodObject, PodSpec
@@ -21,7 +22,6 @@ from reprieve.engine.quota.proofs.node_proof import Template
 from reprieve.intake.cluster.pod_classes import PodClasses
 from reprieve.intake.cluster.selectors import labels_of
 from reprieve.intake.quota_workloads import PodSetRows
-from reprieve.jobs.paths import Json
 from reprieve.jobs.pod_sets import found_pod_sets
 from reprieve.planes.quota.job_reconciler.job_lookup import JobLookup
 from reprieve.planes.quota.state import QuotaState

@@ -16,10 +16,10 @@ Source: specification of the quota plane, sections 10.4 and 10.5.
 
 from __future__ import annotations
 
+from kubeworld.objects.paths import Json, first
 from reprieve.api.kueue import Condition, Workload
 from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_true
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pods import PARENT, annotations_of, group_of, is_gated, is_managed
 from reprieve.jobs.reading import end
 from reprieve.jobs.writing import Conflicting

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from kubeworld.objects.paths import Json, first
 from reprieve.api.kueue_validation_jobs import PRIORITY_CLASS, QUEUE_NAME
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.paths import Json, first
 from reprieve.planes.quota.webhooks.reviews import Asked
 from reprieve.wording.kueue_jobs import exposed
 

@@ -20,6 +20,7 @@ import copy
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from kubeworld.objects.paths import Json, first, put
 from reprieve.api.kueue_validation_jobs import (
     Kind,
     Suspension,
@@ -37,7 +38,6 @@ from reprieve.api.kueue_validation_topology import (
 )
 from reprieve.engine.quota.model import LabelSelector
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.paths import Json, first, put
 from reprieve.jobs.pod_sets import found_pod_sets
 from reprieve.jobs.reading import is_managed as can_be_queued
 from reprieve.jobs.reading import is_suspended

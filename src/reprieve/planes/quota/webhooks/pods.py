@@ -15,6 +15,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 
+from kubeworld.objects.paths import Json, first
 from reprieve.api.kueue_validation_jobs import (
     QUEUE_NAME,
     Kind,
@@ -27,7 +28,6 @@ from reprieve.api.kueue_validation_jobs import (
 from reprieve.api.kueue_validation_topology import Template, asked_of_topology, topology_errors
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.passing_on import pass_on
-from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pods import (
     GROUP_TOTAL,
     MANAGED,

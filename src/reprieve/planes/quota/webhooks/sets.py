@@ -14,12 +14,12 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
+from kubeworld.objects.paths import Json, first, total
 from reprieve.api import field_errors as wrong
 from reprieve.api.kueue_validation_jobs import QUEUE_NAME
 from reprieve.api.kueue_validation_topology import Template, asked_of_topology, topology_errors
 from reprieve.jobs.model import JobKind, PassesOn
 from reprieve.jobs.passing_on import pass_on
-from reprieve.jobs.paths import Json, first, total
 from reprieve.jobs.pods import shape
 from reprieve.planes.quota.job_reconciler.job_lookup import workload_key
 from reprieve.planes.quota.webhooks.defaults import (

@@ -14,9 +14,9 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from typing import Final, ParamSpec, TypeVar
 
+from kubeworld.objects.paths import Json, first
 from reprieve.engine.quota.model import LabelSelector
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.paths import Json, first
 from reprieve.planes.quota.job_reconciler.exposure import settings_that_hit
 from reprieve.planes.quota.job_reconciler.job_lookup import JobLookup
 from reprieve.planes.quota.state import QuotaState

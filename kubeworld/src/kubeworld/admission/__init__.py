@@ -1,0 +1,1 @@
+"""What an API server refuses, fills in and counts before it stores an object."""

@@ -1,0 +1,1 @@
+"""What objects say: paths, owners, conditions, selectors, phases, requests, quality of service."""
