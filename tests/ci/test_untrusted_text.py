@@ -82,7 +82,6 @@ REVIEWED: Final = {
     "whatif/questions/making_way.py": "records of the copy's own planes, by their schema",
     "whatif/measured.py": "GpuWorkloads by their schema, as the person asked gets them",
     "whatif/copy/overlay.py": "bodies that the copy's own planes wrote",
-    "whatif/copy/writes.py": "bodies that the copy's own planes wrote",
     "whatif/controllers/namespace_index.py": "objects that were read already",
     "whatif/questions/emptied.py": "objects that were read already",
     "whatif/controllers/owned_pods.py": "pods by their schema, as the person asked gets them",

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 from kubeworld.units.clock import VirtualClock
+from kubeworld.writes.merging import merge_patch
 from reprieve.kube.client import Client
 from reprieve.kube.resource import Resource
 from reprieve.kube.transport import Request, Transport
@@ -238,17 +239,5 @@ class Collection:
                     return refusal(409, "Conflict", "the object has been modified")
                 return FakeAnswer(body=self.put(sent))
             case "PATCH":
-                return FakeAnswer(body=self.put(_merged(held, sent)))
+                return FakeAnswer(body=self.put(merge_patch(held, sent)))
         raise AssertionError(f"no answer for {request.method}")
-
-
-def _merged(target: Any, patch: Any) -> Any:
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = _merged(result.get(key), value)
-    return result

@@ -22,6 +22,8 @@ from typing import Any, TypeVar
 from kubeworld.units.clock import Clock, VirtualClock
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos, format_instant
+from kubeworld.writes.changes import bound, check, deleted, grace_of, patched, replaced
+from kubeworld.writes.refusals import Refused
 from reprieve.execution.accounts.disruptions import Disruptions
 from reprieve.execution.accounts.harm_ledger import HarmLedger
 from reprieve.execution.accounts.harm_refusals import HarmRefusals
@@ -145,33 +147,33 @@ class MemoryApi:
         old = held.get(key)
         if old is None:
             return refusal(404, "NotFound")
-        sent = body.get("preconditions") or body.get("metadata") or {}
-        for name in ("uid", "resourceVersion"):
-            if sent.get(name) and sent[name] != old["metadata"][name]:
-                return refusal(409, "Conflict", f"{name} is another one")
-        if verb == "delete":
-            return self._delete(where, old)
+        try:
+            if verb == "delete":
+                check(old, body.get("preconditions") or {})
+                return self._delete(where, old)
+            new = self._changed(verb, old, body)
+        except Refused as found:
+            return refusal(found.code, found.reason, found.message)
+        return FakeAnswer(201 if verb == "bind" else 200, self.put(where.kind, new))
+
+    def _changed(self, verb: str, old: Object, body: Object) -> Object:
+        """Return an object once it was written; status and the rest go together."""
         if verb == "bind":
-            if old["spec"].get("nodeName") or old["metadata"].get("deletionTimestamp"):
-                return refusal(409, "Conflict", "the pod is bound or leaves")
-            spec = {**old["spec"], "nodeName": body["target"]["name"]}
-            notes = {**(old["metadata"].get("annotations") or {})}
-            notes |= body["metadata"].get("annotations") or {}
-            metadata = {**old["metadata"], "annotations": notes}
-            bound = {**old, "metadata": metadata, "spec": spec}
-            return FakeAnswer(201, self.put(where.kind, bound))
-        new = _put(old, body) if verb == "put" else _patched(old, body)
-        new["metadata"] = {**old["metadata"], **new["metadata"]}
-        return FakeAnswer(body=self.put(where.kind, new))
+            return bound(old, body, self.clock.wall())
+        if verb == "put":
+            # Of an object with a status it is that alone that anybody puts.
+            return replaced(old, body, "status" if "status" in body else "", with_status=True)
+        return patched(old, body, strategic=True, with_status=False)
 
     def _delete(self, where: Target, old: Object) -> FakeAnswer:
         if where.kind == "pods":
             self.deleted[where.name] += 1
-        if where.kind != "pods" or not old["spec"].get("nodeName"):
+        seconds = grace_of(old) if where.kind == "pods" else 0
+        if not seconds:
             self.remove(where.kind, where.namespace, where.name)
             return FakeAnswer(body={})
-        metadata = {**old["metadata"], "deletionTimestamp": format_instant(self.clock.wall())}
-        return FakeAnswer(body=self.put(where.kind, {**old, "metadata": metadata}))
+        new = deleted(old, self.clock.wall(), seconds=seconds)
+        return FakeAnswer(body=self.put(where.kind, new))
 
     # Changes.
 
@@ -262,32 +264,6 @@ class _Late(FakeAnswer):
 
 class Killed(Exception):
     """The plane whose write it was has been killed."""
-
-
-def _put(old: Object, new: Object) -> Object:
-    """Replace an object; of one with a status it is that alone that anybody puts."""
-    if "status" not in new:
-        return new
-    return {**old, "metadata": new["metadata"], "status": new["status"]}
-
-
-def _patched(old: Object, patch: Object) -> Object:
-    """Merge a patch; conditions are merged by type, as strategic merge patches do."""
-    metadata = patch.get("metadata") or {}
-    annotations = {**(old["metadata"].get("annotations") or {}), **metadata.get("annotations", {})}
-    kept = {key: value for key, value in annotations.items() if value is not None}
-    new = {**old, "metadata": {"annotations": kept}, "status": dict(old.get("status") or {})}
-    new["spec"] = {**(old.get("spec") or {}), **patch.get("spec", {})}
-    for name, value in (patch.get("status") or {}).items():
-        if value is None:
-            new["status"].pop(name, None)
-        elif name == "conditions":
-            types = {each["type"] for each in value}
-            others = [c for c in new["status"].get(name) or () if c["type"] not in types]
-            new["status"][name] = [*others, *value]
-        else:
-            new["status"][name] = value
-    return new
 
 
 @dataclass

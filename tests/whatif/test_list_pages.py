@@ -9,10 +9,10 @@ import pytest
 
 from kubeworld.units.clock import SystemClock
 from kubeworld.units.instants import Nanos
+from kubeworld.writes.refusals import Refused
 from reprieve.kube.resource import PODS
 from reprieve.whatif.copy.list_pages import ListPages
 from reprieve.whatif.copy.overlay import Overlay
-from reprieve.whatif.copy.writes import Refused
 from reprieve.whatif.snapshots.snapshot import Listed, Snapshot
 
 KIND = ("", "pods")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kubelocal.machines.objects import Changed, Gone
+from kubeworld.writes.merging import merge_patch
 from reprieve.scenarios.observer import CLUSTER_QUEUES, GPUWORKLOADS
-from reprieve.scenarios.play import Play, StepFailed, StepSkipped, merged
+from reprieve.scenarios.play import Play, StepFailed, StepSkipped
 from reprieve.scenarios.steps import (
     AnnotateNamespace,
     Apply,
@@ -124,7 +125,7 @@ async def create_gpuworkload(play: Play, step: CreateGpuWorkload) -> None:
         }
     )
     if step.status:
-        wanted = merged(created, {"status": step.status})
+        wanted = merge_patch(created, {"status": step.status})
         try:
             await play.stage.objects.update(GPUWORKLOADS, wanted, subresource="status")
         except (Changed, Gone) as error:

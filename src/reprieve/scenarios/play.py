@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kubelocal.machines.objects import AlreadyThere, Changed, Gone, Object
+from kubeworld.writes.merging import merge_patch
 from reprieve.scenarios.observer import GPUWORKLOADS
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.scenarios.stage import Stage
 
-__all__ = ["Play", "StepFailed", "StepSkipped", "merged"]
+__all__ = ["Play", "StepFailed", "StepSkipped"]
 
 _ATTEMPTS: Final = 8
 
@@ -98,21 +98,7 @@ class Play:
             if present is None:
                 continue
             try:
-                return await objects.update(resource, merged(present, manifest))
+                return await objects.update(resource, merge_patch(present, manifest))
             except (Changed, Gone):
                 continue
         raise StepFailed(f"{manifest['kind']}/{metadata['name']} kept changing under the write")
-
-
-def merged(present: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `present` with `patch` merged in, as a JSON merge patch does; null removes."""
-    result = dict(present)
-    for key, value in patch.items():
-        before = result.get(key)
-        if value is None:
-            result.pop(key, None)
-        elif isinstance(value, Mapping):
-            result[key] = merged(before if isinstance(before, Mapping) else {}, value)
-        else:
-            result[key] = value
-    return result

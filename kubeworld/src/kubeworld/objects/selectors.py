@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kubeworld.units.untrusted import INT64, integer_or_none
+
 __all__ = ["matches_labels", "matches_node_terms", "tolerates", "tolerates_one"]
 
 
@@ -66,9 +68,9 @@ def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
         case "DoesNotExist":
             return present is None
         case "Gt" | "Lt" as operator:
-            try:
-                left, right = int(present or ""), int(values[0])
-            except (ValueError, IndexError):
+            left = integer_or_none(present, *INT64)
+            right = integer_or_none(values[0], *INT64) if values else None
+            if left is None or right is None:
                 return False
             return left > right if operator == "Gt" else left < right
         case _:

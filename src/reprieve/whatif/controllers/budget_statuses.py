@@ -1,26 +1,22 @@
 """What PodDisruptionBudgets allow while pods come, run and go.
 
-1. A pod counts that its selector matches and that is neither over nor leaving; a ready one is
-   healthy. An empty selector matches every pod of the namespace, a missing one none.
-2. With a number in `minAvailable` as many are expected as there are; else as many as their
-   controllers want (`spec.replicas`), of those that name no number as many as there are.
-3. Percentages are rounded up; what is healthy beyond what has to be is allowed to go.
-
 A budget is left as it was found until one of its pods changes, and for good where the cluster's
-own controller could not tell (`SyncFailed`). Source: the disruption controller of Kubernetes 1.37.
+own controller could not tell (`SyncFailed`). An empty selector matches every pod of the namespace,
+a missing one none. Source: `kubeworld.controllers.budgets`.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
+from kubeworld.controllers.budgets import budget_status, wanted_pods
 from kubeworld.objects.paths import Json, first
 from kubeworld.units.clock import Clock
-from kubeworld.units.instants import format_instant
 from reprieve.api import kueue
 from reprieve.engine.quota.model import LabelSelector
 from reprieve.intake.quota import label_selector
@@ -51,6 +47,11 @@ class _Budget:
     pods: dict[str, _Counted] | None = None
     owners: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
     healthy: int = 0
+
+    def is_ready(self, name: str) -> bool | None:
+        """Tell whether a pod is ready; None where it does not count."""
+        found = (self.pods or {}).get(name)
+        return None if found is None else found.healthy
 
     def put(self, name: str, counted: _Counted | None) -> None:
         """Count a pod, or count it no more."""
@@ -138,47 +139,24 @@ class BudgetStatuses:
             return
         if budget.pods is None:
             self._read(budget, namespace)
-        expected, desired = self._expected(namespace, budget, obj.get("spec") or {})
-        allowed = max(0, budget.healthy - desired) if expected else 0
-        status = dict(obj.get("status") or {})
-        disrupted = status.pop("disruptedPods", None) or {}
-        if kept := {name: at for name, at in disrupted.items() if name in (budget.pods or {})}:
-            status["disruptedPods"] = kept
-        status |= {
-            "currentHealthy": budget.healthy,
-            "desiredHealthy": desired,
-            "expectedPods": expected,
-            "disruptionsAllowed": allowed,
-        }
-        if status == (obj.get("status") or {}):
-            return
-        others = [e for e in status.get("conditions") or () if e["type"] != "DisruptionAllowed"]
-        condition = {
-            "type": "DisruptionAllowed",
-            "status": str(allowed > 0),
-            "reason": "SufficientPods" if allowed else "InsufficientPods",
-            "lastTransitionTime": format_instant(self._clock.wall()),
-        }
-        status["conditions"] = [*others, condition]
-        self._overlay.change(table, {**obj, "status": status})
+        status, _ = budget_status(
+            obj,
+            len(budget.pods or ()),
+            budget.healthy,
+            budget.is_ready,
+            lambda: wanted_pods(self._controllers(namespace, budget)),
+            self._clock.wall(),
+        )
+        if status != (obj.get("status") or {}):
+            self._overlay.change(table, {**obj, "status": status})
 
-    def _expected(self, namespace: str, budget: _Budget, spec: Json) -> tuple[int, int]:
-        """Return how many pods are expected, and how many of them have to be healthy."""
-        least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
-        if isinstance(least, int):
-            return len(budget.pods or ()), least
-        wanted: dict[str, int] = {}
-        counts: Counter[str] = Counter()
+    def _controllers(
+        self, namespace: str, budget: _Budget
+    ) -> Iterator[tuple[str, int, int | None]]:
         for owner, count in budget.owners.items():
             if count:
                 uid, number = self._controller(namespace, owner)
-                counts[uid] += count
-                if number is not None:
-                    wanted[uid] = number
-        expected = sum(wanted.get(uid, count) for uid, count in counts.items())
-        if least is not None:
-            return expected, _scaled(least, expected)
-        return expected, max(0, expected - _scaled(0 if most is None else most, expected))
+                yield uid, count, number
 
     def _controller(
         self, namespace: str, owner: tuple[str, str, str, str]
@@ -230,11 +208,3 @@ def _is_unknown(budget: Json) -> bool:
         each.get("type") == "DisruptionAllowed" and each.get("reason") == "SyncFailed"
         for each in first(budget, "status.conditions") or ()
     )
-
-
-def _scaled(value: Any, total: int) -> int:
-    """Return the number that an int-or-percent stands for, percentages rounded up."""
-    if isinstance(value, int):
-        return value
-    number = str(value).removesuffix("%")
-    return -(-int(number) * total // 100) if number.isdecimal() and number.isascii() else 0

@@ -18,6 +18,7 @@ from typing import Any, Final
 from kubeworld.objects.paths import Json, first, put
 from kubeworld.units.clock import Clock
 from kubeworld.units.instants import format_instant
+from kubeworld.writes.refusals import Refused
 from reprieve.execution.writes.jobs import resource_of
 from reprieve.jobs.evaluation import holds
 from reprieve.jobs.model import JobKind, Test
@@ -30,7 +31,6 @@ from reprieve.whatif.controllers.owned_pods import COMPLETION_INDEX, OwnedPods, 
 from reprieve.whatif.controllers.pod_claims import PodClaims
 from reprieve.whatif.controllers.pod_templates import pod_of
 from reprieve.whatif.copy.overlay import Overlay
-from reprieve.whatif.copy.writes import Refused
 
 __all__ = ["JobPods", "is_numbered"]
 

@@ -29,6 +29,7 @@ from kubeworld.objects.paths import Json, first
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import format_instant
+from kubeworld.writes.refusals import Refused
 from reprieve.execution.writes.jobs import resource_of
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.table import job_kinds
@@ -42,7 +43,6 @@ from reprieve.whatif.controllers.pod_claims import PodClaims
 from reprieve.whatif.controllers.pod_templates import LIMIT_RANGES, PRIORITIES, RUNTIME_CLASSES
 from reprieve.whatif.controllers.replica_pods import ReplicaPods
 from reprieve.whatif.copy.overlay import Change, Overlay
-from reprieve.whatif.copy.writes import Refused
 
 __all__ = ["StandIns"]
 

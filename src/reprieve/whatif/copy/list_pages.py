@@ -16,9 +16,9 @@ from typing import Final
 
 import msgspec
 
+from kubeworld.writes.refusals import Refused
 from reprieve.kube.bodies import Json
 from reprieve.whatif.copy.overlay import Overlay
-from reprieve.whatif.copy.writes import Refused
 from reprieve.whatif.snapshots.snapshot import KindKey
 
 __all__ = ["ListPages"]

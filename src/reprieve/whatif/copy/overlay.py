@@ -5,7 +5,7 @@ replacement, patches (merge, strategic, apply), the status and scale subresource
 evictions and deletion with preconditions, grace periods and finalizers. Nothing leaves it: every
 write stays here and is told to the watches. A plane reaches it through `OverlayWire`, what stands
 in for other controllers through `create`, `change` and `delete`. What becomes of an object by a
-write is told by `whatif.copy.writes`.
+write is told by `kubeworld.writes`.
 
     overlay = Overlay(snapshot, clock)
     client = Client(Transport(OverlayWire(overlay), clock))
@@ -27,6 +27,17 @@ import msgspec
 
 from kubeworld.units.clock import Clock
 from kubeworld.units.instants import Nanos, format_instant
+from kubeworld.writes.changes import (
+    bound,
+    check,
+    deleted,
+    generation_of,
+    grace_of,
+    is_gone,
+    patched,
+    replaced,
+)
+from kubeworld.writes.refusals import Refused
 from reprieve.kube.bodies import Json
 from reprieve.kube.resource import (
     EVENTS,
@@ -39,16 +50,6 @@ from reprieve.kube.resource import (
     Resource,
 )
 from reprieve.whatif.copy.tables import Table, table_of, typed
-from reprieve.whatif.copy.writes import (
-    Refused,
-    bound,
-    check,
-    generation_of,
-    grace,
-    leaving,
-    patched,
-    replaced,
-)
 from reprieve.whatif.snapshots.snapshot import KindKey, Listed, Snapshot
 
 __all__ = ["Change", "Overlay"]
@@ -283,12 +284,13 @@ class Overlay:
         old = self._existing(table, key)
         options = options or {}
         check(old, options.get("preconditions") or {})
-        seconds = grace(kind, old, options)
+        pods = kind == (PODS.group, PODS.plural)
+        seconds = grace_of(old, options.get("gracePeriodSeconds")) if pods else 0
         if not seconds and not old["metadata"].get("finalizers"):
             self._remove(table, key, old)
             return old
-        new = leaving(old, seconds, self.clock.wall())
-        return old if new is None else self._store(table, key, old, new)
+        new = deleted(old, self.clock.wall(), seconds=seconds)
+        return old if new is old else self._store(table, key, old, new)
 
     def drop(self, kind: KindKey, key: tuple[str, str]) -> None:
         """Let an object go at once, as if it had ended long ago: no subscriber is told."""
@@ -324,9 +326,7 @@ class Overlay:
         if new == old:
             return old
         new = generation_of(old, new)
-        metadata = new["metadata"]
-        over = metadata.get("deletionTimestamp") and not metadata.get("finalizers")
-        if over and not metadata.get("deletionGracePeriodSeconds"):
+        if is_gone(new):
             self._remove(table, key, new)
             return new
         return self._store(table, key, old, new)

@@ -17,11 +17,11 @@ import msgspec
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import MILLISECOND
 from kubeworld.units.instants import Nanos
+from kubeworld.writes.refusals import Refused
 from reprieve.kube.bodies import PatchType
 from reprieve.kube.transport import Answer, Request, Wire
 from reprieve.whatif.copy.list_pages import ListPages
 from reprieve.whatif.copy.overlay import Overlay
-from reprieve.whatif.copy.writes import Refused
 from reprieve.whatif.snapshots.snapshot import KindKey
 
 __all__ = ["Body", "OverlayWire", "ReadingWire", "WouldWrite"]

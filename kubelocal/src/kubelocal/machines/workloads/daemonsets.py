@@ -21,12 +21,12 @@ from kubelocal.machines.workloads.replicas import (
     by_controller,
     matching,
     same_status,
-    scaled,
     template_hash,
 )
 from kubeworld.objects.owners import child, suffix
 from kubeworld.objects.pods import is_active, is_ready
 from kubeworld.units.clock import Clock
+from kubeworld.units.percents import scaled
 
 __all__ = ["DaemonSetController"]
 
@@ -104,7 +104,7 @@ class DaemonSetController:
             return
         most = (strategy.get("rollingUpdate") or {}).get("maxUnavailable", 1)
         ready = sum(is_active(pod) and is_ready(pod) for pod in held.values())
-        may_go = max(1, scaled(most, count)) - (count - ready)
+        may_go = max(1, scaled(most, count) or 0) - (count - ready)
         old = [held[node] for node in sorted(held) if _revision(held[node]) != digest]
         for pod in [pod for pod in old if is_active(pod)][: max(0, may_go)]:
             await self._delete(owner, pod)

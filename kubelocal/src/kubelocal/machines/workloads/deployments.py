@@ -19,13 +19,13 @@ from kubelocal.machines.workloads.replicas import (
     matching,
     replicas_of,
     same_status,
-    scaled,
     template_hash,
 )
 from kubeworld.objects.conditions import set_condition
 from kubeworld.objects.owners import child
 from kubeworld.units.clock import Clock
 from kubeworld.units.instants import format_instant
+from kubeworld.units.percents import scaled
 
 __all__ = ["DeploymentController"]
 
@@ -233,8 +233,8 @@ def _bounds(deployment: Object) -> tuple[int, int]:
         return 0, 0
     rolling = (deployment["spec"].get("strategy") or {}).get("rollingUpdate") or {}
     wanted = replicas_of(deployment)
-    surge = scaled(rolling.get("maxSurge", "25%"), wanted)
-    unavailable = scaled(rolling.get("maxUnavailable", "25%"), wanted, up=False)
+    surge = scaled(rolling.get("maxSurge", "25%"), wanted) or 0
+    unavailable = scaled(rolling.get("maxUnavailable", "25%"), wanted, up=False) or 0
     return surge, min(wanted, unavailable or (0 if surge else 1))
 
 

@@ -22,7 +22,6 @@ __all__ = [
     "matching",
     "replicas_of",
     "same_status",
-    "scaled",
     "template_hash",
 ]
 
@@ -103,15 +102,6 @@ def same_status(obj: Object, status: dict[str, Any]) -> bool:
         return {name: value for name, value in fields.items() if value not in (0, None, "", [])}
 
     return said(obj.get("status") or {}) == said(status)
-
-
-def scaled(value: int | str, total: int, *, up: bool = True) -> int:
-    """Return the number that an int-or-percent stands for, percentages rounded up or down."""
-    text = str(value)
-    number = text.removesuffix("%")
-    if not number.isdigit() or number == text:
-        return int(number) if number.isdigit() else 0
-    return -(-int(number) * total // 100) if up else int(number) * total // 100
 
 
 def template_hash(template: Any) -> str:

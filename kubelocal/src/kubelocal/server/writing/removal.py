@@ -12,7 +12,7 @@ from kubelocal.server.errors import precondition_failed
 from kubelocal.server.types import conversion, definitions
 from kubelocal.server.types.kinds import Kind
 from kubelocal.server.writing import lifecycle
-from kubelocal.server.writing.deletion import is_finished, mark_deleted
+from kubelocal.server.writing.deletion import is_finished, marked
 from kubelocal.server.writing.options import DeleteOptions
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ def delete(
         request = webhooks.Request(kind, "DELETE", namespace, name, obj, options)
         webhooks.validated(api, request, None)
     lifecycle.before_deletion(kind, obj)
-    changed = mark_deleted(kind, obj, options, api.clock.wall())
+    before, obj = obj, marked(kind, obj, options, api.clock.wall())
+    changed = obj is not before
     finished = is_finished(kind, obj)
     if options.dry_run:
         return _success(kind, metadata) if finished else obj

@@ -22,6 +22,8 @@ from kubelocal.server.writing.options import DeleteOptions, parse_delete_options
 from kubeworld.objects.pods import OVER
 from kubeworld.objects.selectors import matches_labels
 from kubeworld.units.instants import format_instant
+from kubeworld.writes.changes import bound, with_condition
+from kubeworld.writes.refusals import Refused
 
 if TYPE_CHECKING:
     from kubelocal.server.api import Api
@@ -183,41 +185,15 @@ def bind(api: Api, namespace: str, name: str, binding: dict[str, Any]) -> dict[s
             },
         )
     kept = api.stored(kind, namespace, name).decode()
-    metadata, spec = kept["metadata"], kept["spec"]
     given = binding.get("metadata") or {}
     if not isinstance(given, dict) or not all(
         _is_text_map(given.get(part) or {}) for part in ("annotations", "labels")
     ):
         raise bad_request("Binding.metadata cannot be decoded")
-    if given.get("uid") and given["uid"] != metadata["uid"]:
-        raise conflict(
-            kind,
-            name,
-            f"Precondition failed: UID in precondition: {given['uid']}, "
-            f"UID in object meta: {metadata['uid']}",
-            "binding",
-        )
-    if "deletionTimestamp" in metadata:
-        why = f"pod {name} is being deleted, cannot be assigned to a host"
-        raise conflict(kind, name, why, "binding")
-    if spec.get("nodeName"):
-        why = f'pod {name} is already assigned to node "{spec["nodeName"]}"'
-        raise conflict(kind, name, why, "binding")
-    if spec.get("schedulingGates"):
-        raise conflict(kind, name, f"pod {name} has non-empty .spec.schedulingGates", "binding")
-    spec["nodeName"] = node
-    for part in ("annotations", "labels"):
-        if given.get(part):
-            metadata[part] = {**(metadata.get(part) or {}), **given[part]}
-    scheduled = {
-        "type": "PodScheduled",
-        "status": "True",
-        "lastProbeTime": None,
-        "lastTransitionTime": format_instant(api.clock.wall()),
-    }
-    _set_condition(kept, scheduled)
-    # A node that was kept for the pod needs not be kept any longer.
-    kept["status"].pop("nominatedNodeName", None)
+    try:
+        kept = bound(kept, binding, api.clock.wall())
+    except Refused as refusal:
+        raise conflict(kind, name, refusal.message, "binding") from None
     api.store.put("pods", kept)
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
@@ -240,8 +216,8 @@ def evict(api: Api, namespace: str, name: str, eviction: dict[str, Any]) -> dict
     if phase not in OVER and phase != "Pending" and "deletionTimestamp" not in pod["metadata"]:
         _ask_budgets(api, namespace, pod, options.dry_run)
         if not options.dry_run and pod["spec"].get("nodeName"):
-            _set_condition(pod, _target_of_eviction(api))
-            api.store.put("pods", pod)
+            status = with_condition(pod.get("status") or {}, _target_of_eviction(api))
+            api.store.put("pods", {**pod, "status": status})
     api.delete_now(kind, namespace, name, options)
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
@@ -255,11 +231,6 @@ def _target_of_eviction(api: Api) -> dict[str, Any]:
         "lastProbeTime": None,
         "lastTransitionTime": format_instant(api.clock.wall()),
     }
-
-
-def _set_condition(obj: dict[str, Any], condition: dict[str, Any]) -> None:
-    conditions = obj.setdefault("status", {}).setdefault("conditions", [])
-    conditions[:] = [*(one for one in conditions if one["type"] != condition["type"]), condition]
 
 
 def _ask_budgets(api: Api, namespace: str, pod: dict[str, Any], dry_run: bool) -> None:
@@ -294,8 +265,8 @@ def _ask_budgets(api: Api, namespace: str, pod: dict[str, Any], dry_run: bool) -
         disrupted = status.setdefault("disruptedPods", {})
         disrupted[pod["metadata"]["name"]] = format_instant(api.clock.wall())
         if not status["disruptionsAllowed"]:
-            _set_condition(budget, _insufficient(api, budget))
-        api.store.put(_DISRUPTION_BUDGETS, budget)
+            status = with_condition(status, _insufficient(api, budget))
+        api.store.put(_DISRUPTION_BUDGETS, {**budget, "status": status})
 
 
 def _insufficient(api: Api, budget: dict[str, Any]) -> dict[str, Any]:

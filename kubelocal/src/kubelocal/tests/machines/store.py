@@ -6,7 +6,6 @@ import asyncio
 import copy
 import itertools
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
 
 from kubelocal.machines.objects import (
     AlreadyThere,
@@ -18,8 +17,9 @@ from kubelocal.machines.objects import (
     Refused,
 )
 from kubeworld.units.clock import Clock
-from kubeworld.units.durations import SECOND
-from kubeworld.units.instants import Nanos, format_instant
+from kubeworld.units.instants import format_instant
+from kubeworld.writes.changes import bound, deleted, generation_of, grace_of, is_gone, replaced
+from kubeworld.writes.refusals import Refused as NotDone
 
 KINDS = {
     ("v1", "Namespace"): "namespaces",
@@ -109,18 +109,15 @@ class DictObjects:
             raise Gone(metadata["name"])
         if metadata["resourceVersion"] != old["metadata"]["resourceVersion"]:
             raise Changed(metadata["name"])
-        new = copy.deepcopy(old if subresource else obj)
-        if subresource == "status":
-            new["status"] = copy.deepcopy(obj.get("status", {}))
-        elif not subresource:
-            if "status" in old:
-                new["status"] = copy.deepcopy(old["status"])
-            if new.get("spec") != old.get("spec"):
-                new["metadata"]["generation"] = old["metadata"]["generation"] + 1
+        new = copy.deepcopy(obj)
+        if not subresource or subresource == "status":
+            new = generation_of(old, replaced(old, new, subresource, with_status=True))
+        else:
+            new = copy.deepcopy(old)
         if new == old:
             return copy.deepcopy(old)
         verb = f"update {subresource}".strip()
-        if _is_finished(new):
+        if is_gone(new):
             self._remove(verb, key, new)
         else:
             self._store(verb, ChangeType.MODIFIED, key, new)
@@ -144,26 +141,11 @@ class DictObjects:
             return
         if uid is not None and old["metadata"]["uid"] != uid:
             raise Changed(name)
-        new = copy.deepcopy(old)
-        metadata = new["metadata"]
-        finalizers = [
-            f for f in metadata.get("finalizers", []) if f not in ("orphan", "foregroundDeletion")
-        ]
-        if propagation != "Background":
-            finalizers.append("orphan" if propagation == "Orphan" else "foregroundDeletion")
-        metadata["finalizers"] = finalizers
-        grace = 0
-        if resource == "pods" and new["spec"].get("nodeName"):
-            grace = new["spec"].get("terminationGracePeriodSeconds", 30)
-            grace = grace if grace_seconds is None else grace_seconds
-            if new["status"]["phase"] in ("Succeeded", "Failed"):
-                grace = 0
-        metadata["deletionGracePeriodSeconds"] = min(
-            grace, metadata.get("deletionGracePeriodSeconds", grace)
+        seconds = grace_of(old, grace_seconds) if resource == "pods" else 0
+        new = deleted(
+            copy.deepcopy(old), self.clock.wall(), seconds=seconds, propagation=propagation
         )
-        end = Nanos(self.clock.wall() + grace * SECOND)
-        metadata.setdefault("deletionTimestamp", format_instant(end))
-        if _is_finished(new):
+        if is_gone(new):
             self._remove("delete", key, new)
         else:
             self._store("delete", ChangeType.MODIFIED, key, new)
@@ -174,14 +156,11 @@ class DictObjects:
         old = self.held.get(key)
         if old is None:
             raise Gone(pod)
-        if old["spec"].get("nodeName") or old["metadata"]["uid"] != uid:
-            raise Changed(pod)
-        new = copy.deepcopy(old)
-        new["spec"]["nodeName"] = node
-        conditions = [c for c in new["status"].get("conditions", []) if c["type"] != "PodScheduled"]
-        now = format_instant(self.clock.wall())
-        scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now}
-        new["status"]["conditions"] = [*conditions, scheduled]
+        sent = {"metadata": {"uid": uid}, "target": {"name": node}}
+        try:
+            new = bound(copy.deepcopy(old), sent, self.clock.wall())
+        except NotDone:
+            raise Changed(pod) from None
         self._store("bind", ChangeType.MODIFIED, key, new)
 
     async def changes(self, resources: Sequence[str] | None = None) -> AsyncIterator[Change]:
@@ -212,12 +191,3 @@ class DictObjects:
         self.writes.append((verb, key[0], key[2]))
         for queue in self._watchers:
             queue.put_nowait(Change(kind, key[0], copy.deepcopy(obj)))
-
-
-def _is_finished(obj: dict[str, Any]) -> bool:
-    metadata = obj["metadata"]
-    return (
-        "deletionTimestamp" in metadata
-        and not metadata.get("finalizers")
-        and metadata.get("deletionGracePeriodSeconds", 0) == 0
-    )

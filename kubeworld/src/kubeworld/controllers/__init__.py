@@ -1,0 +1,1 @@
+"""Controllers as pure functions of an owner, its dependants and the time."""
