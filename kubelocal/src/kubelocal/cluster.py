@@ -27,7 +27,7 @@ from kubelocal.server.rights.rbac import Roles
 from kubelocal.server.selectors import SELECTABLE, field_values
 from kubelocal.server.start import start_cluster
 from kubelocal.server.types.gates import STRICT_DISRUPTION_MODE, enabled
-from kubelocal.server.types.kinds import Registry
+from kubelocal.server.types.registry import Registry
 from kubelocal.server.wire.connection import Server
 from kubelocal.server.wire.faults import Faults
 from kubelocal.server.wire.hosts import Hosts

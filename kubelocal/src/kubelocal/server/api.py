@@ -27,11 +27,11 @@ from kubelocal.server.errors import (
 )
 from kubelocal.server.reading import ListResult, WatchEvent, list_page, watch_events
 from kubelocal.server.rights import escalation
-from kubelocal.server.rights.rbac import Roles
 from kubelocal.server.selectors import EVERYTHING, Selectors
+from kubelocal.server.state import State
 from kubelocal.server.types import conversion, definitions
 from kubelocal.server.types.gates import drop_disabled
-from kubelocal.server.types.kinds import Kind, Registry
+from kubelocal.server.types.kinds import Kind
 from kubelocal.server.writing import lifecycle, removal, subresources
 from kubelocal.server.writing.acceptance import check, decoded, mutated, succeeding
 from kubelocal.server.writing.apply import apply
@@ -40,29 +40,18 @@ from kubelocal.server.writing.naming import name_object
 from kubelocal.server.writing.options import DeleteOptions, ListOptions, PatchType, WriteOptions
 from kubelocal.server.writing.ownership import Manager, record_update, write_managers
 from kubelocal.server.writing.patches import patched
-from kubelocal.store import Store, Stored
-from kubeworld.units.clock import Clock
+from kubelocal.store import Stored
 from kubeworld.units.instants import format_instant
 
 __all__ = ["Api"]
 
 
-class Api:
+class Api(State):
     """Create, read, update, patch, delete and watch objects of every served kind.
 
     Namespaces are "" for cluster-scoped kinds; a list or watch over all namespaces passes None.
     Every method raises `StatusError` where the real server answers with a failure.
     """
-
-    def __init__(
-        self, store: Store, registry: Registry, clock: Clock, *, controllers: bool = True
-    ) -> None:
-        """`controllers`: empty deleted namespaces and count for quotas, as controllers would."""
-        self.controllers = controllers
-        self.roles: Roles | None = None
-        self.store = store
-        self.registry = registry
-        self.clock = clock
 
     # Reading
 
@@ -71,17 +60,6 @@ class Api:
         found = self.published(kind, namespace, name)
         (found,) = await conversion.read_as(self.store, kind, [found])
         return conversion.from_storage(kind, found.decode())
-
-    def stored(self, kind: Kind, namespace: str, name: str) -> Stored:
-        """Return the object as it is kept.
-
-        Raises:
-            StatusError: 404.
-        """
-        stored = self.store.get(conversion.shelf(kind), namespace, name)
-        if stored is None:
-            raise not_found(kind, name)
-        return stored
 
     def published(self, kind: Kind, namespace: str, name: str) -> Stored:
         """Return the object as it is on disk, for an answer to a client.
@@ -412,9 +390,6 @@ class Api:
             removal.delete(self, kind, namespace, name, options, asking=False)
 
     # Inside
-
-    def read(self, kind: Kind, namespace: str, name: str) -> dict[str, Any]:
-        return conversion.from_storage(kind, self.stored(kind, namespace, name).decode())
 
     def _reread(
         self, kind: Kind, old: dict[str, Any], scaled: dict[str, Any], options: WriteOptions

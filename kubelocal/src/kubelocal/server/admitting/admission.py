@@ -6,16 +6,14 @@ namespaces and services, default tolerations, and the service account of pods wh
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kubelocal.server.admitting import limit_ranges, pod_level, services
 from kubelocal.server.causes import bad
 from kubelocal.server.errors import forbidden, invalid
+from kubelocal.server.state import State
 from kubelocal.server.types.defaults import claim_job
 from kubelocal.server.types.kinds import Kind
-
-if TYPE_CHECKING:
-    from kubelocal.server.api import Api
 
 __all__ = [
     "SYSTEM_PRIORITY_CLASSES",
@@ -84,7 +82,7 @@ def prepared(kind: Kind, obj: dict[str, Any]) -> dict[str, Any]:
     return obj
 
 
-def admit_create(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
+def admit_create(api: State, kind: Kind, obj: dict[str, Any]) -> None:
     """Complete a valid new object.
 
     Raises:
@@ -115,7 +113,7 @@ def admit_create(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
             services.allocate(api, kind, obj, new=True)
 
 
-def _priority(api: Api, kind: Kind, obj: dict[str, Any], spec: dict[str, Any]) -> None:
+def _priority(api: State, kind: Kind, obj: dict[str, Any], spec: dict[str, Any]) -> None:
     """Resolve `priorityClassName` to a number; pods also get a preemption policy."""
     name = obj["metadata"]["name"]
     class_name = spec.get("priorityClassName")
@@ -157,7 +155,7 @@ def _priority(api: Api, kind: Kind, obj: dict[str, Any], spec: dict[str, Any]) -
         spec["preemptionPolicy"] = policy
 
 
-def _default_storage_class(api: Api, claim: dict[str, Any]) -> None:
+def _default_storage_class(api: State, claim: dict[str, Any]) -> None:
     """Give a claim that names no class the newest of those that are marked as the default."""
     spec = claim.setdefault("spec", {})
     if "storageClassName" in spec or spec.get("volumeName"):
@@ -169,7 +167,7 @@ def _default_storage_class(api: Api, claim: dict[str, Any]) -> None:
         spec["storageClassName"] = newest["name"]
 
 
-def _default_class(api: Api) -> dict[str, Any] | None:
+def _default_class(api: State) -> dict[str, Any] | None:
     """Return the global default with the lowest value."""
     defaults = [
         obj
@@ -180,7 +178,7 @@ def _default_class(api: Api) -> dict[str, Any] | None:
     return min(defaults, key=lambda one: int(one.get("value", 0)), default=None)
 
 
-def admit_change(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
+def admit_change(api: State, kind: Kind, obj: dict[str, Any]) -> None:
     """Refuse a second default priority class, and what Services have of others.
 
     Raises:
@@ -213,7 +211,7 @@ def complete_update(kind: Kind, old: dict[str, Any], new: dict[str, Any]) -> Non
     _tolerate_failing_nodes(new["spec"])
 
 
-def _complete_pod(api: Api, obj: dict[str, Any]) -> None:
+def _complete_pod(api: State, obj: dict[str, Any]) -> None:
     spec, metadata = obj["spec"], obj["metadata"]
     _tolerate_failing_nodes(spec)
     if (

@@ -7,23 +7,21 @@ the object itself (`defaults`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kubelocal.server.admitting.amounts import canonical
 from kubelocal.server.errors import forbidden
+from kubelocal.server.state import State
 from kubelocal.server.types.kinds import Kind
 from kubeworld.objects.quality import quality
 from kubeworld.units.quantities import parse_milli
-
-if TYPE_CHECKING:
-    from kubelocal.server.api import Api
 
 __all__ = ["check", "complete"]
 
 _ANNOTATION: Final = "kubernetes.io/limit-ranger"
 
 
-def complete(api: Api, pod: dict[str, Any]) -> None:
+def complete(api: State, pod: dict[str, Any]) -> None:
     """Give containers the default requests and limits of their namespace."""
     notes = []
     for item in _items(api, pod["metadata"]["namespace"], "Container"):
@@ -49,7 +47,7 @@ def _fill(container: dict[str, Any], part: str, defaults: Mapping[str, Any]) -> 
     return added
 
 
-def check(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
+def check(api: State, kind: Kind, obj: dict[str, Any]) -> None:
     """Refuse a pod or claim beyond the bounds of its namespace.
 
     Raises:
@@ -63,7 +61,7 @@ def check(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
         raise forbidden(kind, obj["metadata"]["name"], text)
 
 
-def _excesses(api: Api, kind: Kind, obj: dict[str, Any]) -> Iterator[str]:
+def _excesses(api: State, kind: Kind, obj: dict[str, Any]) -> Iterator[str]:
     namespace, spec = obj["metadata"]["namespace"], obj.get("spec") or {}
     if kind.resource != "pods":
         for item in _items(api, namespace, "PersistentVolumeClaim"):
@@ -122,7 +120,7 @@ def _summed(spec: Mapping[str, Any], part: str) -> dict[str, str]:
     return {name: canonical(f"{amount}m") for name, amount in total.items()}
 
 
-def _items(api: Api, namespace: str, what: str) -> Iterator[Mapping[str, Any]]:
+def _items(api: State, namespace: str, what: str) -> Iterator[Mapping[str, Any]]:
     if not api.store.count("limitranges"):
         return
     for stored in api.store.range("limitranges", namespace):

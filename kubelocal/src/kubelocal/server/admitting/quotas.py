@@ -9,24 +9,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kubelocal.server.admitting import amounts
 from kubelocal.server.errors import forbidden
+from kubelocal.server.state import State
 from kubelocal.server.types.kinds import Kind
 from kubeworld.admission.quotas import in_scope, source_of, unspecified, usage_of
 from kubeworld.objects.pods import is_over
 from kubeworld.units.quantities import parse_milli
-
-if TYPE_CHECKING:
-    from kubelocal.server.api import Api
 
 __all__ = ["check", "written"]
 
 _QUOTAS: Final = "resourcequotas"
 
 
-def check(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
+def check(api: State, kind: Kind, obj: dict[str, Any]) -> None:
     """Refuse a new object for which a quota leaves no room.
 
     Raises:
@@ -58,7 +56,7 @@ def check(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
 
 
 def written(
-    api: Api, kind: Kind, new: Mapping[str, Any] | None, old: Mapping[str, Any] | None
+    api: State, kind: Kind, new: Mapping[str, Any] | None, old: Mapping[str, Any] | None
 ) -> None:
     """Write the status of the quotas that a write or removal concerns."""
     if not api.controllers:
@@ -86,7 +84,7 @@ def _counts_otherwise(kind: Kind, new: Mapping[str, Any], old: Mapping[str, Any]
     return kind.resource == "pods" and is_over(new) != is_over(old)
 
 
-def _quotas(api: Api, namespace: str) -> list[dict[str, Any]]:
+def _quotas(api: State, namespace: str) -> list[dict[str, Any]]:
     if not namespace or not api.store.count(_QUOTAS):
         return []
     found = [stored.decode() for stored in api.store.range(_QUOTAS, namespace)]
@@ -106,7 +104,7 @@ def _known(quota: Mapping[str, Any], names: Iterable[str]) -> dict[str, int] | N
     return {name: parse_milli(used[name]) for name in names}
 
 
-def _used(api: Api, quota: Mapping[str, Any], names: Iterable[str]) -> Counter[str]:
+def _used(api: State, quota: Mapping[str, Any], names: Iterable[str]) -> Counter[str]:
     """Return what the objects of the quota's namespace use, in thousandths."""
     used: Counter[str] = Counter(dict.fromkeys(names, 0))
     for resource in {source_of(name) for name in used}:

@@ -11,19 +11,17 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, ip_address
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kubelocal.server.causes import Cause, bad
 from kubelocal.server.errors import StatusError, invalid
+from kubelocal.server.state import State
 from kubelocal.server.types.kinds import Kind
+from kubelocal.server.validation.services import NODE_PORTS
 
-if TYPE_CHECKING:
-    from kubelocal.server.api import Api
-
-__all__ = ["NODE_PORTS", "allocate", "keep_addresses"]
+__all__ = ["allocate", "keep_addresses"]
 
 ADDRESSES: Final = IPv4Network("10.96.0.0/12")
-NODE_PORTS: Final = range(30_000, 32_768)
 # Those that nobody asks for leave the lower ends of both ranges to those that somebody does.
 _FIRST_ADDRESS, _FREE_ADDRESSES = 256, 65_000
 _FREE_PORTS: Final = 2_700
@@ -39,7 +37,7 @@ class _Taken:
     own_address: str = ""
 
 
-def allocate(api: Api, kind: Kind, obj: dict[str, Any], *, new: bool) -> None:
+def allocate(api: State, kind: Kind, obj: dict[str, Any], *, new: bool) -> None:
     """Give a Service what it does not ask for.
 
     `new`: there is none yet; else it may keep what the one of its name has.
@@ -74,7 +72,7 @@ def allocate(api: Api, kind: Kind, obj: dict[str, Any], *, new: bool) -> None:
                 port["nodePort"] = wanted
 
 
-def _taken(api: Api, name: str, namespace: str) -> _Taken:
+def _taken(api: State, name: str, namespace: str) -> _Taken:
     found = _Taken()
     for stored in api.store.range("services", None):
         service = stored.decode()

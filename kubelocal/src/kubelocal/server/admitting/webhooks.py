@@ -15,13 +15,14 @@ import hashlib
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
 
 from kubelocal.server.admitting import outside
 from kubelocal.server.admitting.callouts import CallFailed, call
 from kubelocal.server.errors import StatusError, bad_request
+from kubelocal.server.state import State
 from kubelocal.server.types import conversion
 from kubelocal.server.types.cel import condition_holds
 from kubelocal.server.types.kinds import Kind
@@ -29,9 +30,6 @@ from kubelocal.server.writing.options import DeleteOptions, PatchType, WriteOpti
 from kubelocal.server.writing.patches import patched
 from kubelocal.store import Store
 from kubeworld.objects.selectors import matches_labels
-
-if TYPE_CHECKING:
-    from kubelocal.server.api import Api
 
 __all__ = ["Request", "change_of", "mutated", "validated", "validated_part"]
 
@@ -58,7 +56,7 @@ class Request:
     object_type: tuple[str, str] | None = None
 
 
-def mutated(api: Api, request: Request, obj: dict[str, Any]) -> dict[str, Any]:
+def mutated(api: State, request: Request, obj: dict[str, Any]) -> dict[str, Any]:
     """Return `obj` as the mutating webhooks leave it; the same object if there are none.
 
     Raises:
@@ -82,7 +80,7 @@ def mutated(api: Api, request: Request, obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def _changed(
-    api: Api, hook: Mapping[str, Any], request: Request, obj: dict[str, Any]
+    api: State, hook: Mapping[str, Any], request: Request, obj: dict[str, Any]
 ) -> dict[str, Any] | None:
     """Return `obj` as one webhook leaves it, None if it was not asked or had no word."""
     as_kind = _asked_as(api, hook, request, obj)
@@ -104,7 +102,7 @@ def _changed(
     return _in_version(as_kind, request.kind, changed)
 
 
-def validated(api: Api, request: Request, obj: dict[str, Any] | None) -> None:
+def validated(api: State, request: Request, obj: dict[str, Any] | None) -> None:
     """Ask the validating webhooks; `obj` is None for deletes.
 
     Raises:
@@ -126,7 +124,7 @@ def change_of(kind: Kind, old: dict[str, Any], options: WriteOptions, subresourc
 
 
 def validated_part(
-    api: Api, namespace: str, name: str, subresource: str, obj: dict[str, Any]
+    api: State, namespace: str, name: str, subresource: str, obj: dict[str, Any]
 ) -> None:
     """Ask the validating webhooks about a Binding or Eviction of a pod.
 
@@ -141,7 +139,7 @@ def validated_part(
     validated(api, request, obj)
 
 
-def _hooks(api: Api, resource: str, request: Request) -> Iterator[Mapping[str, Any]]:
+def _hooks(api: State, resource: str, request: Request) -> Iterator[Mapping[str, Any]]:
     """Yield the stored webhooks for a resource, none for requests about such configurations."""
     if request.kind.group != _GROUP and api.store.count(resource):
         for stored in api.store.range(resource, None):
@@ -171,7 +169,7 @@ def _decoded(body: bytes) -> tuple[tuple[Mapping[str, Any], frozenset[str]], ...
 
 
 def _asked_as(
-    api: Api, hook: Mapping[str, Any], request: Request, obj: dict[str, Any] | None
+    api: State, hook: Mapping[str, Any], request: Request, obj: dict[str, Any] | None
 ) -> Kind | None:
     """Return the version in which a webhook is to be asked, None if it is not to be."""
     as_kind = _version(api, hook, request)
@@ -184,7 +182,7 @@ def _asked_as(
     return as_kind if _conditions_hold(hook, request, obj) else None
 
 
-def _version(api: Api, hook: Mapping[str, Any], request: Request) -> Kind | None:
+def _version(api: State, hook: Mapping[str, Any], request: Request) -> Kind | None:
     kind = request.kind
     candidates = [kind]
     if hook.get("matchPolicy") != "Exact":
@@ -220,7 +218,7 @@ def _resource(pattern: str, plural: str, subresource: str) -> bool:
 
 
 def _in_namespaces(
-    api: Api, hook: Mapping[str, Any], request: Request, obj: dict[str, Any] | None
+    api: State, hook: Mapping[str, Any], request: Request, obj: dict[str, Any] | None
 ) -> bool:
     selector = hook.get("namespaceSelector")
     if not selector:

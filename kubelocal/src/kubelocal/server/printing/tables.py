@@ -13,7 +13,7 @@ import orjson
 
 from kubelocal.server.printing.ages import age
 from kubelocal.server.printing.columns import ColumnSpec, columns_of
-from kubelocal.server.types.crds import Column
+from kubelocal.server.types.custom_versions import Column
 from kubelocal.server.types.jsonpath import InvalidPath, find
 from kubelocal.server.types.kinds import Kind
 from kubeworld.units.instants import Nanos

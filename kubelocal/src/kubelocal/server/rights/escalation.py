@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kubelocal.server.admitting import outside
 from kubelocal.server.errors import forbidden
 from kubelocal.server.rights.identity import MASTERS, Attributes, User
 from kubelocal.server.rights.rbac import Rule, covers
+from kubelocal.server.state import State
 from kubelocal.server.types.kinds import Kind
-
-if TYPE_CHECKING:
-    from kubelocal.server.api import Api
 
 __all__ = ["check"]
 
@@ -30,7 +28,7 @@ _EVERYTHING: Final = (
 _RULES: Final = ("rules", "aggregationRule")
 
 
-def check(api: Api, kind: Kind, obj: dict[str, Any], old: dict[str, Any] | None) -> None:
+def check(api: State, kind: Kind, obj: dict[str, Any], old: dict[str, Any] | None) -> None:
     """Refuse a role or binding that gives more than its writer has.
 
     Raises:

@@ -19,7 +19,8 @@ import orjson
 from kubelocal.server.admitting import outside
 from kubelocal.server.admitting.callouts import CallFailed, call
 from kubelocal.server.errors import StatusError
-from kubelocal.server.types.kinds import Kind, Registry
+from kubelocal.server.types.kinds import Kind
+from kubelocal.server.types.registry import Registry
 from kubelocal.server.types.scheduling_versions import as_newer, as_older, is_older
 from kubelocal.store import Store, Stored
 

@@ -11,54 +11,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
 from kubelocal.server import causes
 from kubelocal.server.causes import Cause, Invalid
 from kubelocal.server.types.cel import Rules
+from kubelocal.server.types.custom_versions import Column, CustomVersion
 from kubelocal.server.types.jsonpath import InvalidPath, find
 from kubelocal.server.types.kinds import Kind
 from kubelocal.server.types.schema_checks import check_schema
-from kubelocal.server.types.structural import Schema, Validator
+from kubelocal.server.types.structural import Validator
 from kubelocal.server.validation.webhooks import client_config
 from kubelocal.server.wire.deprecations import custom_deprecation, deprecation_problems
 
-__all__ = ["Column", "CustomVersion", "complete", "kinds_of", "problems", "update_problems"]
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One printer column; `priority` above 0 shows with `-o wide` only."""
-
-    name: str
-    type: str
-    format: str
-    description: str
-    priority: int
-    json_path: str
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CustomVersion:
-    """What one version of a CRD says beyond names.
-
-    `scale`: paths of spec replicas, status replicas and label selector (empty: none), or None.
-    `conversion`: the webhook that converts between the versions, None where only names differ.
-    `status`: the status is a subresource of its own. `deprecation`: what all who ask are warned of.
-    """
-
-    crd: str
-    schema: Schema
-    validator: Validator
-    rules: Rules
-    columns: tuple[Column, ...]
-    status: bool
-    scale: tuple[str, str, str] | None
-    selectable: tuple[str, ...]
-    deprecation: str | None
-    conversion: Mapping[str, Any] | None = None
+__all__ = ["complete", "kinds_of", "problems", "update_problems"]
 
 
 _AGE: Final = Column(

@@ -6,23 +6,21 @@ and not served. Source: the naming controller of k8s.io/apiextensions-apiserver.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kubelocal.server.errors import invalid
+from kubelocal.server.state import State
 from kubelocal.server.types.crds import kinds_of
 from kubelocal.server.types.kinds import Kind
 from kubelocal.server.types.schema import Invalid
 from kubeworld.units.instants import format_instant
-
-if TYPE_CHECKING:
-    from kubelocal.server.api import Api
 
 __all__ = ["check", "install_stored", "removed", "written"]
 
 _DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 
 
-def check(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
+def check(api: State, kind: Kind, obj: dict[str, Any]) -> None:
     """Refuse a definition that cannot be served, and give a good one its status.
 
     Raises:
@@ -37,19 +35,19 @@ def check(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
     _write_status(api, obj)
 
 
-def written(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
+def written(api: State, kind: Kind, obj: dict[str, Any]) -> None:
     """Serve the stored definition."""
     if kind.resource == _DEFINITIONS and _accepted(obj):
         api.registry.install(obj)
 
 
-def removed(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
+def removed(api: State, kind: Kind, obj: dict[str, Any]) -> None:
     """Stop serving what the definition defined."""
     if kind.resource == _DEFINITIONS:
         api.registry.remove(obj["metadata"]["name"])
 
 
-def install_stored(api: Api) -> None:
+def install_stored(api: State) -> None:
     """Serve the definitions that were in the store at start."""
     for stored in api.store.range(_DEFINITIONS, None):
         obj = stored.decode()
@@ -64,7 +62,7 @@ def _accepted(obj: dict[str, Any]) -> bool:
     )
 
 
-def _write_status(api: Api, obj: dict[str, Any]) -> None:
+def _write_status(api: State, obj: dict[str, Any]) -> None:
     spec, status = obj["spec"], obj.setdefault("status", {})
     taken = _taken(api, obj)
     now = format_instant(api.clock.wall())
@@ -97,7 +95,7 @@ def _write_status(api: Api, obj: dict[str, Any]) -> None:
         versions.append(storage)
 
 
-def _taken(api: Api, obj: dict[str, Any]) -> tuple[str, str] | None:
+def _taken(api: State, obj: dict[str, Any]) -> tuple[str, str] | None:
     """Return reason and message when a name belongs to another kind of the group."""
     spec = obj["spec"]
     names = spec["names"]

@@ -13,7 +13,6 @@ from ipaddress import IPv6Address, ip_address
 from typing import Any, Final
 
 from kubelocal.server import causes
-from kubelocal.server.admitting.services import NODE_PORTS
 from kubelocal.server.causes import Cause
 from kubelocal.server.types.metadata import (
     check_labels,
@@ -23,7 +22,9 @@ from kubelocal.server.types.metadata import (
 )
 from kubelocal.server.validation.containers import port_name
 
-__all__ = ["service", "service_update"]
+__all__ = ["NODE_PORTS", "service", "service_update"]
+
+NODE_PORTS: Final = range(30_000, 32_768)
 
 Object = Mapping[str, Any]
 

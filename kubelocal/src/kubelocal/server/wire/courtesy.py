@@ -13,7 +13,7 @@ from kubelocal.server.errors import (
     method_not_allowed,
     path_not_found,
 )
-from kubelocal.server.types.kinds import Registry
+from kubelocal.server.types.registry import Registry
 from kubelocal.server.wire import discovery, openapi
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos, format_instant

@@ -13,7 +13,7 @@ from typing import Any, Final
 from kubelocal.server import causes
 from kubelocal.server.causes import Cause
 from kubelocal.server.types.kinds import Kind
-from kubelocal.server.wire.discovery import version_rank
+from kubelocal.server.types.version_ranks import version_rank
 
 __all__ = ["custom_deprecation", "deprecation", "deprecation_problems"]
 

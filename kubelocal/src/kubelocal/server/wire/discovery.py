@@ -13,7 +13,9 @@ from typing import Any, Final
 
 import orjson
 
-from kubelocal.server.types.kinds import Kind, Registry
+from kubelocal.server.types.kinds import Kind
+from kubelocal.server.types.registry import Registry
+from kubelocal.server.types.version_ranks import version_rank
 
 __all__ = ["SUBRESOURCES", "aggregated", "legacy"]
 
@@ -107,16 +109,6 @@ def _groups(registry: Registry) -> dict[str, list[str]]:
     return {
         name: sorted(versions, key=version_rank, reverse=True) for name, versions in groups.items()
     }
-
-
-def version_rank(version: str) -> tuple[int, int, int]:
-    """Order of API versions: v2 above v1 above v2beta1 above v1alpha3."""
-    for level, word in ((1, "beta"), (0, "alpha")):
-        major, found, minor = version.removeprefix("v").partition(word)
-        if found and major.isdigit():
-            return (level, int(major), int(minor) if minor.isdigit() else 0)
-    digits = version.removeprefix("v")
-    return (2, int(digits), 0) if digits.isdigit() else (-1, 0, 0)
 
 
 def _group(name: str, versions: Sequence[str]) -> dict[str, Any]:

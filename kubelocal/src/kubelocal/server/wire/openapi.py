@@ -14,8 +14,9 @@ from typing import Any, Final
 
 import orjson
 
-from kubelocal.server.types.kinds import Kind, Registry
+from kubelocal.server.types.kinds import Kind
 from kubelocal.server.types.layout import Field, Message, Shape, descriptions, message
+from kubelocal.server.types.registry import Registry
 
 __all__ = ["openapi_document", "openapi_index"]
 

@@ -12,7 +12,8 @@ from urllib.parse import unquote
 
 from kubelocal.server.errors import bad_request, method_not_allowed, path_not_found
 from kubelocal.server.rights.identity import Attributes
-from kubelocal.server.types.kinds import Kind, Registry
+from kubelocal.server.types.kinds import Kind
+from kubelocal.server.types.registry import Registry
 
 __all__ = ["Target", "Unserved", "segments_of", "target_of", "verb_of"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
 
@@ -15,6 +15,7 @@ from kubelocal.server.admitting import webhooks
 from kubelocal.server.admitting.admission import complete_update
 from kubelocal.server.causes import Invalid, StrictDecoding
 from kubelocal.server.errors import StatusError, bad_request, invalid
+from kubelocal.server.state import State
 from kubelocal.server.types.gates import drop_disabled
 from kubelocal.server.types.kinds import Kind
 from kubelocal.server.types.layout import message
@@ -22,9 +23,6 @@ from kubelocal.server.types.schema import decode, validate
 from kubelocal.server.writing import subresources
 from kubelocal.server.writing.options import WriteOptions
 from kubelocal.server.writing.replacement import check_identity, keep_system_metadata
-
-if TYPE_CHECKING:
-    from kubelocal.server.api import Api
 
 __all__ = ["check", "decoded", "mutated", "succeeding"]
 
@@ -71,7 +69,7 @@ def succeeding(
     return new
 
 
-def mutated(api: Api, request: webhooks.Request, obj: dict[str, Any]) -> dict[str, Any]:
+def mutated(api: State, request: webhooks.Request, obj: dict[str, Any]) -> dict[str, Any]:
     """Return a decoded object as the mutating webhooks leave it, decoded.
 
     Raises:

@@ -8,7 +8,7 @@ fields that this manager applied before, does not now, and nobody else owns.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kubelocal.server.errors import StatusError, bad_request, conflict, not_found
 from kubelocal.server.types.kinds import Kind
@@ -30,16 +30,37 @@ from kubelocal.server.writing.ownership import (
     union,
     write_managers,
 )
+from kubeworld.units.clock import Clock
 from kubeworld.units.instants import format_instant
-
-if TYPE_CHECKING:
-    from kubelocal.server.api import Api
 
 __all__ = ["apply"]
 
 
+class Writer(Protocol):
+    """Whoever stores what is applied."""
+
+    clock: Clock
+
+    def created_by_apply(
+        self, kind: Kind, namespace: str, obj: dict[str, Any], owner: Manager, options: WriteOptions
+    ) -> dict[str, Any]:
+        """Create what was not found."""
+        ...
+
+    def applied(
+        self,
+        kind: Kind,
+        old: dict[str, Any],
+        new: dict[str, Any],
+        options: WriteOptions,
+        subresource: str,
+    ) -> dict[str, Any]:
+        """Store what was found and changed."""
+        ...
+
+
 def apply(
-    api: Api,
+    api: Writer,
     kind: Kind,
     namespace: str,
     name: str,
@@ -100,7 +121,7 @@ def apply(
 
 
 def _create(
-    api: Api,
+    api: Writer,
     kind: Kind,
     namespace: str,
     obj: dict[str, Any],

@@ -7,14 +7,12 @@ controllers do both; here the server does, since nothing works without it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kubelocal.server.errors import StatusError, forbidden, not_found
+from kubelocal.server.state import State
 from kubelocal.server.types.kinds import Kind
 from kubelocal.server.writing.options import DeleteOptions, Propagation
-
-if TYPE_CHECKING:
-    from kubelocal.server.api import Api
 
 __all__ = [
     "BUILT_IN_NAMESPACES",
@@ -32,7 +30,7 @@ _NAMESPACES: Final = "namespaces"
 _DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 
 
-def check_namespace(api: Api, kind: Kind, namespace: str, name: str) -> None:
+def check_namespace(api: State, kind: Kind, namespace: str, name: str) -> None:
     """Refuse a create in a namespace that is missing (404) or being deleted (403)."""
     if not kind.namespaced:
         return
@@ -74,7 +72,7 @@ def before_deletion(kind: Kind, obj: dict[str, Any]) -> None:
             finalizers.append(_CLEANUP)
 
 
-def deletion_marked(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
+def deletion_marked(api: State, kind: Kind, obj: dict[str, Any]) -> None:
     """Start to empty a namespace or a definition that has just been marked."""
     if kind.resource == _NAMESPACES and api.controllers:
         namespace = obj["metadata"]["name"]
@@ -90,7 +88,7 @@ def deletion_marked(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
         _finish_definition(api, obj["metadata"]["name"])
 
 
-def removed(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
+def removed(api: State, kind: Kind, obj: dict[str, Any]) -> None:
     """Finish what only waited for this object."""
     namespace = obj["metadata"].get("namespace", "")
     if namespace:
@@ -99,7 +97,7 @@ def removed(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
         _finish_definition(api, kind.resource)
 
 
-def resume(api: Api) -> None:
+def resume(api: State) -> None:
     """Go on with deletions that a restart interrupted."""
     for resource in (_NAMESPACES, _DEFINITIONS):
         for stored in list(api.store.range(resource, None)):
@@ -110,11 +108,11 @@ def resume(api: Api) -> None:
                 deletion_marked(api, kind, obj)
 
 
-def _distinct(api: Api) -> list[Kind]:
+def _distinct(api: State) -> list[Kind]:
     return [kind for kind in api.registry.all() if "delete" in kind.verbs]
 
 
-def _drop_unserved(api: Api, namespace: str) -> None:
+def _drop_unserved(api: State, namespace: str) -> None:
     """Remove what a feature gate that has been switched off left behind; nobody else could."""
     for resource in api.store.resources():
         plural, _, group = resource.partition(".")
@@ -123,7 +121,7 @@ def _drop_unserved(api: Api, namespace: str) -> None:
                 api.store.remove(resource, stored.decode())
 
 
-def _delete_all(api: Api, kind: Kind, namespace: str | None) -> None:
+def _delete_all(api: State, kind: Kind, namespace: str | None) -> None:
     for stored in list(api.store.range(kind.resource, namespace)):
         # One object that cannot be deleted must not keep the others.
         try:
@@ -137,7 +135,7 @@ def _delete_all(api: Api, kind: Kind, namespace: str | None) -> None:
             continue
 
 
-def _finish_namespace(api: Api, namespace: str) -> None:
+def _finish_namespace(api: State, namespace: str) -> None:
     stored = api.store.get(_NAMESPACES, "", namespace)
     if (
         not api.controllers
@@ -154,7 +152,7 @@ def _finish_namespace(api: Api, namespace: str) -> None:
         api.store.remove(_NAMESPACES, obj)
 
 
-def _finish_definition(api: Api, name: str) -> None:
+def _finish_definition(api: State, name: str) -> None:
     stored = api.store.get(_DEFINITIONS, "", name)
     if stored is None or api.store.count(name):
         return

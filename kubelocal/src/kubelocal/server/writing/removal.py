@@ -5,24 +5,22 @@ Source: the generic registry of k8s.io/apiserver.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kubelocal.server.admitting import quotas, webhooks
 from kubelocal.server.errors import precondition_failed
+from kubelocal.server.state import State
 from kubelocal.server.types import conversion, definitions
 from kubelocal.server.types.kinds import Kind
 from kubelocal.server.writing import lifecycle
 from kubelocal.server.writing.deletion import is_finished, marked
 from kubelocal.server.writing.options import DeleteOptions
 
-if TYPE_CHECKING:
-    from kubelocal.server.api import Api
-
 __all__ = ["delete", "remove"]
 
 
 def delete(
-    api: Api,
+    api: State,
     kind: Kind,
     namespace: str,
     name: str,
@@ -69,7 +67,7 @@ def delete(
     return conversion.answered(kind, obj, kept)
 
 
-def remove(api: Api, kind: Kind, kept: dict[str, Any]) -> None:
+def remove(api: State, kind: Kind, kept: dict[str, Any]) -> None:
     """Take an object out of the store, with what follows from that."""
     api.store.remove(conversion.shelf(kind), kept)
     definitions.removed(api, kind, kept)

@@ -7,7 +7,7 @@ scale paths of custom kinds come from their CRD; eviction follows `policy/v1`.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kubelocal.server.errors import (
     StatusError,
@@ -16,6 +16,7 @@ from kubelocal.server.errors import (
     invalid,
     too_many_requests,
 )
+from kubelocal.server.state import State
 from kubelocal.server.types.kinds import Kind
 from kubelocal.server.types.schema import Cause
 from kubelocal.server.writing.options import DeleteOptions, parse_delete_options
@@ -24,9 +25,6 @@ from kubeworld.objects.selectors import matches_labels
 from kubeworld.units.instants import format_instant
 from kubeworld.writes.changes import bound, with_condition
 from kubeworld.writes.refusals import Refused
-
-if TYPE_CHECKING:
-    from kubelocal.server.api import Api
 
 __all__ = ["WRITTEN", "bind", "evict", "merged", "scale_of", "with_scale"]
 
@@ -156,13 +154,13 @@ def _at(obj: Any, path: str) -> Any:
     return obj
 
 
-def _pods(api: Api) -> Kind:
+def _pods(api: State) -> Kind:
     pods = api.registry.find("", "v1", "pods")
     assert pods is not None
     return pods
 
 
-def bind(api: Api, namespace: str, name: str, binding: dict[str, Any]) -> dict[str, Any]:
+def bind(api: State, namespace: str, name: str, binding: dict[str, Any]) -> dict[str, Any]:
     """Assign a pod to a node, as the scheduler does."""
     kind = _pods(api)
     target = binding.get("target")
@@ -204,7 +202,7 @@ def _is_text_map(value: Any) -> bool:
     )
 
 
-def evict(api: Api, namespace: str, name: str, eviction: dict[str, Any]) -> dict[str, Any]:
+def evict(api: State, namespace: str, name: str, eviction: dict[str, Any]) -> dict[str, Any]:
     """Delete a pod with the budget's consent."""
     kind = _pods(api)
     given = eviction.get("deleteOptions") or {}
@@ -222,7 +220,7 @@ def evict(api: Api, namespace: str, name: str, eviction: dict[str, Any]) -> dict
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
-def _target_of_eviction(api: Api) -> dict[str, Any]:
+def _target_of_eviction(api: State) -> dict[str, Any]:
     return {
         "type": "DisruptionTarget",
         "status": "True",
@@ -233,7 +231,7 @@ def _target_of_eviction(api: Api) -> dict[str, Any]:
     }
 
 
-def _ask_budgets(api: Api, namespace: str, pod: dict[str, Any], dry_run: bool) -> None:
+def _ask_budgets(api: State, namespace: str, pod: dict[str, Any], dry_run: bool) -> None:
     labels = pod["metadata"].get("labels") or {}
     budgets = [
         obj
@@ -269,7 +267,7 @@ def _ask_budgets(api: Api, namespace: str, pod: dict[str, Any], dry_run: bool) -
         api.store.put(_DISRUPTION_BUDGETS, {**budget, "status": status})
 
 
-def _insufficient(api: Api, budget: dict[str, Any]) -> dict[str, Any]:
+def _insufficient(api: State, budget: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "DisruptionAllowed",
         "status": "False",

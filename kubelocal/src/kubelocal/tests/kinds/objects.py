@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from kubelocal.server.types.kinds import Kind, Registry
+from kubelocal.server.types.kinds import Kind
+from kubelocal.server.types.registry import Registry
 from kubelocal.server.types.schema import (
     Admitted,
     FieldValidation,

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from kubelocal.crds import permissive_definitions
-from kubelocal.server.types.kinds import Registry
+from kubelocal.server.types.registry import Registry
 from kubelocal.server.types.schema import Invalid
 from kubelocal.server.types.structure import Structure, structure_of
 from kubelocal.server.wire.deprecations import deprecation

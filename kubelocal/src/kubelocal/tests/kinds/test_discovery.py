@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from kubelocal.server.types.kinds import Registry
 from kubelocal.server.types.layout import descriptions, message, messages, versions
-from kubelocal.server.wire.discovery import aggregated, legacy, version_rank
+from kubelocal.server.types.registry import Registry
+from kubelocal.server.types.version_ranks import version_rank
+from kubelocal.server.wire.discovery import aggregated, legacy
 from kubelocal.server.wire.openapi import openapi_document, openapi_index
 from kubelocal.tests.kinds.objects import with_tasks
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubelocal.server.types.kinds import Registry
+from kubelocal.server.types.registry import Registry
 from kubelocal.server.types.schema import (
     FieldValidation,
     Invalid,

@@ -9,7 +9,7 @@ import pytest
 from kubelocal.server.printing.ages import human_duration
 from kubelocal.server.printing.tables import table
 from kubelocal.server.types.jsonpath import InvalidPath, find
-from kubelocal.server.types.kinds import Registry
+from kubelocal.server.types.registry import Registry
 from kubelocal.tests.kinds.objects import (
     Object,
     deployment,
