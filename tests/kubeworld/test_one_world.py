@@ -7,6 +7,7 @@ promises what does not happen. Each question is put to both, through what a plan
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ import msgspec
 import pytest
 
 from kubelocal.server.writing.options import PatchType
+from kubeworld.objects.paths import put
 from kubeworld.objects.requests import pod_requests
 from kubeworld.objects.selectors import matches_labels
 from kubeworld.units.durations import SECOND
@@ -22,12 +24,16 @@ from kubeworld.units.quantities import parse_milli
 from kubeworld.writes.refusals import Refused
 from reprieve.api import kueue
 from reprieve.intake.quota import label_selector
+from reprieve.jobs.table import job_kinds
 from reprieve.kube.resource import PODS
 from reprieve.whatif.questions.asked import requests_of_spec
 from reprieve.whatif.submitting.pod_quotas import QuotaObject, left_of, taken_by
-from tests.kubeworld.worlds import BUDGETS, RESOURCES, Copied, Embedded, Object, copied, embedded
+from tests.kubeworld.worlds import BUDGETS, Copied, Embedded, Object, copied, embedded
+from tests.quota_plane.kind_stories import MANIFESTS, manifest
+from tests.whatif.test_kinds import runtime
 
 GPU = "nvidia.com/gpu"
+ROWS = {kind.kind: kind for kind in job_kinds()}
 
 
 def container(name: str = "main", **resources: Any) -> Object:
@@ -570,5 +576,76 @@ def test_a_patch_leaves_the_same() -> None:
     assert {key: (here[key], there[key]) for key in here if here[key] != there[key]} == {}
 
 
-def test_every_kind_is_known_to_both() -> None:
-    assert len(RESOURCES) >= 20
+# Children
+
+
+def _pods_described(pods: list[Object]) -> Counter[str]:
+    """Return what decides about pods, whatever their names: how many of each there are."""
+    return Counter(
+        str(
+            [
+                sorted(requests_of_spec(pod["spec"]).items()),
+                [each["name"] for each in pod["spec"]["containers"]],
+                pod["spec"].get("nodeSelector"),
+                pod["spec"].get("priority"),
+            ]
+        )
+        for pod in pods
+        if not pod["metadata"].get("deletionTimestamp")
+    )
+
+
+def _work(kind: str, *, suspended: bool = False) -> Object:
+    obj = manifest(kind, "work")
+    obj["metadata"]["namespace"] = "default"
+    if suspended:
+        put(obj, ROWS[kind].suspend, True)
+    return obj
+
+
+def _resource(kind: str) -> str:
+    return f"{ROWS[kind].plural}.{ROWS[kind].group}".rstrip(".")
+
+
+#: Kinds with their own pods, of the table of jobs; a pod is its own.
+PLAYED = sorted(kind for kind in ROWS if kind != "Pod" and kind in MANIFESTS)
+
+
+def _embedded_children(kind: str, suspended: bool) -> Counter[str]:
+    async def ask(world: Embedded) -> Counter[str]:
+        await world.create(runtime())
+        said = await world.create(_work(kind, suspended=suspended))
+        assert isinstance(said, dict), said
+        await world.wait(60)
+        return _pods_described(await world.all("pods"))
+
+    return embedded(ask, machines=True)
+
+
+def _copied_children(kind: str, suspended: bool) -> Counter[str]:
+    async def ask(world: Copied) -> Counter[str]:
+        world.create(_work(kind, suspended=suspended))
+        for _ in range(4):
+            await world.wait(60)
+            world.place_all()
+        return _pods_described(world.pods())
+
+    return copied(ask, [runtime()])
+
+
+@pytest.mark.parametrize("kind", PLAYED)
+def test_a_kind_has_the_same_pods(kind: str) -> None:
+    here, there = _embedded_children(kind, False), _copied_children(kind, False)
+    assert here == there
+    assert here.total() > 0
+
+
+@pytest.mark.parametrize("kind", sorted(kind for kind in PLAYED if ROWS[kind].suspend))
+def test_what_is_suspended_has_none(kind: str) -> None:
+    assert _embedded_children(kind, True) == _copied_children(kind, True) == Counter()
+
+
+def test_every_kind_of_the_table_is_played() -> None:
+    """By the embedded cluster, or by nobody, with a reason."""
+    unplayed = {kind for kind in ROWS if kind not in PLAYED} - {"Pod"}
+    assert unplayed == set()

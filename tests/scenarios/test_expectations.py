@@ -10,10 +10,11 @@ import pytest
 
 from kubeworld.units.clock import VirtualClock
 from kubeworld.units.durations import SECOND
+from kubeworld.writes.merging import merge_patch
 from reprieve.scenarios import expectations
 from reprieve.scenarios.observer import GPUWORKLOADS, Observer
 from reprieve.scenarios.operator import OperatorProcesses
-from reprieve.scenarios.play import Play, StepFailed, merged
+from reprieve.scenarios.play import Play, StepFailed
 from reprieve.scenarios.stage import Stage
 from reprieve.scenarios.steps import (
     CountStays,
@@ -251,7 +252,7 @@ def test_a_manifest_is_merged_as_a_json_merge_patch() -> None:
     present = {"metadata": {"annotations": {"a": "1", "b": "2"}, "uid": "u"}, "spec": {"x": [1]}}
     patch = {"metadata": {"annotations": {"a": "3", "b": None}}, "spec": {"x": [2, 3]}}
 
-    assert merged(present, patch) == {
+    assert merge_patch(present, patch) == {
         "metadata": {"annotations": {"a": "3"}, "uid": "u"},
         "spec": {"x": [2, 3]},
     }

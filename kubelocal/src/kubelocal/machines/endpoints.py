@@ -14,8 +14,7 @@ from typing import Any, Final
 from kubelocal.machines.informer import Informer, Key
 from kubelocal.machines.objects import Change, ChangeType, Object
 from kubelocal.machines.selections import Selections
-from kubelocal.machines.workloads.replicas import template_hash
-from kubeworld.objects.owners import child
+from kubeworld.objects.owners import child, template_hash
 from kubeworld.objects.pods import is_over, is_ready
 
 __all__ = ["EndpointsController"]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import json
 import random
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["child", "controller_of", "owner_reference", "suffix"]
+__all__ = ["child", "controller_of", "owner_reference", "suffix", "template_hash"]
 
 Object = dict[str, Any]
 
@@ -68,3 +69,11 @@ def child(
     if source.get("finalizers"):
         metadata["finalizers"] = list(source["finalizers"])
     return {**body, "apiVersion": api_version, "kind": kind, "metadata": metadata}
+
+
+def template_hash(template: Any) -> str:
+    """Return the hash of a pod template as names and labels carry it (FNV-1a, 32 bits)."""
+    number = 0x811C9DC5
+    for byte in json.dumps(template, sort_keys=True).encode():
+        number = (number ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return "".join(_LETTERS[ord(digit) % len(_LETTERS)] for digit in str(number))

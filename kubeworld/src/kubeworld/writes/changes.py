@@ -172,9 +172,9 @@ def grace_of(pod: Mapping[str, Any], seconds: int | None = None) -> int:
     spec = pod.get("spec") or {}
     if not spec.get("nodeName") or is_over(pod):
         return 0
-    if seconds is None:
-        seconds = spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE)
-    return 1 if seconds < 0 else int(seconds)
+    own: int = spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE)
+    given = own if seconds is None else seconds
+    return 1 if given < 0 else given
 
 
 def deleted(old: Object, now: Nanos, *, seconds: int = 0, propagation: str | None = None) -> Object:

@@ -20,10 +20,10 @@ from typing import Any, Final
 from kubelocal.machines.events import Recorder
 from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.objects import Change, ChangeType, Object
-from kubelocal.machines.workloads.families import FAMILIES, Child, Pods, children
 from kubelocal.machines.workloads.pod_creation import create_pod
 from kubelocal.machines.workloads.progress import COUNTS, STATUSES, State, pods_below, state_of
 from kubelocal.machines.workloads.replicas import in_order_of_removal
+from kubeworld.kinds.families import FAMILIES, Child, Pods, children
 from kubeworld.objects.owners import child, controller_of, suffix
 from kubeworld.objects.pods import is_active, is_over
 from kubeworld.objects.selectors import matches_labels
@@ -68,10 +68,10 @@ class ChildrenController:
         owner = self._informer.at(key)
         if owner is None or owner["metadata"].get("deletionTimestamp"):
             return
-        wanted, suspended = children(FAMILIES[key.resource], owner)
+        wanted, suspended = children(FAMILIES[key.resource], owner, self._read)
         waits = not suspended and self._waits(owner, wanted)
         for one in wanted:
-            if waits and isinstance(one, Child) and one.follows:
+            if waits and one.follows:
                 continue
             if isinstance(one, Pods):
                 await self._group(owner, one, 0 if suspended else one.count)
@@ -82,12 +82,35 @@ class ChildrenController:
         if wanted:
             await self._report(key, suspended, waits)
 
+    def _read(self, api_version: str, kind: str, namespace: str, name: str) -> Object | None:
+        resource = self._informer.objects.resource_of(api_version, kind)
+        return None if resource is None else self._informer.get(resource, namespace, name)
+
     def _waits(self, owner: Object, wanted: list[Child | Pods]) -> bool:
-        """Tell whether a child that follows others is still to be made, as not all of them run."""
-        singles = [one for one in wanted if isinstance(one, Child)]
-        missing = any(one.follows and self._present(owner, one) is None for one in singles)
-        others = (self._present(owner, one) for one in singles if not one.follows)
-        return missing and not all(one is not None and self._all_run(one) for one in others)
+        """Tell whether what follows others is still to be made, as not all of these run."""
+        last = [one for one in wanted if one.follows]
+        if not last or all(self._is_there(owner, one) for one in last):
+            return False
+        return not all(self._runs(owner, one) for one in wanted if not one.follows)
+
+    def _is_there(self, owner: Object, wanted: Child | Pods) -> bool:
+        if isinstance(wanted, Pods):
+            return bool(self._pods(owner, wanted)) or not wanted.count
+        return self._present(owner, wanted) is not None
+
+    def _runs(self, owner: Object, wanted: Child | Pods) -> bool:
+        if isinstance(wanted, Pods):
+            return state_of(self._pods(owner, wanted), suspended=False) is State.RUNNING
+        present = self._present(owner, wanted)
+        return present is not None and self._all_run(present)
+
+    def _pods(self, owner: Object, wanted: Pods) -> list[Object]:
+        selector = {"matchLabels": wanted.labels}
+        return [
+            pod
+            for pod in self._informer.controlled(owner["metadata"]["uid"], "pods")
+            if matches_labels(selector, pod["metadata"].get("labels"))
+        ]
 
     def _all_run(self, obj: Object) -> bool:
         pods = pods_below(self._informer, obj["metadata"]["uid"])
@@ -154,12 +177,7 @@ class ChildrenController:
                 await self._informer.delete(key.resource, obj)
 
     async def _group(self, owner: Object, wanted: Pods, count: int) -> None:
-        selector = {"matchLabels": wanted.labels}
-        held = [
-            pod
-            for pod in self._informer.controlled(owner["metadata"]["uid"], "pods")
-            if matches_labels(selector, pod["metadata"].get("labels"))
-        ]
+        held = self._pods(owner, wanted)
         if wanted.numbered:
             for pod in held:
                 if (pod.get("status") or {}).get("phase") == "Failed" and not _leaves(pod):

@@ -16,14 +16,8 @@ from kubelocal.machines.events import Recorder
 from kubelocal.machines.feasibility import NodeState, reject
 from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.objects import Change, Object
-from kubelocal.machines.workloads.replicas import (
-    availability,
-    by_controller,
-    matching,
-    same_status,
-    template_hash,
-)
-from kubeworld.objects.owners import child, suffix
+from kubelocal.machines.workloads.replicas import availability, by_controller, matching, same_status
+from kubeworld.objects.owners import child, suffix, template_hash
 from kubeworld.objects.pods import is_active, is_ready
 from kubeworld.units.clock import Clock
 from kubeworld.units.percents import scaled

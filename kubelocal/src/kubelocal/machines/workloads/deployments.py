@@ -14,15 +14,9 @@ from typing import Any, Final
 from kubelocal.machines.events import Recorder
 from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.objects import Change, Object
-from kubelocal.machines.workloads.replicas import (
-    by_controller,
-    matching,
-    replicas_of,
-    same_status,
-    template_hash,
-)
+from kubelocal.machines.workloads.replicas import by_controller, matching, replicas_of, same_status
 from kubeworld.objects.conditions import set_condition
-from kubeworld.objects.owners import child
+from kubeworld.objects.owners import child, template_hash
 from kubeworld.units.clock import Clock
 from kubeworld.units.instants import format_instant
 from kubeworld.units.percents import scaled

@@ -105,6 +105,13 @@ _KUBEFLOW: Final = _conditions(
 _KAIWO: Final = _words("status", "PENDING", "PENDING", "RUNNING", "COMPLETE")
 _AIM: Final = _words("status", "Pending", "Pending", "Running", "Running")
 
+_SPARK: Final = _words("state", "SUSPENDED", "SUBMITTED", "RUNNING", "COMPLETED")
+
+
+def _spark(status: Status, state: State, now: str) -> None:
+    _SPARK(status.setdefault("applicationState", {}), state, now)
+
+
 STATUSES: Final[Mapping[str, _Writer]] = {
     "rayclusters.ray.io": _words("state", "suspended", "", "ready", "ready"),
     "rayjobs.ray.io": _together(
@@ -126,8 +133,14 @@ STATUSES: Final[Mapping[str, _Writer]] = {
     "leaderworkersets.leaderworkerset.x-k8s.io": _conditions(
         Progressing=State.PENDING, Available=State.RUNNING
     ),
-    "pytorchjobs.kubeflow.org": _KUBEFLOW,
-    "mpijobs.kubeflow.org": _KUBEFLOW,
+    **{
+        f"{kind}s.kubeflow.org": _KUBEFLOW
+        for kind in ("pytorchjob", "tfjob", "xgboostjob", "paddlejob", "jaxjob", "mpijob")
+    },
+    "sparkapplications.sparkoperator.k8s.io": _spark,
+    "trainjobs.trainer.kubeflow.org": _conditions(
+        Suspended=State.SUSPENDED, Complete=State.SUCCEEDED
+    ),
 }
 """By resource: changes a status in place to say a state."""
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.objects import Change, ChangeType, Object
@@ -22,10 +21,7 @@ __all__ = [
     "matching",
     "replicas_of",
     "same_status",
-    "template_hash",
 ]
-
-_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def by_controller(change: Change, resource: str, kind: str, below: str) -> Iterable[Key]:
@@ -102,11 +98,3 @@ def same_status(obj: Object, status: dict[str, Any]) -> bool:
         return {name: value for name, value in fields.items() if value not in (0, None, "", [])}
 
     return said(obj.get("status") or {}) == said(status)
-
-
-def template_hash(template: Any) -> str:
-    """Return the hash of a pod template as names and labels carry it (FNV-1a, 32 bits)."""
-    number = 0x811C9DC5
-    for byte in json.dumps(template, sort_keys=True).encode():
-        number = (number ^ byte) * 0x01000193 & 0xFFFFFFFF
-    return "".join(_LETTERS[ord(digit) % len(_LETTERS)] for digit in str(number))

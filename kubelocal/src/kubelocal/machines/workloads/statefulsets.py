@@ -19,10 +19,9 @@ from kubelocal.machines.workloads.replicas import (
     matching,
     replicas_of,
     same_status,
-    template_hash,
 )
 from kubelocal.machines.workloads.scheduling_groups import Workloads
-from kubeworld.objects.owners import child
+from kubeworld.objects.owners import child, template_hash
 from kubeworld.objects.pods import is_active, is_ready
 from kubeworld.units.clock import Clock
 

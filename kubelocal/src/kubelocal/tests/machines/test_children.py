@@ -8,9 +8,9 @@ import pytest
 
 from kubelocal.machines.node.kubelet import KubeletTimes
 from kubelocal.machines.objects import Object
-from kubelocal.machines.workloads.families import FAMILIES
 from kubelocal.tests.machines.cluster import Cluster, pod, reference, running, sim, template
 from kubelocal.tests.machines.store import KINDS
+from kubeworld.kinds.families import FAMILIES
 from kubeworld.units.durations import SECOND
 
 

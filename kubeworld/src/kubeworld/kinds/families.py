@@ -12,8 +12,10 @@
 | AppWrapper | its components | `components[].template` |
 | JobSet | Jobs | `replicatedJobs[].template` |
 | LeaderWorkerSet | StatefulSets: of the leaders, of each group's workers | `leaderWorkerTemplate` |
-| PyTorchJob | pods, numbered | `pytorchReplicaSpecs.*.template` |
+| PyTorchJob, TFJob, XGBoostJob, PaddleJob, JAXJob | pods, numbered | `*ReplicaSpecs.*.template` |
 | MPIJob | a launcher Job and worker pods, numbered | `mpiReplicaSpecs.*.template` |
+| SparkApplication | a driver; once it runs, executors | `driver`, `executor` |
+| TrainJob | a JobSet | its runtime, by `kinds.training` |
 
 An object whose spec has no template has no children, nor has one that names another controller in
 `managedBy` (KEP-4368, and what the kinds took over from it). What the real controllers do beyond
@@ -27,11 +29,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias, TypeGuard
 
-from kubelocal.machines.objects import Object
-from kubelocal.machines.workloads.replicas import template_hash
+from kubeworld.kinds.training import Read, job_set_of
+from kubeworld.objects.owners import template_hash
 
 __all__ = ["FAMILIES", "Child", "Family", "Pods", "children"]
 
+Object = dict[str, Any]
 _Spec: TypeAlias = dict[str, Any]
 
 
@@ -54,6 +57,7 @@ class Pods:
     """A group of like pods; `labels` tell them from those of other groups.
 
     `numbered`: their names end in 0, 1, ... and one that has failed is made anew under its name.
+    `follows`: they are made once all pods of the others run.
     """
 
     stem: str
@@ -61,6 +65,7 @@ class Pods:
     template: Object
     labels: dict[str, str] = field(default_factory=dict)
     numbered: bool = False
+    follows: bool = False
 
 
 _Maker: TypeAlias = Callable[[str, _Spec], list[Child | Pods]]
@@ -72,19 +77,24 @@ class Family:
 
     `suspends`: where in the spec `true` takes the children away. `prunes`: children of the same
     kinds that are not wanted any more go. `controller`: the value of `managedBy` that means this
-    one, which stands beside `suspend`; empty: the kind has no such field.
+    one, which stands beside `suspend`; empty: the kind has no such field. `described`: returns the
+    spec that `make` is given, of an object and a reader of others, None where there is none.
     """
 
     make: _Maker
     suspends: tuple[str, ...] = ()
     prunes: bool = False
     controller: str = ""
+    described: Callable[[Object, Read], _Spec | None] | None = None
 
 
-def children(family: Family, obj: Object) -> tuple[list[Child | Pods], bool]:
+def children(
+    family: Family, obj: Object, read: Read = lambda *where: None
+) -> tuple[list[Child | Pods], bool]:
     """Return what belongs below this object, and whether it is suspended.
 
-    Whatever in the spec is not of the expected shape counts as no template.
+    Whatever in the spec is not of the expected shape counts as no template. `read` returns an
+    object by API version, kind, namespace and name.
     """
     spec = obj.get("spec")
     if not isinstance(spec, dict):
@@ -98,6 +108,11 @@ def children(family: Family, obj: Object) -> tuple[list[Child | Pods], bool]:
         if family.controller and inner.get("managedBy", family.controller) != family.controller:
             return [], False
         suspended = inner.get(last) is True
+        if family.described is not None:
+            found = family.described(obj, read)
+            if found is None:
+                return [], suspended
+            spec = found
         return family.make(obj["metadata"]["name"], spec), suspended
     except (AttributeError, KeyError, TypeError, ValueError):
         return [], suspended
@@ -251,10 +266,16 @@ def _job_set(name: str, spec: _Spec) -> list[Child | Pods]:
             }
             job = {**template["spec"], "suspend": spec.get("suspend") is True}
             job["template"] = _labelled(job["template"], labels)
+            job["template"]["spec"] = {"restartPolicy": "OnFailure", **job["template"]["spec"]}
             metadata = _labelled(template, labels)["metadata"]
             body = {"metadata": metadata, "spec": job}
             made.append(Child("batch/v1", "Job", f"{name}-{group}-{index}", body))
     return made
+
+
+def _of_runtime(name: str, spec: _Spec) -> list[Child | Pods]:
+    """Return the JobSet of a TrainJob; `spec` is that of the JobSet."""
+    return [Child("jobset.x-k8s.io/v1alpha2", "JobSet", name, {"spec": spec})]
 
 
 def _leader_worker_set(name: str, spec: _Spec) -> list[Child | Pods]:
@@ -322,6 +343,67 @@ def _kubeflow(path: str, *, launcher: str = "") -> _Maker:
     return make
 
 
+def _spark(name: str, spec: _Spec) -> list[Child | Pods]:
+    """Return the driver, and the executors, which it makes itself once it runs.
+
+    Memory is asked for as it is said, without the share that Spark adds for the JVM.
+    """
+    made: list[Child | Pods] = []
+    for role, stem, default in (("driver", "driver", 1), ("executor", "exec", 0)):
+        said = spec.get(role)
+        if not isinstance(said, dict):
+            continue
+        labels = {"sparkoperator.k8s.io/app-name": name, "spark-role": role}
+        template = _spark_template(role, said, spec)
+        count = 1 if role == "driver" else _count(said.get("instances"), default)
+        executors = role == "executor"
+        made.append(Pods(f"{name}-{stem}", count, template, labels, follows=executors))
+    return made
+
+
+def _spark_template(role: str, said: _Spec, spec: _Spec) -> Object:
+    template = copy.deepcopy(said.get("template") or {})
+    inner = template.setdefault("spec", {})
+    inner["restartPolicy"] = "Never"
+    for part in ("nodeSelector", "tolerations", "affinity"):
+        if said.get(part):
+            inner[part] = said[part]
+    main = f"spark-kubernetes-{role}"
+    containers = inner.setdefault("containers", [])
+    container = next((each for each in containers if each.get("name") == main), None)
+    if container is None:
+        container = {"name": main}
+        containers.insert(0, container)
+    container.setdefault("image", said.get("image") or spec.get("image") or "spark")
+    requests, limits = dict[str, str](), dict[str, str]()
+    if said.get("coreRequest") or said.get("cores"):
+        requests["cpu"] = str(said.get("coreRequest") or said["cores"])
+    if said.get("coreLimit"):
+        limits["cpu"] = str(said["coreLimit"])
+    for amounts, word in ((requests, "memory"), (limits, "memoryLimit")):
+        if said.get(word):
+            amounts["memory"] = _java_memory(str(said[word]))
+    gpu = said.get("gpu") or {}
+    if gpu.get("name") and gpu.get("quantity"):
+        limits[gpu["name"]] = requests[gpu["name"]] = str(gpu["quantity"])
+    resources = container.setdefault("resources", {})
+    for part, amounts in (("requests", requests), ("limits", limits)):
+        if amounts:
+            resources[part] = {**(resources.get(part) or {}), **amounts}
+    metadata = template.setdefault("metadata", {})
+    for part in ("labels", "annotations"):
+        if said.get(part):
+            metadata[part] = {**(metadata.get(part) or {}), **said[part]}
+    return template
+
+
+def _java_memory(text: str) -> str:
+    """Return an amount of memory as the JVM has it (`512m`, `2g`) as a quantity."""
+    number = text.lower().removesuffix("b")
+    unit = number[-1:] if number[-1:] in ("k", "m", "g", "t", "p") else ""
+    return f"{number.removesuffix(unit)}{unit.upper()}i" if unit else number
+
+
 def _labelled(template: Object, labels: dict[str, str]) -> Object:
     """Return the template with these labels added."""
     metadata = template.get("metadata") or {}
@@ -383,10 +465,26 @@ FAMILIES: Final[Mapping[str, Family]] = {
         _job_set, prunes=True, controller="jobset.sigs.k8s.io/jobset-controller"
     ),
     "leaderworkersets.leaderworkerset.x-k8s.io": Family(_leader_worker_set, prunes=True),
-    "pytorchjobs.kubeflow.org": Family(
-        _kubeflow("pytorchReplicaSpecs"),
-        suspends=_RUN_POLICY,
-        controller="kubeflow.org/training-operator",
+    **{
+        f"{kind.lower()}s.kubeflow.org": Family(
+            _kubeflow(f"{stem}ReplicaSpecs"),
+            suspends=_RUN_POLICY,
+            controller="kubeflow.org/training-operator",
+        )
+        for kind, stem in (
+            ("PyTorchJob", "pytorch"),
+            ("TFJob", "tf"),
+            ("XGBoostJob", "xgb"),
+            ("PaddleJob", "paddle"),
+            ("JAXJob", "jax"),
+        )
+    },
+    "sparkapplications.sparkoperator.k8s.io": Family(_spark, suspends=_SUSPEND),
+    "trainjobs.trainer.kubeflow.org": Family(
+        _of_runtime,
+        suspends=_SUSPEND,
+        controller="trainer.kubeflow.org/trainjob-controller",
+        described=job_set_of,
     ),
     "mpijobs.kubeflow.org": Family(
         _kubeflow("mpiReplicaSpecs", launcher="Launcher"),
