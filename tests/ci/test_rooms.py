@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 #: The trees of sources whose modules are looked at.
-TREES = (ROOT / "src",)
+TREES = (ROOT / "src", ROOT / "kubelocal" / "src", ROOT / "kubeworld" / "src")
 
 MOST = 25
 
@@ -34,7 +34,7 @@ def test_a_circle_is_found() -> None:
 
 def _sources() -> Iterator[Path]:
     for tree in TREES:
-        yield from tree.rglob("*.py")
+        yield from (path for path in tree.rglob("*.py") if "tests" not in path.parts)
 
 
 def _circle(imports: Mapping[str, set[str]]) -> list[str]:
