@@ -251,16 +251,24 @@ def test_the_other_kinds_of_gpu_owners_are_taken_whole() -> None:
     assert {kind.kind for kind in registry.all() if kind.custom is not None} == {
         "AIMService",
         "AppWrapper",
+        "ClusterTrainingRuntime",
         "InferenceService",
+        "JAXJob",
         "JobSet",
         "KaiwoJob",
         "KaiwoService",
         "LeaderWorkerSet",
         "MPIJob",
+        "PaddleJob",
         "PyTorchJob",
         "RayCluster",
         "RayJob",
         "RayService",
+        "SparkApplication",
+        "TFJob",
+        "TrainJob",
+        "TrainingRuntime",
+        "XGBoostJob",
     }
 
 
