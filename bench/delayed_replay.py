@@ -81,14 +81,19 @@ class Delayed:
         running = self._running(job, run)
         return self.model.idle(job, running, max(now, running.started))
 
-    def displaced(self, job: Job, run: Run, now: int) -> Displaced:
+    def displaced(self, job: Job, run: Run, now: int, notice: int = 0) -> Displaced:
         """Return what displacing the run now leaves."""
         running = self._running(job, run)
         ended = self.model.finishes(job, running)
         stopped = now + self._drawn(job, run.started, Step.STOP)
-        found = self.model.displaced(job, running, max(min(stopped, ended), running.started))
+        at = max(min(stopped, ended), running.started)
+        found = self.model.displaced(job, running, at, notice)
         leaves = max(stopped, now + self._drawn(job, run.started, Step.LEAVE))
         return replace(found, leaves=leaves)
+
+    def save_time(self, job: Job) -> int:
+        """Return how long a save of the job takes."""
+        return self.model.save_time(job)
 
     def saved(self, job: Job, run: Run, now: int) -> Saved:
         """Return what the run can say of its saves."""

@@ -83,8 +83,11 @@ class Resuming:
     def idle(self, job: Job, run: Run, now: int) -> int:
         return 0
 
-    def displaced(self, job: Job, run: Run, now: int) -> Displaced:
+    def displaced(self, job: Job, run: Run, now: int, notice: int = 0) -> Displaced:
         return Displaced(now, run.kept + now - run.started, 0, 0)
+
+    def save_time(self, job: Job) -> int:
+        return 0
 
     def saved(self, job: Job, run: Run, now: int) -> Saved:
         return Saved()

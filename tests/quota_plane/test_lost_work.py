@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubeworld.units.durations import MINUTE
+from reprieve.answers.preemptions.recorded import judged
 from reprieve.api.kueue import Workload
+from reprieve.api.reprieve import Preemption
 from reprieve.engine.harm_budgets.accounts import HarmAccounts
+from reprieve.engine.notice.granting import NoticePolicy
+from reprieve.planes.quota.context import QuotaOptions
 from reprieve.planes.quota.queue_status.meters import lost_with
 from reprieve.scenarios.model import NodeSpec
 from tests.quota_plane.site import (
@@ -132,3 +138,61 @@ ADMITTED = ("Admitted", "2023-11-14T22:03:20Z")  # 600 s ago
 )
 def test_a_workload_starts_when_it_is_admitted(found: Workload, lost: int) -> None:
     assert lost_with(found, NOW) == lost
+
+
+# With `harmOrder` the expected loss decides: without history half of what is undone is saved.
+
+
+def narrow(name: str, **notes: str) -> Object:
+    """Return a job of one pod with two devices."""
+    made = gpu_job(name, priority="low")
+    made["spec"].update(parallelism=1, completions=1)
+    said = {f"reprieve.dev/{key.replace('_', '-')}": text for key, text in notes.items()}
+    made["spec"]["template"]["metadata"] = {"annotations": said}
+    return made
+
+
+def weighed(most: int) -> QuotaOptions:
+    settings = replace(OPTIONS.settings, harm_order=True)
+    return replace(OPTIONS, settings=settings, notice=NoticePolicy(most))
+
+
+@pytest.mark.parametrize(
+    ("most", "younger_for", "goes"),
+    [
+        pytest.param(5 * MINUTE, 2_400, "older", id="told-it-loses-less"),
+        pytest.param(5 * MINUTE, 1_200, "younger", id="told-it-loses-more"),
+        pytest.param(0, 2_400, "younger", id="nobody-is-told"),
+    ],
+)
+async def test_the_expected_loss_with_notice_orders_victims(
+    tmp_path: Path, most: int, younger_for: int, goes: str
+) -> None:
+    clock = TurnedClock()
+    classes = [priority_class("low", 100), priority_class("high", 10_000)]
+    objects = [flavor(), gpu_queue(), local_queue("q", "cq"), *classes]
+    async with site(
+        tmp_path, *objects, nodes=[NODE], clock=clock, options=weighed(most)
+    ) as cluster:
+        await cluster.create(narrow("older", notice="5m", save_cost="30s"))
+        await cluster.until_admitted("older")
+        clock.turn(3_600 - younger_for)
+        await cluster.create(narrow("younger"))
+        await cluster.until_admitted("older", "younger")
+        clock.turn(younger_for)
+        # What notice spares is asked twice a minute.
+        await asyncio.sleep(40)
+        high = gpu_job("high", priority="high")
+        high["spec"].update(parallelism=1, completions=1)
+        await cluster.create(high)
+
+        async def planned() -> bool:
+            return bool(await cluster.intents())
+
+        await cluster.until("somebody has to go", planned)
+        (intent,) = await cluster.intents()
+        (victim,) = intent["spec"]["victims"]
+        assert victim["subject"]["name"].startswith(f"job-{goes}")
+        assert ("notice" in victim) == (goes == "older")
+        _, said, well = judged(msgspec.convert(intent, Preemption))
+        assert well, said

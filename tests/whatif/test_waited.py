@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import format_instant
 from reprieve.cli.run import operator_options, run
+from reprieve.cli.texts.plan_text import plan_text
 from reprieve.kube.resource import PODS
 from reprieve.whatif.deciders import Deciders
 from reprieve.whatif.questions.answer import Verdict
@@ -45,3 +48,14 @@ def test_what_has_to_wait_before_it_starts_does_start(tmp_path: Path, section: s
 
     assert answer.verdict is Verdict.STARTS_WITH_VICTIMS
     assert [each.name for each in answer.victims] == ["old"]
+    (victim,) = answer.victims
+    if "max" in section:
+        assert victim.told is not None
+        assert victim.goes_by is not None
+        # With its extension; instants of records are whole seconds.
+        assert 0 <= victim.goes_by - victim.told - 12 * MINUTE <= 2 * SECOND
+        text = " ".join(" ".join(plan_text(answer, ["scheduling"])).split())
+        told, by = format_instant(victim.told), format_instant(victim.goes_by)
+        assert f"would be told at {told}, goes at {by} at the latest" in text
+    else:
+        assert (victim.told, victim.goes_by) == (None, None)

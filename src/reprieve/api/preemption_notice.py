@@ -2,7 +2,7 @@
 
 One object for each unit that is told, in the namespace of the work, under the name that its
 Disruption will have. The operator alone writes it; it is removed some minutes after its end. It
-says nothing of other namespaces. Source: the contract of notices in `docs/notice.md`.
+says nothing of other namespaces. Source: the contract of notices in `docs/notice-reference.md`.
 """
 
 from __future__ import annotations

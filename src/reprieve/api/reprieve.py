@@ -27,6 +27,7 @@ __all__ = [
     "PREEMPTION_DELAY",
     "PREEMPTION_LABEL",
     "PREEMPT_MIN_RUNTIME",
+    "SAVE_COST",
     "Action",
     "Frees",
     "Guard",
@@ -64,6 +65,8 @@ ON_PREEMPTION: Final = "reprieve.dev/on-preemption"
 NOTICE: Final = "reprieve.dev/notice"
 #: On a ClusterQueue, LocalQueue or PriorityClass: the longest notice for its victims; a duration.
 NOTICE_MAX: Final = "reprieve.dev/notice-max"
+#: On a pod: how long its save takes; a duration.
+SAVE_COST: Final = "reprieve.dev/save-cost"
 #: On a pod: it answers for its unit.
 NOTICE_SPEAKER: Final = "reprieve.dev/notice-speaker"
 #: On a ClusterQueue or a class of priorities: how long its work waits before it preempts; a

@@ -5,7 +5,7 @@ second, it is asked whether the plan is still wanted, every few seconds whether 
 without victims, and less often, as well as just before it goes on, whether it still holds: whoever
 was told and is not needed any more is pardoned.
 
-Source: the contract of notices in `docs/notice.md`.
+Source: the contract of notices in `docs/notice-reference.md`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A plan whose record is `Noticed` is begun here. Its units are told from then on,
 they are released or pardoned. The deadline outlasts this process, since it stands in the record.
 What was said does not: the next leader waits until the deadline unless it is said again.
 
-Source: the contract of notices in `docs/notice.md`.
+Source: the contract of notices in `docs/notice-reference.md`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import parse_instant
 from reprieve.api.reprieve import Preemption, Victim
 from reprieve.engine.lost_work import devices_of
-from reprieve.engine.notice.granting import MOST, Grant, NoticePolicy, granted
+from reprieve.engine.notice.credit import NO_HISTORY, History
+from reprieve.engine.notice.expected import AtStake, Terms, told_units
+from reprieve.engine.notice.granting import MOST, NO_GRANT, Grant, NoticePolicy, granted
 from reprieve.engine.notice.states import Notice, State
 from reprieve.telemetry.metrics import Metrics
 
 __all__ = ["Asking", "Member", "Notices", "Told", "Word", "is_told"]
 
+_LINEAGES: Final = 10_000  # whose history is known
 _LATEST: Final = 600  # notices that ended, which are still answered for
 
 
@@ -52,19 +55,26 @@ class Asking(NamedTuple):
     """A victim of a plan before it is recorded.
 
     `asked`: nanoseconds that its pods ask for; `pods`: their uids; `allowed`: by queue or class.
+    `undone`: nanoseconds of its work that are not saved, on each of its `devices`; `save`: how long
+    its save takes, 0 where that is not known; `lineage`: whose credit counts.
     """
 
     unit: str
     asked: Sequence[int]
     pods: Sequence[str]
     allowed: int = MOST
+    undone: int = 0
+    devices: int = 0
+    save: int = 0
+    lineage: str = ""
 
 
 class Word(NamedTuple):
-    """What a pod says beside its state, for people."""
+    """What a pod says beside its state: for people, and its step, -1 where it says none."""
 
     checkpoint: str = ""
     message: str = ""
+    step: int = -1
 
 
 NO_WORD: Final = Word()
@@ -77,7 +87,7 @@ class Told:
     `speaks`: those of `pods` that said that they answer for all. `since`: when it was told, or
     taken over. `keeps`: it may say that it is needed; `kept`: it did. `word`: what a pod said last;
     `heard`: one said something; `unheard`: it ended at its deadline without a word.
-    `saved_at`: when all of them had saved.
+    `saved_at`: when all of them had saved. `history` of its lineage.
     """
 
     id: str
@@ -93,6 +103,12 @@ class Told:
     heard: bool = False
     unheard: bool = False
     saved_at: int = 0
+    history: History = NO_HISTORY
+
+    @property
+    def lineage(self) -> str:
+        """Return the lineage of the unit, as the record has it."""
+        return self.victims[0].lineage
 
     @property
     def plan(self) -> str:
@@ -117,6 +133,7 @@ class Notices:
         self._waiters: dict[str, set[asyncio.Future[None]]] = defaultdict(set)
         self._planes: dict[str, bool] = {}  # whether each has taken its records over
         self._lost: dict[str, dict[str, int]] = {}  # by plan and root, of those that had saved
+        self._histories: dict[str, History] = {}  # by lineage, the latest last
         #: Told of each unit that is told, or whose state has changed.
         self.observers: list[Callable[[Told], None]] = []
 
@@ -138,9 +155,17 @@ class Notices:
     # The plan.
 
     def grants(
-        self, policy: NoticePolicy, victims: Sequence[Asking], *, hurried: bool
+        self,
+        policy: NoticePolicy,
+        victims: Sequence[Asking],
+        *,
+        hurried: bool,
+        devices: int | None = None,
     ) -> Sequence[Grant]:
         """Return what each victim of a plan is given, empty where nobody is told.
+
+        `devices` of the preemptor, where only those are told with whom loss and delay are least;
+        None: all who ask.
 
         All of a unit are told alike, and nobody less than another plan has told it, but by a
         preemptor of emergency priority (`hurried`).
@@ -148,15 +173,32 @@ class Notices:
         asked: dict[str, list[Asking]] = {}
         for each in victims:
             asked.setdefault(each.unit, []).append(each)
-        given = {}
+        given, weighed = {}, dict[str, AtStake]()
         for unit, members in asked.items():
             allowed = min(each.allowed for each in members)
             times = (time for each in members for time in each.asked)
             grant = granted(policy, times, emergency=hurried, allowed=allowed)
             left = 0 if hurried else self._left(pod for each in members for pod in each.pods)
+            if not left and grant.time and devices is not None:
+                weighed[unit] = self._at_stake(members, grant)
             given[unit] = Grant(max(grant.time, left), grant.extension if grant.time else 0)
+        if devices is not None:
+            tells = told_units(tuple(weighed.values()), devices)
+            for unit, is_told in zip(weighed, tells, strict=True):
+                given[unit] = given[unit] if is_told else NO_GRANT
         found = [given[each.unit] for each in victims]
         return found if any(each.time for each in found) else ()
+
+    def _at_stake(self, members: Sequence[Asking], grant: Grant) -> AtStake:
+        devices = sum(each.devices for each in members)
+        undone = sum(each.undone * each.devices for each in members)
+        save = max(each.save for each in members)
+        terms = Terms(grant.time, save, credit=self.credit(members[0].lineage))
+        return AtStake(undone // devices if devices else 0, devices, terms)
+
+    def credit(self, lineage: str) -> int:
+        """Return how likely work of a lineage is to save when it is told, in thousandths."""
+        return self._histories.get(lineage, NO_HISTORY).credit(self._now())
 
     def _left(self, pods: Iterable[str]) -> int:
         """Return how long other plans that told these pods still wait for them."""
@@ -192,7 +234,8 @@ class Notices:
         id = hashlib.sha256(f"{plan}/{unit}".encode()).hexdigest()[:32]
         deadline, until = parse_instant(said.deadline), parse_instant(said.extend_until)
         notice = Notice(deadline, until, frozenset())
-        self._told[id] = Told(id, intent, victims, notice, self._now())
+        history = self._histories.get(victims[0].lineage, NO_HISTORY)
+        self._told[id] = Told(id, intent, victims, notice, self._now(), history=history)
         return id
 
     def follow(self, intent: Preemption, members: Members) -> None:
@@ -231,8 +274,15 @@ class Notices:
                 self._metrics.saved_device_seconds.labels(intent.spec.plane).inc(told.at_stake)
                 self._lose(told, (self._now() - told.saved_at) // SECOND)
             told.notice = told.notice.released()
+            self._remember(told, told.history.ended(saved=saved, step=told.word.step))
             self._ended(told, "saved" if saved else "unheard" if told.unheard else "overdue")
         self._by_plan.pop(intent.metadata.name, None)
+
+    def _remember(self, told: Told, history: History) -> None:
+        self._histories.pop(told.lineage, None)
+        self._histories[told.lineage] = told.history = history
+        while len(self._histories) > _LINEAGES:
+            del self._histories[next(iter(self._histories))]
 
     def _lose(self, told: Told, seconds: int) -> None:
         lost = self._lost.setdefault(told.plan, {})
@@ -313,7 +363,10 @@ class Notices:
 
     def _hear(self, told: Told, uid: str, word: Word) -> None:
         if uid in told.notice.speakers and not told.notice.final:
-            told.heard, told.word = True, word if any(word) else told.word
+            told.heard, told.word = True, word if word != NO_WORD else told.word
+            distrusted = told.history.reports(word.step, self._now()) if word.step >= 0 else None
+            if distrusted is not None and distrusted != told.history:
+                self._remember(told, distrusted)
 
     def _said(self, told: Told, notice: Notice) -> None:
         changed = told.notice != notice

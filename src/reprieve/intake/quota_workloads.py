@@ -24,6 +24,7 @@ from kubeworld.units.untrusted import integer_or_none
 from reprieve.api import core, kueue
 from reprieve.api.devices import ResourceClaimTemplate
 from reprieve.engine.disruptions.lineage import Party
+from reprieve.engine.notice.expected import NO_TERMS, Terms, counts_from
 from reprieve.engine.quota.assigning.request_rules import NO_RULES, RequestRules
 from reprieve.engine.quota.holdings.amounts import clamp
 from reprieve.engine.quota.model import (
@@ -152,6 +153,8 @@ def workload_row(
     idle: bool = False,
     party: Party | None = None,
     delay: int = 0,
+    terms: Terms = NO_TERMS,
+    now: int = 0,
 ) -> Workload:
     """Return the row of a Workload.
 
@@ -163,6 +166,8 @@ def workload_row(
         idle: the idle plane knows it to hold GPUs without using them.
         party: its line of work.
         delay: nanoseconds for which it waits before it preempts.
+        terms: of a notice that would change what it is expected to lose.
+        now: the instant at which that is asked.
     """
     metadata, spec, status = workload.metadata, workload.spec, workload.status
     annotations, namespace = metadata.annotations or {}, metadata.namespace
@@ -221,6 +226,7 @@ def workload_row(
         ),
         of_one_pod=_of_one_pod(workload),
         preempts_from=_preempts_from(delay, created, evicted),
+        counts_from=_counts_from(terms, now, since, checkpoint),
     )
 
 
@@ -230,6 +236,14 @@ def _of_one_pod(workload: kueue.Workload) -> bool:
     if (workload.metadata.annotations or {}).get(IS_GROUP_WORKLOAD) == "true":
         return False
     return [(each.api_version, each.kind) for each in owners] == [("v1", "Pod")]
+
+
+def _counts_from(
+    terms: Terms, now: int, reserved: Nanos | None, checkpoint: Nanos | None
+) -> Nanos | None:
+    if reserved is None or not terms.time:
+        return None
+    return Nanos(counts_from(max(reserved, checkpoint or reserved), now, terms))
 
 
 def _preempts_from(delay: int, created: Nanos, evicted: Eviction | None) -> Nanos:

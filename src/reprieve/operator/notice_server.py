@@ -8,7 +8,7 @@
 Refusals: 401 without a token of a pod (`pod_tokens`), 404 for a notice that is not of the pod's
 unit, 400 for what is no word and for `keep` where work may not be kept, 413 for a body above 4 KiB,
 429 for the 61st request of a pod in a minute, 503 by a process that does not lead or while the API
-server does not review tokens. Source: the contract of notices in `docs/notice.md`.
+server does not review tokens. Source: the contract of notices in `docs/notice-reference.md`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _REASON: Final = "another workload needs the capacity"
 
 
 class _Word(msgspec.Struct, frozen=True):
-    """What a pod says; only `state` and `expected` change anything."""
+    """What a pod says; `checkpoint` and `message` are for people alone."""
 
     state: Literal["saving", "saved", "keep"]
     expected: str = ""
@@ -140,7 +140,8 @@ class NoticeDesk:
 
 
 def _for_people(word: _Word) -> Word:
-    return Word(word.checkpoint[:_LONGEST], word.message[:_LONGEST])
+    step = -1 if word.step is None or word.step < 0 else word.step
+    return Word(word.checkpoint[:_LONGEST], word.message[:_LONGEST], step)
 
 
 async def _word(request: web.Request) -> tuple[_Word, int]:

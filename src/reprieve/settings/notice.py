@@ -9,7 +9,7 @@
 
 `emergency` is the patience of preemptors from `governor.emergencyPriority` on. Queues and classes
 allow less by the annotation `reprieve.dev/notice-max`. Source: the contract of notices in
-`docs/notice.md`.
+`docs/notice-reference.md`.
 """
 
 from __future__ import annotations

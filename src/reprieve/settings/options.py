@@ -181,7 +181,7 @@ SCHEDULING: Final = (
         Form.OWN,
         "",
         "how long a pod or a whole group waits before anybody is evicted for it, see "
-        "[Preemption delay](notice.md#preemption-delay)",
+        "[Preemption delay](preemption-delay.md)",
         unrecorded=_NOT_BEFORE,
     ),
     Option("featureGates", Form.OWN, "see below", "feature gates, by name", recorded=("gates",)),
@@ -288,8 +288,7 @@ QUOTA: Final = (
         "preemptionDelay",
         Form.OWN,
         "0s",
-        "how long a workload waits before it preempts, see "
-        "[Preemption delay](notice.md#preemption-delay)",
+        "how long a workload waits before it preempts, see [Preemption delay](preemption-delay.md)",
         unrecorded=_NOT_BEFORE,
     ),
     Option(
@@ -391,7 +390,7 @@ IDLE: Final = (
         Form.OWN,
         "0s",
         "how long a demand waits before idle work is evicted for it, see "
-        "[Preemption delay](notice.md#preemption-delay)",
+        "[Preemption delay](preemption-delay.md)",
         unrecorded=_NOT_BEFORE,
     ),
     Option(

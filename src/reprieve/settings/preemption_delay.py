@@ -1,7 +1,7 @@
 """How long work waits before anybody is preempted for it: `preemptionDelay` in a plane's section.
 
 A duration from 0s to 1h. Classes of priorities and ClusterQueues say otherwise by an annotation
-(`intake.preemption_delay`). Source: the section "Preemption delay" of `docs/notice.md`.
+(`intake.preemption_delay`). Source: the page `docs/preemption-delay.md`.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from random import Random
 
 from kubeworld.units.durations import HOUR
 from reprieve.simulation.idleness import NEVER_IDLE, Idleness
+from reprieve.simulation.replaying.told_jobs import NEVER_TOLD, Asking
 from reprieve.simulation.trace import Job, Trace, device_time, window
 from reprieve.units.errors import UsageError
 
@@ -70,6 +71,7 @@ def demand(
     load: float | None,
     seed: int,
     idleness: Idleness = NEVER_IDLE,
+    asking: Asking = NEVER_TOLD,
 ) -> Demand:
     """Return what is submitted; a load of None is the trace as it is.
 
@@ -106,6 +108,8 @@ def demand(
     jobs = _assigned(jobs, tenants, Random(f"{seed}/{trace.name}/tenants"))
     random = Random(f"{seed}/{trace.name}/idleness")
     jobs = [idleness.drawn(job, random) for job in jobs]
+    random = Random(f"{seed}/{trace.name}/notice")
+    jobs = [asking.drawn(job, random) for job in jobs]
     reached = load_of(jobs, capacity, within)
     too_wide = len(trace.jobs) - len(fitting)
     return Demand(tuple(jobs), float(own), float(reached), too_wide)

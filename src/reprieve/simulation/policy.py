@@ -31,6 +31,7 @@ from typing import Any, Final
 from kubeworld.units.durations import SECOND
 from reprieve.engine.disruptions.questions import GovernorPolicy
 from reprieve.engine.harm_budgets.budget import HarmBudget
+from reprieve.engine.notice.granting import NoticePolicy
 from reprieve.engine.placement.profile import Policy as PlacingPolicy
 from reprieve.engine.plan import Plane
 from reprieve.engine.quota.model import (
@@ -104,8 +105,9 @@ class PolicySpec:
     """A policy; `governor` are the numbers of the governor of disruptions.
 
     `planes` are those that decide. `places` says that it sets up the scheduling plane, which
-    decides by `placing` and displaces nobody without `preempts`. `pods_ready` says how long a job
-    with quota may wait for nodes, None for ever. `idle` sets up the idle plane. `own` names a
+    decides by `placing` and displaces nobody without `preempts`. `notice` is what victims are
+    granted, `delay` how many nanoseconds a job waits before it preempts. `pods_ready` says how long
+    a job with quota may wait for nodes, None for ever. `idle` sets up the idle plane. `own` names a
     policy of one's own and the folder that its file is in, None without. `place` is where the study
     says it: file, line and key.
     """
@@ -125,6 +127,8 @@ class PolicySpec:
     pods_ready: PodsReady | None = None
     idle: IdlePolicy = field(default_factory=IdlePolicy)
     harm_budgets: tuple[HarmBudget, ...] = ()
+    notice: NoticePolicy = field(default_factory=NoticePolicy)
+    delay: int = 0
     place: str = field(default="", compare=False)
 
 
@@ -149,12 +153,9 @@ def read_policy(name: str, given: Part, beside: Path) -> PolicySpec:
             f"{given.where(HARM_BUDGETS)}: a replay asks them about quota alone; accepted: with "
             f"planes [{QUOTA}]"
         )
-    section = given.part("quota")
-    for key in not_replayed(options.QUOTA):
-        if key in section.value:
-            raise UsageError(f"{section.where(key)}: changes nothing in a replay; leave it out")
+    section = _quota_section(given)
     joint = SCHEDULING in planes
-    placing, preempts = _on_nodes(given) if joint else (PlacingPolicy(), True)
+    placing, preempts, _ = _on_nodes(given) if joint else (PlacingPolicy(), True, None)
     if not joint and given.get("podPreemption") is not None:
         raise UsageError(
             f"{given.where('podPreemption')}: changes nothing where nothing is placed on nodes; "
@@ -185,8 +186,18 @@ def read_policy(name: str, given: Part, beside: Path) -> PolicySpec:
         pods_ready=_pods_ready(section, settings) if joint else None,
         idle=read_idle_policy(given),
         harm_budgets=read_harm_budgets(given),
+        notice=settings.notice,
+        delay=settings.delay,
         place=given.where(),
     )
+
+
+def _quota_section(given: Part) -> Part:
+    section = given.part("quota")
+    for key in not_replayed(options.QUOTA):
+        if key in section.value:
+            raise UsageError(f"{section.where(key)}: changes nothing in a replay; leave it out")
+    return section
 
 
 def _read_own(name: str, given: Part, beside: Path) -> PolicySpec:
@@ -237,8 +248,8 @@ def _planes(given: Part) -> tuple[str, ...]:
     return found
 
 
-def _on_nodes(given: Part) -> tuple[PlacingPolicy, bool]:
-    """Return how gangs are placed, and whether their pods preempt others."""
+def _on_nodes(given: Part) -> tuple[PlacingPolicy, bool, NoticePolicy]:
+    """Return how gangs are placed, whether their pods preempt others, and what those are told."""
     said = given.get("podPreemption")
     if said is not None:
         choice(said, given.where("podPreemption"), ("Never",))
@@ -246,7 +257,12 @@ def _on_nodes(given: Part) -> tuple[PlacingPolicy, bool]:
     settings = scheduling_settings(section.value, where=section.where().rsplit(".scheduling", 1)[0])
     if not settings.policy.gates.generic_workload:
         refuse(section.where("featureGates"), "GenericWorkload: false", "true: jobs are gangs")
-    return settings.policy, said is None and given.get("preemption") != "Never"
+    if settings.delay:
+        raise UsageError(
+            f"{section.where('preemptionDelay')}: a replay delays preemptions for quota alone; "
+            f"leave it out"
+        )
+    return settings.policy, said is None and given.get("preemption") != "Never", settings.notice
 
 
 def _placing(name: str, given: Part, planes: tuple[str, ...]) -> PolicySpec:
@@ -258,7 +274,7 @@ def _placing(name: str, given: Part, planes: tuple[str, ...]) -> PolicySpec:
     said = given.get("preemption")
     if said is not None:
         choice(said, given.where("preemption"), ("Never",))
-    placing, preempts = _on_nodes(given)
+    placing, preempts, notice = _on_nodes(given)
     return PolicySpec(
         name,
         planes=planes,
@@ -267,6 +283,7 @@ def _placing(name: str, given: Part, planes: tuple[str, ...]) -> PolicySpec:
         preempts=preempts and SCHEDULING in planes,
         idle=read_idle_policy(given),
         places=True,
+        notice=notice,
         place=given.where(),
     )
 

@@ -243,7 +243,8 @@ def _carry_out(
 def _demanded(study: Study, run: Run, trace: Trace) -> Demand:
     try:
         capacity = study.cluster.capacity
-        return demand(trace, study.tenants, capacity, run.load, run.seed, study.idleness)
+        given = trace, study.tenants, capacity, run.load, run.seed, study.idleness
+        return demand(*given, study.asking)
     except UsageError as error:
         raise UsageError(f"{run.file}: {error}") from error
 

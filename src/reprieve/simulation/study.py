@@ -4,7 +4,8 @@
                                               # or from: FILE, see `node_lists`
     workload: {trace: csv, path: traces/, load: [0.8, 1.0], seeds: [0, 1], only: [NAME]}
     tenants: {count: 8, zipf: 1.1, priorities: {0: 0.6, 100: 0.3, 1000: 0.1}}
-    work: {checkpoint: 30m, save: 90s, restart: 180s, grace: 30s, evict: 30s}
+    work: {checkpoint: 30m, save: 90s, restart: 180s, grace: 30s, evict: 30s,
+           notice: {time: 5m, share: 0.6}}    # which jobs ask to be told, see `told_jobs`
     idleness: {share: 0.3, after: [0.2, 0.9], again: 0.25, utilization: 0}    # see `idleness`
     policies: {NAME: {...}}                   # see `policy`; the others are compared to the first
 
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kubeworld.units.untrusted import Form
+from reprieve.engine.notice.granting import LEAST, MOST
 from reprieve.settings.fields import choice, duration, entries, integer, refuse, text
 from reprieve.simulation.demand import Tenants
 from reprieve.simulation.document import Part, read_document
@@ -29,12 +31,14 @@ from reprieve.simulation.node_lists import DevicesOfNodes, alike, read_node_list
 from reprieve.simulation.policy import IDLE, KEYS, SCHEDULING, PolicySpec, read_policy
 from reprieve.simulation.readers import READERS, Reader
 from reprieve.simulation.readers.lines import MOST_DEVICES
+from reprieve.simulation.replaying.told_jobs import Asking
 from reprieve.simulation.replaying.work import Checkpointing
 from reprieve.units.errors import UsageError
 
 __all__ = ["Cluster", "Study", "Workload", "read_study"]
 
 _NAME: Final = Form(r"[A-Za-z0-9][A-Za-z0-9._-]*+", 63)
+_WORK: Final = ("checkpoint", "save", "restart", "grace", "evict", "notice")
 _MOST_TENANTS: Final = 1_000
 _HEAVIEST: Final = 100.0  # load
 
@@ -78,6 +82,7 @@ class Study:
     tenants: Tenants = field(default_factory=Tenants)
     work: Checkpointing = field(default_factory=Checkpointing)
     idleness: Idleness = field(default_factory=Idleness)
+    asking: Asking = field(default_factory=Asking)
     text: str = ""
     notices: tuple[str, ...] = ()
 
@@ -124,8 +129,9 @@ def read_study(
         ),
         read,
         _tenants(root.part("tenants", ("count", "zipf", "priorities"))),
-        _work(root.part("work", ("checkpoint", "save", "restart", "grace", "evict"))),
+        _work(root.part("work", _WORK)),
         _idleness(root.part("idleness", ("share", "after", "again", "utilization"))),
+        _asking(root.part("work", _WORK).part("notice", ("time", "share"))),
         path.read_text(encoding="utf-8"),
         (
             *told,
@@ -246,6 +252,13 @@ def _work(given: Part) -> Checkpointing:
         read("grace", "30s"),
         read("evict", "0s"),
     )
+
+
+def _asking(given: Part) -> Asking:
+    time = duration(given.get("time", "0s"), given.where("time"))
+    if time and not LEAST <= time <= MOST:
+        refuse(given.where("time"), given.get("time"), "0s, or a duration from 10s to 1h")
+    return Asking(time, _number(given.get("share", 1), given.where("share"), 0.0, 1.0))
 
 
 def _idleness(given: Part) -> Idleness:

@@ -18,7 +18,8 @@ __all__ = ["Job", "Malformed", "Trace", "device_time", "widest", "window"]
 class Job:
     """One job; `id` is unique in its trace. Times in nanoseconds.
 
-    `idle_from` is the progress after which it stays on its devices without using them, None if it
+    `notice`: for how long it wants to be told before it makes way, 0 for not at all. `idle_from` is
+    the progress after which it stays on its devices without using them, None if it
     never does; `idle_for` for how long, None to its end.
     """
 
@@ -32,6 +33,7 @@ class Job:
     checkpoint: int | None = None
     save: int | None = None
     restart: int | None = None
+    notice: int | None = None
     idle_from: int | None = None
     idle_for: int | None = None
 

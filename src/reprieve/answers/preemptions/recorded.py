@@ -155,10 +155,14 @@ def _spec_again(spec: PreemptionSpec, plan: Plan, now: Nanos) -> PreemptionSpec:
         decision_input=spec.input,
         beside=beside_of(spec.input),
     )
-    # Nor is what it costs whom, which is added when the plan is written down.
-    costs = {each.root.uid: (each.lineage, each.lost_device_seconds) for each in spec.victims}
+    # Nor is what it costs whom, or who is told before, which is added when the plan is written.
+    added = {
+        each.root.uid: (each.lineage, each.lost_device_seconds, each.notice)
+        for each in spec.victims
+    }
     victims = []
     for each in again.victims:
-        lineage, lost = costs.get(each.root.uid, ("", 0))
-        victims.append(msgspec.structs.replace(each, lineage=lineage, lost_device_seconds=lost))
+        lineage, lost, notice = added.get(each.root.uid, ("", 0, None))
+        said = {"lineage": lineage, "lost_device_seconds": lost, "notice": notice}
+        victims.append(msgspec.structs.replace(each, **said))
     return msgspec.structs.replace(again, victims=victims, preemptor_lineage=spec.preemptor_lineage)

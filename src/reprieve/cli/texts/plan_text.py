@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from kubeworld.units.durations import SECOND
-from kubeworld.units.instants import Nanos
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.answers.layout import MOST_LINES, Style, safe, shortened, wrapped
 from reprieve.answers.quantities import (
     ago,
@@ -256,11 +256,15 @@ def _victims(
 
 
 def _why(victim: Displaced, now: Nanos) -> str:
-    """Return for whom, if not for what is submitted, the rule in words, and its last save."""
+    """Return for whom, if not for what is submitted, the rule in words, its save and its notice."""
     why = rule_text(victim.plane, victim.rule)
     saved = "" if victim.saved is None else f"saved {duration(now - victim.saved)} ago"
     turn = "in turn, for others than this" if victim.in_turn else ""
-    return "; ".join(each for each in (turn, why, saved) if each)
+    told = ""
+    if victim.told is not None and victim.goes_by is not None:
+        at, by = format_instant(victim.told), format_instant(victim.goes_by)
+        told = f"would be told at {at}, goes at {by} at the latest"
+    return "; ".join(each for each in (turn, why, saved, told) if each)
 
 
 def _devices(victims: Sequence[Displaced]) -> str:

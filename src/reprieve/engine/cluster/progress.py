@@ -22,7 +22,7 @@ __all__ = ["Progress"]
 
 #: Kinds whose objects change scores and orders only, but for hard constraints of their own.
 _JOINING: Final = frozenset({Kind.SELECTOR, Kind.BUDGET})
-_HARMLESS: Final = frozenset({Kind.IDLE})
+_HARMLESS: Final = frozenset({Kind.IDLE, Kind.NOTICE})
 
 
 class Progress:
@@ -91,6 +91,7 @@ def _decisive(row: PodRow) -> PodRow:
         workload="",
         notice=0,
         speaks=False,
+        save_cost=0,
     )
 
 

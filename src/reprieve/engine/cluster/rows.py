@@ -54,6 +54,7 @@ __all__ = [
     "NamespaceRow",
     "NodeRow",
     "NodeTerm",
+    "NoticeRow",
     "Operator",
     "PodClass",
     "PodLabels",
@@ -140,6 +141,7 @@ class PodRow:
     disrupted: str = ""  # the reason for which somebody evicts it
     notice: int = 0  # seconds before its eviction at which it wants to be told, 0: it says nothing
     speaks: bool = False  # it answers a notice for its unit
+    save_cost: int = 0  # seconds that a save takes, 0 where it says nothing
 
 
 @value
@@ -265,6 +267,7 @@ class Kind(StrEnum):
     RESOURCE_SLICE = "ResourceSlice"
     DEVICE_CLASS = "DeviceClass"
     IDLE = "GpuWorkload"
+    NOTICE = "Notice"
     PRIORITY_CLASS = "PriorityClass"
 
 
@@ -278,6 +281,23 @@ class IdleRow:
     version: int
     pods: tuple[str, ...]
     measured: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeRow:
+    """A placed pod, by its name, that would be told before an eviction.
+
+    `time` that it would be granted, and that its `save` takes, 0 where it is not known: seconds.
+    `credit`: of its lineage, in thousandths.
+    """
+
+    uid: Uid
+    namespace: str
+    name: str
+    version: int
+    time: int
+    save: int
+    credit: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@
 3. Less than ten seconds is no notice at all.
 4. A speaker may extend it once, by at most `extension`, but for preemptors of emergency priority.
 
-Durations are nanoseconds. Pure. Source: the contract of notices in `docs/notice.md`.
+Durations are nanoseconds. Pure. Source: the contract of notices in `docs/notice-reference.md`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ while a unit is told; without any speaker it has not saved.
 
 A deadline moves at most once, and only later: a speaker that reports before it that it needs longer
 gets that time, up to `extend_until`, as long as a speaker reports at least once in `HEARTBEAT` that
-it is still saving. Pure. Source: the contract of notices in `docs/notice.md`.
+it is still saving. Pure. Source: the contract of notices in `docs/notice-reference.md`.
 """
 
 from __future__ import annotations

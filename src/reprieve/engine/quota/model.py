@@ -328,9 +328,10 @@ class Workload:
     reservation, it is not preempted within its queue, or not reclaimed by others. `idle` says that
     the idle plane knows it to hold GPUs without using them. `party` is its line of work. It says
     itself up to when its work was saved last (`checkpoint`), and when the next save is to be good.
-    `unhealthy_nodes` are nodes of its places that failed; `of_one_pod` says that a plain pod is all
-    that it is, so that nothing makes it anew elsewhere. Before `preempts_from` nobody is preempted
-    for it.
+    `counts_from`: where notice is expected to spare what it has not saved, from when on its time
+    counts as lost instead. `unhealthy_nodes` are nodes of its places that failed; `of_one_pod` says
+    that a plain pod is all that it is, so that nothing makes it anew elsewhere. Before
+    `preempts_from` nobody is preempted for it.
     """
 
     namespace: str
@@ -366,6 +367,7 @@ class Workload:
     unhealthy_nodes: tuple[str, ...] = ()
     of_one_pod: bool = False
     preempts_from: Nanos = EPOCH
+    counts_from: Nanos | None = None
 
     @property
     def key(self) -> str:

@@ -6,7 +6,7 @@
    knows nothing of go once all planes have taken their records over.
 3. Whoever was told and said nothing until the deadline is named in an event, `NoticeUnheard`.
 
-Source: the contract of notices in `docs/notice.md`.
+Source: the contract of notices in `docs/notice-reference.md`.
 """
 
 from __future__ import annotations

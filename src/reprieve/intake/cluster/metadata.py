@@ -10,7 +10,7 @@ from kubeworld.units.durations import SECOND, InvalidDuration, parse_duration
 from kubeworld.units.instants import parse_instant
 from kubeworld.units.untrusted import INT64, integer_or_none
 from reprieve.api.core import ObjectMeta, PodResourceClaim, ResourceClaimStatus
-from reprieve.api.reprieve import NOTICE, NOTICE_SPEAKER, PREEMPT_MIN_RUNTIME
+from reprieve.api.reprieve import NOTICE, NOTICE_SPEAKER, PREEMPT_MIN_RUNTIME, SAVE_COST
 from reprieve.units.ids import Uid
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "notice_in",
     "notice_of",
     "protection_of",
+    "save_cost_in",
     "seconds_of",
     "speaks_of",
     "uid_of",
@@ -109,7 +110,16 @@ def notice_of(metadata: ObjectMeta) -> int:
 
 def notice_in(annotations: Mapping[str, str]) -> int:
     """Return the same for annotations alone."""
-    text = annotations.get(NOTICE)
+    return _seconds_in(annotations, NOTICE)
+
+
+def save_cost_in(annotations: Mapping[str, str]) -> int:
+    """Return the seconds that a save takes, rounded up; 0 for none and no such duration."""
+    return _seconds_in(annotations, SAVE_COST)
+
+
+def _seconds_in(annotations: Mapping[str, str], key: str) -> int:
+    text = annotations.get(key)
     if text is None:
         return 0
     try:

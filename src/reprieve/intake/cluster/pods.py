@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from kubeworld.objects.pods import OVER
 from reprieve.api.gangs import RELEASED
-from reprieve.api.reprieve import NOTICE, NOTICE_SPEAKER, PREEMPT_MIN_RUNTIME
+from reprieve.api.reprieve import NOTICE, NOTICE_SPEAKER, PREEMPT_MIN_RUNTIME, SAVE_COST
 from reprieve.api.scheduling import PodObject, PodSpec
 from reprieve.engine.cluster.rows import PodClass, PodRow
 from reprieve.intake.cluster.failures import disrupted_by, failed_at, is_stuck
@@ -27,6 +27,7 @@ from reprieve.intake.cluster.metadata import (
     min_runtime_of,
     notice_of,
     protection_of,
+    save_cost_in,
     seconds_of,
     speaks_of,
     uid_of,
@@ -54,6 +55,7 @@ _NOTES: Final = _BELONGING.union(
         PREEMPT_MIN_RUNTIME,
         NOTICE,
         NOTICE_SPEAKER,
+        SAVE_COST,
     ),
     RELEASED,
 )
@@ -112,6 +114,7 @@ def pod_row(pod: PodObject, classes: PodClasses | None = None) -> PodRow:
         disrupted_by(pod),
         notice_of(metadata) if said else 0,
         speaks_of(metadata) if said else False,
+        save_cost_in(notes) if said else 0,
     )
 
 

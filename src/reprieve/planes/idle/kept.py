@@ -2,7 +2,7 @@
 
 It is spared once, for as long as the administrator allows, and again only after it was at work: who
 never works cannot hold GPUs by saying so. Of 10,000 the newest are known; a new process knows
-nobody. Source: the contract of notices in `docs/notice.md`.
+nobody. Source: the contract of notices in `docs/notice-reference.md`.
 """
 
 from __future__ import annotations

@@ -351,6 +351,7 @@ class QuotaPlane:
             await self._ungater.reconcile(workload)
 
     def _pod_seen(self, workload: str) -> None:
+        self.state.told.pod_seen(workload)
         if self._grounds.places:
             self._places_due.add(workload)
 
@@ -443,6 +444,7 @@ class QuotaPlane:
                 log.warning("intents: %s", failure)
             self.state.protections.report()
             self.state.idle.expire()
+            self.state.told.expire()
             self.waiting.show()
             if self._budgets_changed.is_set():
                 self._budgets_changed.clear()

@@ -39,6 +39,7 @@ from reprieve.kube.overlay import Unseen
 from reprieve.planes.quota.configuring import ConfigurationReader, rules_of, said_by
 from reprieve.planes.quota.context import QuotaContext, log, reference_of
 from reprieve.planes.quota.deciding.idle_facts import IdleFacts
+from reprieve.planes.quota.deciding.notice_facts import NoticeFacts
 from reprieve.planes.quota.deciding.protections import Protections
 from reprieve.planes.quota.job_reconciler.lineages import Lineages
 from reprieve.planes.quota.pod_reconcilers.pod_facts import PodFacts
@@ -78,6 +79,7 @@ class QuotaState:
         self.protections = Protections(context, watches)
         self.lineages = Lineages(watches)
         self.idle = IdleFacts(context, self._take_again)
+        self.told = NoticeFacts(context, self.protections, self.lineages, self._take_again)
         self._written: Unseen[str, kueue.Workload] = Unseen()
         # The row of each Workload that was asked for last and is not finished.
         self._row_of: dict[str, tuple[kueue.Workload, Workload]] = {}
@@ -198,6 +200,8 @@ class QuotaState:
             idle=self.idle.of(key, workload),
             party=self.lineages.of(workload),
             delay=self.protections.delay(workload),
+            terms=self.told.of(key, workload),
+            now=self._context.clock.wall(),
         )
         self._row_of[key] = (workload, row)
         return row

@@ -30,6 +30,7 @@ from reprieve.engine.cluster.rows import (
     Kind,
     NamespaceRow,
     NodeRow,
+    NoticeRow,
     PodClass,
     PodLabels,
     PodRow,
@@ -91,6 +92,7 @@ class Tables(msgspec.Struct, frozen=True, omit_defaults=True):
     resource_slices: tuple[ResourceSliceRow, ...] = ()
     device_classes: tuple[DeviceClassRow, ...] = ()
     idle: tuple[IdleRow, ...] = ()
+    notices: tuple[NoticeRow, ...] = ()
     priority_classes: tuple[tuple[str, int], ...] = ()
     runtimes: tuple[tuple[str, str, int], ...] = ()
     among: tuple[Uid, ...] = ()
@@ -170,6 +172,7 @@ _FIELDS: Final[Mapping[Kind, str]] = {
     Kind.RESOURCE_SLICE: "resource_slices",
     Kind.DEVICE_CLASS: "device_classes",
     Kind.IDLE: "idle",
+    Kind.NOTICE: "notices",
 }
 
 
@@ -315,7 +318,7 @@ def _tables(snapshot: Snapshot, pending: Sequence[PodRow]) -> Tables:
         group.claims for group in groups
     ):
         kinds += _DEVICES
-    kinds.append(Kind.IDLE)
+    kinds += (Kind.IDLE, Kind.NOTICE)
     return Tables(
         namespaces=tuple(
             (name, dict(row.labels))

@@ -1,10 +1,11 @@
 """Our own form: comma-separated values with a header line.
 
 `arrival_s`, `gpus` and `duration_s` have to be there, in any order; `job`, `model`, `tenant`,
-`priority`, `checkpoint_s`, `save_s`, `restart_s`, `busy_s` and `idle_s` may be. Empty cells of the
-latter say nothing. A job without an id of its own has the number of its line. `busy_s` is for how
-long it uses its devices before it only holds them, `idle_s` after how long it uses them again,
-without which it never does.
+`priority`, `checkpoint_s`, `save_s`, `restart_s`, `notice_s`, `busy_s` and `idle_s` may be. Empty
+cells of the latter say nothing. A job without an id of its own has the number of its line.
+`notice_s` is for how long it wants to be told before it makes way, `busy_s` for how long it uses
+its devices before it only holds them, `idle_s` after how long it uses them again, without which it
+never does.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ _OPTIONAL: Final = (
     "checkpoint_s",
     "save_s",
     "restart_s",
+    "notice_s",
     "busy_s",
     "idle_s",
 )
@@ -69,6 +71,7 @@ def _job(cells: Row, number: int) -> Job:
         checkpoint=optional_seconds("checkpoint_s"),
         save=optional_seconds("save_s"),
         restart=optional_seconds("restart_s"),
+        notice=optional_seconds("notice_s"),
         idle_from=busy,
         idle_for=idle,
     )

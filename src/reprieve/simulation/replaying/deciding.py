@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.governor import Governor
+from reprieve.engine.notice.expected import counts_from
 from reprieve.engine.plan import Proof
 from reprieve.engine.quota.cycle import cycles
 from reprieve.engine.quota.displacements import Displacements
@@ -122,6 +123,7 @@ class EngineDecider:
         # What work saves plays a role with `harmOrder`, and where budgets count what is lost.
         hours = any(each.lost_device_seconds is not None for each in policy.harm_budgets)
         self._saved = saved if policy.settings.harm_order or hours else None
+        self._told: set[str] = set()  # who runs and would be given notice
         self._saves: list[tuple[Nanos, str]] = []
         self._next_save: dict[str, Nanos] = {}
         count, self._node_devices = nodes
@@ -142,7 +144,7 @@ class EngineDecider:
 
         `evicted`: otherwise than by a preemption.
         """
-        row = workload(job, number, self._policy, self._node_devices)
+        row = workload(job, number, self._policy, self._node_devices, now)
         self._queues.push(row if evicted is None else replace(row, evicted=evicted))
 
     def left(self, job: Job) -> None:
@@ -239,6 +241,9 @@ class EngineDecider:
             at, key = heappop(self._saves)
             if self._next_save.get(key) == at:
                 self._note_save(key, now)
+        # What notice spares of them grows while they run.
+        for key in sorted(self._told):
+            self._note_save(key, now)
 
     def _note_save(self, key: str, now: Nanos) -> None:
         if self._saved is None:
@@ -246,10 +251,17 @@ class EngineDecider:
         holder = self._holdings.holders.get(key)
         if holder is None or holder.evicted:
             self._next_save.pop(key, None)
+            self._told.discard(key)
             return
-        found = self._saved(key, now)
-        said = replace(holder.workload, checkpoint=found.at, next_checkpoint=found.next)
-        self._holdings.hold(said)
-        if found.next is not None:
+        found, row = self._saved(key, now), holder.workload
+        since = max(row.reserved_at or 0, found.at or 0)
+        counts = None
+        if found.terms.time and self._policy.settings.harm_order:
+            self._told.add(key)
+            counts = Nanos(counts_from(since, now, found.terms))
+        said = replace(row, checkpoint=found.at, next_checkpoint=found.next, counts_from=counts)
+        if said != row:
+            self._holdings.hold(said)
+        if found.next is not None and found.next != self._next_save.get(key):
             self._next_save[key] = found.next
             heappush(self._saves, (found.next, key))

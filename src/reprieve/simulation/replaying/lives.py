@@ -132,6 +132,8 @@ class Life:
         ends: it had nothing left to do when it was told to go.
         away: when it comes back after it made way for being idle, None while it is not away.
         served: idle jobs made way for it.
+        told: how often it was told before it made way; `saved`: how often it saved then.
+        spared: device-nanoseconds of progress that would have been undone without notice.
         heir: how long it had waited when it started as idle work left; None: it never did.
     """
 
@@ -158,6 +160,9 @@ class Life:
     away: int | None = None
     served: bool = False
     heir: int | None = None
+    told: int = 0
+    saved: int = 0
+    spared: int = 0
 
     @property
     def doing(self) -> Job:

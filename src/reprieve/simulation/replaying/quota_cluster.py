@@ -63,8 +63,10 @@ def key_of(job: Job) -> str:
     return f"{job.tenant}/{job.id}"
 
 
-def workload(job: Job, number: int, policy: PolicySpec, node_devices: int) -> Workload:
-    """Return a job as it is queued; `number` is its place in the order of arrivals."""
+def workload(
+    job: Job, number: int, policy: PolicySpec, node_devices: int, now: int = 0
+) -> Workload:
+    """Return a job as it is queued now; `number` is its place in the order of arrivals."""
     return Workload(
         namespace=job.tenant,
         name=job.id,
@@ -75,6 +77,7 @@ def workload(job: Job, number: int, policy: PolicySpec, node_devices: int) -> Wo
         pod_sets=_pods(job.devices, node_devices),
         preempt_min_runtime_s=policy.preempt_min_runtime_s,
         reclaim_min_runtime_s=policy.reclaim_min_runtime_s,
+        preempts_from=Nanos(now + policy.delay if policy.delay else 0),
         # A line of work of its own, said so that strangers are told apart at once.
         party=Party(Lineage(f"object/{number:012}"), job.tenant),
     )

@@ -18,12 +18,14 @@ would be wrong. So does what goes round without an end (`loop_guard.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from enum import IntEnum
 from heapq import heappop, heappush
 
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
+from reprieve.engine.notice.expected import AtStake
 from reprieve.engine.quota.entries import CycleResult, Outcome
 from reprieve.engine.quota.waiting.requeuing import backoff_end
 from reprieve.simulation.policy import IDLE, QUOTA, SCHEDULING, PolicySpec
@@ -52,6 +54,7 @@ from reprieve.simulation.replaying.lives import (
 from reprieve.simulation.replaying.loop_guard import LoopGuard, ReplayFault
 from reprieve.simulation.replaying.own_decider import Standing
 from reprieve.simulation.replaying.quota_cluster import key_of
+from reprieve.simulation.replaying.told_jobs import ToldJobs
 from reprieve.simulation.replaying.work import Displaced, Run, Saved, WorkModel
 from reprieve.simulation.trace import Job
 
@@ -123,6 +126,7 @@ class _Replay:
         self.sequence = 0
         self.left = len(jobs)
         self.devices = HeldDevices(self.result, model, jobs[-1].arrival if jobs else 0)
+        self.told = ToldJobs(policy)
         self.freed = -1  # when idle work left its devices last
         self.retries: set[tuple[int, str]] = set()
         self.guard = LoopGuard(policy)
@@ -199,7 +203,24 @@ class _Replay:
 
     def _saved(self, key: str, now: Nanos) -> Saved:
         life = self.lives[self.numbers[key]]
-        return Saved() if life.run is None else self.model.saved(life.doing, life.run, now)
+        if life.run is None:
+            return Saved()
+        found = self.model.saved(life.doing, life.run, now)
+        terms = self.told.terms(life.job, self.model.save_time(life.doing), now)
+        return replace(found, terms=terms) if terms.time else found
+
+    def _told(self, preemptor: str, going: Iterable[str], now: int) -> Mapping[str, int]:
+        """Return for how long jobs are told that make way for one, by their keys."""
+        who = self.lives[self.numbers[preemptor]].job if preemptor else None
+        priority, victims = None if who is None else who.priority or 0, {}
+        for key in going:
+            life = self.lives[self.numbers[key]]
+            if life.run is None or life.leaves is not None or not life.job.notice:
+                continue
+            terms = self.told.terms(life.job, self.model.save_time(life.doing), now, priority)
+            undone = self.model.displaced(life.doing, life.run, now).lost
+            victims[key] = AtStake(undone, life.job.devices, terms)
+        return self.told.told(victims, who) if victims else {}
 
     def _release(self, life: Life) -> None:
         if life.holds:
@@ -329,12 +350,13 @@ class _Replay:
     ) -> None:
         """Displace jobs, each by its rule."""
         victims = []
+        told = self._told(preemptor, (key for key, _ in going), now)
         for key, rule in going:
             number = self.numbers[key]
             life = self.lives[number]
             lost = 0
             if life.leaves is None:
-                lost, life.leaves = self._makes_way(now, life)
+                lost, life.leaves = self._makes_way(now, life, told.get(key, 0))
                 # Also what leaves at once: as on a cluster, it holds quota until all is decided.
                 self._add(max(now, life.leaves), Kind.LEAVE, number)
             victims.append(Victim(key, rule, lost, life.leaves))
@@ -364,17 +386,26 @@ class _Replay:
             Preempted(now, plan.preemptor, tuple(victims), said, IDLE, plan.proof)
         )
 
-    def _makes_way(self, now: Nanos, life: Life, *, ends: bool = False) -> tuple[int, int]:
+    def _makes_way(
+        self, now: Nanos, life: Life, notice: int = 0, *, ends: bool = False
+    ) -> tuple[int, int]:
         """Stop a job; return the device time that is undone by it, and when it leaves.
 
-        `ends`: its work is done, so that nothing is undone and nothing is to be saved.
+        `notice`: for how long it is told. `ends`: its work is done, so that nothing is undone and
+        nothing is to be saved.
         """
         if life.run is None:
             assert self.joint is not None, "who makes way holds devices, unless it has quota alone"
             self.result.returned += 1
             life.spell += 1
             return 0, now
-        cost = self.model.displaced(life.doing, life.run, now)
+        cost = self.model.displaced(life.doing, life.run, now, notice)
+        if notice:
+            without = self.model.displaced(life.doing, life.run, now)
+            saved = 0 < self.model.save_time(life.doing) <= notice
+            life.told, life.saved = life.told + 1, life.saved + saved
+            life.spared += max(0, undone(life, without) - undone(life, cost)) * life.job.devices
+            self.told.ended(life.job, saved=saved)
         if ends:
             idle = self.model.idle(life.doing, life.run, now)
             stays = self.model.evict

@@ -24,9 +24,11 @@ from functools import partial
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.engine.cluster.cluster import Cluster
-from reprieve.engine.cluster.rows import Gone, GroupRow, Kind, PodRow
+from reprieve.engine.cluster.rows import Change, Gone, GroupRow, Kind, NoticeRow, PodRow
+from reprieve.engine.cluster.rows import Entry as TableEntry
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.mixed import IdlePods, Mixture
+from reprieve.engine.notice.expected import Terms
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.quota.entries import Entry
 from reprieve.engine.scheduling.confirming import MOST_AHEAD, refusal
@@ -369,6 +371,7 @@ class SchedulingDecider:
         self._cluster.apply(
             [
                 *(Gone(Kind.POD, pod.uid, pod.namespace, pod.name) for pod in gang.pods),
+                *(Gone(Kind.NOTICE, *_named(pod)) for pod in gang.pods if gang.job.notice),
                 Gone(Kind.GROUP, group.uid, group.namespace, group.name),
             ]
         )
@@ -382,9 +385,12 @@ class SchedulingDecider:
 
     def _note_saves(self, now: Nanos) -> None:
         """Let jobs say up to when they are saved, as they would by an annotation of the group."""
-        changed = []
+        changed: list[Change] = []
         for key, gang in self._running.items():
-            found = self._saved(key, now).at
+            saved = self._saved(key, now)
+            if saved.terms.time:
+                changed += (_notice_of(pod, saved.terms) for pod in gang.pods)
+            found = saved.at
             said = 0 if found is None else found // SECOND
             if said != gang.group.checkpoint:
                 gang.group = replace(gang.group, version=self._next(), checkpoint=said)
@@ -395,3 +401,15 @@ class SchedulingDecider:
     def _next(self) -> int:
         self._version += 1
         return self._version
+
+
+def _named(pod: PodRow) -> tuple[Uid, str, str]:
+    return Uid(f"notice/{pod.uid}"), pod.namespace, pod.name
+
+
+def _notice_of(pod: PodRow, terms: Terms) -> TableEntry:
+    """Return what a pod would be granted, as the plane notes it."""
+    uid, namespace, name = _named(pod)
+    times = terms.time // SECOND, terms.save // SECOND
+    row = NoticeRow(uid, namespace, name, 0, *times, terms.credit)
+    return TableEntry(Kind.NOTICE, uid, namespace, name, 0, row)

@@ -4,7 +4,8 @@ Progress is device time. A job saves its progress every `checkpoint`, while it g
 began is good once `save` is over. Displaced, it falls back to its last good save, or to what it had
 when it started, and what it did since is lost, by the rule that production counts with
 (`engine.lost_work`). If `save` fits into the grace period, it saves once more before it goes: it
-holds its devices for that time, does nothing else, and loses no progress. Whatever it saves, it
+holds its devices for that time, does nothing else, and loses no progress. With notice it saves
+likewise if `save` fits into that; if not, it works on until the deadline. Whatever it saves, it
 holds its devices for `evict` after it was told to go, as its pods take time to end. When it starts
 again it first pays the `restart`, in which nothing is done. A trace's durations are taken to
 contain the job's own saves.
@@ -19,6 +20,7 @@ from typing import Protocol
 
 from kubeworld.units.instants import Nanos
 from reprieve.engine.lost_work import lost_device_seconds
+from reprieve.engine.notice.expected import NO_TERMS, Terms
 from reprieve.simulation.trace import Job
 
 __all__ = ["Checkpointing", "Displaced", "Run", "Saved", "WorkModel"]
@@ -53,10 +55,14 @@ class Displaced:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """Up to when a run is saved, and when its next save will be good; None: there is none."""
+    """Up to when a run is saved, and when its next save will be good; None: there is none.
+
+    `terms`: of a notice that it would be given.
+    """
 
     at: Nanos | None = None
     next: Nanos | None = None
+    terms: Terms = NO_TERMS
 
 
 class WorkModel(Protocol):
@@ -75,8 +81,12 @@ class WorkModel(Protocol):
         """Return for how long the run has held its devices for nothing so far."""
         ...
 
-    def displaced(self, job: Job, run: Run, now: int) -> Displaced:
-        """Return what displacing the run now leaves."""
+    def displaced(self, job: Job, run: Run, now: int, notice: int = 0) -> Displaced:
+        """Return what displacing the run now leaves; `notice`: for how long it is told."""
+        ...
+
+    def save_time(self, job: Job) -> int:
+        """Return how long a save of the job takes, 0 where it saves nothing when it is told."""
         ...
 
     def saved(self, job: Job, run: Run, now: int) -> Saved:
@@ -102,13 +112,22 @@ class Checkpointing:
         """Return how much of the run was its restart so far."""
         return min(now - run.started, self._restart(job, run))
 
-    def displaced(self, job: Job, run: Run, now: int) -> Displaced:
-        """Return what displacing the run now leaves."""
+    def save_time(self, job: Job) -> int:
+        """Return how long a save of the job takes, 0 where it saves nothing when it is told."""
+        return self.save if job.save is None else job.save
+
+    def _saves_within(self, job: Job, time: int) -> bool:
+        return 0 < self.save_time(job) <= time
+
+    def displaced(self, job: Job, run: Run, now: int, notice: int = 0) -> Displaced:
+        """Return what displacing the run now leaves; `notice`: for how long it is told."""
+        if notice and not self._saves_within(job, notice):
+            return self.displaced(job, run, min(now + notice, self.finishes(job, run)))
         idle = self.idle(job, run, now)
         worked_from = run.started + self._restart(job, run)
         worked = max(0, now - worked_from)
-        save = self.save if job.save is None else job.save
-        if worked and 0 < save <= self.grace:
+        save = self.save_time(job)
+        if worked and 0 < save <= max(self.grace, notice):
             stays = max(save, self.evict)
             return Displaced(now + stays, run.kept + worked, 0, idle + stays)
         checkpoint = self.checkpoint if job.checkpoint is None else job.checkpoint
@@ -122,7 +141,7 @@ class Checkpointing:
         checkpoint = self.checkpoint if job.checkpoint is None else job.checkpoint
         if not checkpoint:
             return Saved()
-        save = self.save if job.save is None else job.save
+        save = self.save_time(job)
         worked_from = run.started + self._restart(job, run)
         saves = max(0, now - worked_from - save) // checkpoint
         at = Nanos(worked_from + saves * checkpoint) if saves else None

@@ -16,6 +16,9 @@ demand; jobs go on until all have finished.
   than was free: what fragmentation costs; with quotas, too, a job that has its quota; 0 where
   nothing is placed on nodes
 * preemptions: displacements; `most` of one job, `repeated` are jobs with more than one
+* told: displacements before which the job was told, and how many of them ended saved; spared:
+  device-hours of progress that would have been undone at the moment of these notices
+* urgent wait: the wait of the jobs of the highest priority
 * unused: device-hours that jobs held without using them, over the whole replay; reclaimed: those
   for which jobs that made way for being idle would have gone on so, had they stayed
 * served: jobs for which idle ones made way; heirs: those that got devices at the moment at which
@@ -108,6 +111,10 @@ class Measures:
     heirs: int = 0
     heirs_wait_p50_s: float = 0.0
     admitted_h: float = 0.0
+    told: int = 0
+    told_saved: int = 0
+    spared_h: float = 0.0
+    urgent_wait_p95_s: float = 0.0
 
 
 def measured(replay: Replay, capacity: int) -> Measures:
@@ -163,8 +170,17 @@ def measured(replay: Replay, capacity: int) -> Measures:
         served=sum(life.served for life in lives),
         heirs=len(heirs),
         heirs_wait_p50_s=percentile(heirs, 50) / SECOND,
+        told=sum(life.told for life in lives),
+        told_saved=sum(life.saved for life in lives),
+        spared_h=sum(life.spared for life in lives) / HOUR,
+        urgent_wait_p95_s=percentile(_urgent_waits(lives), 95) / SECOND,
         admitted_h=sum(work_of(job) * job.devices for job in admitted) / HOUR,
     )
+
+
+def _urgent_waits(lives: Sequence[Life]) -> list[int]:
+    highest = max(life.job.priority or 0 for life in lives)
+    return sorted(life.waited for life in lives if (life.job.priority or 0) == highest)
 
 
 def percentile(ordered: Sequence[int], share: int) -> int:

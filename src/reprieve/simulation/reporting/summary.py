@@ -21,6 +21,7 @@ from reprieve.simulation.study import Study
 __all__ = [
     "COLUMNS",
     "IDLE_COLUMNS",
+    "NOTICE_COLUMNS",
     "Column",
     "Found",
     "LoadSummary",
@@ -78,7 +79,7 @@ class LoadSummary:
     @property
     def idle(self) -> bool:
         """Tell whether columns about idle work are among them."""
-        return len(self.columns) > len(COLUMNS)
+        return IDLE_COLUMNS[0] in self.columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +162,24 @@ IDLE_COLUMNS: Final = (
 )
 
 
+#: Of studies in which jobs are told before they make way.
+NOTICE_COLUMNS: Final = (
+    Column("told", "displacements before which the job was told", lambda m: m.told, _count),
+    Column(
+        "spared GPU h",
+        "work that would have been undone at these moments without notice",
+        lambda m: m.spared_h,
+        _count,
+    ),
+    Column(
+        "urgent wait p95",
+        "of the jobs of the highest priority",
+        lambda m: m.urgent_wait_p95_s,
+        duration_text,
+    ),
+)
+
+
 def summarised(study: Study, runs: Sequence[Run], ended: Sequence[Outcome | Failed]) -> Results:
     """Return the results of the runs that have ended, in the order of the study."""
     outcomes = sorted((each for each in ended if isinstance(each, Outcome)), key=_number)
@@ -200,18 +219,19 @@ def _of_load(
     idle = any(IDLE in each.planes for each in study.policies) or any(
         each.measures.unused_h for row in rows.values() for each in row
     )
+    told = any(each.measures.told for row in rows.values() for each in row)
     return LoadSummary(
         load,
         {key: of[names[0]].submitted for key, of in whole.items()},
         tuple(_of_policy(name, rows[name], None if name == names[0] else base) for name in names),
-        (*COLUMNS, *IDLE_COLUMNS) if idle else COLUMNS,
+        (*COLUMNS, *IDLE_COLUMNS * idle, *NOTICE_COLUMNS * told),
         tuple(name for name in planned if name not in names),
     )
 
 
 def _of_policy(name: str, outcomes: list[Outcome], base: list[Outcome] | None) -> PolicySummary:
     columns = {}
-    for column in (*COLUMNS, *IDLE_COLUMNS):
+    for column in (*COLUMNS, *IDLE_COLUMNS, *NOTICE_COLUMNS):
         values = [column.value(each.measures) for each in outcomes]
         change = None
         if base is not None:

@@ -32,6 +32,10 @@ _LAST = (
     "heirs_of_idle",
     "heirs_wait_p50_s",
     "admitted_device_hours",
+    "told",
+    "told_saved",
+    "spared_device_hours",
+    "wait_p95_highest_priority_s",
 )
 _LOW = 0.05  # an own load at which hardly anything ever waits
 
@@ -136,6 +140,10 @@ def results_csv(results: Results) -> str:
             found.heirs,
             f"{found.heirs_wait_p50_s:.3f}",
             f"{found.admitted_h:.3f}",
+            found.told,
+            found.told_saved,
+            f"{found.spared_h:.3f}",
+            f"{found.urgent_wait_p95_s:.3f}",
         )
         rows.writerow([*(cell for _, cell in _cells(outcome)), *last])
     return content.getvalue()

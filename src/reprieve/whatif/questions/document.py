@@ -44,7 +44,8 @@ class VictimDocument(_Struct, frozen=True):
 
     `plane` chose it by `rule`, and `why` says that in words; `amounts`: its devices by resource.
     `saved`: when it was saved last since it started, empty where it was not. `inTurn`: it makes way
-    for another victim, which waits again.
+    for another victim, which waits again. `toldAt`: when it would be told before, `goesBy`: when it
+    is evicted at the latest then; empty without notice.
     """
 
     kind: str
@@ -59,6 +60,8 @@ class VictimDocument(_Struct, frozen=True):
     amounts: dict[str, int]
     saved: str
     in_turn: bool
+    told_at: str
+    goes_by: str
 
 
 class PlacementDocument(_Struct, frozen=True):
@@ -351,4 +354,6 @@ def _victim(victim: Displaced) -> VictimDocument:
         dict(victim.amounts),
         "" if victim.saved is None else format_instant(victim.saved),
         victim.in_turn,
+        "" if victim.told is None else format_instant(victim.told),
+        "" if victim.goes_by is None else format_instant(victim.goes_by),
     )

@@ -78,7 +78,7 @@ class _Reading:
                     lost |= above
                     if victim.root.uid not in seen and not anew:
                         seen.add(victim.root.uid)
-                        yield self._displaced(victim, record.spec.plane, in_turn=in_turn)
+                        yield self._displaced(victim, record, in_turn=in_turn)
             in_turn = True
 
     def _new_records(self) -> Iterator[Json]:
@@ -127,7 +127,7 @@ class _Reading:
         except PartsMissing:
             return record.spec
 
-    def _displaced(self, victim: Victim, plane: str, *, in_turn: bool) -> Displaced:
+    def _displaced(self, victim: Victim, record: Preemption, *, in_turn: bool) -> Displaced:
         root = self._owner(victim.root)
         devices = devices_of(victim.amounts.items())
         start, checkpoint = self._started(victim.subject)
@@ -144,10 +144,11 @@ class _Reading:
             victim.rule,
             devices,
             lost,
-            plane,
+            record.spec.plane,
             {name: amount for name, amount in victim.amounts.items() if is_device(name)},
             saved,
             in_turn,
+            *_noticed(victim, record),
         )
 
     def _owner(self, root: ObjectRef) -> ObjectRef:
@@ -190,3 +191,14 @@ class _Reading:
             return parse_instant(text) if text else None, saved
         except InvalidInstant:
             return None, saved
+
+
+def _noticed(victim: Victim, record: Preemption) -> tuple[Nanos | None, Nanos | None]:
+    """Return when a victim is told, and when it is evicted at the latest."""
+    if victim.notice is None:
+        return None, None
+    try:
+        goes_by = parse_instant(victim.notice.extend_until or victim.notice.deadline)
+        return parse_instant(record.spec.decided_at), goes_by
+    except InvalidInstant:
+        return None, None

@@ -30,7 +30,7 @@ def cost_of(state: ProofState, holders: Iterable[Holder]) -> tuple[int, int, int
         if not settings.harm_order or (settings.idle_first and workload.idle):
             continue
         if workload.reserved_at is not None:
-            since = max(workload.reserved_at, workload.checkpoint or 0)
+            since = max(workload.reserved_at, workload.checkpoint or 0, workload.counts_from or 0)
             devices = devices_of((columns[c].resource, n) for c, n in holder.held)
             lost += devices * max(0, state.plan.now - since) // SECOND
     return top, lost, priorities

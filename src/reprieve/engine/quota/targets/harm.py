@@ -16,6 +16,10 @@ How long that may take in all follows from what the victims say: a third more th
 between two saves of theirs, within the bound `maxSaveWait`. Who saves every half hour is at its
 next save within that time, and a preemptor does not wait for the hour of another one.
 
+Work that would be given notice counts as losing what it is expected to lose with it
+(`engine.notice.expected`), so that it goes before others that lose more, and its save is waited for
+only where notice spares less.
+
 Nobody is safe for that: a save that is overdue is not waited for, and who has saved goes first; who
 saves seldom is not waited for long, as the wait costs more than it gains. And a preemptor waits no
 longer than that for all saves together, from the first that it waited for until it has its
@@ -29,6 +33,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kubeworld.units.instants import Nanos
+from reprieve.engine.notice.expected import WAITS_FOR_ONE_LOST
 from reprieve.engine.quota.model import Workload
 
 __all__ = ["UNRESERVED", "longest_wait", "unsaved_since", "worth_waiting_for"]
@@ -36,18 +41,13 @@ __all__ = ["UNRESERVED", "longest_wait", "unsaved_since", "worth_waiting_for"]
 #: A reservation whose condition is not True counts as made now, later than any other.
 UNRESERVED: Final = 2**62
 
-#: So many device-seconds of a preemptor's wait count as one that is lost. From the study of
-#: docs/studies.md.
-_WAITS_FOR_ONE_LOST: Final = 5
-
 
 def unsaved_since(workload: Workload) -> int:
-    """Return the instant from which on the work of a workload with quota is not saved."""
+    """Return the instant from which on the work of a workload with quota counts as lost."""
     reserved = workload.reserved_at
     if reserved is None:
         return UNRESERVED
-    saved = workload.checkpoint
-    return reserved if saved is None else max(reserved, saved)
+    return max(reserved, workload.checkpoint or reserved, workload.counts_from or reserved)
 
 
 def longest_wait(victims: Sequence[Workload], bound: int) -> int:
@@ -77,7 +77,7 @@ def worth_waiting_for(
         if not now < instant <= latest:
             continue
         less = sum(held * _less_unsaved(each, now, instant) for each, held in victims)
-        gain = less * _WAITS_FOR_ONE_LOST - waiting * (instant - now)
+        gain = less * WAITS_FOR_ONE_LOST - waiting * (instant - now)
         if gain > best:
             best, until = gain, instant
     return until

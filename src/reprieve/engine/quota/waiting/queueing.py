@@ -130,6 +130,7 @@ QUIET: Final[Mapping[str, str]] = {
     "of_one_pod": "never changes",
     "checkpoint": "orders victims, and who waits for a save is looked at when it is due",
     "next_checkpoint": "the same",
+    "counts_from": "orders victims alone",
 }
 
 

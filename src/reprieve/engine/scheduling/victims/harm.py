@@ -4,6 +4,8 @@ Time counts from the last checkpoint that the pod or its PodGroup says, but no e
 pod's start; without one from the start, though never more than `maxLostWork`, so that saying
 nothing does not pay. A checkpoint in the future says nothing. Work that the idle plane knows to be
 idle loses nothing and goes first; what was measured more than three minutes ago is not known.
+Work that would be told before it goes counts as losing what it is expected to lose with notice,
+where that is less (`engine.notice.expected`).
 Devices are the extended resources that a pod requests, and those of its claims; a claim of several
 pods counts for the one that has used it the longest, that of a group for its first pod. Source:
 KEP-5710, "Future extensions"; promise "Silence is not idleness" of the design.
@@ -11,7 +13,7 @@ KEP-5710, "Future extensions"; promise "Silence is not idleness" of the design.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -21,6 +23,7 @@ from reprieve.engine.cluster.claimed import devices_held
 from reprieve.engine.cluster.rows import GroupRow, Kind, PodRow
 from reprieve.engine.cluster.snapshot import NO_START, Snapshot
 from reprieve.engine.lost_work import devices_of, is_device, lost_device_seconds
+from reprieve.engine.notice.expected import Terms, counts_from
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.units.ids import Uid
 
@@ -56,7 +59,10 @@ def lost_work(snapshot: Snapshot, now: int, most: int) -> I64:
     known = (checkpoint > 0) & (checkpoint <= now)
     silent = np.clip(now - start, 0, most)
     since = np.clip(now - np.maximum(start, checkpoint), 0, None)
-    lost: I64 = np.where(known, since, silent) * _devices(snapshot)
+    undone, devices = np.where(known, since, silent), _devices(snapshot)
+    for slot, terms in _told(snapshot):
+        undone[slot] = now - counts_from(now - int(undone[slot]), now, terms)
+    lost: I64 = undone * devices
     lost[idle_pods(snapshot, now)] = IDLE
     return lost
 
@@ -89,6 +95,18 @@ def idle_pods(snapshot: Snapshot, now: int) -> Mask:
     if not keys:
         return np.zeros(len(snapshot.pod_node), np.bool_)
     return np.array([key in keys for key in snapshot.pod_keys], np.bool_)
+
+
+def _told(snapshot: Snapshot) -> Iterator[tuple[int, Terms]]:
+    """Yield the slots of pods that would be told before they go, with what they are granted."""
+    rows = snapshot.tables.get(Kind.NOTICE, {})
+    if not rows:
+        return
+    keys = {f"{row.namespace}/{row.name}": row for row in rows.values()}
+    for slot, key in enumerate(snapshot.pod_keys):
+        row = keys.get(key)
+        if row is not None:
+            yield slot, Terms(row.time, row.save, credit=row.credit)
 
 
 def _devices(snapshot: Snapshot) -> I64:

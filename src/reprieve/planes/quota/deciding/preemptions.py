@@ -16,6 +16,7 @@ from reprieve.api.kueue import Workload
 from reprieve.api.reprieve import Action, Preemption, Victim, VictimState
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.demands import Beside
+from reprieve.engine.lost_work import devices_of
 from reprieve.engine.notice.granting import Grant
 from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.quota import model
@@ -32,9 +33,10 @@ from reprieve.intake.quota_workloads import is_condition_true
 from reprieve.planes.common.joint import REJECTIONS
 from reprieve.planes.quota.context import QuotaContext, log, reference_of
 from reprieve.planes.quota.deciding.effects import Marking, marking_of
+from reprieve.planes.quota.deciding.notice_facts import asked_by
 from reprieve.planes.quota.deciding.refused_evictions import RefusedEvictions
 from reprieve.planes.quota.deciding.victims import QuotaVictims, Told
-from reprieve.planes.quota.queue_status.meters import lost_with
+from reprieve.planes.quota.queue_status.meters import devices_held, lost_with
 from reprieve.planes.quota.state import QuotaState, key_of
 from reprieve.planes.quota.workload_status.writing import WorkloadStatuses
 from reprieve.units.ids import Uid
@@ -86,6 +88,7 @@ class Preemptions:
         self._spawn = spawn
         self.notices = context.notices or Notices(context.clock, context.metrics)
         self.notices.expect(Plane.QUOTA)
+        state.told.credit, state.told.pods = self.notices.credit, pods
         # Plans of former processes whose victims save, with the keys of these.
         self._claimed: dict[str, list[str]] = {}
         self._victims = QuotaVictims(context, state, writer, refusals, pods, self._made_again)
@@ -187,8 +190,22 @@ class Preemptions:
                 allowed = self._state.protections.notice_max(stored)
             pods = [row.uid for row in rows]
             asking.append(Asking(str(each.victim.uid), asked, pods, allowed))
+            if stored is not None:
+                asking[-1] = self._weighed(asking[-1], each, stored)
         hurried = urgent is not None and priority >= urgent
-        return self.notices.grants(context.options.notice, asking, hurried=hurried)
+        waiting = _devices_asked(self._state.row(preemptor)) if settings.harm_order else None
+        return self.notices.grants(context.options.notice, asking, hurried=hurried, devices=waiting)
+
+    def _weighed(self, asking: Asking, each: Marking, stored: Workload) -> Asking:
+        """Return a victim with what it is expected to lose."""
+        devices = devices_held(stored)
+        lost = lost_with(stored, self._context.clock.wall() // SECOND)
+        return asking._replace(
+            undone=lost * SECOND // devices if devices else 0,
+            devices=devices,
+            save=asked_by(stored, self._pods(each.victim.key))[1] * SECOND,
+            lineage=lineage_of(party_of(each.victim)),
+        )
 
     async def _claim(self, intent: Preemption) -> None:
         """Count the victims of a plan that was taken over as leaving, while they save."""
@@ -316,3 +333,7 @@ class Preemptions:
     def _retention(self) -> Retention:
         # The next process reads from the latest ones which pairs are held.
         return replace(_RETENTION, fresh=self._context.options.loop_window)
+
+
+def _devices_asked(row: model.Workload) -> int:
+    return sum(each.count * devices_of(each.requests.items()) for each in row.pod_sets)

@@ -6,7 +6,7 @@ named in a Warning on the object, once for each text.
 
 Likewise for how long a workload waits before it preempts: its class of priorities decides, else its
 ClusterQueue, else the section `quota`; emergency priorities do not wait. Source: the quota plane's
-own options; the section "Preemption delay" of `docs/notice.md`.
+own options; the page `docs/preemption-delay.md`.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.watches import Held
 from reprieve.telemetry.quota import Place
 
-__all__ = ["Meters", "count_ungated", "lost_with", "place_of", "ready_for"]
+__all__ = ["Meters", "count_ungated", "devices_held", "lost_with", "place_of", "ready_for"]
 
 _GROUP: Final = "kueue.x-k8s.io/is-group-workload"
 
@@ -65,12 +65,18 @@ def lost_with(workload: Workload, now: int) -> int:
     admitted = condition_of(workload.status.conditions, "Admitted")
     if admission is None or not is_true(admitted):
         return 0
-    devices = 0
-    for assigned in admission.pod_set_assignments or ():
-        with suppress(InvalidQuantity):
-            devices += devices_of(amounts_of(assigned.resource_usage).items())
+    devices = devices_held(workload)
     start = parse_instant(admitted.last_transition_time) // SECOND
     return lost_device_seconds(start, checkpoint_of(workload.metadata), devices, now)
+
+
+def devices_held(workload: Workload) -> int:
+    """Return how many devices a Workload with quota holds."""
+    devices, admission = 0, workload.status.admission
+    for assigned in (admission.pod_set_assignments or ()) if admission is not None else ():
+        with suppress(InvalidQuantity):
+            devices += devices_of(amounts_of(assigned.resource_usage).items())
+    return devices
 
 
 class Meters:

@@ -9,8 +9,8 @@
 4. Emergency priorities do not wait, and who never preempts is not delayed.
 
 A delayed unit waits for pods that end already, where these suffice, for a minute beyond its instant
-at most. It is tried again at its instant. Source: the section "Preemption delay" of
-`docs/notice.md`.
+at most. It is tried again at its instant. Source:
+`docs/preemption-delay.md`.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ from reprieve.planes.scheduling.context import SchedulingContext, log
 from reprieve.planes.scheduling.cycle.displacements import SchedulingDisplacements
 from reprieve.planes.scheduling.cycle.effects import Record
 from reprieve.planes.scheduling.cycle.joint_side import Deferrals
+from reprieve.planes.scheduling.cycle.notice_terms import NoticeTerms
 from reprieve.planes.scheduling.cycle.preemptor import Preemptor
 from reprieve.planes.scheduling.cycle.victims import HELD, SchedulingVictims
 from reprieve.planes.scheduling.set_aside import SetAside
@@ -93,6 +94,7 @@ class Preemptions:
         )
         self.notices = context.notices or Notices(context.clock, context.metrics)
         self.notices.expect(Plane.SCHEDULING)
+        NoticeTerms(context, state, self.notices)
         self._victims = SchedulingVictims(context, state, displacements.not_evictable)
         displacements.harm.lost_with = self._victims.lost_with_pod
         self._executor = Executor[Json](

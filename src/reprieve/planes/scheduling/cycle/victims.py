@@ -20,6 +20,7 @@ from reprieve.api.reprieve import Preemption, Victim, VictimStatus
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.cluster.trees import Way
+from reprieve.engine.lost_work import devices_of
 from reprieve.engine.notice.granting import Grant
 from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.scheduling.outcome import Unit
@@ -220,9 +221,28 @@ class SchedulingVictims:
         for victim in plan.victims:
             uid = victim.root.uid
             row = self._state.pod(Uid(uid))
-            asked = () if row is None else (row.notice * SECOND,)
-            asking.append(Asking(victim.unit or str(uid), asked, (uid,)))
-        return notices.grants(self._context.settings.notice, asking, hurried=hurried)
+            unit = victim.unit or str(uid)
+            asking.append(Asking(unit, (), (uid,)) if row is None else self._asking(unit, row))
+        settings, waiting = self._context.settings, None
+        if settings.policy.harm_order:
+            rows = (self._state.pod(uid) for uid, _ in plan.placement)
+            waiting = sum(self._devices_of(row) for row in rows if row is not None)
+        return notices.grants(settings.notice, asking, hurried=hurried, devices=waiting)
+
+    def _asking(self, unit: str, row: PodRow) -> Asking:
+        devices = self._devices_of(row)
+        return Asking(
+            unit,
+            (row.notice * SECOND,),
+            (row.uid,),
+            undone=self.lost_with_pod(row) * SECOND // devices if devices else 0,
+            devices=devices,
+            save=row.save_cost * SECOND,
+            lineage=lineage_of(pod_party(row)),
+        )
+
+    def _devices_of(self, row: PodRow) -> int:
+        return devices_of(row.pod_class.requests) + self._state.objects.devices_of(row)
 
     def members(self, victim: Victim) -> Sequence[Member]:
         uid = victim.root.uid

@@ -1,0 +1,82 @@
+"""Notice in a replay: which jobs are told before they make way, and with what credit.
+
+A study draws which jobs ask (`work.notice: {time: 5m, share: 0.6}`) where the trace does not say
+so; a policy allows it by the operator's own key (`quota.notice`, `scheduling.notice`). A job that
+is told saves at once and leaves as soon as it has saved (`work`). Its lineage is the job itself.
+With `harmOrder` those jobs of a plan are told with which the expected loss and the delay are least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+from reprieve.engine.notice.credit import NO_HISTORY, History
+from reprieve.engine.notice.expected import NO_TERMS, AtStake, Terms, told_units
+from reprieve.engine.notice.granting import NoticePolicy, granted
+from reprieve.simulation.policy import PolicySpec
+from reprieve.simulation.replaying.quota_cluster import key_of
+from reprieve.simulation.trace import Job
+
+__all__ = ["NEVER_TOLD", "Asking", "ToldJobs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What is drawn for jobs of a trace that does not say whether they ask for notice."""
+
+    time: int = 0
+    share: float = 1.0
+
+    def drawn(self, job: Job, random: Random) -> Job:
+        """Return the job with the notice that it asks for; as much is drawn for each."""
+        asks = random.random() < self.share
+        if job.notice is not None:
+            return job
+        return replace(job, notice=self.time if asks else 0)
+
+
+#: Nobody asks.
+NEVER_TOLD: Final = Asking()
+
+
+class ToldJobs:
+    """What jobs are granted under one policy."""
+
+    def __init__(self, policy: PolicySpec) -> None:
+        self._policy: NoticePolicy = policy.notice
+        self._emergency = policy.governor.emergency_priority
+        self._harm_order = policy.settings.harm_order or policy.placing.harm_order
+        self._histories: dict[str, History] = {}
+
+    def terms(self, job: Job, save: int, now: int, priority: int | None = None) -> Terms:
+        """Return what a job would be granted; `save`: how long its save takes.
+
+        `priority` of the preemptor, None for one that waits for the default patience.
+        """
+        urgent = self._emergency
+        emergency = priority is not None and urgent is not None and priority >= urgent
+        grant = granted(self._policy, (job.notice or 0,), emergency=emergency)
+        if not grant.time:
+            return NO_TERMS
+        history = self._histories.get(key_of(job), NO_HISTORY)
+        return Terms(grant.time, save, credit=history.credit(now))
+
+    def told(self, victims: Mapping[str, AtStake], preemptor: Job | None) -> Mapping[str, int]:
+        """Return for how long each victim of a plan is told, by its key; who is not, goes now."""
+        units: Sequence[AtStake] = tuple(victims.values())
+        tells = [each.terms.time > 0 for each in units]
+        if self._harm_order:
+            tells = list(told_units(units, 0 if preemptor is None else preemptor.devices))
+        return {
+            key: each.terms.time
+            for (key, each), is_told in zip(victims.items(), tells, strict=True)
+            if is_told
+        }
+
+    def ended(self, job: Job, *, saved: bool) -> None:
+        """Take note of how a notice ended."""
+        key = key_of(job)
+        self._histories[key] = self._histories.get(key, NO_HISTORY).ended(saved=saved)
