@@ -378,3 +378,10 @@ def test_the_warning_of_a_deprecated_version_is_one_line(
     shown = json.dumps(text, ensure_ascii=False)
     where = "spec.versions[0].deprecationWarning"
     assert refusal(crd) == [f"{where}: Invalid value: {shown}: {problem}"]
+
+
+def test_definitions_of_protected_groups_say_who_approved_them() -> None:
+    # A real API server refuses them otherwise.
+    for each in permissive_definitions():
+        if each["spec"]["group"].endswith((".k8s.io", ".kubernetes.io")):
+            assert "api-approved.kubernetes.io" in each["metadata"].get("annotations", {}), each
