@@ -31,18 +31,23 @@ from tests.reliability.stand import PRIORITY_CLASSES
 _NAMESPACE: Final = "default"
 _NODES: Final = (NodeSpec("node-0", {"cpu": "4", "memory": "16Gi", "pods": "20"}),)
 _SCHEDULER: Final = "reprieve-scheduler"
-_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 _GROUPS: Final = Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
 _PATIENCE_S: Final = 120
+
+__all__ = ["ACCOUNTS", "gang", "token", "until"]
 
 Object = dict[str, Any]
 
 
-def _gang(name: str, priority: str) -> list[tuple[Resource, Object]]:
+def gang(
+    name: str, priority: str, *, size: int = 2, cpu: str = "2"
+) -> list[tuple[Resource, Object]]:
+    """Return a group that goes together, and its pods, which ask for notice."""
     group = {
         "metadata": {"name": name, "namespace": _NAMESPACE},
         "spec": {
-            "schedulingPolicy": {"gang": {"minCount": 2}},
+            "schedulingPolicy": {"gang": {"minCount": size}},
             "disruptionMode": {"all": {}},
             "priorityClassName": priority,
         },
@@ -57,7 +62,7 @@ def _gang(name: str, priority: str) -> list[tuple[Resource, Object]]:
             {
                 "name": "main",
                 "image": "registry.example/main:1",
-                "resources": {"requests": {"cpu": "2"}},
+                "resources": {"requests": {"cpu": cpu}},
             }
         ],
     }
@@ -67,12 +72,12 @@ def _gang(name: str, priority: str) -> list[tuple[Resource, Object]]:
             "metadata": {"name": f"{name}-{i}", "namespace": _NAMESPACE, "annotations": notes},
             "spec": spec,
         }
-        for i in range(2)
+        for i in range(size)
     ]
     return [(_GROUPS, group), *((PODS, pod) for pod in pods)]
 
 
-async def _token(client: Client, pod: str, audience: str = "reprieve.dev") -> str:
+async def token(client: Client, pod: str, audience: str = "reprieve.dev") -> str:
     """Return a token that is bound to the pod, or to nobody without a name."""
     spec: Object = {"audiences": [audience], "expirationSeconds": 3600}
     if pod:
@@ -91,7 +96,8 @@ async def _token(client: Client, pod: str, audience: str = "reprieve.dev") -> st
     return str(json.loads(said)["status"]["token"])
 
 
-async def _until(what: str, holds: Callable[[], Awaitable[object]]) -> None:
+async def until(what: str, holds: Callable[[], Awaitable[object]]) -> None:
+    """Return once something holds."""
     for _ in range(_PATIENCE_S * 4):
         if await holds():
             return
@@ -124,7 +130,7 @@ async def test_a_gang_saves_by_the_library_and_is_released(
 
 async def _played(client: Client, url: str, folder: Path) -> None:
     account = {"metadata": {"name": "train", "namespace": _NAMESPACE}}
-    await client.create(_ACCOUNTS, account, dict)
+    await client.create(ACCOUNTS, account, dict)
     for name, value in (("low", 1_000), ("high", 100_000)):
         await client.create(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value}, dict)
 
@@ -133,7 +139,7 @@ async def _played(client: Client, url: str, folder: Path) -> None:
         return {each["metadata"]["name"] for each in page.items if each["spec"].get("nodeName")}
 
     async def made(name: str) -> None:
-        for resource, obj in _gang(name, name):
+        for resource, obj in gang(name, name):
             await client.create(resource, obj, dict)
 
     async def low() -> bool:
@@ -146,20 +152,20 @@ async def _played(client: Client, url: str, folder: Path) -> None:
         return (await client.list(PREEMPTIONS, dict)).items
 
     await made("low")
-    await _until("low is on the node", low)
+    await until("low is on the node", low)
     await _reviewed(client)
     await made("high")
-    await _until("the plan is recorded", recorded)
+    await until("the plan is recorded", recorded)
     for name in ("low-0", "low-1"):
         assert await low(), "nobody goes before all have saved"
-        token = folder / name
-        token.write_text(await _token(client, name))
-        assert await asyncio.to_thread(_saved, url, token)
+        file = folder / name
+        file.write_text(await token(client, name))
+        assert await asyncio.to_thread(_saved, url, file)
     stranger = folder / "stranger"
-    stranger.write_text(await _token(client, ""))
+    stranger.write_text(await token(client, ""))
     with pytest.raises(Away, match="401"):
         await asyncio.to_thread(HttpSource(url, stranger).ask)
-    await _until("high is on the node, and nobody else", high)
+    await until("high is on the node, and nobody else", high)
     (record,) = await recorded()
     assert {each["notice"]["deadline"] for each in record["spec"]["victims"]} != {""}
 
@@ -177,7 +183,7 @@ async def _reviewed(client: Client) -> None:
     """Only a token of a pod with our audience names its pod."""
     tokens = PodTokens(client, SystemClock())
     uid = (await client.get(PODS, _NAMESPACE, "low-0", dict))["metadata"]["uid"]
-    assert await tokens(await _token(client, "low-0")) == uid
-    assert await tokens(await _token(client, "")) == ""
-    assert await tokens(await _token(client, "low-0", "https://kubernetes.default.svc")) == ""
+    assert await tokens(await token(client, "low-0")) == uid
+    assert await tokens(await token(client, "")) == ""
+    assert await tokens(await token(client, "low-0", "https://kubernetes.default.svc")) == ""
     assert await tokens("nobody") == ""

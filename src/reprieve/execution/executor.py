@@ -23,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from msgspec.structs import replace
@@ -104,6 +105,9 @@ class Executor(Generic[M]):
                 return each
             intent = each.intent
             victims, manner = intent.spec.victims, self._victims.manner
+            victims = [victim for victim in victims if not self._begun(each, victim)]
+            if not victims:
+                return each
             told = [victim for victim in victims if self._victims.is_told_first(victim)]
             stale = await self._victims.stale(intent, victims)
             if stale:
@@ -120,13 +124,30 @@ class Executor(Generic[M]):
         if each.intent.status.phase is not IntentPhase.NOTICED:
             return True
         assert self._saving is not None, "only planes that wait have such records"
-        why = await self._saving.wait(each.intent)
-        if why:
+        each_for_itself = self._victims.manner.each_for_itself
+        why = await self._saving.wait(
+            each.intent, partial(self._release, each) if each_for_itself else None
+        )
+        if why and not each.any_over and not each.left:
             await self._abandon(each, why)
             return False
+        for victim in each.intent.spec.victims if why else ():
+            if victim.root.uid not in each.states and victim.root.uid not in each.left:
+                self._steps.record(each, victim, VictimResult(VictimState.SPARED, why))
         each.intent = await self.book.go_on(each.intent)
         self._saving.release(each.intent)
         return True
+
+    async def _release(self, each: Carried[M], victims: Sequence[Victim]) -> None:
+        """Evict these, while others of the plan still save."""
+        with _stalling(each):
+            going = [victim for victim in victims if not self._begun(each, victim)]
+            told = [victim for victim in going if self._victims.is_told_first(victim)]
+            await self._steps.mark(each, told)
+            await self._steps.evict(each, [v for v in going if v.root.uid not in each.states])
+
+    def _begun(self, each: Carried[M], victim: Victim) -> bool:
+        return victim.root.uid in each.states or victim.root.uid in each.left
 
     def marked(self, intent: Preemption) -> Carried[M]:
         """Return a plan whose victims carried their marks before it was recorded."""
@@ -139,7 +160,7 @@ class Executor(Generic[M]):
             Deposed: the fence is closed.
         """
         with _stalling(each):
-            going = [v for v in each.intent.spec.victims if v.root.uid not in each.states]
+            going = [v for v in each.intent.spec.victims if not self._begun(each, v)]
             await self._evict_last_alone(each, going)
             self._steps.tear(each)
 
@@ -307,7 +328,7 @@ class Executor(Generic[M]):
             ApiError: to be tried again, by `reconcile` if nobody else does so.
         """
         if intent.status.phase is IntentPhase.NOTICED:
-            return self._tell_again(intent)
+            return self._tell_again(intent, await self._released(intent))
         each = self._begin(intent, again=True)
         each.stalled = each.interrupted = True
         victims = intent.spec.victims
@@ -327,11 +348,32 @@ class Executor(Generic[M]):
             self.watch(each)
         return each
 
-    def _tell_again(self, intent: Preemption) -> Carried[M]:
-        """Go on with a plan of which nobody was marked; its deadline may be far away."""
+    async def _released(self, intent: Preemption) -> list[tuple[Victim, Reading[M]]]:
+        """Return those who were released while others of the plan still saved."""
+        if not self._victims.manner.each_for_itself:
+            return []
+        victims = intent.spec.victims
+
+        async def read(victim: Victim) -> Reading[M]:
+            elsewhere = victim.root.uid in self._elsewhere
+            return await self._victims.read(intent, victim, elsewhere=elsewhere)
+
+        found = await each_of(victims, read, self._victims.manner.evicted_at_once)
+        pairs = zip(victims, found, strict=True)
+        return [pair for pair in pairs if pair[1].standing not in _UNMARKED]
+
+    def _tell_again(
+        self, intent: Preemption, released: Sequence[tuple[Victim, Reading[M]]] = ()
+    ) -> Carried[M]:
+        """Go on with a plan whose last deadline may be far away; `released`: who went before."""
         status = replace(intent.status, phase=IntentPhase.NOTICED)
         each = self._begin(replace(intent, status=status))
         each.interrupted = True
+        for victim, reading in released:
+            if reading.standing is Standing.EVICTED:
+                evicted = VictimResult(VictimState.EVICTED, reading.message)
+                self._steps.record(each, victim, evicted)
+            each.left.add(victim.root.uid)
         self._spawn(self._go_on_telling(each))
         return each
 

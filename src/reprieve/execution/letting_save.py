@@ -1,7 +1,8 @@
 """The step before the marks of a plan: its victims save until all may go, or the plan ends.
 
-All units of a plan are waited for, since nobody of it goes unless everybody does. Meanwhile, once a
-second, it is asked whether the plan is still wanted, every few seconds whether its preemptor fits
+Where nobody of a plan goes unless everybody does, all of its units are waited for. Elsewhere each
+is released as soon as it may go, and those that are not released yet stay if the plan ends. It is
+asked once a second whether the plan is still wanted, every few seconds whether its preemptor fits
 without victims, and less often, as well as just before it goes on, whether it still holds: whoever
 was told and is not needed any more is pardoned.
 
@@ -10,9 +11,9 @@ Source: the contract of notices in `docs/notice-reference.md`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from enum import IntEnum
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import SECOND
@@ -33,6 +34,10 @@ class Depth(IntEnum):
     WANTED = 0
     FITS = 1
     HOLDS = 2
+
+
+#: Evicts some victims of a plan.
+Release: TypeAlias = Callable[[Sequence[Victim]], Awaitable[None]]
 
 
 class Audience(Protocol):
@@ -64,20 +69,29 @@ class LettingSave:
         self._audience = audience
         self._clock = clock
 
-    async def wait(self, intent: Preemption) -> str:
-        """Return when the victims of a plan may go; what is returned says why they stay instead."""
+    async def wait(self, intent: Preemption, release: Release | None = None) -> str:
+        """Return when the victims of a plan may go; what is returned says why they stay instead.
+
+        `release` evicts victims that may go while others are waited for; without it nobody does.
+        """
         notices, audience, turn = self._notices, self._audience, 0
         notices.begin(intent, audience.members, keeps=audience.keeps)
         while True:
             notices.follow(intent, audience.members)
             longest, kept = notices.waits(intent), notices.kept(intent)
             why = audience.keep(kept) if kept else ""
-            why = why or audience.why_pardoned(intent, _depth(turn) if longest else Depth.HOLDS)
+            ready = notices.ready_of(intent) if release is not None and longest else ()
+            depth = Depth.HOLDS if ready or not longest else _depth(turn)
+            why = why or audience.why_pardoned(intent, depth)
             if why:
                 notices.pardon(intent)
                 return why
             if not longest:
                 return ""
+            for unit in ready:
+                assert release is not None, "else nobody is ready"
+                await release(unit.victims)
+                notices.release(intent, unit)
             turn += 1
             await notices.wait(intent.metadata.name, min(longest, _EVERY))
 

@@ -265,9 +265,16 @@ class Notices:
                 longest = max(longest, told.notice.due - now)
         return longest
 
-    def release(self, intent: Preemption) -> None:
-        """The units of a plan are evicted now."""
-        for told in self._of_plan(intent):
+    def ready_of(self, intent: Preemption) -> list[Told]:
+        """Return the units of a plan that may go and are not released yet."""
+        told = self._of_plan(intent)
+        return [each for each in told if each.notice.may_go and not each.notice.final]
+
+    def release(self, intent: Preemption, only: Told | None = None) -> None:
+        """The units of a plan are evicted now, those that were not before; or this one of it."""
+        for told in self._of_plan(intent) if only is None else [only]:
+            if told.notice.final:
+                continue
             saved = told.notice.state is State.SAVED
             told.unheard = not saved and not told.heard
             if saved:
@@ -276,7 +283,8 @@ class Notices:
             told.notice = told.notice.released()
             self._remember(told, told.history.ended(saved=saved, step=told.word.step))
             self._ended(told, "saved" if saved else "unheard" if told.unheard else "overdue")
-        self._by_plan.pop(intent.metadata.name, None)
+        if only is None:
+            self._by_plan.pop(intent.metadata.name, None)
 
     def _remember(self, told: Told, history: History) -> None:
         self._histories.pop(told.lineage, None)
@@ -297,8 +305,9 @@ class Notices:
     def pardon(self, intent: Preemption) -> None:
         """The units of a plan stay."""
         for told in self._of_plan(intent):
-            told.notice = told.notice.pardoned()
-            self._ended(told, "pardoned")
+            if not told.notice.final:
+                told.notice = told.notice.pardoned()
+                self._ended(told, "pardoned")
         self._by_plan.pop(intent.metadata.name, None)
 
     def _ended(self, told: Told, end: str) -> None:

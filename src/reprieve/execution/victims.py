@@ -84,6 +84,11 @@ class Manner:
     rest_is_marked: bool = False
     given_up_after: int | None = None
 
+    @property
+    def each_for_itself(self) -> bool:
+        """Whether a unit that was told goes as soon as it may, whatever the others do."""
+        return not self.all_or_nobody and not self.last_alone
+
 
 class Victims(Protocol[M]):
     """What a victim of one plane is: how it is marked, evicted, and seen to be gone.
