@@ -2,22 +2,27 @@
 
 They read no clock, no file and nothing that changes, so that a decision can be made again from its
 record (`reprieve explain`). Columns are numpy arrays by node, resource or pod slot, see
-`reprieve.engine.cluster.snapshot`.
+`reprieve.lab.plugins`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reprieve.engine.cluster.rows import GroupRow
-from reprieve.engine.cluster.snapshot import Pending
-from reprieve.engine.placement.filtering import FeasiblePlacement, View
-from reprieve.engine.placement.profile import Policy
-from reprieve.engine.placement.reasons import Code
-from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.nodes.domains import GroupPlacing
-from reprieve.engine.scheduling.nodes.placing import Choose
-from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence
+from reprieve.lab.plugins import (
+    Choose,
+    Code,
+    Explanation,
+    FeasiblePlacement,
+    GroupPlacing,
+    GroupRow,
+    Pending,
+    Policy,
+    Preemption,
+    Sentence,
+    Simulation,
+    View,
+)
 
 URGENT = 1000
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reprieve.simulation.own import Candidate, Candidates, Head
+from reprieve.lab.plugins import Candidate, Candidates, Head
 
 
 class LeastLost:

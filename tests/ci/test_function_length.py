@@ -19,7 +19,6 @@ TABLES = {
     "planes/idle/plane.py:__init__",
     "planes/scheduling/plane.py:__init__",
     "planes/quota/plane.py:__init__",
-    "settings/scheduling.py:scheduling_settings",
     "settings/quota.py:quota_settings",
     "settings/quota_configuration.py:_read",
     "intake/quota_workloads.py:workload_row",

@@ -6,8 +6,9 @@ then only the next decision, or the end of those who make way, keeps it waiting.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from time import monotonic
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from time import monotonic, process_time
 from typing import Final
 
 from reprieve.answers.conditions import condition, is_unbound
@@ -22,22 +23,55 @@ from reprieve.engine.idle.resources import is_gpu
 from reprieve.engine.plan import Plane
 from reprieve.kube.reader import Reader
 from reprieve.kube.resource import NODES
+from reprieve.planes.common.process_settings import SCHEDULER_NAME
 from reprieve.planes.quota.plane import QuotaPlane
 from reprieve.planes.quota.watches import CLUSTER_QUEUES
 from reprieve.planes.scheduling.plane import SchedulingPlane
 from reprieve.whatif.controllers.pod_templates import labels_of_flavors, preempting_classes
 from reprieve.whatif.deciders import Deciders
-from reprieve.whatif.happened import Run
+from reprieve.whatif.happened import Run, Undecided
 from reprieve.whatif.questions.asked import requests_of_spec
-from reprieve.whatif.questions.beside import spent
+from reprieve.whatif.questions.beside import affordable, spent
 from reprieve.whatif.questions.idle_reason import idle_reason
 from reprieve.whatif.questions.planning import over_after
+from reprieve.whatif.run import settled
+from reprieve.whatif.snapshots.snapshot import Snapshot
 
-__all__ = ["asked_of_planes"]
+__all__ = ["PlanesOfSnapshot", "asked_of_planes", "schedulers_of"]
 
 # Without any of them all seems to be refused, or nothing to be asked for.
 _DECIDED_ON: Final = {Plane.SCHEDULING: NODES, Plane.QUOTA: CLUSTER_QUEUES}
 _LONGEST_TRYING: Final = 3.0  # seconds for changes that would help
+_DEFAULT_SCHEDULER: Final = "default-scheduler"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanesOfSnapshot:
+    """Has the planes decide on a stored snapshot; what it lacks cannot be asked for.
+
+    `deciders`: the planes, and how they are set, where pods of these schedulers are placed.
+    """
+
+    snapshot: Snapshot
+    deciders: Callable[[tuple[str, ...]], Deciders]
+
+    async def __call__(self, unit: Unit, plane: Plane) -> Decided | None:
+        """Return what they say of a unit; None where they cannot decide here."""
+        deciders = self.deciders(schedulers_of(unit))
+        try:
+            since = process_time()
+            run = settled(self.snapshot, deciders)
+            return await asked_of_planes(
+                unit, run, plane, deciders, affordable(process_time() - since)
+            )
+        except Undecided as failure:
+            return Decided(self.snapshot.at, notes=(f"The planes cannot decide: {failure}.",))
+
+
+def schedulers_of(unit: Unit) -> tuple[str, ...]:
+    """Return whose pods are placed: those of Reprieve, and those of the unit's own scheduler."""
+    named = {str(pod["spec"].get("schedulerName", _DEFAULT_SCHEDULER)) for pod in unit.pods}
+    return (SCHEDULER_NAME, *sorted(named - {SCHEDULER_NAME}))
 
 
 async def asked_of_planes(
@@ -76,7 +110,7 @@ async def asked_of_planes(
     if not run.rest:
         notes.append("The planes had not come to an end after half an hour of the cluster's time.")
     others = {
-        str(pod["spec"].get("schedulerName", "default-scheduler"))
+        str(pod["spec"].get("schedulerName", _DEFAULT_SCHEDULER))
         for pod in unit.pods
         if is_unbound(pod)
     } - run.scheduler_names

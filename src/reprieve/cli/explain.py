@@ -179,7 +179,7 @@ async def _of_cluster(asked: Asked, options: Options) -> Answer:
 
 
 async def _of_snapshot(asked: Asked, options: Options) -> Answer:
-    from reprieve.cli.sessions.asking_planes import PlanesOfSnapshot, read_snapshot
+    from reprieve.cli.sessions.asking_planes import planes_of_snapshot, read_snapshot
 
     assert options.stored is not None
     snapshot = read_snapshot(options.stored)
@@ -188,7 +188,7 @@ async def _of_snapshot(asked: Asked, options: Options) -> Answer:
         asked,
         options.namespace or "default",
         operator_namespace=options.operator_namespace,
-        diagnose=PlanesOfSnapshot(snapshot),
+        diagnose=planes_of_snapshot(snapshot),
         history=options.history,
     )
 

@@ -138,7 +138,9 @@ async def _of_cluster(
         reading = Reading(ClusterSource(client, clock))
         records, unread = await records_of_reader(reading, operator, namespace)
         spaces = (await client.list(NAMESPACES, Namespace)).items if labels else ()
-        known = {each.metadata.name: each.metadata.labels or {} for each in spaces}
+        known: dict[str, Mapping[str, str]] = {
+            each.metadata.name: each.metadata.labels or {} for each in spaces
+        }
         return records, unread, known
     except ApiError as failure:
         raise UsageError(safe(str(failure))) from None

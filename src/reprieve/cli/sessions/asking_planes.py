@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import process_time
-from typing import Final
 
 from kubeworld.units.clock import Clock
 from reprieve.answers.decided import Decided
-from reprieve.answers.diagnosing import asked_of_planes
+from reprieve.answers.diagnosing import PlanesOfSnapshot, asked_of_planes, schedulers_of
 from reprieve.answers.unit import Unit
 from reprieve.cli.sessions.deciding import deciders_of, installed_deciders
 from reprieve.cli.sessions.running_operator import running_deciders
@@ -20,16 +19,13 @@ from reprieve.cli.snapshot import read_snapshot
 from reprieve.engine.plan import Plane
 from reprieve.kube.client import Client
 from reprieve.kube.errors import Forbidden
-from reprieve.planes.common.process_settings import SCHEDULER_NAME
 from reprieve.whatif.copy.lists import gather
 from reprieve.whatif.happened import Undecided
 from reprieve.whatif.questions.beside import affordable
-from reprieve.whatif.run import decided, settled
+from reprieve.whatif.run import decided
 from reprieve.whatif.snapshots.snapshot import Snapshot
 
-__all__ = ["PlanesOfCluster", "PlanesOfSnapshot", "read_snapshot"]
-
-_DEFAULT_SCHEDULER: Final = "default-scheduler"
+__all__ = ["PlanesOfCluster", "planes_of_snapshot", "read_snapshot"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +38,7 @@ class PlanesOfCluster:
 
     async def __call__(self, unit: Unit, plane: Plane) -> Decided | None:
         """Return what they say of a unit; None where they cannot decide here."""
-        names = _schedulers(unit)
+        names = schedulers_of(unit)
         try:
             operator = await running_deciders(self.client)
             kinds = (operator or deciders_of(None, names, {})).kinds()
@@ -56,26 +52,6 @@ class PlanesOfCluster:
             return Decided(self.clock.wall(), notes=(f"The planes cannot decide: {failure}.",))
 
 
-@dataclass(frozen=True, slots=True)
-class PlanesOfSnapshot:
-    """Has the planes decide on a stored snapshot; what it lacks cannot be asked for."""
-
-    snapshot: Snapshot
-
-    async def __call__(self, unit: Unit, plane: Plane) -> Decided | None:
-        """Return what they say of a unit; None where they cannot decide here."""
-        deciders = installed_deciders(self.snapshot, _schedulers(unit), {})
-        try:
-            since = process_time()
-            run = settled(self.snapshot, deciders)
-            return await asked_of_planes(
-                unit, run, plane, deciders, affordable(process_time() - since)
-            )
-        except Undecided as failure:
-            return Decided(self.snapshot.at, notes=(f"The planes cannot decide: {failure}.",))
-
-
-def _schedulers(unit: Unit) -> tuple[str, ...]:
-    """Return whose pods are placed: those of Reprieve, and those of the unit's own scheduler."""
-    named = {str(pod["spec"].get("schedulerName", _DEFAULT_SCHEDULER)) for pod in unit.pods}
-    return (SCHEDULER_NAME, *sorted(named - {SCHEDULER_NAME}))
+def planes_of_snapshot(snapshot: Snapshot) -> PlanesOfSnapshot:
+    """Return what has the planes decide on a stored snapshot: those for which it has objects."""
+    return PlanesOfSnapshot(snapshot, lambda names: installed_deciders(snapshot, names, {}))

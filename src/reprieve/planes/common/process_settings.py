@@ -44,7 +44,8 @@ class OperatorOptions:
     """What `reprieve run` was told; durations in nanoseconds.
 
     `scheduler_names`: whose pods are scheduled, each with the default profile; without any, those
-    of `scheduler_config` or else the one of `SCHEDULER_NAME`. `decision_log`: a file, or `-`.
+    of `scheduler_config` or else the one of `SCHEDULER_NAME`. `settings_text`: what a `config_file`
+    would hold, in place of it. `decision_log`: a file, or `-`.
     `named_series`: how many names of tenants' work metrics show. `notify`: hosts of webhooks that
     may be called, `notify_key`: a file with what messages are signed with. `notice_port`: where
     pods ask for notices, None where they cannot.
@@ -55,6 +56,7 @@ class OperatorOptions:
     kubeconfig: str | None = None
     context: str | None = None
     config_file: Path | None = None
+    settings_text: str | None = None
     dry_run: bool = False
     metrics_port: int = 8080
     metrics_host: str | None = "127.0.0.1"
@@ -105,6 +107,9 @@ def operator_settings(options: OperatorOptions) -> OperatorSettings:
     if options.config_file is not None:
         where = f"--config {options.config_file}"
         text = _text(options.config_file, where)
+    elif options.settings_text is not None:
+        where, text = "settings", options.settings_text
+    if text:
         section = read_config(text, where)
     namespace = ""
     with contextlib.suppress(OSError):
