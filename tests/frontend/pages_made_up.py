@@ -393,7 +393,9 @@ def mine(size: str, tick: int) -> Made:
     values = {
         "resource": "nvidia.com/gpu", "resources": ["nvidia.com/gpu", "cpu"],
         "namespaces": ["team-a"], "unseen": ["nodes"],
-        "counts": {"running": 1 * few, "waiting": 1 * few, "preempted": 1 * few},
+        "counts": {
+            "running": 1 * few, "waiting": 1 * few, "preempted": 1 * few, "told": 1 * few
+        },
     }  # fmt: skip
     gpu = "nvidia.com/gpu"
     tables = {
@@ -405,6 +407,13 @@ def mine(size: str, tick: int) -> Made:
         "running": (
             "unit:unit queue amount:number resource idle:number since:instant state:word",
             ["job/team-a/train-1", "team-a-queue", 8, gpu, 0, at - 600, "Running"],
+        ),
+        "told": (
+            ("unit:unit due:instant answered:number asked:number state:word by rule message"),
+            [
+                "job/team-a/train-1", at + 245, 5, 8, "Saving", "another tenant's work #a3f1",
+                "higher priority", "step 1,200 of 4,000",
+            ],
         ),
         "waiting": (
             ("unit:unit queue position:number amount:number resource since:instant reason:word"

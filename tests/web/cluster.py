@@ -13,6 +13,7 @@ from reprieve.api import kueue
 from reprieve.api.core import Node, Pod
 from reprieve.api.disruption import Disruption
 from reprieve.api.kaiwo import GpuWorkload
+from reprieve.api.preemption_notice import PreemptionNotice
 from reprieve.api.reprieve import Preemption
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.told import WaitingEvent
@@ -246,6 +247,50 @@ def rows(page: Page, table: str) -> list[Json]:
     return [dict(zip(names, row, strict=True)) for row in found.rows.values()]
 
 
+def notice(
+    name: str,
+    namespace: str = "team-a",
+    *,
+    due: int = 600,
+    state: str = "Saving",
+    answered: int = 0,
+) -> Json:
+    """Return a PreemptionNotice of a job of two pods, `due` in so many seconds."""
+    subject = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": name,
+        "uid": f"uid-{name}",
+        "namespace": namespace,
+    }
+    return {
+        "kind": "PreemptionNotice",
+        "metadata": {
+            "name": f"{name}-1",
+            "namespace": namespace,
+            "uid": f"notice-{name}",
+            "resourceVersion": "1",
+            "creationTimestamp": at(0),
+        },
+        "spec": {
+            "subject": subject,
+            "planId": f"plan-{name}",
+            "plane": "quota",
+            "rule": "lower priority",
+            "preemptor": "workload #1 of another namespace",
+            "deadline": at(due),
+            "extendUntil": at(due),
+        },
+        "status": {
+            "state": state,
+            "due": at(due),
+            "speakers": 2,
+            "answered": answered,
+            "message": "step 1200",
+        },
+    }
+
+
 def _of(found: Mirror, obj: Json) -> tuple[Any, type[Any]]:
     table: dict[str, tuple[Any, type[Any]]] = {
         "Pod": (found.pods, Pod),
@@ -259,6 +304,7 @@ def _of(found: Mirror, obj: Json) -> tuple[Any, type[Any]]:
         "Event": (found.waiting, WaitingEvent),
         "Preemption": (found.preemptions, Preemption),
         "Disruption": (found.disruptions, Disruption),
+        "PreemptionNotice": (found.notices, PreemptionNotice),
     }
     return table[obj["kind"]]
 

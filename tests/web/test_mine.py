@@ -16,6 +16,7 @@ from tests.web.cluster import (
     local_queue,
     mirror,
     node,
+    notice,
     pod,
     put,
     rows,
@@ -69,7 +70,7 @@ def test_what_runs_and_waits_is_the_tenants_own_with_its_place() -> None:
         "HeldByOthers",
     )
     assert waits["step"] == "Wait until some of it ends, or ask for less."
-    assert page.values["counts"] == {"running": 1, "waiting": 1, "preempted": 0}
+    assert page.values["counts"] == {"running": 1, "waiting": 1, "preempted": 0, "told": 0}
 
 
 def test_what_was_preempted_says_for_whom_and_when_it_comes_back() -> None:
@@ -107,3 +108,22 @@ def test_work_that_waits_after_a_preemption_is_told_with_its_place_and_its_pause
     assert (row["unit"], row["position"]) == (f"workload/team-a/{victim.name}", 1)
     assert row["tried"] == (START + 90_000_000_000) / 1_000_000_000
     assert msgspec.json.encode(row)
+
+
+def test_what_may_save_is_the_viewers_own_with_its_deadline_and_its_answers() -> None:
+    cluster = mirror(
+        notice("late", due=900, state="Noticed"),
+        notice("soon", due=300, answered=1),
+        notice("over", state="Released", answered=2),
+        notice("pardoned", state="Pardoned"),
+        notice("foreign", "team-b"),
+    )
+
+    page = mine.page(cluster, TENANT, {}, START)
+
+    soon, late = rows(page, "told")
+    assert (soon["unit"], soon["answered"], soon["asked"]) == ("job/team-a/soon", 1, 2)
+    assert late["due"] - soon["due"] == 600
+    assert (soon["state"], late["state"], late["message"]) == ("Saving", "Noticed", "step 1200")
+    assert soon["by"] == "workload #1 of another namespace"
+    assert page.values["counts"]["told"] == 2

@@ -17,6 +17,7 @@ from reprieve.api import kueue
 from reprieve.api.core import Node, Pod
 from reprieve.api.disruption import Disruption
 from reprieve.api.kaiwo import GpuWorkload
+from reprieve.api.preemption_notice import PreemptionNotice
 from reprieve.api.reprieve import Preemption
 from reprieve.kube.cache import Cache
 from reprieve.web.history.history import History
@@ -38,11 +39,13 @@ from reprieve.web.mirror.sums import NodeSum, UnitSum, node_sum, unit_sum
 from reprieve.web.mirror.told import (
     DisruptionRecord,
     IdleRecord,
+    NoticeRecord,
     PreemptionRecord,
     WaitingEvent,
     WaitingRecord,
     disruption_record,
     idle_record,
+    notice_record,
     preemption_record,
     waiting_record,
 )
@@ -118,6 +121,9 @@ class Mirror:
         self.disruptions: Cache[Disruption, DisruptionRecord] = Cache(
             disruption_record, {"unit": lambda record: (record.unit,)}
         )
+        self.notices: Cache[PreemptionNotice, NoticeRecord] = Cache(
+            notice_record, {"unit": lambda record: (record.unit,)}
+        )
         self.leases: Cache[Lease, LeaseRecord] = Cache(lease_record)
         # How many pages of idle pods name each pod: namespace and name.
         self._idle_pods: Counter[tuple[str, str]] = Counter()
@@ -137,6 +143,7 @@ class Mirror:
             self.waiting,
             self.preemptions,
             self.disruptions,
+            self.notices,
         )
         for cache in rest:
             cache.subscribe(lambda old, new: None, self._settled)

@@ -15,6 +15,7 @@ from kubeworld.units.untrusted import cut
 from reprieve.api.core import ObjectMeta
 from reprieve.api.disruption import Disruption
 from reprieve.api.kaiwo import GpuWorkload
+from reprieve.api.preemption_notice import PreemptionNotice
 from reprieve.api.reprieve import ObjectRef, Preemption
 from reprieve.kube.objects import version_number
 from reprieve.records.displacements import kept
@@ -25,11 +26,13 @@ from reprieve.web.records.victims import VictimUnit, victim_units
 __all__ = [
     "DisruptionRecord",
     "IdleRecord",
+    "NoticeRecord",
     "PreemptionRecord",
     "WaitingEvent",
     "WaitingRecord",
     "disruption_record",
     "idle_record",
+    "notice_record",
     "preemption_record",
     "unit_of",
     "waiting_record",
@@ -121,6 +124,26 @@ class DisruptionRecord:
     ended: Nanos
     lost_device_seconds: int
     disruption: Disruption
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeRecord:
+    """Work that was told that it is evicted, and what it answered."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int
+    unit: str
+    plan_id: str
+    plane: str
+    rule: str
+    preemptor: str
+    state: str
+    due: Nanos
+    speakers: int
+    answered: int
+    message: str
 
 
 class _Involved(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -220,6 +243,27 @@ def disruption_record(disruption: Disruption) -> DisruptionRecord:
         instant(spec.ended_at) or NEVER,
         spec.lost_device_seconds,
         disruption,
+    )
+
+
+def notice_record(notice: PreemptionNotice) -> NoticeRecord:
+    """Return what is kept of a PreemptionNotice."""
+    metadata, spec, status = notice.metadata, notice.spec, notice.status
+    return NoticeRecord(
+        metadata.uid,
+        sys.intern(metadata.namespace),
+        metadata.name,
+        version_number(metadata.resource_version),
+        unit_of(spec.subject),
+        spec.plan_id,
+        sys.intern(spec.plane),
+        spec.rule,
+        spec.preemptor,
+        sys.intern(status.state),
+        instant(status.due) or instant(spec.deadline) or NEVER,
+        status.speakers,
+        status.answered,
+        cut(status.message, _LONGEST_NOTE),
     )
 
 

@@ -18,6 +18,7 @@ from reprieve.api import kueue
 from reprieve.api.core import MetaWithFinalizers, Node, Pod
 from reprieve.api.disruption import Disruption
 from reprieve.api.kaiwo import GpuWorkload
+from reprieve.api.preemption_notice import PreemptionNotice
 from reprieve.api.reprieve import Preemption
 from reprieve.kube.cache import Cache
 from reprieve.kube.errors import ApiError, Forbidden, NotFound
@@ -31,6 +32,7 @@ from reprieve.kube.resource import (
     LEASES,
     NODES,
     PODS,
+    PREEMPTION_NOTICES,
     PREEMPTIONS,
     Resource,
 )
@@ -223,6 +225,7 @@ def _kinds(mirror: Mirror) -> tuple[_Kind, ...]:
         _Kind(LOCAL_QUEUES[0], kueue.LocalQueue, mirror.local_queues),
         _Kind(PREEMPTIONS, Preemption, mirror.preemptions),
         _Kind(DISRUPTIONS, Disruption, mirror.disruptions),
+        _Kind(PREEMPTION_NOTICES, PreemptionNotice, mirror.notices),
         _Kind(EVENTS, WaitingEvent, mirror.waiting, f"reason={WAITING}"),
         _Kind(LEASES, Lease, mirror.leases, f"metadata.name={LEASE_NAME}"),
     )

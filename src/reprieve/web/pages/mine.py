@@ -3,6 +3,8 @@
 Table `queues`, a row for each LocalQueue, flavor and resource: queue, namespace, clusterQueue,
 flavor, resource, used, reserved (with what waits for checks), nominal (of its ClusterQueue, where
 all that lead to it are the viewer's), pending, admitted, message (why it takes nothing).
+Table `told`, work that may save before it is evicted, the first to be due first: unit, due (it is
+evicted at the latest), answered (how many pods have), asked, state, by, rule, message.
 Table `running`: unit, queue, amount, idle, since, state. Table `waiting`: unit, queue, position,
 amount, resource, since, reason, message, step. Table `preempted`, of the last day, the newest
 first: unit, at, by, rule, lost, state (Running, Waiting, Gone), back (it ran again at), tried (not
@@ -51,6 +53,17 @@ _QUEUES: Final = (
     Column("admitted", Kind.NUMBER),
     Column("message", Kind.TEXT),
 )
+_TOLD: Final = (
+    Column("unit", Kind.UNIT),
+    Column("due", Kind.INSTANT),
+    Column("answered", Kind.NUMBER),
+    Column("asked", Kind.NUMBER),
+    Column("state", Kind.WORD),
+    Column("by", Kind.TEXT),
+    Column("rule", Kind.TEXT),
+    Column("message", Kind.TEXT),
+)
+_OVER: Final = frozenset({"Released", "Pardoned"})
 _RUNNING: Final = (
     Column("unit", Kind.UNIT),
     Column("queue", Kind.TEXT),
@@ -108,10 +121,12 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
                 "running": len(running),
                 "waiting": len(waiting),
                 "preempted": len(preempted),
+                "told": sum(1 for _ in _told(mirror, viewer, asked)),
             },
             "unseen": list(mirror.unseen),
         },
         {
+            "told": Table(_TOLD, dict(_told(mirror, viewer, asked))),
             "queues": Table(_QUEUES, dict(_queues(mirror, viewer, asked))),
             "running": Table(_RUNNING, running),
             "waiting": Table(
@@ -120,6 +135,29 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
             "preempted": Table(_PREEMPTED, preempted),
         },
     )
+
+
+def _told(mirror: Mirror, viewer: Viewer, asked: Asked) -> Iterator[tuple[str, _Row]]:
+    """Yield what may save before it is evicted."""
+    found = [
+        each
+        for each in mirror.notices
+        if each.state not in _OVER and asked.shows(viewer, each.namespace)
+    ]
+    for each in sorted(found, key=lambda each: (each.due, each.uid)):
+        yield (
+            each.uid,
+            (
+                each.unit,
+                seconds(each.due),
+                each.answered,
+                each.speakers,
+                each.state,
+                each.preemptor,
+                each.rule,
+                each.message,
+            ),
+        )
 
 
 def _queues(mirror: Mirror, viewer: Viewer, asked: Asked) -> Iterator[tuple[str, _Row]]:

@@ -26,10 +26,27 @@ export function Mine({ state }: { state: PageState }): JSX.Element {
           figures={[
             { label: "runs", value: plural(figure("running"), "unit") },
             { label: "waits", value: plural(figure("waiting"), "unit"), attention: figure("waiting") > 0 },
+            ...(figure("told") > 0 ? [{ label: "may save before it is evicted", value: plural(figure("told"), "unit"), attention: true }] : []),
             { label: "preempted within a day", value: plural(figure("preempted"), "time"), attention: figure("preempted") > 0 },
           ]}
         />
       </section>
+      {(tables["told"]?.slots.length ?? 0) > 0 && (
+        <DataTable
+          name="told"
+          caption="What may save before it is evicted"
+          table={tables["told"]}
+          first={["unit", "due", "answered", "state", "by", "rule", "message"]}
+          columns={{
+            due: { title: "Evicted at the latest", show: (cell) => (typeof cell === "number" ? <Age at={cell} /> : "–") },
+            answered: { title: "Pods that have saved", show: (cell, row) => <>{String(cell ?? 0)} of {String(row("asked") ?? 0)}</> },
+            asked: { hidden: true },
+            by: { title: "For" },
+            message: { title: "It says", width: 30 },
+          }}
+          empty="Nothing of yours is told."
+        />
+      )}
       <DataTable
         name="waiting"
         caption="What waits"
@@ -87,7 +104,7 @@ export function Mine({ state }: { state: PageState }): JSX.Element {
         empty={<>There is no LocalQueue in your namespaces: work of yours is scheduled without quota.</>}
       />
       <Unseen unseen={values["unseen"]} />
-      <Rest state={state} shown={["counts", "unseen", "waiting", "preempted", "running", "queues"]} />
+      <Rest state={state} shown={["counts", "unseen", "told", "waiting", "preempted", "running", "queues"]} />
     </>
   );
 }
