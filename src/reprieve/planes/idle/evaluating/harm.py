@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kubeworld.units.clock import Clock
-from kubeworld.units.instants import Nanos, format_instant
+from kubeworld.units.instants import format_instant
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.lineage import Party
-from reprieve.engine.disruptions.questions import BudgetHold, Hold, Rule
-from reprieve.engine.harm_budgets.accounts import Account
+from reprieve.engine.disruptions.questions import BudgetHold, Hold
+from reprieve.engine.harm_budgets.asking import Asking
 from reprieve.engine.harm_budgets.budget import Harm, HarmSide
 from reprieve.engine.idle.model import Workload
 from reprieve.engine.plan import Plan, Plane
@@ -36,8 +36,7 @@ class IdleHarm:
         self._lines = lines
         self._clock = clock
         self._lost_with = lost_with
-        # What may still be chosen of accounts that a plan for a demand exceeded, by its key.
-        self._fits: dict[str, dict[Account, tuple[Nanos, frozenset[str]]]] = {}
+        self._asking = Asking(governor.harm, Plane.IDLE)
         # Roots that are not evicted for nobody, each with the budget, as the log says it.
         self._spared: dict[Uid, str] = {}
 
@@ -47,44 +46,38 @@ class IdleHarm:
 
     def held(self, key: str, asks: HarmSide | None, idle: Iterable[Workload]) -> dict[Uid, Hold]:
         """Return which roots budgets spare from a demand; `asks`: None for nobody."""
-        now, accounts = self._clock.wall(), self._governor.harm
-        fits, found = self._fits.get(key, {}), dict[Uid, Hold]()
+        roots = {str(workload.root.uid): workload.root for workload in idle}
         with self._governor.guard:
-            for workload in idle:
-                root = workload.root
-                uids = frozenset((str(root.uid),))
-                lost = self._lost_with(root)
-                harm = Harm(now, Plane.IDLE, self.side(root), asks, lost, uids=uids)
-                held = accounts.held(harm)
-                for account in accounts.accounts_of(harm) if fits and held is None else ():
-                    until, fit = fits.get(account, (now, uids))
-                    if not uids <= fit:
-                        held = until, account[0]
-                if held is not None:
-                    found[root.uid] = BudgetHold(held[0], Rule.HARM_BUDGET, held[1])
-                    if not key:
-                        self._report(root, *held)
+            held = self._asking.held(
+                key,
+                asks,
+                self._clock.wall(),
+                ((uid, root.namespace, self._lines.priority(root)) for uid, root in roots.items()),
+                lambda uid: self._lost_with(roots[uid]),
+                lambda uid: self._lines.of(roots[uid]).lineage,
+            )
         if not key:
-            self._spared = {uid: self._spared[uid] for uid in found}
-        return found
+            for uid, hold in held.items():
+                self._report(roots[uid], hold)
+            self._spared = {Uid(uid): hold.budget for uid, hold in held.items()}
+        return {Uid(uid): hold for uid, hold in held.items()}
 
-    def _report(self, root: Reference, until: Nanos, budget: str) -> None:
+    def _report(self, root: Reference, hold: BudgetHold) -> None:
         """Log once which idle work of policy Always stays: nothing waits that could say so."""
-        if self._spared.get(root.uid) != budget:
-            self._spared[root.uid] = budget
+        if self._spared.get(root.uid) != hold.budget:
             log.info(
                 "idle %s %s/%s is not evicted before %s: harm budget %s is used up",
                 root.kind,
                 root.namespace,
                 root.name,
-                format_instant(until),
-                budget,
+                format_instant(hold.until),
+                hold.budget,
             )
 
     def refuses(self, key: str, plan: Plan, asks: HarmSide | None) -> bool:
         """Return whether budgets do not allow a plan, so that it is to be evaluated again."""
         if not self._governor.harm:
-            self._fits.clear()
+            self._asking.keep(())
             return False
         units: dict[str, list[Reference]] = {}
         for victim in plan.victims:
@@ -101,11 +94,9 @@ class IdleHarm:
             for roots in units.values()
         ]
         with self._governor.guard:
-            refusal = self._governor.harm.refusal(harms)
+            refusal = self._asking.refusal(key, harms)
         if refusal is None:
-            self._fits.pop(key, None)
             return False
-        self._fits.setdefault(key, {})[refusal.account] = refusal.until, refusal.fit
         log.info(
             "plan %s: harm budget %s does not allow all %d victims before %s",
             plan.id,
@@ -117,8 +108,7 @@ class IdleHarm:
 
     def forget(self, keys: Iterable[str]) -> None:
         """Keep what fits of these demands alone."""
-        kept = {"", *keys}
-        self._fits = {key: fits for key, fits in self._fits.items() if key in kept}
+        self._asking.keep(keys)
 
     def side(self, root: Reference) -> HarmSide:
         """Return how budgets know a root."""

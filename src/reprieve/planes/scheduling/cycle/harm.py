@@ -1,23 +1,20 @@
 """The scheduling plane and harm budgets: which pods they spare from a unit, and which plans.
 
-A candidate is held while a budget that counts it allows nothing more. The units of a plan are added
-up before it is recorded: where they exceed an account together, the unit is decided about again at
-once, and of that account only those of its victims may be chosen again that fit. Each refusal
-bounds one account more, so that this ends.
+A unit whose plan they refuse is decided about again at once (`engine.harm_budgets.asking`).
 
 Nothing here costs anything while the cluster has no HarmBudget.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from kubeworld.units.clock import Clock
-from kubeworld.units.instants import Nanos, format_instant
+from kubeworld.units.instants import format_instant
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.disruptions.governor import Governor
-from reprieve.engine.disruptions.questions import BudgetHold, Hold, Rule
-from reprieve.engine.harm_budgets.accounts import Account
+from reprieve.engine.disruptions.questions import Hold
+from reprieve.engine.harm_budgets.asking import Asking, Candidate
 from reprieve.engine.harm_budgets.budget import Harm, HarmSide
 from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.scheduling.outcome import Unit
@@ -28,8 +25,6 @@ from reprieve.units.ids import Uid
 
 __all__ = ["SchedulingHarm"]
 
-_Fits = dict[Account, tuple[Nanos, frozenset[str]]]
-
 
 class SchedulingHarm:
     """Asks the budgets. `lost_with`: the device seconds that are lost with a pod."""
@@ -39,8 +34,7 @@ class SchedulingHarm:
         self._state = state
         self._clock = clock
         self.lost_with: Callable[[PodRow], int] = lambda row: 0
-        # What may still be chosen of accounts that a plan of a unit exceeded, by its name.
-        self._fits: dict[str, _Fits] = {}
+        self._asking = Asking(governor.harm, Plane.SCHEDULING)
 
     def __bool__(self) -> bool:
         """Whether there is any budget."""
@@ -48,54 +42,45 @@ class SchedulingHarm:
 
     def held(self, unit: Unit, rows: Sequence[PodRow], pods: Iterable[Uid]) -> dict[Uid, Hold]:
         """Return which of these pods budgets spare from a unit; `rows` are its own pods."""
-        asks, now = self.asks(rows), self._clock.wall()
-        fits = self._fits.get(unit.name, {})
-        found: dict[Uid, Hold] = {}
+        asks, known = self.asks(rows), dict[str, PodRow]()
         with self._governor.guard:
-            for uid in pods:
-                row = self._state.pod(uid)
-                if row is None:
-                    continue
-                side = self.side(row)
-                if (
-                    side.priority is not None
-                    and asks.priority is not None
-                    and side.priority >= asks.priority
-                ):
-                    continue
-                harm = Harm(now, Plane.SCHEDULING, side, asks, self.lost_with(row))
-                held = self._held(harm, str(uid), fits)
-                if held is not None:
-                    found[uid] = BudgetHold(held[0], Rule.HARM_BUDGET, held[1])
-        return found
+            found = self._asking.held(
+                unit.name,
+                asks,
+                self._clock.wall(),
+                self._candidates(asks.priority, pods, known),
+                lambda uid: self.lost_with(known[uid]),
+                lambda uid: pod_lineage(known[uid]),
+            )
+        return {Uid(uid): hold for uid, hold in found.items()}
 
-    def _held(self, harm: Harm, uid: str, fits: _Fits) -> tuple[Nanos, str] | None:
-        held = self._governor.harm.held(harm)
-        if held is not None or not fits:
-            return held
-        for account in self._governor.harm.accounts_of(harm):
-            until, fit = fits.get(account, (Nanos(0), frozenset((uid,))))
-            if uid not in fit:
-                return until, account[0]
-        return None
+    def _candidates(
+        self, below: int | None, pods: Iterable[Uid], known: dict[str, PodRow]
+    ) -> Iterator[Candidate]:
+        """Yield those of a lower priority, and note their rows."""
+        for uid in pods:
+            row = self._state.pod(uid)
+            if row is None:
+                continue
+            priority = self._priority(row)
+            if priority is None or below is None or priority < below:
+                known[uid] = row
+                yield uid, row.namespace, priority
 
     def refuses(self, unit: Unit, plan: Plan | None) -> bool:
         """Return whether budgets do not allow a plan, so that the unit is to be decided again."""
-        if plan is None or not self._governor.harm:
-            self._fits.pop(unit.name, None)
+        if plan is None:
+            self._asking.forget(unit.name)
             return False
         with self._governor.guard:
-            refusal = self._governor.harm.refusal(self._harms(unit, plan))
+            harms = self._harms(unit, plan) if self else []
+            refusal = self._asking.refusal(unit.name, harms)
         if refusal is None:
-            self._fits.pop(unit.name, None)
             return False
-        fits = self._fits.setdefault(unit.name, {})
-        budget = refusal.account[0]
-        fits[refusal.account] = refusal.until, refusal.fit
         log.info(
             "%s: harm budget %s does not allow all %d victims of a plan before %s",
             unit.name,
-            budget,
+            refusal.account[0],
             len(plan.victims),
             format_instant(refusal.until),
         )
@@ -124,9 +109,11 @@ class SchedulingHarm:
 
     def side(self, row: PodRow) -> HarmSide:
         """Return how budgets know a pod; its priority is that of its group."""
+        return HarmSide(row.namespace, "", self._priority(row), pod_lineage(row))
+
+    def _priority(self, row: PodRow) -> int | None:
         group = self._state.group(f"{row.namespace}/{row.group}") if row.group else None
-        priority = row.priority if group is None else group.priority
-        return HarmSide(row.namespace, "", priority, pod_lineage(row))
+        return row.priority if group is None else group.priority
 
     def sides(self, plan: Plan) -> Mapping[str, HarmSide]:
         """Return how budgets know the victims of a plan, by uid."""

@@ -1,0 +1,96 @@
+"""Budgets asked about the candidates of one unit after the other, by one plane.
+
+A candidate is held while a budget that counts it allows nothing more. The units of a plan are added
+up before it is recorded: where they exceed an account together, the plan is not recorded, and of
+that account the next decision for the same key may choose those alone that fit. Each refusal bounds
+one account more, so that this ends.
+
+What a candidate loses and which lineage it is are asked for where that plays a role alone. Callers
+hold the governor's guard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from kubeworld.units.instants import Nanos
+from reprieve.engine.disruptions.questions import BudgetHold, Rule
+from reprieve.engine.harm_budgets.accounts import Account, HarmAccounts, Refusal
+from reprieve.engine.harm_budgets.budget import Harm, HarmSide
+from reprieve.engine.harm_budgets.rooms import ENDLESS
+
+__all__ = ["Asking", "Candidate"]
+
+#: The uid of a candidate, its tenant and its priority.
+Candidate = tuple[str, str, int | None]
+
+
+class Asking:
+    """What budgets say to a plane, and what still fits for whom they refused a plan."""
+
+    def __init__(self, accounts: HarmAccounts, plane: str) -> None:
+        self._accounts = accounts
+        self._plane = plane
+        self._fits: dict[str, dict[Account, tuple[Nanos, frozenset[str]]]] = {}
+
+    def held(
+        self,
+        key: str,
+        asks: HarmSide | None,
+        now: Nanos,
+        candidates: Iterable[Candidate],
+        lost: Callable[[str], int],
+        lineage: Callable[[str], str],
+    ) -> dict[str, BudgetHold]:
+        """Return which candidates budgets spare from who asks, by uid.
+
+        Args:
+            key: for whom plans are refused.
+            asks: the preemptor; None for nobody.
+            now: the instant of the decision.
+            candidates: whoever might be chosen.
+            lost: the device seconds that a candidate loses, by uid.
+            lineage: of a candidate, by uid.
+        """
+        fits, rooms = self._fits.get(key), self._accounts.rooms(asks, self._plane)
+        found: dict[str, BudgetHold] = {}
+        for uid, tenant, priority in candidates:
+            kind = tenant, priority
+            room = rooms.get(kind)
+            if room is None:
+                side = HarmSide(tenant, "", priority)
+                room = rooms.ask(kind, Harm(now, self._plane, side, asks))
+            if not fits and (room == ENDLESS or (room >= 0 and lost(uid) <= room)):
+                continue
+            side = HarmSide(tenant, "", priority, lineage(uid))
+            harm = Harm(now, self._plane, side, asks, lost(uid), uids=frozenset((uid,)))
+            held = self._accounts.held(harm) or self._does_not_fit(key, harm)
+            if held is not None:
+                found[uid] = BudgetHold(held[0], Rule.HARM_BUDGET, held[1])
+        return found
+
+    def _does_not_fit(self, key: str, harm: Harm) -> tuple[Nanos, str] | None:
+        fits = self._fits.get(key)
+        for account in self._accounts.accounts_of(harm) if fits else ():
+            until, fit = (fits or {}).get(account, (harm.at, harm.uids))
+            if not harm.uids <= fit:
+                return until, account[0]
+        return None
+
+    def refusal(self, key: str, plan: Sequence[Harm]) -> Refusal | None:
+        """Return which account the units of a plan exceed, and remember which of them fit."""
+        refusal = self._accounts.refusal(plan) if self._accounts else None
+        if refusal is None:
+            self._fits.pop(key, None)
+        else:
+            self._fits.setdefault(key, {})[refusal.account] = refusal.until, refusal.fit
+        return refusal
+
+    def forget(self, key: str) -> None:
+        """Forget what fits for one: it has no plan."""
+        self._fits.pop(key, None)
+
+    def keep(self, keys: Iterable[str]) -> None:
+        """Keep what fits for these, and for nobody, alone."""
+        kept = {"", *keys}
+        self._fits = {key: fits for key, fits in self._fits.items() if key in kept}
