@@ -13,7 +13,7 @@
       scheduling: {harmOrder: true}                  # the section `scheduling` of such a file
       gpuPreemption: {defaultPolicy: Always, ...}    # that of the idle plane, see `idle_policy`
       governor: {enforce: true, ...}                 # the section `governor` of such a file
-      harmBudgets: {NAME: {...}}     # with [quota] alone: specs of HarmBudgets, see `harm_budgets`
+      harmBudgets: {NAME: {...}}     # specs of HarmBudgets, see `harm_budgets`
       own: FILE.py:CLASS             # in place of all others: a policy of one's own, see `own`
 
 Without `preemption`, a queue preempts its own work of lower priority and takes back from any work
@@ -84,7 +84,7 @@ IDLE: Final = str(Plane.IDLE)
 QUOTA: Final = str(Plane.QUOTA)
 SCHEDULING: Final = str(Plane.SCHEDULING)
 #: Keys of a policy that the scheduling plane has a use for where it decides alone.
-_OF_SCHEDULING: Final = ("planes", "preemption", "scheduling")
+_OF_SCHEDULING: Final = ("planes", "preemption", "scheduling", HARM_BUDGETS)
 #: In which order planes are told, and which of them can decide together.
 _TOGETHER: Final = (
     (QUOTA,),
@@ -148,11 +148,6 @@ def read_policy(name: str, given: Part, beside: Path) -> PolicySpec:
         )
     if QUOTA not in planes:
         return _placing(name, given, planes)
-    if planes != (QUOTA,) and given.get(HARM_BUDGETS) is not None:
-        raise UsageError(
-            f"{given.where(HARM_BUDGETS)}: a replay asks them about quota alone; accepted: with "
-            f"planes [{QUOTA}]"
-        )
     section = _quota_section(given)
     joint = SCHEDULING in planes
     placing, preempts, _ = _on_nodes(given) if joint else (PlacingPolicy(), True, None)
@@ -282,6 +277,7 @@ def _placing(name: str, given: Part, planes: tuple[str, ...]) -> PolicySpec:
         # Without the scheduling plane pods get nodes, and preempt nobody for them.
         preempts=preempts and SCHEDULING in planes,
         idle=read_idle_policy(given),
+        harm_budgets=read_harm_budgets(given),
         places=True,
         notice=notice,
         place=given.where(),

@@ -27,6 +27,7 @@ from reprieve.simulation.demand import Demand, demand
 from reprieve.simulation.own import raised
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.replaying.replay import replay
+from reprieve.simulation.reporting.budget_costs import TenantCosts, costs_of
 from reprieve.simulation.reporting.measures import Measures, measured
 from reprieve.simulation.stories import decision_lines, packed_stories
 from reprieve.simulation.study import Study
@@ -45,6 +46,7 @@ __all__ = [
 ]
 
 DAY: Final = 24 * HOUR
+_NO_COSTS: Final = TenantCosts()
 _LOOK: Final = 0.5  # seconds between two looks at what the processes did
 
 #: Told the runs that are over, of how many, the last of them, and how far others are.
@@ -90,7 +92,8 @@ class Submitted:
 class Outcome:
     """What a run came to; `cpu_s` is the CPU time of its replay.
 
-    `decisions` is a file with its lines of `decisions.jsonl`; `stories` are packed ones.
+    `decisions` is a file with its lines of `decisions.jsonl`; `stories` are packed ones. `costs`:
+    of each tenant, where the study has harm budgets.
     """
 
     run: Run
@@ -99,6 +102,7 @@ class Outcome:
     cpu_s: float
     decisions: Path | None = None
     stories: str = field(default="", repr=False)
+    costs: TenantCosts = _NO_COSTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +241,7 @@ def _carry_out(
         cpu,
         path,
         packed_stories(done) if run.stories else "",
+        costs_of(done) if any(each.harm_budgets for each in study.policies) else _NO_COSTS,
     )
 
 

@@ -24,6 +24,7 @@ import msgspec
 
 import reprieve
 from kubeworld.units.untrusted import Unreadable, read_integer
+from reprieve.simulation.reporting.budget_costs import TenantCosts
 from reprieve.simulation.reporting.measures import Measures
 from reprieve.simulation.runs import Failed, Outcome, Run, Submitted, decisions_file
 from reprieve.simulation.study import Study
@@ -71,6 +72,7 @@ class _Row(msgspec.Struct, frozen=True, omit_defaults=True):
     cpu_s: float = 0.0
     stories: str = ""
     why: str = ""
+    costs: TenantCosts = TenantCosts()
 
 
 def read_shard(text: str) -> Shard:
@@ -178,7 +180,8 @@ def _content(path: Path) -> tuple[_Header, list[_Row]]:
 def _row(ended: Outcome | Failed) -> _Row:
     if isinstance(ended, Failed):
         return _Row(ended.run.number, why=ended.why)
-    return _Row(ended.run.number, ended.submitted, ended.measures, ended.cpu_s, ended.stories)
+    said = ended.submitted, ended.measures, ended.cpu_s, ended.stories
+    return _Row(ended.run.number, *said, costs=ended.costs)
 
 
 def _ended(row: _Row, run: Run, folder: Path) -> Outcome | Failed:
@@ -192,4 +195,5 @@ def _ended(row: _Row, run: Run, folder: Path) -> Outcome | Failed:
         row.cpu_s,
         file if file.is_file() else None,
         row.stories,
+        row.costs,
     )

@@ -10,7 +10,7 @@ from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api.harm_budget import HarmBudget, HarmCondition, HarmStatus, HarmUse
 from reprieve.engine.harm_budgets.accounts import Use
 
-__all__ = ["account_text", "harm_status", "wait_text"]
+__all__ = ["account_text", "day_text", "harm_status", "wait_text"]
 
 _MOST_SHOWN: Final = 1_000
 _MOST_NAMED: Final = 3
@@ -80,13 +80,16 @@ def harm_status(
     )
 
 
-def wait_text(tenant: str, seconds: int, day: datetime.date | str) -> str:
-    """Return what budgets cost a tenant that waits longer for them; `day`: of the calendar."""
-    if isinstance(day, str):
-        day = datetime.date.fromisoformat(day)
+def wait_text(tenant: str, seconds: int, day: str) -> str:
+    """Return what budgets cost a tenant that waits longer for them, on a day as it is named."""
     minutes = max(1, round(seconds / 60))
     said = f"{minutes:,} minute{'s' if minutes != 1 else ''}"
-    return f"{tenant} would have waited {said} more on {day:%A} {day}"
+    return f"{tenant} would have waited {said} more on {day}"
+
+
+def day_text(day: str) -> str:
+    """Return a day such as 2026-03-03 with its weekday."""
+    return f"{datetime.date.fromisoformat(day):%A} {day}"
 
 
 def account_text(account: str) -> str:

@@ -14,7 +14,7 @@ from reprieve.answers.layout import safe, wrapped
 from reprieve.answers.quantities import counted, listed
 from reprieve.shadow.comparison import Comparison, Taken, Verdict
 from reprieve.shadow.document import Document, Sums
-from reprieve.wording.harm_budgets import wait_text
+from reprieve.wording.harm_budgets import day_text, wait_text
 
 __all__ = ["MOST_ROWS", "shadow_text"]
 
@@ -59,7 +59,7 @@ def _put_off(found: Document) -> Iterator[str]:
         several = len(each.budgets) > 1
         names = f"harm budget{'s' if several else ''} {' and '.join(each.budgets)}"
         if each.plans > each.never:
-            wait = wait_text(each.tenant, each.waited_seconds, each.day)
+            wait = wait_text(each.tenant, each.waited_seconds, day_text(each.day))
             yield f"with {names} {wait} ({counted(each.plans - each.never, 'preemption')})"
         if each.never:
             plans = counted(each.never, "preemption")

@@ -34,8 +34,8 @@ from reprieve.engine.quota.release import (
     release,
 )
 from reprieve.engine.quota.waiting.queues import Queues
-from reprieve.simulation.harm_budgets import namespace_labels
 from reprieve.simulation.policy import PolicySpec
+from reprieve.simulation.replaying.harm import governor_of
 from reprieve.simulation.replaying.quota_cluster import configuration, key_of, workload
 from reprieve.simulation.replaying.work import Saved
 from reprieve.simulation.trace import Job
@@ -59,9 +59,10 @@ class Reclaim:
 
 @dataclass(frozen=True, slots=True)
 class Reclaims:
-    """What one evaluation of the idle engine decided."""
+    """What one evaluation of the idle engine decided; `retries`: when it is asked again."""
 
     plans: tuple[Reclaim, ...]
+    retries: frozenset[Nanos] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +70,13 @@ class Placements:
     """What was decided about jobs on nodes.
 
     `started`: a job, and the node of each of its pods. `preempted`: a preemptor, each victim with
-    the rule by which it goes, and what the engine says about the preemptor.
+    the rule by which it goes, and what the engine says about the preemptor. `retries`: when who was
+    refused is tried again.
     """
 
     started: tuple[tuple[str, tuple[str, ...]], ...] = ()
     preempted: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = ()
+    retries: frozenset[Nanos] = frozenset()
 
 
 class Decider(Protocol):
@@ -88,7 +91,7 @@ class Decider(Protocol):
         ...
 
     def retry(self, tenant: str) -> None:
-        """Try a tenant's jobs again: somebody is not spared any more."""
+        """Try a tenant's jobs again: somebody is not spared any more; of all if it is empty."""
         ...
 
     def borrows(self, entry: Entry) -> bool:
@@ -114,10 +117,12 @@ class EngineDecider:
         nodes: tuple[int, int],
         saved: Callable[[str, Nanos], Saved] | None = None,
         runs_at_once: bool = True,
+        governor: Governor | None = None,
     ) -> None:
         """`saved` tells what a job that runs has saved by then.
 
-        `runs_at_once`: who is admitted runs; else somebody says so (`started`).
+        `runs_at_once`: who is admitted runs; else somebody says so (`started`). `governor`: that of
+        all planes, None where this one decides alone.
         """
         self._runs_at_once = runs_at_once
         # What work saves plays a role with `harmOrder`, and where budgets count what is lost.
@@ -130,10 +135,7 @@ class EngineDecider:
         setup = configuration(policy, tenants, count * self._node_devices)
         self._policy, self._tenants = policy, tenants
         self._holdings, self._queues = Holdings(setup), Queues(setup)
-        self._ledger = Displacements(governor=Governor(policy.governor))
-        harm = self._ledger.governor.harm
-        harm.labels = namespace_labels
-        harm.adopt({each.name: each for each in policy.harm_budgets})
+        self._ledger = Displacements(governor=governor or governor_of(policy))
         # Nobody reads what is told of a refusal here.
         self._refusals, self._nominated = Refusals(), Nominated()
         self._cycles = 0

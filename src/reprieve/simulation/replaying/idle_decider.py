@@ -21,22 +21,35 @@ Source: specification of the idle plane, sections 11 and 14; the design's "Where
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from kubeworld.units.instants import Nanos
 from reprieve.engine.cluster.rows import PodRow as ClusterPod
+from reprieve.engine.disruptions.questions import Hold
+from reprieve.engine.harm_budgets.budget import HarmSide
 from reprieve.engine.idle.check import check
 from reprieve.engine.idle.claims import before_each
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.lifecycle import marked
-from reprieve.engine.idle.model import Debt, Fit, IdleSnapshot, Phase, PodRow, Status, Workload
+from reprieve.engine.idle.model import (
+    Debt,
+    Fit,
+    IdleSnapshot,
+    Phase,
+    PodRow,
+    PreemptionPolicy,
+    Status,
+    Workload,
+)
 from reprieve.engine.idle.outcome import RULE_BESIDE_PRIORITY, Evaluation
 from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.quota.entries import CycleResult, Entry
-from reprieve.simulation.policy import QUOTA, SCHEDULING, PolicySpec
+from reprieve.simulation.policy import IDLE, QUOTA, SCHEDULING, PolicySpec
 from reprieve.simulation.replaying.deciding import Placements, Reclaim, Reclaims
+from reprieve.simulation.replaying.harm import Candidates, NodeHarm
 from reprieve.simulation.replaying.idle_asking import idle_units, mixtures, releases
 from reprieve.simulation.replaying.idle_rows import (
     BUSY,
@@ -93,6 +106,8 @@ class IdleDecider:
         """`percent` is what the devices of an idle job show; the rest as of the others."""
         self.joint = JointDecider(policy, tenants, nodes, saved) if QUOTA in policy.planes else None
         self.placing = self.joint.placing if self.joint else SchedulingDecider(policy, nodes, saved)
+        self._harm = NodeHarm(self.placing.governor, IDLE, saved)
+        self._retries: set[Nanos] = set()
         self._name, self._nodes, self._percent = policy.name, nodes, percent
         self._settings, self._policy = policy.idle.settings, policy.idle.policy
         self._answers, self._chains = Answers(), Chains()
@@ -102,6 +117,7 @@ class IdleDecider:
             self._policy = replace(self._policy, fewest=self._policy.fit is Fit.NODE)
         self._preempts = self._together and policy.preempts
         self._devices: dict[str, int] = {}
+        self._jobs: dict[str, tuple[Job, int]] = {}
         self._held: dict[str, _Held] = {}
         self._idle: set[str] = set()  # in the phase Idle
         self._claims: dict[Uid, GpuWorkloadKey | None] = {}
@@ -117,6 +133,7 @@ class IdleDecider:
     def waits(self, job: Job, number: int, now: Nanos) -> None:
         """Queue a job."""
         self._devices[key_of(job)] = job.devices
+        self._jobs[key_of(job)] = job, number
         self._inner.waits(job, number, now)
 
     def left(self, job: Job) -> None:
@@ -155,7 +172,8 @@ class IdleDecider:
         self._changed = True
 
     def retry(self, tenant: str) -> None:
-        """Try a tenant's jobs for quota again."""
+        """Try a tenant's jobs for quota again; where it is empty, all, and idle work."""
+        self._changed |= not tenant
         self._inner.retry(tenant)
 
     def borrows(self, entry: Entry) -> bool:
@@ -169,14 +187,15 @@ class IdleDecider:
     def decide(self, now: Nanos) -> Iterator[CycleResult | Placements | Reclaims]:
         """Give nodes until that changes nothing, then see whether idle work is to make way."""
         self._changed = False
+        self._retries.clear()
         if self._together:
             yield from self._decide_together(now)
             return
         yield from self._given(now)
         if any(self._is_due(key, now) for key in self._idle):
             plans = self._evaluated(now)
-            if plans:
-                yield Reclaims(plans)
+            if plans or self._retries:
+                yield Reclaims(plans, frozenset(self._retries))
 
     def _decide_together(self, now: Nanos) -> Iterator[CycleResult | Placements | Reclaims]:
         """Have the idle engine answer about whoever would preempt, and try those again."""
@@ -188,8 +207,8 @@ class IdleDecider:
             plans: tuple[Reclaim, ...] = ()
             if any(self._is_due(key, now) for key in self._idle):
                 plans = self._evaluated(now)
-            if plans:
-                yield Reclaims(plans)
+            if plans or self._retries:
+                yield Reclaims(plans, frozenset(self._retries))
             again = (answers.asked & waiting) | {each.preemptor for each in plans}
             answers.asked.clear()
             answers.decline(waiting)
@@ -241,15 +260,69 @@ class IdleDecider:
         return since is not None and now - since >= self._settings.grace_period
 
     def _evaluated(self, now: Nanos) -> tuple[Reclaim, ...]:
+        plans: list[Reclaim] = []
+        # A plan that budgets do not allow is decided again, with fewer of those that do not fit.
+        while self._carried_out(plans, now):
+            pass
+        return tuple(plans)
+
+    def _carried_out(self, plans: list[Reclaim], now: Nanos) -> bool:
+        """Evaluate once, and add what is carried out; whether budgets refused a plan."""
         snapshot, found = self._evaluation(now)
-        plans = []
+        refused = False
         for plan, seen in before_each(found.plans, snapshot, found.reservations):
             wrong = check(plan, seen, self._policy, now)
             if wrong:
                 raise IdleFault(f"policy {self._name}: {'; '.join(map(str, wrong))}")
-            if not self._refused(plan, now):
-                plans.append(self._committed(with_reasons(plan, seen.workloads, now), now))
-        return tuple(plans)
+            if self._refused(plan, now):
+                continue
+            if not self._takes(plan, now):
+                refused = True
+                break
+            plans.append(self._committed(with_reasons(plan, seen.workloads, now), now))
+        return refused
+
+    def _takes(self, plan: Plan, now: Nanos) -> bool:
+        """Count who makes way, unless harm budgets do not allow all of them together."""
+        if not self._harm:
+            return True
+        demand = "" if plan.preemptor is None else _key(plan.preemptor)
+        rules = {_key(victim.root): victim.rule for victim in plan.victims}
+        asks, jobs = self._asking(demand), self._candidates(rules, now)
+        return self._harm.takes(demand, asks, tuple(rules.items()), jobs, now)
+
+    def _asking(self, demand: str) -> HarmSide | None:
+        return None if not demand else NodeHarm.side(*self._jobs[demand])
+
+    def _candidates(self, keys: Iterable[str], now: Nanos) -> Candidates:
+        """Return jobs as budgets know them; time that one was idle is no work."""
+        return {
+            key: (
+                NodeHarm.side(held.job, held.number),
+                partial(self._lost, key, Nanos(min(now, held.status.idle_since or now))),
+            )
+            for key, held in ((key, self._held[key]) for key in keys)
+        }
+
+    def _lost(self, key: str, at: Nanos) -> int:
+        job, start = self._held[key].job, self.placing.pods_of(key)[0].start
+        return self._harm.lost(key, job, start, at)
+
+    def _holds(
+        self, rows: Sequence[Workload], demands: Sequence[Workload], now: Nanos
+    ) -> dict[str, Mapping[Uid, Hold]]:
+        """Return which roots budgets spare from each demand, and from nobody."""
+        self._retries.clear()
+        if not self._harm:
+            return {}
+        roots = {_key(row.root): row.root.uid for row in rows if row.status.phase is Phase.IDLE}
+        jobs, found = self._candidates(roots, now), dict[str, Mapping[Uid, Hold]]()
+        for demand in ("", *(str(each.key) for each in demands)):
+            held = self._harm.held(demand, self._asking(demand), jobs, now)
+            if held and (demand or self._settings.policy is PreemptionPolicy.ALWAYS):
+                found[demand] = {roots[key]: hold for key, hold in held.items()}
+                self._retries.update(hold.until for hold in held.values())
+        return found
 
     def _evaluation(self, now: Nanos) -> tuple[IdleSnapshot, Evaluation]:
         """Return what is decided, with what the other planes name, and what it was decided on."""
@@ -350,6 +423,7 @@ class IdleDecider:
             owned=owned,
             displaced=frozenset(debts),
             debts={key: owed for key, owed in debts.items() if owed is not None},
+            holds=self._holds(rows, demands, now),
         )
 
     def _waiting(self) -> Iterator[Job]:

@@ -33,6 +33,7 @@ from reprieve.engine.quota.proofs.node_proof import NodeProof, Template
 from reprieve.engine.quota.release import IdleUnit, Promise, Release
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.replaying.deciding import EngineDecider, Placements
+from reprieve.simulation.replaying.harm import governor_of
 from reprieve.simulation.replaying.joint_answers import Answers
 from reprieve.simulation.replaying.node_cluster import class_of
 from reprieve.simulation.replaying.quota_cluster import key_of
@@ -111,8 +112,9 @@ class JointDecider:
         saved: Callable[[str, Nanos], Saved],
     ) -> None:
         """`nodes`: how many, and the devices of each; `saved` tells what a job saved by then."""
-        self._quota = EngineDecider(policy, tenants, nodes, saved, runs_at_once=False)
-        self.placing = SchedulingDecider(policy, nodes, saved)
+        governor = governor_of(policy)
+        self._quota = EngineDecider(policy, tenants, nodes, saved, False, governor)
+        self.placing = SchedulingDecider(policy, nodes, saved, governor)
         self._scheduler, self._preempts = policy.placing.profiles[0].scheduler_name, policy.preempts
         self._unproven: set[str] = set()  # tenants who were refused for want of nodes
         self._jobs: dict[str, tuple[Job, int]] = {}
@@ -165,8 +167,11 @@ class JointDecider:
         self.placing.stopped(job)
 
     def retry(self, tenant: str) -> None:
-        """Try a tenant's jobs for quota again."""
-        self._quota.retry(tenant)
+        """Try a tenant's jobs for quota again; where it is empty, all for nodes."""
+        if tenant:
+            self._quota.retry(tenant)
+        else:
+            self.placing.retry(tenant)
 
     def borrows(self, entry: Entry) -> bool:
         """Tell what the quota engine says of it."""

@@ -295,6 +295,7 @@ class _Replay:
         if isinstance(result, Reclaims):
             for plan in result.plans:
                 self._reclaim(now, plan)
+            self._try_again(("", at) for at in sorted(result.retries))
             return
         if isinstance(result, Placements):
             for key, on in result.started:
@@ -302,6 +303,7 @@ class _Replay:
             for preemptor, victims, why in result.preempted:
                 self.result.for_nodes += len(victims)
                 self._displace(now, preemptor, victims, why, SCHEDULING)
+            self._try_again(("", at) for at in sorted(result.retries))
             return
         if result.fault is not None or result.queue_faults:
             fault = result.fault or next(iter(result.queue_faults.values()))
@@ -321,7 +323,11 @@ class _Replay:
             elif entry.issued:
                 going = [(target.holder.key, str(target.reason)) for target in entry.issued]
                 self._displace(now, entry.workload.key, going, entry.message, QUOTA)
-        for queue, at in sorted(result.retries.items()):
+        self._try_again(sorted(result.retries.items()))
+
+    def _try_again(self, due: Iterable[tuple[str, int]]) -> None:
+        """Try ClusterQueues again at some instants, all of them and nodes where it is empty."""
+        for queue, at in due:
             if (at, queue) not in self.retries:
                 self.retries.add((at, queue))
                 self._add(at, Kind.RETRY, 0, queue=queue)

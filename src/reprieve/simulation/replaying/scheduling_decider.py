@@ -20,6 +20,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
+from typing import Final
 
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
@@ -27,6 +29,9 @@ from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.rows import Change, Gone, GroupRow, Kind, NoticeRow, PodRow
 from reprieve.engine.cluster.rows import Entry as TableEntry
 from reprieve.engine.cluster.snapshot import Snapshot
+from reprieve.engine.disruptions.governor import Governor
+from reprieve.engine.disruptions.questions import Hold
+from reprieve.engine.harm_budgets.budget import HarmSide
 from reprieve.engine.mixed import IdlePods, Mixture
 from reprieve.engine.notice.expected import Terms
 from reprieve.engine.placement.reasons import Code
@@ -37,8 +42,9 @@ from reprieve.engine.scheduling.nodes.leaving import NOBODY_PUT_OFF, PutOff, lef
 from reprieve.engine.scheduling.outcome import Attempt, Nominate, Unit
 from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.engine.scheduling.session import Session
-from reprieve.simulation.policy import PolicySpec
+from reprieve.simulation.policy import SCHEDULING, PolicySpec
 from reprieve.simulation.replaying.deciding import Placements
+from reprieve.simulation.replaying.harm import Candidates, NodeHarm, governor_of
 from reprieve.simulation.replaying.joint_answers import Answers
 from reprieve.simulation.replaying.node_cluster import group_of, node_rows, pods_of
 from reprieve.simulation.replaying.quota_cluster import key_of
@@ -49,6 +55,10 @@ from reprieve.units.ids import Uid
 from reprieve.wording.kube_scheduler import explanation_text
 
 __all__ = ["PlacingFault", "SchedulingDecider"]
+
+
+Holds = Mapping[Unit, Mapping[Uid, Hold]]
+_NO_HOLDS: Final[Holds] = MappingProxyType({})
 
 
 class PlacingFault(ReprieveError):
@@ -76,6 +86,10 @@ class _Gang:
     def shape(self) -> tuple[int, int]:
         return (self.job.devices, self.group.priority)
 
+    @property
+    def side(self) -> HarmSide:
+        return NodeHarm.side(self.job, self.number)
+
 
 class SchedulingDecider:
     """The scheduling engine on nodes that are all alike."""
@@ -85,8 +99,14 @@ class SchedulingDecider:
         policy: PolicySpec,
         nodes: tuple[int, int],
         saved: Callable[[str, Nanos], Saved],
+        governor: Governor | None = None,
     ) -> None:
-        """`nodes`: how many, and the devices of each; `saved` tells what a job saved by then."""
+        """`nodes`: how many, and the devices of each; `saved` tells what a job saved by then.
+
+        `governor`: that of all planes, None where this one decides alone.
+        """
+        self.governor = governor or governor_of(policy)
+        self._harm = NodeHarm(self.governor, SCHEDULING, saved)
         count, self._node_devices = nodes
         self._name, self._policy, self._preempts = policy.name, policy.placing, policy.preempts
         self._scheduler = self._policy.profiles[0].scheduler_name
@@ -167,7 +187,8 @@ class SchedulingDecider:
         return key in self._running
 
     def retry(self, tenant: str) -> None:
-        """Do nothing: nobody is spared for a time."""
+        """Try all again: a harm budget does not spare somebody any more."""
+        self._ready.update(self._waiting)
 
     def activate(self, jobs: Collection[str]) -> None:
         """Try these jobs again, those of them that wait for nodes."""
@@ -217,8 +238,10 @@ class SchedulingDecider:
             self._fruitless[job] = asked
         return found
 
-    def _began(self, snapshot: Snapshot, seconds: int, waits: PutOff) -> Session:
-        return Session(snapshot, self._policy, now=seconds, waits=waits)
+    def _began(
+        self, snapshot: Snapshot, seconds: int, waits: PutOff, holds: Holds = _NO_HOLDS
+    ) -> Session:
+        return Session(snapshot, self._policy, now=seconds, waits=waits, holds=holds)
 
     def borrows(self, entry: Entry) -> bool:
         """Tell that nobody does: there are no quotas."""
@@ -236,29 +259,35 @@ class SchedulingDecider:
         while self._ready:
             queue = sorted((self._waiting[key] for key in self._ready), key=lambda gang: gang.order)
             self._ready.clear()
-            refused: set[tuple[int, int]] = set()
+            refused: set[tuple[object, ...]] = set()
             while queue:
                 found, queue = self._session(now, queue, refused)
-                if found.started or found.preempted:
+                if found.started or found.preempted or found.retries:
                     yield found
 
     def _session(
-        self, now: Nanos, queue: list[_Gang], refused: set[tuple[int, int]]
+        self, now: Nanos, queue: list[_Gang], refused: set[tuple[object, ...]]
     ) -> tuple[Placements, list[_Gang]]:
         """Try gangs over one snapshot; return what was decided, and who needs another one."""
         snapshot, seconds = self._cluster.snapshot(), now // SECOND
         waits = self._put_off({key_of(gang.job): gang.unit for gang in queue})
-        session = self._began(snapshot, seconds, waits)
-        started, preempted, done = [], [], []
+        jobs = self._candidates(now)
+        session = self._began(snapshot, seconds, waits, self._holds(queue, jobs, now))
+        started, preempted, done, retries = [], [], [], set[Nanos]()
         for place, gang in enumerate(queue):
-            if gang.shape in refused and not gang.claims and not waits.concerns(gang.unit):
+            if self._shape(gang) in refused and not gang.claims and not waits.concerns(gang.unit):
                 continue
             attempt = session.attempt(gang.unit)
             if attempt is None:
                 rest = queue[place:]
                 break
             self._prove(session, attempt, seconds)
+            if not self._takes(gang, attempt, jobs, now):
+                rest = queue[place:]
+                break
             done.append((gang, attempt))
+            if attempt.held is not None and attempt.plan is None:
+                retries.add(attempt.held.until)
             if attempt.code is Code.SUCCESS:
                 started.append((key_of(gang.job), tuple(each.bind for each in attempt.members)))
             elif attempt.plan is not None:
@@ -266,7 +295,7 @@ class SchedulingDecider:
                 if found[1]:
                     preempted.append(found)
             elif not waits.concerns(gang.unit):
-                refused.add(gang.shape)
+                refused.add(self._shape(gang))
         else:
             rest = []
         for gang, attempt in done:
@@ -275,7 +304,50 @@ class SchedulingDecider:
             self._note_answer(gang, attempt)
             if nominated and not gang.claims and attempt.code is not Code.SUCCESS:
                 self._note_let_go(key_of(gang.job))
-        return Placements(tuple(started), tuple(preempted)), rest
+        return Placements(tuple(started), tuple(preempted), frozenset(retries)), rest
+
+    def _shape(self, gang: _Gang) -> tuple[object, ...]:
+        """Return what makes gangs alike; budgets may answer tenants differently."""
+        return (*gang.shape, gang.job.tenant) if self._harm else gang.shape
+
+    def _candidates(self, now: Nanos) -> Candidates:
+        """Return who is on nodes and does not leave, as budgets know them."""
+        if not self._harm:
+            return {}
+        return {
+            key: (gang.side, partial(self._lost, gang, now))
+            for key, gang in self._running.items()
+            if key not in self._going
+        }
+
+    def _lost(self, gang: _Gang, now: Nanos) -> int:
+        return self._harm.lost(key_of(gang.job), gang.job, gang.pods[0].start, now)
+
+    def _holds(self, queue: Sequence[_Gang], jobs: Candidates, now: Nanos) -> Holds:
+        """Return which pods budgets spare from each of these gangs."""
+        found: dict[Unit, Mapping[Uid, Hold]] = {}
+        for gang in queue if jobs else ():
+            lower = {
+                key: each
+                for key, each in jobs.items()
+                if self._running[key].group.priority < gang.group.priority
+            }
+            held = self._harm.held(key_of(gang.job), gang.side, lower, now)
+            if held:
+                found[gang.unit] = {
+                    pod.uid: hold for key, hold in held.items() for pod in self._running[key].pods
+                }
+        return found
+
+    def _takes(self, gang: _Gang, attempt: Attempt, jobs: Candidates, now: Nanos) -> bool:
+        """Count who makes way, unless budgets do not allow all of them together."""
+        if attempt.plan is None or not self._harm:
+            return True
+        rules: dict[str, str] = {}
+        for victim in attempt.plan.victims:
+            if victim.unit in jobs and victim.unit not in self._going:
+                rules.setdefault(victim.unit, victim.rule)
+        return self._harm.takes(key_of(gang.job), gang.side, tuple(rules.items()), jobs, now)
 
     def _put_off(self, units: Mapping[str, Unit]) -> PutOff:
         return NOBODY_PUT_OFF if self.answers is None else self.answers.waits(units)

@@ -2,7 +2,8 @@
 
 Named are the measures that differ by a hundredth or more, the largest share first, at most three on
 either side. Of six runs or more only those count whose interval of the difference has no 0 in it;
-of fewer the sentence says how many runs there were, and that this is no proof.
+of fewer the sentence says how many runs there were, and that this is no proof. A policy with harm
+budgets has a second sentence: what these cost whom (`budget_costs`).
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from reprieve.simulation.reporting.budget_costs import budget_line, compared_to
 from reprieve.simulation.reporting.intervals import FEWEST_FOR_A_STAR, Estimate
-from reprieve.simulation.reporting.summary import Column, Found, LoadSummary
+from reprieve.simulation.reporting.summary import Column, Found, LoadSummary, PolicySummary
 
 __all__ = ["is_clear", "verdict_lines"]
 
@@ -47,6 +49,22 @@ def verdict_lines(summary: LoadSummary) -> Iterator[str]:
             better = (share > 0) is _BETTER[column.title]
             (buys if better else costs).append((-abs(share), _said(column, found, share)))
         yield f"{policy.policy} against {first}{_caution(runs)}: {_sides(buys, costs)}."
+        yield from _of_budgets(policy, summary)
+
+
+def _of_budgets(policy: PolicySummary, summary: LoadSummary) -> Iterator[str]:
+    """Yield what the harm budgets of a policy cost whom, by its first run."""
+    own = policy.outcomes[0].run
+    if not own.policy.harm_budgets:
+        return
+    others = [each.outcomes[0].run.policy for each in summary.policies if each is not policy]
+    than = compared_to(own.policy, others)
+    for each in summary.policies:
+        for outcome in each.outcomes if each.policy == than.name else ():
+            if (outcome.run.trace, outcome.run.seed) == (own.trace, own.seed):
+                names = [budget.name for budget in own.policy.harm_budgets]
+                line = budget_line(names, than.name, policy.outcomes[0].costs, outcome.costs)
+                yield f"{policy.policy}: {line}."
 
 
 def _sides(buys: list[tuple[float, str]], costs: list[tuple[float, str]]) -> str:
