@@ -6,7 +6,8 @@ import datetime
 from collections.abc import Sequence
 from typing import Final
 
-from kubeworld.units.instants import Nanos, format_instant
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, format_instant, parse_instant
 from reprieve.api.harm_budget import HarmBudget, HarmCondition, HarmStatus, HarmUse
 from reprieve.engine.harm_budgets.accounts import Use
 
@@ -89,7 +90,8 @@ def wait_text(tenant: str, seconds: int, day: str) -> str:
 
 def day_text(day: str) -> str:
     """Return a day such as 2026-03-03 with its weekday."""
-    return f"{datetime.date.fromisoformat(day):%A} {day}"
+    at = parse_instant(f"{day}T00:00:00Z") // SECOND
+    return f"{datetime.datetime.fromtimestamp(at, datetime.UTC):%A} {day}"
 
 
 def account_text(account: str) -> str:
