@@ -20,18 +20,13 @@ import numpy.typing as npt
 from reprieve.engine.quota.assigning.constraints import Taint
 from reprieve.engine.topology.model import HOSTNAME, TopologyAssignment, TopologyNode
 
-__all__ = ["Ints", "Marks", "Tree", "leaf_key"]
+__all__ = ["Ints", "Marks", "Tree"]
 
 Ints = npt.NDArray[np.int64]
 Marks = npt.NDArray[np.bool_]
 
 #: Amounts are held within this, so that sums of a few of them stay within int64.
 _MOST: Final = 2**61
-
-
-def leaf_key(levels: Sequence[str], labels: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what a leaf is known by: the host name alone, or all level values."""
-    return (labels[HOSTNAME],) if levels[-1] == HOSTNAME else tuple(labels[e] for e in levels)
 
 
 class Tree:

@@ -17,9 +17,8 @@ import orjson
 from kubelocal.server.types.layout import GROUPS, Field, Message, Shape, message
 from kubeworld.units.instants import Nanos, format_instant, format_micro
 
-__all__ = ["MEDIA_TYPE", "UnsupportedProtobuf", "decode"]
+__all__ = ["UnsupportedProtobuf", "decode"]
 
-MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 _MAGIC: Final = b"k8s\x00"
 _DEEPEST: Final = 100
 

@@ -90,13 +90,6 @@ class Snapshot:
             copy.lists[queue] = {name: rows for name, rows in left.items() if rows}
         return copy
 
-    def without_places_of(self, holders: Iterable[Holder]) -> Snapshot:
-        """Return a copy in which these holders have no places, though their quota still."""
-        copy = self.without(())
-        for holder in holders:
-            copy.place(holder.placed, -1)
-        return copy
-
     def add_usage(self, queue: int, amounts: Iterable[tuple[int, int]]) -> None:
         """Count amounts by flavor-resource at a ClusterQueue."""
         for column, amount in amounts:
