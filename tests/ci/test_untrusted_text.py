@@ -31,7 +31,7 @@ READER: Final = (
     "units/bounded_yaml.py",
     *(
         f"kubeworld/units/{name}.py"
-        for name in ("untrusted", "quantities", "durations", "instants")
+        for name in ("untrusted", "quantities", "durations", "instants", "canonical")
     ),
 )
 

@@ -274,27 +274,97 @@ def test_the_same_amounts_are_counted() -> None:
 # Pods as they are stored
 
 
-async def _embedded_pods(world: Embedded) -> dict[str, Object]:
-    for each in CLASSES:
-        await world.create(each)
-    found = {}
-    for number, (asks, body) in enumerate(ASKING.items()):
-        said = await world.create(pod(named(number), body))
-        assert isinstance(said, dict), (asks, said)
-        found[asks] = said
-    return found
+RANGES = {
+    "apiVersion": "v1",
+    "kind": "LimitRange",
+    "metadata": {"name": "range"},
+    "spec": {
+        "limits": [
+            {
+                "type": "Container",
+                "max": {"cpu": "30", "memory": "64Gi"},
+                "default": {"cpu": "4"},
+                "defaultRequest": {"cpu": "250m"},
+            }
+        ]
+    },
+}
+DEFAULT = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": "usual"},
+    "value": 7,
+    "globalDefault": True,
+    "preemptionPolicy": "Never",
+}
+#: What else there is when a pod is created.
+SURROUNDED: Mapping[str, list[Object]] = {
+    "classes": CLASSES,
+    "a default class": [*CLASSES, DEFAULT],
+    "a LimitRange": [*CLASSES, RANGES],
+}
+#: Pods that differ in more than what they ask for.
+OTHERS: Mapping[str, Object] = {
+    "tolerations": {
+        "containers": [container()],
+        "tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}],
+    },
+    "a toleration of everything": {
+        "containers": [container()],
+        "tolerations": [{"operator": "Exists"}],
+    },
+    "a toleration of another effect": {
+        "containers": [container()],
+        "tolerations": [
+            {
+                "key": "node.kubernetes.io/unreachable",
+                "operator": "Exists",
+                "effect": "NoSchedule",
+            }
+        ],
+    },
+    "ports of the host": {
+        "hostNetwork": True,
+        "containers": [{**container(), "ports": [{"containerPort": 80}]}],
+    },
+    "limits of an init container": {
+        "containers": [container(requests={"cpu": "1"})],
+        "initContainers": [container("init", limits={"cpu": "2"})],
+        "resources": {"limits": {"cpu": "9", "memory": "1Gi"}},
+    },
+}
 
 
-async def _copied_pods(world: Copied) -> dict[str, Object]:
-    return {
-        asks: world.create(pod(named(number), body))
-        for number, (asks, body) in enumerate(ASKING.items())
-    }
+def _made() -> Iterator[tuple[str, Object]]:
+    for number, (asks, body) in enumerate([*ASKING.items(), *OTHERS.items()]):
+        yield asks, pod(named(number), body)
+
+
+def _embedded_pods(there: list[Object]) -> dict[str, Object]:
+    async def ask(world: Embedded) -> dict[str, Object]:
+        for each in there:
+            assert isinstance(await world.create(each), dict)
+        found = {}
+        for asks, each in _made():
+            said = await world.create(each)
+            assert isinstance(said, dict), (asks, said)
+            found[asks] = said
+        return found
+
+    return embedded(ask)
+
+
+def _copied_pods(there: list[Object]) -> dict[str, Object]:
+    async def ask(world: Copied) -> dict[str, Object]:
+        return {asks: world.create(each) for asks, each in _made()}
+
+    return copied(ask, there)
 
 
 def _facts(one: Object) -> Object:
     """Return what decisions read of a pod as it is stored."""
     spec = one["spec"]
+    groups = [*spec["containers"], *(spec.get("initContainers") or ())]
     return {
         "quality": one["status"]["qosClass"],
         "phase": one["status"]["phase"],
@@ -302,24 +372,25 @@ def _facts(one: Object) -> Object:
             name: spec.get(name)
             for name in ("priority", "priorityClassName", "preemptionPolicy", "tolerations")
         },
-        "containers": [each.get("resources") or {} for each in spec["containers"]],
+        "resources": [each.get("resources") or {} for each in (*groups, spec)],
+        "ports": [port.get("hostPort") for each in groups for port in each.get("ports") or ()],
         "kubelet": pod_requests(one),
         "planes": {name: amount for name, amount in requests_of_spec(spec).items() if amount},
     }
 
 
-def test_a_pod_is_stored_with_the_same_requests_class_and_quality() -> None:
-    here, there = embedded(_embedded_pods), copied(_copied_pods, CLASSES)
+@pytest.mark.parametrize("there", SURROUNDED)
+def test_a_pod_is_stored_with_the_same_requests_class_and_quality(there: str) -> None:
+    here, other = _embedded_pods(SURROUNDED[there]), _copied_pods(SURROUNDED[there])
     wrong = {
-        f"{asks}: {name}": (value, _facts(there[asks])[name])
+        f"{asks}: {name}": (value, _facts(other[asks])[name])
         for asks, one in here.items()
         for name, value in _facts(one).items()
-        if value != _facts(there[asks])[name]
+        if value != _facts(other[asks])[name]
     }
     assert wrong == {}
-    assert {
-        asks for asks, one in here.items() if _facts(one)["kubelet"] != _facts(one)["planes"]
-    } == set()
+    read = {asks: _facts(one) for asks, one in here.items()}
+    assert {asks for asks, one in read.items() if one["kubelet"] != one["planes"]} == set()
 
 
 # Selectors

@@ -1,24 +1,30 @@
 """The pods that a controller would make of a template, with what admission and defaulting add.
 
-Source: the API's defaults of pods; the admission plugins Priority, RuntimeClass, LimitRanger and
-DefaultTolerationSeconds; `batch/v1` Jobs for labels and names.
+Source: `kubeworld.admission.pods`; `batch/v1` Jobs for labels and names.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
+from kubeworld.admission.pods import (
+    bind_host_ports,
+    complete_limit_range,
+    complete_whole_pod,
+    default_class,
+    give_class,
+    give_runtime,
+    range_containers,
+    request_limits,
+    tolerate_failing_nodes,
+)
 from kubeworld.objects.owners import owner_reference
 from kubeworld.objects.paths import Json, first
 from kubeworld.objects.quality import quality
-from reprieve.api.core import ContainerResources
-from reprieve.api.kueue import PodSpec
-from reprieve.intake.pod_defaults import completed
-from reprieve.intake.quota_limits import LimitRange, container_limits
 from reprieve.kube.resource import Resource
 from reprieve.whatif.copy.overlay import Overlay
 
@@ -50,10 +56,8 @@ class _PriorityClass(msgspec.Struct, gc=False, rename="camel"):
 
 
 _CLASS: Final = msgspec.json.Decoder(_PriorityClass)
-_RANGE: Final = msgspec.json.Decoder(LimitRange)
+_RANGE: Final = msgspec.json.Decoder(Json)
 _FLAVORS: Final = ("kueue.x-k8s.io", "resourceflavors")
-_NEVER_READY: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-_WAIT_SECONDS: Final = 300
 
 
 def pod_of(overlay: Overlay, owner: Json, template: Json, name: str, labels: Json) -> Json:
@@ -94,14 +98,17 @@ def admitted_pod(overlay: Overlay, pod: Json) -> Json:
     spec.setdefault("schedulerName", "default-scheduler")
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)
-    _prioritised(overlay, spec)
-    _with_overhead(overlay, spec)
-    _tolerating(spec)
-    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-    for container in containers:
-        for port in (container.get("ports") or ()) if spec.get("hostNetwork") else ():
-            port["hostPort"] = port.get("hostPort") or port.get("containerPort")
-    _with_requests(overlay, pod["metadata"].get("namespace", ""), spec)
+    request_limits(spec)
+    bind_host_ports(spec)
+    range_containers(spec, _range_items(overlay, pod["metadata"].get("namespace", "")))
+    complete_whole_pod(spec)
+    if spec.get("priority") is None:
+        name = spec.get("priorityClassName")
+        give_class(spec, _class(overlay, name))
+    runtime = overlay.get(RUNTIME_CLASSES, "", spec.get("runtimeClassName") or "")
+    if runtime is not None:
+        give_runtime(spec, runtime)
+    tolerate_failing_nodes(spec)
     pod["status"] = {"phase": "Pending", "qosClass": quality(spec), **(pod.get("status") or {})}
     return pod
 
@@ -116,74 +123,17 @@ def admitted_group(overlay: Overlay, group: Json) -> Json:
     return group
 
 
-def _prioritised(overlay: Overlay, spec: Json) -> None:
-    if spec.get("priority") is not None:
-        return
-    name = spec.get("priorityClassName")
-    found = overlay.get(PRIORITIES, "", name) if name else None
-    if not name:
-        found = next((each for each in overlay.all(PRIORITIES) if each.get("globalDefault")), None)
-    spec["priority"] = 0 if found is None else found.get("value", 0)
-    if found is not None:
-        spec["priorityClassName"] = found["metadata"]["name"]
-    policy = (found or {}).get("preemptionPolicy") or "PreemptLowerPriority"
-    spec.setdefault("preemptionPolicy", policy)
+def _class(overlay: Overlay, name: str | None) -> Json | None:
+    if name:
+        return overlay.get(PRIORITIES, "", name)
+    return default_class(overlay.all(PRIORITIES))
 
 
-def _with_overhead(overlay: Overlay, spec: Json) -> None:
-    name = spec.get("runtimeClassName")
-    found: Any = overlay.get(RUNTIME_CLASSES, "", name) if name else None
-    if found is None:
-        return
-    fixed = (found.get("overhead") or {}).get("podFixed")
-    if fixed and not spec.get("overhead"):
-        spec["overhead"] = fixed
-    scheduling = found.get("scheduling") or {}
-    if scheduling.get("nodeSelector"):
-        spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **scheduling["nodeSelector"]}
-    if scheduling.get("tolerations"):
-        spec["tolerations"] = [*(spec.get("tolerations") or ()), *scheduling["tolerations"]]
-
-
-def _with_requests(overlay: Overlay, namespace: str, spec: Json) -> None:
-    """Give containers, and the whole pod, the requests and limits that they have by default."""
-    found = [
-        _RANGE.decode(raw) for (space, _), raw in overlay.raw(LIMIT_RANGES) if space == namespace
-    ]
-    read = msgspec.convert(spec, PodSpec)
-    given = completed(read, container_limits(found))
-    for names, before, after in (
-        ("containers", read.containers, given.containers),
-        ("initContainers", read.init_containers, given.init_containers),
-    ):
-        for container, old, new in zip(
-            spec.get(names) or (), before or (), after or (), strict=True
-        ):
-            _with_resources(container, old.resources, new.resources)
-    _with_resources(spec, read.resources, given.resources)
-
-
-def _with_resources(
-    holder: Json, before: ContainerResources | None, after: ContainerResources | None
-) -> None:
-    if after is not None and after != before:
-        filled = {"requests": after.requests or {}, "limits": after.limits or {}}
-        holder["resources"] = {**(holder.get("resources") or {}), **filled}
-
-
-def _tolerating(spec: Json) -> None:
-    given = spec.get("tolerations") or []
-    known = {each.get("key") for each in given}
-    spec["tolerations"] = [
-        *given,
-        *(
-            {
-                "key": key,
-                "operator": "Exists",
-                "effect": "NoExecute",
-                "tolerationSeconds": _WAIT_SECONDS,
-            }
-            for key in _NEVER_READY
-            if key not in known
-        ),
-    ]
+def _range_items(overlay: Overlay, namespace: str) -> Iterator[Json]:
+    """Yield the items of the LimitRanges of a namespace, complete, in their names' order."""
+    found = [raw for (space, name), raw in overlay.raw(LIMIT_RANGES) if space == namespace]
+    ranges = (_RANGE.decode(raw) for raw in found)
+    for each in sorted(ranges, key=lambda one: one["metadata"]["name"]):
+        for item in (each.get("spec") or {}).get("limits") or ():
+            complete_limit_range(item)
+            yield item

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubelocal.server.admitting import limit_ranges, pod_level, services
+from kubelocal.server.admitting import limit_ranges, services
 from kubelocal.server.causes import bad
 from kubelocal.server.errors import forbidden, invalid
 from kubelocal.server.state import State
 from kubelocal.server.types.defaults import claim_job
 from kubelocal.server.types.kinds import Kind
+from kubeworld.admission.pods import complete_whole_pod, default_class, tolerate_failing_nodes
+from kubeworld.objects.quality import quality
 
 __all__ = [
     "SYSTEM_PRIORITY_CLASSES",
@@ -91,7 +93,8 @@ def admit_create(api: State, kind: Kind, obj: dict[str, Any]) -> None:
     match kind.resource:
         case "pods":
             limit_ranges.complete(api, obj)
-            pod_level.complete(obj["spec"])
+            complete_whole_pod(obj["spec"])
+            obj["status"]["qosClass"] = quality(obj["spec"])
             _priority(api, kind, obj, obj["spec"])
             _complete_pod(api, obj)
         case "persistentvolumeclaims":
@@ -175,7 +178,7 @@ def _default_class(api: State) -> dict[str, Any] | None:
         # Asked for each new pod, and true of one class at most: looked for before it is decoded.
         if b'"globalDefault":true' in stored.body and (obj := stored.decode()).get("globalDefault")
     ]
-    return min(defaults, key=lambda one: int(one.get("value", 0)), default=None)
+    return default_class(defaults)
 
 
 def admit_change(api: State, kind: Kind, obj: dict[str, Any]) -> None:
@@ -208,12 +211,12 @@ def complete_update(kind: Kind, old: dict[str, Any], new: dict[str, Any]) -> Non
     for word in ("priority", "preemptionPolicy"):
         if word in old["spec"]:
             new["spec"].setdefault(word, old["spec"][word])
-    _tolerate_failing_nodes(new["spec"])
+    tolerate_failing_nodes(new["spec"])
 
 
 def _complete_pod(api: State, obj: dict[str, Any]) -> None:
     spec, metadata = obj["spec"], obj["metadata"]
-    _tolerate_failing_nodes(spec)
+    tolerate_failing_nodes(spec)
     if (
         "serviceAccountName" not in spec
         and api.store.get("serviceaccounts", metadata["namespace"], "default") is not None
@@ -234,20 +237,3 @@ def note_gates(kind: Kind, obj: dict[str, Any]) -> None:
                 "lastTransitionTime": None,
             }
         ]
-
-
-def _tolerate_failing_nodes(spec: dict[str, Any]) -> None:
-    tolerations = spec.setdefault("tolerations", [])
-    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
-        if not any(
-            one.get("key") in (key, None, "") and one.get("effect") in ("NoExecute", None, "")
-            for one in tolerations
-        ):
-            tolerations.append(
-                {
-                    "key": key,
-                    "operator": "Exists",
-                    "effect": "NoExecute",
-                    "tolerationSeconds": 300,
-                }
-            )

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kubelocal.server.admitting.amounts import canonical
 from kubelocal.server.errors import forbidden
 from kubelocal.server.state import State
 from kubelocal.server.types.kinds import Kind
-from kubeworld.objects.quality import quality
+from kubeworld.admission.pods import range_containers
+from kubeworld.units.canonical import canonical
 from kubeworld.units.quantities import parse_milli
 
 __all__ = ["check", "complete"]
@@ -23,28 +23,10 @@ _ANNOTATION: Final = "kubernetes.io/limit-ranger"
 
 def complete(api: State, pod: dict[str, Any]) -> None:
     """Give containers the default requests and limits of their namespace."""
-    notes = []
-    for item in _items(api, pod["metadata"]["namespace"], "Container"):
-        for group, title in (("containers", "container"), ("initContainers", "init container")):
-            for container in pod["spec"].get(group) or ():
-                for part, source in (("requests", "defaultRequest"), ("limits", "default")):
-                    added = _fill(container, part, item.get(source) or {})
-                    if added:
-                        names = ", ".join(added)
-                        notes.append(f"{names} {part[:-1]} for {title} {container['name']}")
+    notes = range_containers(pod["spec"], _items(api, pod["metadata"]["namespace"], "Container"))
     if notes:
         annotations = pod["metadata"].setdefault("annotations", {})
         annotations[_ANNOTATION] = f"LimitRanger plugin set: {'; '.join(notes)}"
-        pod["status"]["qosClass"] = quality(pod["spec"])
-
-
-def _fill(container: dict[str, Any], part: str, defaults: Mapping[str, Any]) -> list[str]:
-    given = (container.get("resources") or {}).get(part) or {}
-    added = sorted(name for name in defaults if name not in given)
-    if added:
-        wanted = {**given, **{name: defaults[name] for name in added}}
-        container["resources"] = {**(container.get("resources") or {}), part: wanted}
-    return added
 
 
 def check(api: State, kind: Kind, obj: dict[str, Any]) -> None:

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from kubelocal.server.admitting import amounts
 from kubelocal.server.errors import forbidden
 from kubelocal.server.state import State
 from kubelocal.server.types.kinds import Kind
 from kubeworld.admission.quotas import in_scope, source_of, unspecified, usage_of
 from kubeworld.objects.pods import is_over
+from kubeworld.units import canonical as amounts
 from kubeworld.units.quantities import parse_milli
 
 __all__ = ["check", "written"]

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from kubelocal.server.types.kinds import Kind
 from kubelocal.server.types.pod_defaults import pod_defaults, template_defaults
+from kubeworld.admission.pods import complete_limit_range
 
 __all__ = ["claim_job", "set_defaults"]
 
@@ -241,14 +242,7 @@ def _resource_claim_template(template: Object) -> None:
 
 def _limit_range(limits: Object) -> None:
     for item in limits.setdefault("spec", {}).get("limits", ()):
-        if item.get("type") != "Container":
-            continue
-        default = item.setdefault("default", {})
-        for name, amount in (item.get("max") or {}).items():
-            default.setdefault(name, amount)
-        request = item.setdefault("defaultRequest", {})
-        for name, amount in {**(item.get("min") or {}), **default}.items():
-            request.setdefault(name, amount)
+        complete_limit_range(item)
 
 
 def _priority_class(priority_class: Object) -> None:

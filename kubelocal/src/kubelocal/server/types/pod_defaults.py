@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubeworld.admission.pods import bind_host_ports, request_limits
 from kubeworld.objects.quality import quality
 
 __all__ = ["pod_defaults", "template_defaults"]
@@ -19,23 +20,11 @@ def pod_defaults(pod: Object) -> None:
     spec = pod.setdefault("spec", {})
     _spec(spec)
     spec.setdefault("enableServiceLinks", True)
-    for container in [*spec.get("initContainers", ()), *spec.get("containers", ())]:
-        _requests_from_limits(container.get("resources") or {})
-    if spec.get("hostNetwork"):
-        for container in [*spec.get("initContainers", ()), *spec.get("containers", ())]:
-            for port in container.get("ports", ()):
-                port.setdefault("hostPort", port.get("containerPort"))
+    request_limits(spec)
+    bind_host_ports(spec)
     status = pod.setdefault("status", {})
     status.setdefault("phase", "Pending")
     status.setdefault("qosClass", quality(spec))
-
-
-def _requests_from_limits(resources: Object) -> None:
-    limits = resources.get("limits")
-    if limits:
-        requests = resources.setdefault("requests", {})
-        for name, amount in limits.items():
-            requests.setdefault(name, amount)
 
 
 def template_defaults(spec: Object) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from kubelocal.server.admitting.amounts import NotAQuantity, canonical
+from kubeworld.units.canonical import NotAQuantity, canonical
 from kubeworld.units.instants import format_instant, format_micro, parse_instant
 
 __all__ = ["REFUSED", "SCALARS", "WrongType"]

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from kubelocal.server.admitting.amounts import NotAQuantity, canonical
 from kubelocal.server.types.decoding import decode
 from kubelocal.server.types.schema import FieldValidation
 from kubelocal.tests.kinds.objects import admit, container, job, kind_of, pod, stored, undecodable
+from kubeworld.units.canonical import NotAQuantity, canonical
 
 
 def test_unknown_fields_are_named_with_their_paths() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubelocal.server.admitting.amounts import NotAQuantity, canonical
+from kubeworld.units.canonical import NotAQuantity, canonical
 
 
 @pytest.mark.parametrize("text", ["1" * 250_000, "1" * 250_000 + "x", "1." * 100_000, "." * 9_000])
