@@ -282,7 +282,7 @@ RANGES = {
         "limits": [
             {
                 "type": "Container",
-                "max": {"cpu": "30", "memory": "64Gi"},
+                "max": {"cpu": "30"},
                 "default": {"cpu": "4"},
                 "defaultRequest": {"cpu": "250m"},
             }
@@ -558,6 +558,7 @@ def test_budgets_allow_the_same() -> None:
 
 
 # Patches
+
 
 PATCHED = {
     "apiVersion": "v1",

@@ -18,7 +18,7 @@ _COUNTED: Final = ("cpu", "memory")
 
 
 def quality(spec: Mapping[str, Any]) -> str:
-    """Return the class of a pod with this spec."""
+    """Return the class of a pod with this spec, in which limits stand in for requests already."""
     requests: dict[str, int] = {}
     limits: dict[str, int] = {}
     limited = True
@@ -30,8 +30,7 @@ def quality(spec: Mapping[str, Any]) -> str:
                 total[name] = total.get(name, 0) + amount
     if not requests and not limits:
         return "BestEffort"
-    given = {**limits, **requests}  # a limit stands in for a request
-    return "Guaranteed" if limited and given == limits else "Burstable"
+    return "Guaranteed" if limited and requests == limits else "Burstable"
 
 
 def is_best_effort(spec: Mapping[str, Any]) -> bool:

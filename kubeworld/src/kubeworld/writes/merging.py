@@ -142,7 +142,7 @@ def _merge_list(
     key = structure.merge_key or ""
     if not key:
         result = [*current, *(one for one in patch if one not in current)]
-        return result if order is None else _ordered("", current, result, order)
+        return _ordered("", current, result, patch if order is None else order)
     if any(isinstance(one, dict) and one.get("$patch") == "replace" for one in patch):
         return [one for one in patch if isinstance(one, dict) and "$patch" not in one]
     result = list(current)
@@ -156,7 +156,8 @@ def _merge_list(
             result[places[0]] = strategic_merge(structure.item(), result[places[0]], one)
         else:
             result.append(strategic_merge(structure.item(), {}, one))
-    return result if order is None else _ordered(key, current, result, order)
+    # What is new comes first: the API orders by the patch where it has no order of its own.
+    return _ordered(key, current, result, patch if order is None else order)
 
 
 def _in_go(value: Any) -> str:

@@ -82,7 +82,7 @@ async def test_what_is_no_patch_is_named_as_a_real_server_does(
     ("patch", "expected"),
     [
         (in_containers({"name": "b", "image": "new"}), [("a", "a"), ("b", "new")]),
-        (in_containers({"name": "c", "image": "c"}), [("a", "a"), ("b", "b"), ("c", "c")]),
+        (in_containers({"name": "c", "image": "c"}), [("c", "c"), ("a", "a"), ("b", "b")]),
         (in_containers({"name": "a", "$patch": "delete"}), [("b", "b")]),
         (in_containers({"$patch": "replace"}, {"name": "z", "image": "z"}), [("z", "z")]),
         (
