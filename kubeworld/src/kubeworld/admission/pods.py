@@ -114,11 +114,14 @@ def _value(priority_class: Mapping[str, Any]) -> int:
 
 
 def give_class(spec: Object, chosen: Mapping[str, Any] | None) -> None:
-    """Give a pod the number and the preemption policy of its class; None: it has no class."""
+    """Give a pod the number and the preemption policy of its class; None: it has no class.
+
+    A policy that it says itself stays: an API server refuses one that is not the class's.
+    """
     if chosen is not None:
         spec["priorityClassName"] = chosen["metadata"]["name"]
     spec["priority"] = 0 if chosen is None else _value(chosen)
-    spec["preemptionPolicy"] = (chosen or {}).get("preemptionPolicy") or _POLICY
+    spec.setdefault("preemptionPolicy", (chosen or {}).get("preemptionPolicy") or _POLICY)
 
 
 def give_runtime(spec: Object, runtime_class: Mapping[str, Any]) -> None:
