@@ -19,6 +19,7 @@ from kubelocal.machines.run import Machines
 from kubelocal.machines.scheduler import with_scheduler
 from kubelocal.server.errors import StatusError
 from kubelocal.server.writing.options import PatchType, WriteOptions
+from kubeworld.time import LoopClock, run_virtually
 from kubeworld.units.clock import VirtualClock
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
@@ -33,7 +34,6 @@ from reprieve.whatif.controllers.pod_templates import (
 from reprieve.whatif.controllers.stand_ins import StandIns
 from reprieve.whatif.copy.overlay import Overlay
 from reprieve.whatif.snapshots.snapshot import Listed, Snapshot
-from reprieve.whatif.virtual_loop import LoopClock, run_virtually
 
 __all__ = ["Object", "copied", "copy_of", "embedded", "plain", "stored", "yaml_objects"]
 

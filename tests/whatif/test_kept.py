@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from kubeworld.time import run_virtually
 from reprieve.cli.sessions.deciding import deciders_of
 from reprieve.units.errors import UsageError
 from reprieve.whatif.again import Again
 from reprieve.whatif.kept import Kept, Lost
-from reprieve.whatif.virtual_loop import run_virtually
 
 
 def kept(at: list[int], began: Path | None = None) -> Kept[str, list[int]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from kubeworld.time import LoopClock, run_virtually
 from kubeworld.units.instants import Nanos
 from reprieve.cli.sessions.deciding import deciders_of
 from reprieve.cli.texts.plan_text import plan_text
@@ -20,7 +21,6 @@ from reprieve.whatif.questions.making_way import displaced
 from reprieve.whatif.run import settled
 from reprieve.whatif.snapshots.snapshot import Listed, Snapshot
 from reprieve.whatif.submitting.submission import Submitted
-from reprieve.whatif.virtual_loop import LoopClock, run_virtually
 from tests.whatif.test_kinds import snapshot
 
 Object = dict[str, Any]

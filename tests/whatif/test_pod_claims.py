@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from kubeworld.time import LoopClock, run_virtually
 from kubeworld.units.durations import MINUTE
 from kubeworld.units.instants import Nanos
 from reprieve.cli.sessions.deciding import deciders_of
@@ -21,7 +22,6 @@ from reprieve.whatif.run import settled
 from reprieve.whatif.snapshots.pruning import pruned
 from reprieve.whatif.snapshots.snapshot import Listed, Snapshot
 from reprieve.whatif.submitting.submission import Submitted
-from reprieve.whatif.virtual_loop import LoopClock, run_virtually
 from tests.whatif.test_kinds import snapshot
 
 Object = dict[str, Any]

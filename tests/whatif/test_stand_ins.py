@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubeworld.time import LoopClock, run_virtually
 from kubeworld.units.durations import MINUTE, SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.kube.resource import PODS, Resource
 from reprieve.whatif.controllers.stand_ins import StandIns
 from reprieve.whatif.copy.overlay import Overlay
 from reprieve.whatif.snapshots.snapshot import Listed, Snapshot
-from reprieve.whatif.virtual_loop import LoopClock, run_virtually
 
 
 def _pod(name: str, created: str, version: int) -> bytes:

@@ -6,6 +6,7 @@ import asyncio
 
 import msgspec
 
+from kubeworld.time import LoopClock, run_virtually
 from kubeworld.units.durations import MILLISECOND
 from kubeworld.units.instants import Nanos
 from reprieve.kube.resource import PODS
@@ -13,7 +14,6 @@ from reprieve.kube.transport import Request
 from reprieve.whatif.copy.overlay import Overlay
 from reprieve.whatif.copy.wire import OverlayWire
 from reprieve.whatif.snapshots.snapshot import Listed, Snapshot
-from reprieve.whatif.virtual_loop import LoopClock, run_virtually
 
 
 def test_new_objects_are_seen_one_after_the_other_and_changes_at_once() -> None:

@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kubeworld.time import LoopClock
 from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.kube.bodies import Json
 from reprieve.planes.common.assembly import Plane
 from reprieve.whatif.controllers.stand_ins import StandIns
 from reprieve.whatif.copy.overlay import Change, Overlay
 from reprieve.whatif.happened import Undecided
-from reprieve.whatif.virtual_loop import LoopClock
 from reprieve.whatif.waited import Saving
 
 __all__ = ["Quiet", "Rest"]

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from kubeworld.time import LoopClock, run_virtually
 from reprieve.kube.reader import Reader
 from reprieve.operator.collector import without_collections
 from reprieve.units.errors import UsageError
@@ -28,7 +29,6 @@ from reprieve.whatif.rest import Quiet
 from reprieve.whatif.snapshots.snapshot import Snapshot
 from reprieve.whatif.stage import Question, Stage
 from reprieve.whatif.submitting.submission import Submitted
-from reprieve.whatif.virtual_loop import LoopClock, run_virtually
 
 __all__ = ["AtRest", "decided", "settled"]
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from kubeworld.time import LoopClock
 from kubeworld.units.durations import HOUR, MINUTE, SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.execution.accounts.harm_ledger import HarmLedger
@@ -47,7 +48,6 @@ from reprieve.whatif.rest import Rest
 from reprieve.whatif.snapshots.differences import Changes, changed
 from reprieve.whatif.submitting.submission import Submitted
 from reprieve.whatif.submitting.webhooks import admit_by
-from reprieve.whatif.virtual_loop import LoopClock
 from reprieve.whatif.waited import Saving, longest_delay
 
 __all__ = ["Question", "Stage"]

@@ -288,6 +288,8 @@ def _leader_worker_set(name: str, spec: _Spec) -> list[Child | Pods]:
 
     def stateful_set(title: str, template: Object, role: str, count: int, first: int) -> Child:
         labels = {f"{prefix}/name": name, f"{prefix}/role": role}
+        if role == "leader":
+            labels[f"{prefix}/worker-index"] = "0"
         if role == "worker":
             labels[f"{prefix}/group-index"] = title.removeprefix(f"{name}-")
             template = _annotated(template, {f"{prefix}/leader-name": title})

@@ -17,7 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kubeworld.objects.owners import owner_reference
+from kubeworld.kinds.families import FAMILIES, Child, children
+from kubeworld.objects.owners import child, owner_reference
 from kubeworld.objects.paths import Json, first
 from reprieve.kube.resource import PODS, Resource
 from reprieve.whatif.controllers.made_pods import MadePods
@@ -34,7 +35,7 @@ _DEPLOYMENT, _REPLICA_SET = ("apps", "Deployment"), ("apps", "ReplicaSet")
 _STATEFUL_SET = ("apps", "StatefulSet")
 _LEADER_WORKER_SET = ("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
 _HASH: Final = "pod-template-hash"
-_PREFIX: Final = "leaderworkerset.sigs.k8s.io"
+_LEADER_WORKER_SETS: Final = "leaderworkersets.leaderworkerset.x-k8s.io"
 
 
 @dataclass(slots=True)
@@ -141,56 +142,19 @@ class ReplicaPods:
 
     def _leader_worker_set(self, owner: Json) -> None:
         """Make its StatefulSets, and none where there is one, or a leader of one that is unseen."""
-        metadata, whole = owner["metadata"], first(owner, "spec.leaderWorkerTemplate") or {}
-        name, uid = metadata["name"], metadata["uid"]
+        metadata, uid = owner["metadata"], owner["metadata"]["uid"]
         known = self._overlay.all(_STATEFUL_SETS)
         if any(ref["uid"] == uid for each in known for ref in _owners(each)):
             return
-        if self._overlay.get(PODS, metadata.get("namespace", ""), f"{name}-0") is not None:
+        if self._overlay.get(PODS, metadata.get("namespace", ""), f"{metadata['name']}-0"):
             return
-        size = 1 if whole.get("size") is None else int(whole["size"])
-        groups = _replicas(owner)
-        if not self._made.allowed(owner, groups * size, groups * size):
-            return
-        worker = whole.get("workerTemplate") or {}
-        leading = {f"{_PREFIX}/name": name, f"{_PREFIX}/worker-index": "0"}
-        self._add_set(owner, name, groups, 0, whole.get("leaderTemplate") or worker, leading)
-        for group in range(groups if size > 1 else 0):
-            leader = f"{name}-{group}"
-            template = copy.deepcopy(worker)
-            notes = template.setdefault("metadata", {}).setdefault("annotations", {})
-            notes[f"{_PREFIX}/leader-name"] = leader
-            labels = {f"{_PREFIX}/name": name, f"{_PREFIX}/group-index": str(group)}
-            self._add_set(owner, leader, size - 1, 1, template, labels)
-
-    def _add_set(
-        self,
-        owner: Json,
-        name: str,
-        replicas: int,
-        start: int,
-        template: Json,
-        labels: dict[str, str],
-    ) -> None:
-        """Make a StatefulSet whose pods have these labels, beside those of their template."""
-        template = copy.deepcopy(template)
-        metadata = template.setdefault("metadata", {})
-        metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
-        made = {
-            "metadata": {
-                "name": name,
-                "namespace": owner["metadata"].get("namespace", ""),
-                "ownerReferences": [owner_reference(owner)],
-            },
-            "spec": {
-                "replicas": replicas,
-                "ordinals": {"start": start},
-                "podManagementPolicy": "Parallel",
-                "selector": {"matchLabels": labels},
-                "template": template,
-            },
-        }
-        self._overlay.create(_STATEFUL_SETS, made)
+        made, _ = children(FAMILIES[_LEADER_WORKER_SETS], owner)
+        sets = [each for each in made if isinstance(each, Child)]
+        pods = sum(each.body["spec"]["replicas"] for each in sets)
+        if self._made.allowed(owner, pods, pods):
+            for each in sets:
+                one = child(owner, each.api_version, each.kind, each.name, each.body)
+                self._overlay.create(_STATEFUL_SETS, one)
 
     def _done_of(self, owner: Json, tally: Tally, shape: int) -> _Done:
         """Return what needs no look: nothing once a pod was lost, or the set has another shape."""

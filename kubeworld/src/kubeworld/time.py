@@ -1,8 +1,16 @@
-"""An event loop in which no time passes while anybody has something to do.
+"""An event loop in which no time passes while anybody has anything to do.
 
-Once nothing is ready its time moves to the next timer, so that an hour of a what-if takes as long
-as it computes. It serves what needs no socket and no thread: work for threads is done at once, in
-the loop itself, so that a run depends on nothing but its input.
+    def test_my_controller_waits_a_minute() -> None:
+        async def story() -> None:
+            clock = LoopClock(asyncio.get_running_loop(), start)
+            ...
+            await clock.sleep(MINUTE)
+
+        run_virtually(story)
+
+Once nothing is ready its time moves to the next timer, so that an hour of a story takes as long as
+it computes. It serves what needs no socket and no thread: work for threads is done at once, in the
+loop itself, so that a run depends on nothing but its input.
 """
 
 from __future__ import annotations
