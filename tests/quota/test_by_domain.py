@@ -140,6 +140,8 @@ def test_victims_cost_the_least_of_all_sets_that_would_do(cases: int) -> None:
                 seen["cases"] += 1
                 seen["several would do"] += len({case.cost(e) for e in case.enough()}) > 1
                 seen["least"] += choices[profile] == least
+                assert entry.gap is not None and entry.gap >= case.exceeds(chosen)
+                seen["known to be the least"] += entry.gap == 0
         assert len(choices) != 1, (number, choices)
         if choices:
             assert choices[VictimChoice.BEST] <= choices[VictimChoice.COMPATIBLE]
@@ -147,6 +149,7 @@ def test_victims_cost_the_least_of_all_sets_that_would_do(cases: int) -> None:
     assert seen["several would do"] >= cases / 2 and seen["cheaper"] >= cases / 30, seen
     # Candidates are taken in their order, and put back: of a domain that is not always the least.
     assert seen["least"] >= 0.97 * seen["cases"], seen
+    assert seen["known to be the least"] >= 0.7 * seen["cases"], seen
 
 
 @dataclass
@@ -185,6 +188,12 @@ class _Case:
         """Return the highest priority among these, and what they cost together."""
         priorities = [self.rows[name][0] for name in gone]
         return max(priorities), sum(each + 2**31 for each in priorities)
+
+    def exceeds(self, gone: Collection[str]) -> int:
+        """Return by how many per cent there are more of them than of the fewest of their kind."""
+        top = max(self.rows[name][0] for name in gone)
+        least = min(len(e) for e in self.enough() if max(self.rows[n][0] for n in e) <= top)
+        return (len(gone) - least) * 100 // least
 
     def enough(self) -> Iterator[tuple[str, ...]]:
         """Yield all sets with which gone the gang fits."""

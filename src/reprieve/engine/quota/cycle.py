@@ -30,6 +30,7 @@ from reprieve.engine.quota.entries import CycleResult, Entry, NodeCheck, Outcome
 from reprieve.engine.quota.evictions import Evictions
 from reprieve.engine.quota.heads import RequeueReason
 from reprieve.engine.quota.holdings.state import Holdings
+from reprieve.engine.quota.kept_places import fits_after, places_planned
 from reprieve.engine.quota.model import Admission, Policy, Workload
 from reprieve.engine.quota.node_failures import evict_for_nodes, replace_failed_nodes
 from reprieve.engine.quota.nominated import Nominated
@@ -185,6 +186,7 @@ class _Cycle:
                 continue
             entry.preempts = self.queues.awaits_preemption(workload.key)
             entry.saves_since = self.queues.waits_for_saves_since(workload.key)
+            entry.planned = self.queues.planned(workload.key)
             try:
                 self.pace.begin(workload.key)
                 if self.nominations.admit(entry):
@@ -282,14 +284,11 @@ class _Cycle:
             entry.requeue, entry.scan = RequeueReason.PREEMPTION_GATED, None
             self._finish(entry, Outcome.GATED)
         elif mode is Mode.DEFERRED_FIT:
-            entry.reason = Unready.WAITING_FOR_PREEMPTED_WORKLOADS
-            entry.message = (
+            message = (
                 "Workload has overlapping preemption targets with another workload, "
                 "but will fit after these preemptions complete"
             )
-            entry.scan = None
-            self._count(entry, assignment)
-            self._finish(entry, Outcome.DEFERRED)
+            self._defer(entry, assignment, message)
         elif self.room.overlaps(entry):
             self._skip(
                 entry, "Workload has overlapping preemption targets with another workload", True
@@ -297,6 +296,10 @@ class _Cycle:
         elif not self.room.fits(entry):
             message = "Workload no longer fits after processing another workload"
             self._skip(entry, message, mode is Mode.PREEMPT)
+        elif later := self._fits_after_those_leaving(entry):
+            entry.assignment, entry.targets, entry.deferred = later, (), True
+            message = f"{assignment.message}. Fits once those are gone who are evicted already"
+            self._defer(entry, later, message)
         elif refused := self._refusal_of_cheapest(entry, assignment):
             entry.reason = Unready.WAITING_FOR_QUOTA
             outcome, why = refused
@@ -317,6 +320,23 @@ class _Cycle:
             if mode is Mode.PREEMPT:
                 self.evictions.prove(entry, entry.assignment or assignment)
             self._accept(entry, entry.assignment or assignment)
+
+    def _defer(self, entry: Entry, assignment: Assignment, message: str) -> None:
+        """Let an entry wait for who leaves for others, and keep what it will take."""
+        entry.reason, entry.message = Unready.WAITING_FOR_PREEMPTED_WORKLOADS, message
+        entry.scan = None
+        self._count(entry, assignment)
+        self._finish(entry, Outcome.DEFERRED)
+
+    def _fits_after_those_leaving(self, entry: Entry) -> Assignment | None:
+        """Return the assignment of an entry with places that nobody more has to go for."""
+        if not self.settings.best or entry.mode is not Mode.PREEMPT or not entry.placed:
+            return None
+        if all(target.holder.evicted for target in entry.targets):
+            return None
+        evicted = {h.key: h for h in self.holdings.holders.values() if h.evicted}
+        evicted |= {holder.key: holder for holder in self.room.leaving(entry)}
+        return fits_after(entry, self.snapshot, evicted.values())
 
     def _refusal_of_cheapest(
         self, entry: Entry, assignment: Assignment
@@ -419,6 +439,10 @@ class _Cycle:
             self._finish(entry, Outcome.PREEMPTING)
             return
         self.evictions.issue(entry)
+        if entry.issued and self.settings.best and entry.placed:
+            self.queues.note_plan(
+                entry.workload.key, places_planned(entry.assignment or assignment)
+            )
         self.result.progress = self.result.progress or bool(entry.issued)
         count = len(entry.targets)
         entry.message = f"{assignment.message}. Pending the preemption of {count} workload(s)"

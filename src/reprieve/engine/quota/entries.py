@@ -17,7 +17,7 @@ from reprieve.engine.quota.holdings.holders import Holder
 from reprieve.engine.quota.model import Admission, ResourceFlavor, Workload
 from reprieve.engine.quota.targets.candidates import Target
 from reprieve.engine.quota.targets.protection import Spared
-from reprieve.engine.topology.model import PlacedPods
+from reprieve.engine.topology.model import PlacedPods, TopologyAssignment
 from reprieve.engine.topology.places import Placed
 
 __all__ = ["CycleResult", "Entry", "NodeCheck", "Outcome", "Recomputation", "Unready"]
@@ -78,7 +78,8 @@ class Entry:
     for all of its pods. `moved`: the flavor that it got in place of the first that fits, since
     nodes have more room there. `found`: the targets of the reference where others, that cost less,
     stand in their place; `gap`: per cent by which these exceed the least possible at most, None:
-    not known. `as_found`: nodes would not have taken it with the others. `failure` is what deciding
+    not known. `as_found`: nodes would not have taken it with the others. `planned`: the places that
+    earlier victims were chosen for. `failure` is what deciding
     about it raised.
     """
 
@@ -109,6 +110,7 @@ class Entry:
     gap: int | None = None
     best: bool = False
     as_found: bool = False
+    planned: Mapping[str, TopologyAssignment] = field(default_factory=dict)
     failure: Exception | None = None
 
     @property

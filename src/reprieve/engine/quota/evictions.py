@@ -80,16 +80,17 @@ class Evictions:
         if entry.placed:
             asked = self._asked_places(entry, assignment)
             wanted = {} if asked is None else asked.wanted
-            chosen = targets_by_domain(
+            found = targets_by_domain(
                 searched, who, *asks, wanted, entry.targets, self._now, leaving
             )
+            chosen = found.targets
             if chosen != entry.targets:
                 queue = searched.configuration.cluster_queues[entry.cluster_queue]
                 entry.assignment = planned_without(
                     assignment, entry.workload, queue, searched, chosen
                 )
             entry.found, entry.targets = entry.targets, chosen
-            entry.best = True
+            entry.best, entry.gap = True, found.gap
             return
         cheapest = cheapest_targets(searched, who, *asks, entry.targets, self._now, leaving)
         entry.found, entry.targets = entry.targets, cheapest.targets

@@ -21,6 +21,7 @@ from reprieve.engine.quota.heads import LastScan, RequeueReason
 from reprieve.engine.quota.holdings.holders import Holder
 from reprieve.engine.quota.holdings.snapshot import Snapshot
 from reprieve.engine.quota.holdings.state import Holdings
+from reprieve.engine.quota.kept_places import as_planned
 from reprieve.engine.quota.model import Check, Fungibility, PodSet, Workload
 from reprieve.engine.quota.nominated import Nominated
 from reprieve.engine.quota.refusals import Refusals
@@ -194,6 +195,10 @@ class Nominations:
         if other is not None:
             entry.assignment = found = full = other
             entry.targets = ()
+        if self.settings.best:
+            entry.assignment = as_planned(entry, entry.planned, snapshot) or entry.assignment
+            full = entry.assignment if full is found else full
+            found = entry.assignment
         if full.mode is Mode.NO_FIT and entry.resumed:
             # It would be told of the last flavors alone, and of pod sets that fit others.
             whole = Assigner(snapshot, workload, entry.queue, nobody, None, only, bool(only))

@@ -172,7 +172,7 @@ def _shares(
 ) -> list[Share] | NoRoom:
     slicing = meant.slicing
     need = workers.count // slicing.size
-    if on.gates.balanced_placement and meant.climbs and not rules.least_free:
+    if on.gates.balanced_placement and need and meant.climbs and not rules.least_free:
         balanced = balance(on.tree, counts, meant.level, need, leaders, slicing)
         if balanced is not None:
             shares = divide(

@@ -68,9 +68,8 @@ class Tree:
             labels = node.labels
             if not node.ready or node.unschedulable or not wanted <= labels.items():
                 continue
-            try:
-                path = tuple(map(labels.__getitem__, self.levels))
-            except KeyError:  # it has no place at one of the levels
+            path = tuple([labels[each] for each in self.levels if each in labels])
+            if len(path) < len(self.levels):
                 continue
             key = path[-1:] if self.by_host else path
             leaves.setdefault(key, []).append(node)

@@ -34,7 +34,7 @@ from reprieve.engine.quota.model import (
     Workload,
 )
 from reprieve.engine.quota.waiting.queues import Queues
-from reprieve.engine.topology.model import Topology, TopologyNode
+from reprieve.engine.topology.model import Topology, TopologyAssignment, TopologyNode
 from reprieve.engine.topology.places import NodeUse
 from reprieve.records.displacements import stored
 from reprieve.records.harm import stored_harm
@@ -58,7 +58,8 @@ class Head(msgspec.Struct, frozen=True):
     `scan`: where an earlier scan of its flavors had stopped, by pod set and resource. `preempts`:
     it was waiting for victims of its own. `refused`: why nodes would not have taken it; `proven`:
     they would; `moved`: the flavor that it got in place of the first. `saves_since`: when it waited
-    for a save of its victims for the first time.
+    for a save of its victims for the first time. `planned`: the places that earlier victims were
+    chosen for, by pod set.
     """
 
     cluster_queue: str
@@ -70,6 +71,7 @@ class Head(msgspec.Struct, frozen=True):
     moved: str = ""
     saves_since: Nanos | None = None
     as_found: bool = False
+    planned: dict[str, TopologyAssignment] | msgspec.UnsetType = msgspec.UNSET
 
 
 class QuotaInput(msgspec.Struct, frozen=True):
@@ -185,6 +187,8 @@ def restored(decided_on: QuotaInput) -> tuple[Holdings, Queues, Displacements | 
         queues.requeue(head.workload.key, preempts if head.preempts else other, scan)
         if head.saves_since is not None:
             queues.note_save_wait(head.workload.key, head.saves_since)
+        if head.planned:
+            queues.note_plan(head.workload.key, head.planned)
     ledger = None
     if decided_on.held or decided_on.refused:
         ledger = Displacements(limit=_MOST_TURNS)
@@ -310,6 +314,7 @@ def _head(entry: Entry) -> Head:
         entry.moved,
         entry.saves_since,
         entry.as_found,
+        {**entry.planned} or msgspec.UNSET,
     )
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from reprieve.engine.quota.holdings.holders import Holder
+from reprieve.engine.topology.assign import groups_of, led
 from reprieve.engine.topology.model import PlacedPods, PodsWanted, TopologyAssignment
 from reprieve.engine.topology.places import Places
 from reprieve.engine.topology.standing import PlaceSearch
@@ -56,12 +57,13 @@ class PlaceProof:
         for holder in gone:
             places.change(holder.placed, -1)
         for flavor, wanted in self._asked.wanted.items():
+            leaders = {pair[1].name for pair in map(led, groups_of(wanted)) if pair[1] is not None}
             for each in wanted:
                 if each.count:
                     planned = self._asked.planned.get(each.name)
                     if planned is None:
                         return f"{each.name}: no places are planned"
-                    fault = _fault(each, planned, places.trees[flavor])
+                    fault = _fault(each, planned, places.trees[flavor], each.name in leaders)
                     if not fault and not places.has_room(
                         flavor, PlacedPods(each.requests, planned)
                     ):
@@ -71,9 +73,10 @@ class PlaceProof:
         return ""
 
 
-def _fault(wanted: PodsWanted, planned: TopologyAssignment, tree: Tree) -> str:
+def _fault(wanted: PodsWanted, planned: TopologyAssignment, tree: Tree, leads: bool) -> str:
     size = wanted.request.layers[0].size if wanted.request and wanted.request.layers else 1
-    if planned.pods != wanted.count // size * size:
+    # A leader is one pod, and has no slices.
+    if planned.pods != (1 if leads else wanted.count // size * size):
         return f"{planned.pods} of {wanted.count} pods have places"
     required = wanted.request.required if wanted.request is not None else ""
     if required:
@@ -83,6 +86,6 @@ def _fault(wanted: PodsWanted, planned: TopologyAssignment, tree: Tree) -> str:
             for each in planned.domains
             if each.values in tree.index
         }
-        if len(paths) != 1:
+        if planned.pods and len(paths) != 1:
             return f"its pods are in {len(paths)} domains of {required}"
     return ""

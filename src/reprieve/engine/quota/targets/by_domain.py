@@ -27,8 +27,9 @@ import numpy as np
 from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.holdings.snapshot import Snapshot
 from reprieve.engine.quota.targets.candidates import Preemptor, Target
+from reprieve.engine.quota.targets.cheapest import Cheapest, gap_of
 from reprieve.engine.quota.targets.permitted import Board, boards_of
-from reprieve.engine.quota.targets.victim_costs import Costs
+from reprieve.engine.quota.targets.victim_costs import OFFSET, Costs
 from reprieve.engine.topology.assign import groups_of
 from reprieve.engine.topology.capacity import capacity
 from reprieve.engine.topology.model import PodsWanted
@@ -52,8 +53,10 @@ def targets_by_domain(
     found: Sequence[Target],
     now: Nanos,
     without: Collection[str] = (),
-) -> tuple[Target, ...]:
+) -> Cheapest:
     """Return the cheapest targets for `requests`, those of the reference where none are cheaper.
+
+    The gap is what they exceed one victim by, or two where it was tried that no single one does.
 
     Args:
         snapshot: what holds quota and places.
@@ -66,14 +69,16 @@ def targets_by_domain(
         without: keys of holders that make way for others already.
     """
     if snapshot.places is None or len(asked) != 1:
-        return tuple(found)
+        return Cheapest(tuple(found), None)
     ((flavor, wanted),) = asked.items()
     search = _Search(snapshot, PlaceSearch(snapshot.places, asked), flavor, now, tuple(found))
     payers = {target.holder.queue for target in found}
+    boards = []
     for board in boards_of(snapshot, who, requests, need, payers):
         free = [each for each in board.candidates if each.holder.key not in without]
         search.over(board, free, wanted)
-    return search.targets
+        boards.append((board, free))
+    return Cheapest(search.targets, search.gap(boards))
 
 
 @dataclass(slots=True)
@@ -110,6 +115,17 @@ class _Search:
         if self.left > 0 and least is not None and self.price > least:
             # Pods that no single domain has to have: the largest of the lowest priority.
             self._try(board, sorted(free, key=lambda e: (e.holder.priority, -_pods_of(e))))
+
+    def gap(self, boards: Sequence[tuple[Board, Sequence[Target]]]) -> int | None:
+        """Return by how many per cent the targets exceed the least cost at most."""
+        paid = self.costs.total(self.targets)
+        going = [each for each in self.targets if not each.holder.evicted]
+        singles = [(board, each) for board, free in boards for each in free]
+        least = min((self.costs.of(each.holder).lost for _, each in singles), default=0)
+        fewest = 1
+        if len(going) > 1 and len(going) == len(self.targets) and len(singles) <= self.left:
+            fewest += not any(self._fits(board, [each]) for board, each in singles)
+        return gap_of(paid, (least, fewest * OFFSET, 0), self.costs.by_work)
 
     def _try(self, board: Board, order: Sequence[Target]) -> None:
         """Take the first candidates that suffice, without those that are not needed."""

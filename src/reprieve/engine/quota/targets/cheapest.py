@@ -31,7 +31,7 @@ from reprieve.engine.quota.targets.candidates import Preemptor, Target
 from reprieve.engine.quota.targets.permitted import Board, boards_of
 from reprieve.engine.quota.targets.victim_costs import NOTHING, OFFSET, Cost, Costs
 
-__all__ = ["Cheapest", "cheapest_targets"]
+__all__ = ["Cheapest", "cheapest_targets", "gap_of"]
 
 STEPS: Final = 4_096  # of one search, over all attempts and priorities
 _KINDS: Final = 48  # of workloads that one search looks at
@@ -79,11 +79,11 @@ def cheapest_targets(
         chosen = best.in_order(boards)
         if {each.holder.key for each in chosen} == {each.holder.key for each in found}:
             chosen = tuple(found)
-        return Cheapest(chosen, 0 if known else _gap(best.cost, min(least), costs.by_work))
+        return Cheapest(chosen, 0 if known else gap_of(best.cost, min(least), costs.by_work))
     return Cheapest(tuple(found), None)
 
 
-def _gap(paid: Cost, bound: tuple[int, int, int], by_work: bool) -> int | None:
+def gap_of(paid: Cost, bound: tuple[int, int, int], by_work: bool) -> int | None:
     """Return by how much a cost may exceed a bound, in per cent; the bound is of the level."""
     if by_work:
         return None if not bound[0] else -(-(paid.lost - bound[0]) * 100 // bound[0])

@@ -39,6 +39,7 @@ from reprieve.engine.quota.waiting.queueing import (
     may_queue,
     place_of,
 )
+from reprieve.engine.topology.model import TopologyAssignment
 
 __all__ = ["Queues"]
 
@@ -60,6 +61,8 @@ class Queues:
         self._best_effort: frozenset[str] = frozenset()
         # Since when a workload has waited for saves; until it gets its quota or is gone.
         self._save_waits: dict[str, Nanos] = {}
+        # The places that a workload's victims were chosen for, by pod set, as long.
+        self._planned: dict[str, Mapping[str, TopologyAssignment]] = {}
         # Shapes and places, each with the version of the workload that they are of; and each shape
         # once, so that alike ones are mostly the same.
         self._places: dict[str, tuple[Workload, Shape, Row]] = {}
@@ -101,6 +104,7 @@ class Queues:
             self.push(workload)
         self._scans = {key: scan for key, scan in scans.items() if key in known}
         self._save_waits = {key: at for key, at in self._save_waits.items() if key in known}
+        self._planned = {key: each for key, each in self._planned.items() if key in known}
 
     def push(self, workload: Workload) -> None:
         """Queue a workload, in place of what was known of it.
@@ -123,6 +127,7 @@ class Queues:
         preempts = self.awaits_preemption(key)
         if before is not None and not same:
             self._forget_faults(key)
+            self._planned.pop(key, None)
         self._remove(key)
         self._count(workload, 1)
         name = cluster_queue_of(workload, self.configuration)
@@ -147,6 +152,7 @@ class Queues:
         """Forget a workload; one that is not known changes nothing."""
         self._forget_faults(key)
         self._save_waits.pop(key, None)
+        self._planned.pop(key, None)
         self._remove(key)
 
     def _forget_faults(self, key: str) -> None:
@@ -322,6 +328,14 @@ class Queues:
         """Tell whether a workload waits for its own victims."""
         name = self._home.get(key)
         return name is not None and self._queues[name].preemptor == key
+
+    def note_plan(self, key: str, places: Mapping[str, TopologyAssignment]) -> None:
+        """Take note of the places that a workload's victims were chosen for, by pod set."""
+        self._planned[key] = places
+
+    def planned(self, key: str) -> Mapping[str, TopologyAssignment]:
+        """Return the places that a pending workload's victims were chosen for; none are empty."""
+        return self._planned.get(key, {})
 
     def note_save_wait(self, key: str, since: Nanos) -> None:
         """Take note that a workload waits for saves of its victims; the first time counts."""
