@@ -36,7 +36,7 @@ from reprieve.planes.idle.evaluating.displacements import IdleDisplacements
 from reprieve.planes.idle.evaluating.lines import Lines, party_of_root
 from reprieve.planes.scheduling.cycle.displacements import SchedulingDisplacements
 
-__all__ = ["run_planes"]
+__all__ = ["measure", "run_planes", "with_owners"]
 
 _ROWS: Final = 5_000
 _TEMPLATES: Final = 400
@@ -51,7 +51,7 @@ def run_planes(pairs: int, *, quick: bool) -> None:
     Raises:
         AssertionError: the governor changed a decision.
     """
-    gang = _with_owners(generated(40, 8) if quick else generated(1_000, 64))
+    gang = with_owners(generated(40, 8) if quick else generated(1_000, 64))
     for kind in _KINDS:
         _scheduling(gang, kind, pairs, 500 if quick else _ROWS)
     for kind in _KINDS:
@@ -100,10 +100,10 @@ def _scheduling(scenario: Scenario, kind: str, pairs: int, rows: int) -> None:
         assert attempt is not None and attempt.preemption is not None
         return sorted(slot for each in attempt.preemption.victims for slot in each.pods)
 
-    _measure("scheduling", kind, decide, pairs)
+    measure("governed", f"scheduling-{kind}", decide, pairs)
 
 
-def _with_owners(scenario: Scenario) -> Scenario:
+def with_owners(scenario: Scenario) -> Scenario:
     """Return it with a controller for each pod, and one for those that wait."""
 
     def owned(row: Any) -> Any:
@@ -131,10 +131,11 @@ def _idle(nodes: int, kind: str, pairs: int, rows: int) -> None:
         evaluation = evaluate(IdleSnapshot(1, workloads, holds=holds), policy, start)
         return [[victim.subject for victim in plan.victims] for plan in evaluation.plans]
 
-    _measure("idle", kind, decide, pairs)
+    measure("governed", f"idle-{kind}", decide, pairs)
 
 
-def _measure(plane: str, kind: str, decide: Callable[[bool], object], pairs: int) -> None:
+def measure(bench: str, case: str, decide: Callable[[bool], object], pairs: int) -> None:
+    """Measure decisions without and with what is measured, in turn, and print both."""
     found = decide(False)
     assert found and decide(True) == found, "another decision"
     gc.collect()
@@ -147,8 +148,8 @@ def _measure(plane: str, kind: str, decide: Callable[[bool], object], pairs: int
             times[governed].append(time.process_time() - started)
     ratios = [after / before for before, after in zip(times[False], times[True], strict=True)]
     print_line(
-        "governed",
-        f"{plane}-{kind}",
+        bench,
+        case,
         plain_ms=round(median(times[False]) * 1e3, 3),
         governed_ms=round(median(times[True]) * 1e3, 3),
         more_percent=round((median(ratios) - 1) * 100, 2),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from random import Random
+
+import pytest
 
 from kubeworld.units.durations import HOUR, MINUTE, SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.records.harm_sums import part_rows
-from reprieve.records.harm_table import harm_rows
+from reprieve.records.harm_table import as_csv, harm_rows
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import NAMESPACE, Object, pod
 from tests.scheduling.test_harm_budgets import budget, displaced, on_gpus, parts, put, started, told
@@ -70,6 +74,13 @@ async def test_an_hour_of_displacements_is_the_same_in_ledger_metric_and_records
         lost = [v["lostDeviceSeconds"] for each in records for v in each["spec"]["victims"]]
         rows = harm_rows(ledger, Nanos(0), "month")
         assert sum(row.displacements for row in rows) == len(lost) == MOST
+        # What was deleted is what happened, whatever is said of it.
+        gone = [name for name in cluster.api.deleted.elements() if name.startswith("low-")]
+        assert len(gone) == len(set(gone)) == MOST
+        table = list(csv.DictReader(io.StringIO(as_csv(rows))))
+        assert sum(int(row["displacements"]) for row in table) == MOST
+        hours = sum(float(row["lost_gpu_hours"]) for row in table)
+        assert hours == pytest.approx(metric / 3_600, abs=0.01 * len(table))
         assert sum(row.lost_device_seconds for _, row in ledger) == sum(lost) == metric
 
 
