@@ -103,11 +103,13 @@ class IdleDisplacements:
         """Add whom harm budgets spare from each demand, and from nobody."""
         self.harm.forget(map(str, demands))
         idle = [w for w in rows if w.status.phase is Phase.IDLE]
+        candidates = self.harm.candidates(idle if demands else ())
         for key, party in demands.items():
             asks = self.harm.asking(party, priorities[key])
-            found[key] = {**self.harm.held(key, asks, idle), **found.get(key, {})}
+            found[key] = {**self.harm.held(key, asks, candidates), **found.get(key, {})}
         always = [w for w in idle if w.settings.policy is PreemptionPolicy.ALWAYS]
-        found[""] = {**self.harm.held("", None, always), **found.get("", {})}
+        spared = self.harm.held("", None, self.harm.candidates(always))
+        found[""] = {**spared, **found.get("", {})}
 
     def refuses(self, plan: Plan) -> bool:
         """Return whether harm budgets do not allow a plan, which is then not recorded."""

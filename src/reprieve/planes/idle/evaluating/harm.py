@@ -8,13 +8,14 @@ those alone that fit. The key of what is evicted for nobody is empty.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 from kubeworld.units.clock import Clock
 from kubeworld.units.instants import format_instant
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.lineage import Party
 from reprieve.engine.disruptions.questions import BudgetHold, Hold
-from reprieve.engine.harm_budgets.asking import Asking
+from reprieve.engine.harm_budgets.asking import Asking, Candidate
 from reprieve.engine.harm_budgets.budget import Harm, HarmSide
 from reprieve.engine.idle.model import Workload
 from reprieve.engine.plan import Plan, Plane
@@ -23,7 +24,16 @@ from reprieve.planes.idle.evaluating.lines import Lines
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 
-__all__ = ["IdleHarm"]
+__all__ = ["IdleCandidates", "IdleHarm"]
+
+
+@dataclass(frozen=True, slots=True)
+class IdleCandidates:
+    """Roots by uid, as budgets are asked about them, and what each loses, once it was asked for."""
+
+    roots: dict[str, Reference]
+    rows: list[Candidate]
+    lost: dict[str, int] = field(default_factory=dict)
 
 
 class IdleHarm:
@@ -44,16 +54,29 @@ class IdleHarm:
         """Whether there is any budget."""
         return bool(self._governor.harm)
 
-    def held(self, key: str, asks: HarmSide | None, idle: Iterable[Workload]) -> dict[Uid, Hold]:
-        """Return which roots budgets spare from a demand; `asks`: None for nobody."""
+    def candidates(self, idle: Iterable[Workload]) -> IdleCandidates:
+        """Return how budgets know these roots, for all demands of an evaluation."""
         roots = {str(workload.root.uid): workload.root for workload in idle}
+        rows = [(uid, root.namespace, self._lines.priority(root)) for uid, root in roots.items()]
+        return IdleCandidates(roots, rows)
+
+    def held(self, key: str, asks: HarmSide | None, idle: IdleCandidates) -> dict[Uid, Hold]:
+        """Return which roots budgets spare from a demand; `asks`: None for nobody."""
+        roots, losses = idle.roots, idle.lost
+
+        def lost(uid: str) -> int:
+            known = losses.get(uid)
+            if known is None:
+                known = losses[uid] = self._lost_with(roots[uid])
+            return known
+
         with self._governor.guard:
             held = self._asking.held(
                 key,
                 asks,
                 self._clock.wall(),
-                ((uid, root.namespace, self._lines.priority(root)) for uid, root in roots.items()),
-                lambda uid: self._lost_with(roots[uid]),
+                idle.rows,
+                lost,
                 lambda uid: self._lines.of(roots[uid]).lineage,
             )
         if not key:
