@@ -1,8 +1,9 @@
 """Many gangs that save on a real API server, judged by its audit log.
 
-Each gang of eight holds a node and asks for notice by the library, in a process of its own. As many
-gangs of higher priority come. From the last report of a gang to the deletion of its first pod takes
-what is printed; no pod goes before that report. REPRIEVE_NOTICE_GANGS says how many gangs.
+Each gang of eight holds a node of its own and asks for notice by the library, in a process of its
+own. As many gangs of higher priority come. From the last report of a gang to the deletion of its
+first pod takes what is printed; no pod goes before that report. REPRIEVE_NOTICE_GANGS says how many
+gangs.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ async def _staged(
         *("--config", str(config), "--notice-port", str(port)),
     )
     amounts = {"cpu": str(_SIZE), "memory": "64Gi", "pods": "110"}
-    nodes = [NodeSpec(f"node-{number:03}", amounts) for number in range(gangs)]
+    nodes = [
+        NodeSpec(f"node-{number:03}", amounts, {"place": f"{number:03}"}) for number in range(gangs)
+    ]
     users = {ADMINISTRATOR: "system:masters", OPERATOR_USER: "system:masters"}
     served = {"kube-apiserver": (*group_flags(binaries.release), *audit_flags(folder))}
     with control_plane(binaries, folder, users, served) as plane:
@@ -82,7 +85,9 @@ async def _bound(client: Client, kind: str) -> int:
 
 async def _made(client: Client, kind: str, gangs: int) -> None:
     for number in range(gangs):
-        for resource, obj in gang(f"{kind}-{number:03}", kind, size=_SIZE, cpu="1"):
+        for resource, obj in gang(
+            f"{kind}-{number:03}", kind, size=_SIZE, cpu="1", nodes={"place": f"{number:03}"}
+        ):
             await client.create(resource, obj, dict)
 
 

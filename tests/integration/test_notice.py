@@ -41,7 +41,12 @@ Object = dict[str, Any]
 
 
 def gang(
-    name: str, priority: str, *, size: int = 2, cpu: str = "2"
+    name: str,
+    priority: str,
+    *,
+    size: int = 2,
+    cpu: str = "2",
+    nodes: dict[str, str] | None = None,
 ) -> list[tuple[Resource, Object]]:
     """Return a group that goes together, and its pods, which ask for notice."""
     group = {
@@ -53,6 +58,7 @@ def gang(
         },
     }
     spec = {
+        "nodeSelector": nodes or {},
         "schedulerName": _SCHEDULER,
         "priorityClassName": priority,
         "serviceAccountName": "train",

@@ -415,3 +415,29 @@ def _deadlines(intent: Object) -> list[str]:
 def _evicted_at(workload: Object) -> Nanos:
     (found,) = [c for c in workload["status"]["conditions"] if c["type"] == "Evicted"]
     return parse_instant(found["lastTransitionTime"])
+
+
+async def test_a_workload_whose_priority_was_raised_is_pardoned(tmp_path: Path) -> None:
+    async with filled(tmp_path) as cluster:
+        await asked_for_quota(cluster)
+        (name,) = [n for n in await cluster.workloads() if "old" in n]
+        stored = (await cluster.workloads())[name]
+        raised = {"spec": {"priority": 1_000_000}}
+        await cluster.client.patch(WORKLOADS, NAMESPACE, stored["metadata"]["name"], raised, dict)
+        await pass_time(cluster, SECOND)
+
+        await pass_time(cluster, 2 * MINUTE)
+        assert await cluster.admitted() == {"old"}
+        assert await phases(cluster) == ["Abandoned"]
+        (intent,) = await cluster.intents()
+        assert "may not be preempted by it any more" in intent["status"]["reason"]
+
+
+async def test_a_wish_that_cannot_be_read_is_told_when_its_work_is_preempted(
+    tmp_path: Path,
+) -> None:
+    async with filled(tmp_path, asking("old", "soon")) as cluster:
+        await cluster.create(job("new", priority="high"))
+        await cluster.until_admitted("new")
+        told_of = [each for each in await cluster.events() if "NoticeIgnored" in each]
+        assert len(told_of) == 1

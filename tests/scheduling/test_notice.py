@@ -504,3 +504,45 @@ async def _dies_at(number: int, *, after: bool) -> bool:
             cluster.start(section=ALLOWED)
         await until_new_runs(cluster)
         return cluster.dead
+
+
+async def test_a_group_asks_where_its_pods_do_not() -> None:
+    async with memory() as cluster:
+        found = group("old", min_count=1, mode="all", priority="low")
+        found["metadata"]["annotations"] = {"reprieve.dev/notice": "2m"}
+        cluster.create(found)
+        start = cluster.clock.wall()
+        await filled(cluster, pod("old", 4, priority="low", group="old"))
+        await asked_for_room(cluster)
+
+        (intent,) = cluster.intents()
+        deadline = parse_instant(intent["spec"]["victims"][0]["notice"]["deadline"])
+        assert 2 * MINUTE <= deadline - start <= 2 * MINUTE + 5 * SECOND
+
+
+async def test_a_wish_that_cannot_be_read_is_told_to_its_owner() -> None:
+    async with memory() as cluster:
+        await filled(cluster, asking("old", notice="soon"), asking("fine", notice="1m"))
+        await cluster.until(lambda: cluster.events("NoticeIgnored"))
+        (told_of,) = cluster.events("NoticeIgnored")
+        assert told_of["regarding"]["name"] == "old"
+        assert "accepted: durations from 10s to 1h" in told_of["note"]
+
+
+@pytest.mark.parametrize(("said", "granted"), [("30s", 30), ("0s", 0), ("soon", 0)])
+async def test_a_priority_class_allows_less_where_the_plane_reads_classes(
+    said: str, granted: int
+) -> None:
+    async with memory() as cluster:
+        notes = {"reprieve.dev/notice-max": said}
+        low = {"metadata": {"name": "low", "annotations": notes}, "value": 1_000}
+        cluster.api.put("priorityclasses.scheduling.k8s.io", low)
+        start = cluster.clock.wall()
+        await filled(cluster, asking("old"), section={**ALLOWED, "preemptionDelay": "0s"})
+        await asked_for_room(cluster)
+
+        (victim,) = cluster.intents()[0]["spec"]["victims"]
+        assert ("notice" in victim) == bool(granted)
+        if granted:
+            left = parse_instant(victim["notice"]["deadline"]) - start
+            assert granted * SECOND <= left <= (granted + 5) * SECOND

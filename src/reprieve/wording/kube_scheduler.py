@@ -54,6 +54,7 @@ __all__ = [
     "min_runtime_note",
     "not_enqueued",
     "not_read",
+    "notice_ignored",
     "pod_condition",
     "preempted",
     "preemption_not_recorded",
@@ -338,6 +339,12 @@ def min_runtime_note(why: str, *, ignored: bool) -> EventText:
     """Return the event of a minimum runtime that has no effect, or less than it says."""
     reason = "MinRuntimeIgnored" if ignored else "MinRuntimeCut"
     return EventText("Warning", reason, _note(why), "Scheduling")
+
+
+def notice_ignored(annotation: str) -> EventText:
+    """Return the event of work whose wish for notice cannot be read."""
+    why = f"{annotation} is ignored; accepted: durations from 10s to 1h, such as 90s or 10m"
+    return EventText("Warning", "NoticeIgnored", _note(why), "Scheduling")
 
 
 def not_read(fault: str, *, counted: bool) -> EventText:

@@ -96,4 +96,6 @@ def _decisive(row: PodRow) -> PodRow:
 
 
 def _without_status(row: GroupRow | None) -> GroupRow | None:
-    return None if row is None else replace(row, version=0, scheduled=False, checkpoint=0)
+    if row is None:
+        return None
+    return replace(row, version=0, scheduled=False, checkpoint=0, notice=0, save_cost=0)

@@ -139,7 +139,8 @@ class PodRow:
     failed: int = 0  # Unix seconds at which a container ended badly for the last time
     stuck: bool = False  # a container cannot be started
     disrupted: str = ""  # the reason for which somebody evicts it
-    notice: int = 0  # seconds before its eviction at which it wants to be told, 0: it says nothing
+    # Seconds before its eviction at which it wants to be told; 0: it says nothing, -1: unreadable.
+    notice: int = 0
     speaks: bool = False  # it answers a notice for its unit
     save_cost: int = 0  # seconds that a save takes, 0 where it says nothing
 
@@ -194,6 +195,8 @@ class GroupRow:
     protection: str = ""  # PriorityClass that counts for it as a victim
     floor: int = 0  # pods of which fewer are of no use, -1 for one that cannot be read
     min_runtime: int | None = None
+    notice: int = 0  # seconds before its eviction at which its pods want to be told, as of a pod
+    save_cost: int = 0
 
     @property
     def key(self) -> str:
@@ -313,11 +316,13 @@ class PriorityClassRow:
     """A PriorityClass: its value, and the minimum runtime of pods that name it.
 
     `delay`: nanoseconds that they wait before they preempt, None where it does not say.
+    `notice_max`: seconds for which they may be told at most, None where it does not say.
     """
 
     value: int
     min_runtime: int | None = None
     delay: int | None = None
+    notice_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

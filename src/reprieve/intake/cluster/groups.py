@@ -18,7 +18,9 @@ from reprieve.intake.cluster.metadata import (
     created_of,
     floor_of,
     min_runtime_of,
+    notice_of,
     protection_of,
+    save_cost_in,
     uid_of,
     version_of,
 )
@@ -59,6 +61,8 @@ def group_row(group: PodGroup) -> GroupRow:
         protection=protection_of(metadata),
         floor=floor_of(metadata),
         min_runtime=min_runtime_of(metadata),
+        notice=notice_of(metadata),
+        save_cost=save_cost_in(metadata.annotations or {}),
     )
 
 

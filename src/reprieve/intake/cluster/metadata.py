@@ -10,7 +10,7 @@ from kubeworld.units.durations import SECOND, InvalidDuration, parse_duration
 from kubeworld.units.instants import parse_instant
 from kubeworld.units.untrusted import INT64, integer_or_none
 from reprieve.api.core import ObjectMeta, PodResourceClaim, ResourceClaimStatus
-from reprieve.api.reprieve import NOTICE, NOTICE_SPEAKER, PREEMPT_MIN_RUNTIME, SAVE_COST
+from reprieve.api.reprieve import NOTICE, NOTICE_MAX, NOTICE_SPEAKER, PREEMPT_MIN_RUNTIME, SAVE_COST
 from reprieve.units.ids import Uid
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "floor_of",
     "min_runtime_of",
     "notice_in",
+    "notice_max_in",
     "notice_of",
     "protection_of",
     "save_cost_in",
@@ -104,13 +105,18 @@ def min_runtime_of(metadata: ObjectMeta) -> int | None:
 
 
 def notice_of(metadata: ObjectMeta) -> int:
-    """Return seconds of notice that a pod asks for, rounded up; 0 for none and no such duration."""
+    """Return seconds of notice that are asked for, rounded up; 0 for none, -1 for no duration."""
     return notice_in(metadata.annotations or {})
 
 
 def notice_in(annotations: Mapping[str, str]) -> int:
     """Return the same for annotations alone."""
-    return _seconds_in(annotations, NOTICE)
+    return _seconds_in(annotations, NOTICE, unreadable=-1)
+
+
+def notice_max_in(annotations: Mapping[str, str]) -> int | None:
+    """Return the longest notice that a class allows, None for none said; unreadable allows none."""
+    return _seconds_in(annotations, NOTICE_MAX) if NOTICE_MAX in annotations else None
 
 
 def save_cost_in(annotations: Mapping[str, str]) -> int:
@@ -118,14 +124,15 @@ def save_cost_in(annotations: Mapping[str, str]) -> int:
     return _seconds_in(annotations, SAVE_COST)
 
 
-def _seconds_in(annotations: Mapping[str, str], key: str) -> int:
+def _seconds_in(annotations: Mapping[str, str], key: str, unreadable: int = 0) -> int:
     text = annotations.get(key)
     if text is None:
         return 0
     try:
-        return max(0, -(-parse_duration(text) // SECOND))
+        found = -(-parse_duration(text) // SECOND)
     except InvalidDuration:
-        return 0
+        return unreadable
+    return found if found >= 0 else unreadable
 
 
 def speaks_of(metadata: ObjectMeta) -> bool:

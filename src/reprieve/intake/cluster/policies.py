@@ -20,7 +20,7 @@ from reprieve.engine.cluster.rows import (
     PriorityClassRow,
     SelectorRow,
 )
-from reprieve.intake.cluster.metadata import min_runtime_of, uid_of, version_of
+from reprieve.intake.cluster.metadata import min_runtime_of, notice_max_in, uid_of, version_of
 from reprieve.intake.cluster.selectors import equal_labels, label_selector
 from reprieve.intake.preemption_delay import said_delay
 
@@ -44,7 +44,10 @@ def budget_row(budget: PodDisruptionBudget) -> BudgetRow:
 def priority_class_entry(found: PriorityClass) -> Entry:
     """Return the entry of a PriorityClass."""
     metadata = found.metadata
-    row = PriorityClassRow(found.value, min_runtime_of(metadata), said_delay(metadata.annotations))
+    notes = metadata.annotations or {}
+    row = PriorityClassRow(
+        found.value, min_runtime_of(metadata), said_delay(notes), notice_max_in(notes)
+    )
     version = version_of(metadata)
     return Entry(Kind.PRIORITY_CLASS, uid_of(metadata), "", metadata.name, version, row)
 

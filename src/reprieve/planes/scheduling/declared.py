@@ -24,11 +24,13 @@ class Declared:
         protection: pods and groups that name a class to count for them as victims.
         disruption: those that say which pods of a group go only with others.
         runtime: those, and namespaces and classes, that say a minimum runtime.
+        notice: pods and groups whose wish for notice cannot be read.
     """
 
     protection: dict[Uid, PodRow | GroupRow] = field(default_factory=dict)
     disruption: dict[Uid, PodRow | GroupRow] = field(default_factory=dict)
     runtime: dict[Uid, PodRow | GroupRow | Entry] = field(default_factory=dict)
+    notice: dict[Uid, PodRow | GroupRow] = field(default_factory=dict)
 
     def by_pod(self, old: PodRow | None, row: PodRow) -> None:
         """Note what a version of a pod is the first to declare."""
@@ -38,6 +40,11 @@ class Declared:
             self.disruption[row.uid] = row
         if row.min_runtime is not None:
             self.by_runtime(old, row)
+        self._by_notice(old, row)
+
+    def _by_notice(self, old: PodRow | GroupRow | None, row: PodRow | GroupRow) -> None:
+        if row.notice < 0 and (old is None or old.notice != row.notice):
+            self.notice[row.uid] = row
 
     def by_group(self, old: GroupRow | None, row: GroupRow) -> None:
         """Note what a version of a group is the first to declare."""
@@ -46,6 +53,7 @@ class Declared:
         if old is None:
             self.again(row)
         self.by_runtime(old, row)
+        self._by_notice(old, row)
 
     def by_runtime(
         self, old: PodRow | GroupRow | Entry | None, row: PodRow | GroupRow | Entry

@@ -41,7 +41,7 @@ def pod_events(old: PodRow, row: PodRow) -> list[Event]:
 
 def decisive(row: GroupRow) -> GroupRow:
     """Return the group without what changes with every write of a status."""
-    return replace(row, version=0, scheduled=False, checkpoint=0)
+    return replace(row, version=0, scheduled=False, checkpoint=0, notice=0, save_cost=0)
 
 
 def protected(row: PodRow | GroupRow) -> tuple[str, int | None]:

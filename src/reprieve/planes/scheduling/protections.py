@@ -10,7 +10,7 @@ those that are cut. Source: KEP-5710, "Future extensions"; `protection`, `floors
 from __future__ import annotations
 
 from kubeworld.units.durations import SECOND, format_duration
-from reprieve.api.reprieve import PREEMPT_MIN_RUNTIME
+from reprieve.api.reprieve import NOTICE, PREEMPT_MIN_RUNTIME
 from reprieve.engine.cluster.rows import WITH_GROUP, Entry, GroupRow, PodRow
 from reprieve.engine.placement.profile import Protection
 from reprieve.intake.cluster.metadata import DISRUPTION, DISRUPTION_FLOOR
@@ -26,6 +26,7 @@ from reprieve.units.references import Reference
 from reprieve.wording.kube_scheduler import (
     disruption_ignored,
     min_runtime_note,
+    notice_ignored,
     protection_ignored,
 )
 
@@ -37,6 +38,7 @@ def tell_ignored(context: SchedulingContext, state: ClusterState) -> None:
     declared, state.declared = state.declared, Declared()
     _tell_disruptions(context, declared)
     _tell_runtimes(context, declared)
+    _tell_notices(context, declared)
     protection = context.policy.protection
     if protection is None:
         return
@@ -79,6 +81,14 @@ def _tell_runtimes(context: SchedulingContext, declared: Declared) -> None:
             continue
         text = min_runtime_note(f"{PREEMPT_MIN_RUNTIME} is {why}", ignored=ignored)
         context.announce(_reference(context, row), text, name)
+
+
+def _tell_notices(context: SchedulingContext, declared: Declared) -> None:
+    if not context.settings.notice.most:
+        return
+    name = next(iter(sorted(context.scheduler_names)), "")
+    for row in declared.notice.values():
+        context.announce(_reference(context, row), notice_ignored(NOTICE), name)
 
 
 def _why_not_together(row: PodRow | GroupRow) -> str:

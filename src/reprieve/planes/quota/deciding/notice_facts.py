@@ -35,7 +35,8 @@ def asked_by(workload: kueue.Workload, pods: Iterable[PodRow]) -> tuple[int, int
     """
     rows = [row for row in pods if not row.finished]
     own = workload.metadata.annotations or {}
-    asked = max((row.notice for row in rows), default=0) or notice_in(own)
+    asked = max((row.notice for row in rows), default=0)
+    asked = asked if asked > 0 else notice_in(own)
     return asked, max((row.save_cost for row in rows), default=0) or save_cost_in(own)
 
 
@@ -82,7 +83,7 @@ class NoticeFacts:
         if not self._context.options.settings.harm_order:
             return
         rows = self.pods(key)
-        if not any(row.notice for row in rows):
+        if not any(row.notice > 0 for row in rows):
             self._asking.discard(key)
         elif key not in self._asking:
             self._asking.add(key)

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from kubeworld.units.durations import HOUR, MINUTE, SECOND
 from reprieve.api.kueue import Workload
-from reprieve.api.reprieve import Action, Preemption, Victim, VictimState
+from reprieve.api.reprieve import NOTICE, Action, Preemption, Victim, VictimState
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.demands import Beside
 from reprieve.engine.lost_work import devices_of
@@ -41,6 +41,7 @@ from reprieve.planes.quota.state import QuotaState, key_of
 from reprieve.planes.quota.workload_status.writing import WorkloadStatuses
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
+from reprieve.wording.kube_scheduler import notice_ignored
 
 __all__ = ["Preemptions"]
 
@@ -183,9 +184,10 @@ class Preemptions:
         for each in markings:
             key = each.victim.key
             rows = [row for row in self._pods(key) if not row.finished]
-            asked = [row.notice * SECOND for row in rows if row.notice]
+            asked = [row.notice * SECOND for row in rows if row.notice > 0]
             stored, allowed = self._state.workload(key), 0
             if stored is not None:
+                self._tell_unreadable(stored, rows)
                 asked = asked or [notice_of(stored.metadata) * SECOND]
                 allowed = self._state.protections.notice_max(stored)
             pods = [row.uid for row in rows]
@@ -195,6 +197,11 @@ class Preemptions:
         hurried = urgent is not None and priority >= urgent
         waiting = _devices_asked(self._state.row(preemptor)) if settings.harm_order else None
         return self.notices.grants(context.options.notice, asking, hurried=hurried, devices=waiting)
+
+    def _tell_unreadable(self, stored: Workload, rows: Sequence[PodRow]) -> None:
+        said = [notice_of(stored.metadata), *(row.notice for row in rows)]
+        if self._context.options.notice.most and min(said) < 0:
+            self._context.announce(reference_of(stored), notice_ignored(NOTICE))
 
     def _weighed(self, asking: Asking, each: Marking, stored: Workload) -> Asking:
         """Return a victim with what it is expected to lose."""

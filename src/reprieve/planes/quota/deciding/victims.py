@@ -23,6 +23,7 @@ from kubeworld.units.instants import parse_instant
 from reprieve.api.kueue import Workload
 from reprieve.api.reprieve import Preemption, Victim, VictimState, VictimStatus
 from reprieve.engine.cluster.rows import PodRow
+from reprieve.engine.quota.targets.candidates import preemptor, satisfies
 from reprieve.execution.letting_save import Depth
 from reprieve.execution.notices import Member, is_told
 from reprieve.execution.takeover import LET_GO
@@ -210,11 +211,11 @@ class QuotaVictims:
         return ""
 
     def why_pardoned(self, intent: Preemption, depth: Depth) -> str:
-        preemptor = intent.spec.preemptor
-        assert preemptor is not None, "a plan of this plane has one"
-        key = f"{preemptor.namespace}/{preemptor.name}"
+        whom = intent.spec.preemptor
+        assert whom is not None, "a plan of this plane has one"
+        key = f"{whom.namespace}/{whom.name}"
         workload = self._state.workload(key)
-        if workload is None or workload.metadata.uid != preemptor.uid:
+        if workload is None or workload.metadata.uid != whom.uid:
             return LET_GO
         if is_condition_true(workload, "Finished"):
             return LET_GO
@@ -224,7 +225,29 @@ class QuotaVictims:
             return ""
         queues = self._state.queues
         home = queues.home(key)
-        return LET_GO if home is None or home in queues.inactive else ""
+        if home is None or home in queues.inactive:
+            return LET_GO
+        return self._why_not_permitted(intent, key, home)
+
+    def _why_not_permitted(self, intent: Preemption, key: str, home: str) -> str:
+        """Return which victim its queue's policies permit no more, as its priority has changed."""
+        state = self._state
+        row, tree = state.queues.workload(key), state.holdings.tree
+        if row is None or home not in tree.queues:
+            return ""
+        settings = state.configuration.settings
+        who = preemptor(row, tree.queues[home], settings)
+        policies = state.configuration.cluster_queues[home].preemption
+        for victim in intent.spec.victims:
+            at = f"{victim.subject.namespace}/{victim.subject.name}"
+            holder = state.holdings.holders.get(at)
+            if holder is None or holder.workload.uid != victim.subject.uid:
+                continue
+            own = holder.queue == who.queue
+            policy = policies.within_cluster_queue if own else policies.reclaim_within_cohort
+            if own and not satisfies(policy, who, holder.priority, holder.timestamp):
+                return f"{at} may not be preempted by it any more"
+        return ""
 
     def _workload(self, victim: Victim) -> Workload | None:
         subject = victim.subject

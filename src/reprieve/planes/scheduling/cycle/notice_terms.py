@@ -12,7 +12,7 @@ from __future__ import annotations
 from kubeworld.units.durations import SECOND
 from reprieve.engine.cluster.rows import Entry, Gone, Kind, NoticeRow, PodRow
 from reprieve.engine.notice.expected import Terms
-from reprieve.engine.notice.granting import granted
+from reprieve.engine.notice.granting import MOST, granted
 from reprieve.execution.notices import Notices
 from reprieve.execution.records.at_stake import lineage_of
 from reprieve.intake.lineage import pod_party
@@ -20,7 +20,7 @@ from reprieve.planes.scheduling.context import SchedulingContext
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.units.ids import Uid
 
-__all__ = ["NoticeTerms"]
+__all__ = ["NoticeTerms", "allowed_by", "asked_by"]
 
 
 class NoticeTerms:
@@ -38,7 +38,8 @@ class NoticeTerms:
         found = row or before
         if found is None:
             return
-        wanted = row is not None and row.notice and row.node and not row.finished
+        runs = row is not None and row.node and not row.finished
+        wanted = runs and asked_by(self._state, found)[0] > 0
         if wanted and found.uid not in self._rows:
             self._add(found)
         elif not wanted and found.uid in self._rows:
@@ -64,6 +65,27 @@ class NoticeTerms:
 
     def terms(self, row: PodRow) -> Terms:
         """Return what a pod would be granted by a preemptor of default patience."""
-        grant = granted(self._context.settings.notice, (row.notice * SECOND,), emergency=False)
+        asked, save = asked_by(self._state, row)
+        allowed = allowed_by(self._state, row)
+        policy = self._context.settings.notice
+        grant = granted(policy, (asked * SECOND,), emergency=False, allowed=allowed)
         credit = self._notices.credit(lineage_of(pod_party(row)))
-        return Terms(grant.time, row.save_cost * SECOND, credit=credit)
+        return Terms(grant.time, save * SECOND, credit=credit)
+
+
+def asked_by(state: ClusterState, row: PodRow) -> tuple[int, int]:
+    """Return the seconds of notice that a pod or its group asks for, and those of a save.
+
+    What the pod says counts first.
+    """
+    group = state.group(f"{row.namespace}/{row.group}") if row.group else None
+    if group is None:
+        return row.notice, row.save_cost
+    return row.notice or group.notice, row.save_cost or group.save_cost
+
+
+def allowed_by(state: ClusterState, row: PodRow) -> int:
+    """Return the nanoseconds that a pod's PriorityClass allows, where the plane reads classes."""
+    found = state.objects.entry(Kind.PRIORITY_CLASS, ("", row.pod_class.priority_class))
+    said: int | None = None if found is None else found.row.notice_max
+    return MOST if said is None else said * SECOND

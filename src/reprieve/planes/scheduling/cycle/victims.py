@@ -35,6 +35,7 @@ from reprieve.execution.victims import Manner, Marked, Reading, VictimResult
 from reprieve.intake.lineage import pod_party
 from reprieve.kube.bodies import Json
 from reprieve.planes.scheduling.context import SchedulingContext, log
+from reprieve.planes.scheduling.cycle.notice_terms import allowed_by, asked_by
 from reprieve.planes.scheduling.cycle.preemptor import Preemptor
 from reprieve.planes.scheduling.cycle.remaining_proof import FITS, fits_by_now, why_not_finished
 from reprieve.planes.scheduling.references import pod_reference, reference_of
@@ -230,14 +231,15 @@ class SchedulingVictims:
         return notices.grants(settings.notice, asking, hurried=hurried, devices=waiting)
 
     def _asking(self, unit: str, row: PodRow) -> Asking:
-        devices = self._devices_of(row)
+        devices, (asked, save) = self._devices_of(row), asked_by(self._state, row)
         return Asking(
             unit,
-            (row.notice * SECOND,),
+            (asked * SECOND,),
             (row.uid,),
+            allowed_by(self._state, row),
             undone=self.lost_with_pod(row) * SECOND // devices if devices else 0,
             devices=devices,
-            save=row.save_cost * SECOND,
+            save=save * SECOND,
             lineage=lineage_of(pod_party(row)),
         )
 
