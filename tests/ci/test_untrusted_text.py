@@ -62,7 +62,6 @@ REVIEWED: Final = {
     "simulation/sources.py": "files of sums of the person who runs it, a line of bounded length",
     "simulation/stories.py": "decisions of the replay",
     "lab/cluster.py": "objects that were read and checked when the cluster was made",
-    "wording/harm_budgets.py": "days that the comparison counted, in its own form",
     "simulation/study.py": "the study file of the person who runs it",
     "simulation/reporting/validation_figures.py": "the file of the person who runs it",
     "operator/notice_server.py": "a body of at most 4 KiB, by its schema",
