@@ -28,7 +28,7 @@ from reprieve.jobs.table import job_kinds
 from reprieve.kube.resource import PODS
 from reprieve.whatif.questions.asked import requests_of_spec
 from reprieve.whatif.submitting.pod_quotas import QuotaObject, left_of, taken_by
-from tests.kubeworld.worlds import BUDGETS, Copied, Embedded, Object, copied, embedded
+from tests.kubeworld.worlds import BUDGETS, RESOURCES, Copied, Embedded, Object, copied, embedded
 from tests.quota_plane.kind_stories import MANIFESTS, manifest
 from tests.whatif.test_kinds import runtime
 
@@ -646,6 +646,74 @@ async def _copied_patches(world: Copied) -> dict[str, Any]:
 def test_a_patch_leaves_the_same() -> None:
     here, there = embedded(_embedded_patches), copied(_copied_patches)
     assert {key: (here[key], there[key]) for key in here if here[key] != there[key]} == {}
+
+
+# Device claims
+
+CLAIM_TEMPLATE = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaimTemplate",
+    "metadata": {"name": "one-gpu"},
+    "spec": {
+        "metadata": {"labels": {"for": "tests"}, "annotations": {"note": "kept"}},
+        "spec": {
+            "devices": {
+                "requests": [
+                    {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com", "count": 1}}
+                ]
+            }
+        },
+    },
+}
+CLAIMING = {
+    "containers": [container()],
+    "resourceClaims": [
+        {"name": "first", "resourceClaimTemplateName": "one-gpu"},
+        {"name": "second", "resourceClaimTemplateName": "one-gpu"},
+        {"name": "none", "resourceClaimTemplateName": "unknown"},
+        {"name": "given", "resourceClaimName": "there"},
+    ],
+}
+
+
+def _claims_said(claims: list[Object], pods: list[Object]) -> Any:
+    titles = {
+        each["name"]: each["resourceClaimName"]
+        for one in pods
+        for each in one["status"].get("resourceClaimStatuses") or ()
+    }
+    made = {
+        each["metadata"]["annotations"]["resource.kubernetes.io/pod-claim-name"]: (
+            each["metadata"].get("labels"),
+            each["metadata"]["annotations"].get("note"),
+            [owner["kind"] for owner in each["metadata"]["ownerReferences"]],
+            [asked["name"] for asked in each["spec"]["devices"]["requests"]],
+            titles.get(each["metadata"]["annotations"]["resource.kubernetes.io/pod-claim-name"])
+            == each["metadata"]["name"],
+        )
+        for each in claims
+    }
+    return made, sorted(titles)
+
+
+async def _embedded_claims(world: Embedded) -> Any:
+    await world.create(CLAIM_TEMPLATE)
+    await world.create(pod("user", CLAIMING))
+    await world.wait(5)
+    return _claims_said(await world.all("resourceclaims.resource.k8s.io"), await world.all("pods"))
+
+
+async def _copied_claims(world: Copied) -> Any:
+    world.create(pod("user", CLAIMING))
+    await world.wait(5)
+    claims = RESOURCES["resource.k8s.io/v1", "ResourceClaim"]
+    return _claims_said(list(world.overlay.all(claims)), world.pods())
+
+
+def test_a_pod_gets_the_same_claims() -> None:
+    here = embedded(_embedded_claims, machines=True)
+    assert here == copied(_copied_claims, [CLAIM_TEMPLATE])
+    assert here[1] == ["first", "second"]
 
 
 # Children

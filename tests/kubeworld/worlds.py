@@ -48,6 +48,8 @@ _OTHERS = (
     RUNTIME_CLASSES,
     LIMIT_RANGES,
     Resource("", "v1", "configmaps", "ConfigMap"),
+    Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim"),
+    Resource("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"),
     Resource("", "v1", "resourcequotas", "ResourceQuota"),
     Resource("apps", "v1", "replicasets", "ReplicaSet"),
     Resource("apps", "v1", "statefulsets", "StatefulSet"),

@@ -1,22 +1,25 @@
 """Device claims of pods: made from templates, and given back when who used them is gone.
 
-1. A pod, or a PodGroup of Kubernetes, that asks by template gets a claim of its own, and its status
-   says which; what a group asks for its members share.
-2. Who is gone or over uses a claim no more; one that nobody uses is allocated no more, and can go
-   with its owner.
-
-Which devices a claim gets is the scheduling plane's decision. Source: the resourceclaim controller
-of Kubernetes 1.37; `resource.k8s.io` v1.
+Which devices a claim gets is the scheduling plane's decision. Source:
+`kubeworld.controllers.claims`.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import Final
 
-from kubeworld.objects.owners import owner_reference
-from kubeworld.objects.paths import Json, first
+from kubeworld.controllers.claims import (
+    asked_of,
+    claim_of,
+    claims_used_by,
+    group_of,
+    shared_claim,
+    status_with_claims,
+    status_without,
+    without_protection,
+)
+from kubeworld.objects.paths import Json
 from kubeworld.objects.pods import is_over
 from reprieve.kube.resource import DEVICE_TEMPLATES, PODS, Resource
 from reprieve.whatif.copy.overlay import Overlay
@@ -25,8 +28,6 @@ __all__ = ["PodClaims"]
 
 _CLAIMS: Final = ("resource.k8s.io", "resourceclaims")
 _GROUPS: Final = ("scheduling.k8s.io", "podgroups")
-_FOR: Final = "resource.kubernetes.io/pod-claim-name"
-_PROTECTION: Final = "resource.kubernetes.io/delete-protection"
 
 
 class PodClaims:
@@ -44,7 +45,7 @@ class PodClaims:
         """A pod or a group came, changed or went."""
         user = new if new is not None else old
         kind = (resource.group, resource.plural)
-        if user is None or kind not in ((PODS.group, PODS.plural), _GROUPS) or not _asked(user):
+        if user is None or kind not in ((PODS.group, PODS.plural), _GROUPS) or not asked_of(user):
             return
         claims = self._overlay.table(*_CLAIMS)
         if claims is None:
@@ -63,88 +64,47 @@ class PodClaims:
 
     def _make(self, resource: Resource, claims: Resource, user: Json) -> None:
         """Make what is asked for by template and is not there, and say so in the user's status."""
-        status = user.get("status") or {}
-        known = {each["name"]: each for each in status.get("resourceClaimStatuses") or ()}
-        before = len(known)
-        for asked in _asked(user):
-            template = asked.get("resourceClaimTemplateName")
-            if template is None or asked["name"] in known:
-                continue
-            name = self._shared(user, asked)
-            if name is None:
-                name = self._claim(claims, user, asked["name"], template)
-            if name:
-                known[asked["name"]] = {"name": asked["name"], "resourceClaimName": name}
-        if len(known) > before:
-            said = {**status, "resourceClaimStatuses": list(known.values())}
-            self._overlay.change(resource, {**user, "status": said})
+        status = status_with_claims(user, lambda asked: self._claim(claims, user, asked))
+        if status is not None:
+            self._overlay.change(resource, {**user, "status": status})
 
-    def _claim(self, claims: Resource, user: Json, title: str, template: str) -> str:
-        """Return the name of a claim that is made of a template, empty where there is none."""
-        metadata = user["metadata"]
-        namespace = metadata.get("namespace", "")
+    def _claim(self, claims: Resource, user: Json, asked: Json) -> str:
+        """Return the claim of what is asked for, shared or made; empty where there is none yet."""
+        metadata, groups = user["metadata"], self._overlay.table(*_GROUPS)
+        namespace, title, group = metadata.get("namespace", ""), asked["name"], group_of(user)
+        if group and groups is not None:
+            shared = shared_claim(self._overlay.get(groups, namespace, group), asked)
+            if shared is not None:
+                return shared
+        template = asked["resourceClaimTemplateName"]
         source = self._overlay.get(DEVICE_TEMPLATES, namespace, template)
         if source is None:
             return ""
         stem = f"{metadata['name']}-{title}-"
-        given = copy.deepcopy(first(source, "spec.metadata") or {})
-        made = {
-            "metadata": {
-                **given,
-                "name": stem + self._overlay.suffix(claims, namespace, stem),
-                "namespace": namespace,
-                "annotations": {**(given.get("annotations") or {}), _FOR: title},
-                "ownerReferences": [owner_reference(user)],
-            },
-            "spec": copy.deepcopy(first(source, "spec.spec") or {}),
-        }
-        return str(self._overlay.create(claims, made)["metadata"]["name"])
-
-    def _shared(self, pod: Json, asked: Json) -> str | None:
-        """Return the claim that a pod shares with its group: None for none, empty for not yet."""
-        name = first(pod, "spec.schedulingGroup.podGroupName")
-        groups = self._overlay.table(*_GROUPS)
-        if not name or groups is None:
-            return None
-        group = self._overlay.get(groups, pod["metadata"].get("namespace", ""), str(name))
-        if group is None or asked not in _asked(group):
-            return None
-        for each in first(group, "status.resourceClaimStatuses") or ():
-            if each["name"] == asked["name"]:
-                return str(each.get("resourceClaimName") or "")
-        return ""
+        name = stem + self._overlay.suffix(claims, namespace, stem)
+        made = self._overlay.create(claims, claim_of(user, title, source, name))
+        return str(made["metadata"]["name"])
 
     def _members(self, group: Json) -> Iterator[Json]:
         metadata = group["metadata"]
         for pod in self._overlay.all(PODS):
             if pod["metadata"].get("namespace", "") == metadata.get("namespace", "") and (
-                first(pod, "spec.schedulingGroup.podGroupName") == metadata["name"]
+                group_of(pod) == metadata["name"]
             ):
                 yield pod
 
     def _give_back(self, claims: Resource, user: Json) -> None:
-        names = {each.get("resourceClaimName") for each in _asked(user)}
-        said = first(user, "status.resourceClaimStatuses") or ()
-        names |= {each.get("resourceClaimName") for each in said}
-        for name in sorted(str(each) for each in names if each):
+        for name in claims_used_by(user):
             claim = self._overlay.get(claims, user["metadata"].get("namespace", ""), name)
             if claim is not None:
                 self._without(claims, claim, user["metadata"]["uid"])
 
     def _without(self, claims: Resource, claim: Json, uid: str) -> None:
         """Take a user out of a claim; one that nobody uses gives its devices back."""
-        status = dict(claim.get("status") or {})
-        left = [each for each in status.get("reservedFor") or () if each.get("uid") != uid]
-        status["reservedFor"] = left
-        metadata = claim["metadata"]
+        users = (claim.get("status") or {}).get("reservedFor") or ()
+        left = [each for each in users if each.get("uid") != uid]
+        free = {**claim, "status": status_without(claim, left)}
         if not left:
-            for given in ("reservedFor", "allocation", "devices"):
-                status.pop(given, None)
-            kept = [each for each in metadata.get("finalizers") or () if each != _PROTECTION]
-            metadata = {**metadata, "finalizers": kept}
-        if (status, metadata) != (claim.get("status") or {}, claim["metadata"]):
-            self._overlay.change(claims, {**claim, "metadata": metadata, "status": status})
-
-
-def _asked(user: Json) -> list[Json]:
-    return list(first(user, "spec.resourceClaims") or ())
+            free = without_protection(free)
+        if free != claim:
+            self._overlay.change(claims, free)
