@@ -69,7 +69,6 @@ REVIEWED: Final = {
     "whatif/questions/afterwards.py": "truth as a number",
     "answers/evidence.py": "a number of the Workload's schema",
     "whatif/questions/asked.py": "pods by their schema, as the person asked gets them",
-    "whatif/controllers/budget_statuses.py": "budgets by their schema",
     "whatif/questions/beside.py": "numbers of the API's schema",
     "whatif/questions/declared_ends.py": "objects by their schema, as the person asked gets them",
     "whatif/snapshots/differences.py": "objects that were read already",

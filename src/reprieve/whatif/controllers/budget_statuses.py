@@ -12,14 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
-
 from kubeworld.controllers.budgets import budget_status, wanted_pods
+from kubeworld.objects.owners import controller_of
 from kubeworld.objects.paths import Json, first
+from kubeworld.objects.selectors import matches_labels
 from kubeworld.units.clock import Clock
-from reprieve.api import kueue
-from reprieve.engine.quota.model import LabelSelector
-from reprieve.intake.quota import label_selector
 from reprieve.kube.resource import PODS, Resource
 from reprieve.whatif.controllers.owned_pods import facts_of
 from reprieve.whatif.copy.overlay import Overlay
@@ -43,7 +40,7 @@ class _Budget:
     """A budget: whom it selects, and its pods that count, by name; None until one changes."""
 
     name: str
-    selector: LabelSelector
+    selector: Json
     pods: dict[str, _Counted] | None = None
     owners: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
     healthy: int = 0
@@ -109,7 +106,7 @@ class BudgetStatuses:
             self._budgets = defaultdict(list)
             table = self._overlay.table(*_BUDGETS)
             for obj in self._overlay.all(table) if table is not None else ():
-                selector = label_selector(_selector(obj))
+                selector = first(obj, "spec.selector")
                 if selector is not None:
                     metadata = obj["metadata"]
                     budget = _Budget(metadata["name"], selector)
@@ -178,13 +175,8 @@ class BudgetStatuses:
         return owner[3], number
 
 
-def _selector(obj: Json) -> kueue.LabelSelector | None:
-    said = first(obj, "spec.selector")
-    return None if said is None else msgspec.convert(said, kueue.LabelSelector)
-
-
 def _selects(budget: _Budget, pod: Json) -> bool:
-    return budget.selector.matches(pod["metadata"].get("labels") or {})
+    return matches_labels(budget.selector, pod["metadata"].get("labels"))
 
 
 def _counted(pod: Json) -> _Counted | None:
@@ -197,10 +189,10 @@ def _counted(pod: Json) -> _Counted | None:
 
 
 def _controlled_by(obj: Json) -> tuple[str, str, str, str] | None:
-    for each in obj["metadata"].get("ownerReferences") or ():
-        if each.get("controller"):
-            return each["apiVersion"], each["kind"], each["name"], each["uid"]
-    return None
+    found = controller_of(obj)
+    if found is None:
+        return None
+    return found["apiVersion"], found["kind"], found["name"], found["uid"]
 
 
 def _is_unknown(budget: Json) -> bool:
