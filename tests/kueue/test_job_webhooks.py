@@ -14,6 +14,7 @@ from kubelocal.tests.server.builders import job as plain_job
 from kubeworld.objects.paths import first
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.table import BUILT_IN
+from reprieve.jobs.training import RUNTIME
 from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import Resource
 from reprieve.planes.quota.webhooks.jobs import JobRules, job_hooks, selector_of
@@ -37,6 +38,7 @@ class Town:
     above: tuple[JobKind, Json] | None = None
     hit: Sequence[str] = field(default=())
     leaving: Sequence[str] = field(default=())
+    runtime: Json | None = None
 
     def manages(self, namespace: str) -> bool:
         return namespace in self.managed
@@ -58,6 +60,9 @@ class Town:
 
     def can_be_hit(self, namespace: str, local_queue: str) -> Sequence[str]:
         return self.hit
+
+    def resolved(self, kind: JobKind, job: Json) -> Json:
+        return {**job, RUNTIME: self.runtime} if self.runtime else job
 
     def is_leaving(self, workload: str) -> bool:
         return workload in self.leaving
@@ -238,3 +243,70 @@ def test_a_pod_of_a_queued_set_is_gated_though_the_sets_template_does_not_say_so
     assert said["kueue.x-k8s.io/pod-suspending-parent"] == kind.framework
     queue = (first(changed, "metadata.labels") or {}).get(QUEUE)
     assert queue == (None if name == "StatefulSet" else "q")
+
+
+RACKS = {"kueue.x-k8s.io/podset-required-topology": "no such/name/"}
+BAD = {"metadata": {"annotations": RACKS}, "spec": {"containers": [{"name": "c"}]}}
+GOOD = {"spec": {"containers": [{"name": "c"}]}}
+STEP = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+TRAINER = {"name": "node", "template": {"metadata": {"labels": STEP}, "spec": {"template": BAD}}}
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "where"),
+    [
+        ("vjob", {"template": BAD}, "spec.template.metadata.annotations"),
+        (
+            "vraycluster",
+            {
+                "headGroupSpec": {"template": GOOD},
+                "workerGroupSpecs": [
+                    {"groupName": "a", "template": GOOD},
+                    {"groupName": "b", "template": BAD},
+                ],
+            },
+            "spec.workerGroupSpecs[1].template.metadata.annotations",
+        ),
+        (
+            "vrayjob",
+            {"rayClusterSpec": {"headGroupSpec": {"template": BAD}}},
+            "spec.rayClusterSpec.headGroupSpec.template.metadata.annotations",
+        ),
+        (
+            "vpytorchjob",
+            {"pytorchReplicaSpecs": {"Worker": {"replicas": 2, "template": BAD}}},
+            "spec.pytorchReplicaSpecs[Worker].template.metadata.annotations",
+        ),
+        (
+            "vmpijob",
+            {"mpiReplicaSpecs": {"Worker": {"replicas": 2, "template": BAD}}},
+            "spec.mpiReplicaSpecs[Worker].template.metadata.annotations",
+        ),
+        (
+            "vsparkapplication",
+            {"mode": "cluster", "driver": {"annotations": RACKS}, "executor": {"instances": 2}},
+            "spec.driver.annotations",
+        ),
+        ("vtrainjob", {"runtimeRef": {"name": "torch"}}, "job[node].annotations"),
+    ],
+)
+def test_what_is_asked_of_topologies_is_checked_in_templates_of_every_kind(
+    name: str, spec: Json, where: str
+) -> None:
+    town = Town(runtime={"template": {"spec": {"replicatedJobs": [TRAINER]}}})
+    asking = job(**{QUEUE: "q"})
+    asking["spec"] = {"suspend": True, **spec}
+    (told,) = (
+        each
+        for each in hook(f"{name}.kb.io", town).judge(Asked("CREATE", "team", asking, None)).errors
+        if "podset-required-topology" in each
+    )
+    assert told.startswith(where + "[kueue.x-k8s.io/podset-required-topology]: Invalid value")
+    assert told.endswith("spec.runtimePatches of the TrainJob") == (name == "vtrainjob")
+
+
+def test_a_train_job_whose_runtime_is_not_known_yet_is_not_refused_for_its_templates() -> None:
+    asking = job(**{QUEUE: "q"})
+    asking["spec"] = {"suspend": True, "runtimeRef": {"name": "torch"}}
+    asked = Asked("CREATE", "team", asking, None)
+    assert hook("vtrainjob.kb.io", Town()).judge(asked).errors == ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from reprieve.api.kueue_topology import MULTI_KUEUE
+from reprieve.api.kueue_topology import MULTI_KUEUE, PROVISIONING
 from reprieve.jobs.pod_sets import pod_sets_of
 from reprieve.jobs.table import BUILT_IN
 from tests.quota_plane.pod_lives import ACTIVE
@@ -65,6 +65,35 @@ async def test_a_queue_with_a_check_of_multikueue_is_inactive_and_says_why(
             ]
 
         await cluster.until("the queue says why it is inactive", inactive)
+
+
+async def test_a_check_of_provisioning_requests_that_nobody_answers_is_named(
+    tmp_path: Path,
+) -> None:
+    check = {"metadata": {"name": "more"}, "spec": {"controllerName": PROVISIONING}}
+    more: dict[str, Any] = {"admissionChecksStrategy": {"admissionChecks": [{"name": "more"}]}}
+    objects = (flavor(), cluster_queue("other", 8, **more), local_queue("away", "other"))
+    async with site(tmp_path, *objects, start=False) as cluster:
+        await cluster.client.create(ADMISSION_CHECKS, check, dict)
+        await cluster.start()
+
+        async def active() -> tuple[str, str]:
+            other = await cluster.client.get(CLUSTER_QUEUES, "", "other", dict)
+            (said,) = (other.get("status") or {}).get("conditions") or ({},)
+            return said.get("status", ""), said.get("message", "")
+
+        async def inactive() -> bool:
+            why = WHY.replace("MultiKueue", "ProvisioningRequests").replace("far", "more")
+            return await active() == ("False", why)
+
+        await cluster.until("the queue says why it is inactive", inactive)
+        # A controller of somebody's own may answer such a check.
+        await cluster.client.patch_status(ADMISSION_CHECKS, "", "more", ACTIVE, dict)
+
+        async def ready() -> bool:
+            return (await active())[0] == "True"
+
+        await cluster.until("the queue is active", ready)
 
 
 def test_the_workload_of_a_job_asks_for_what_its_template_is_annotated_with() -> None:

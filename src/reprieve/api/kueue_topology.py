@@ -17,6 +17,7 @@ __all__ = [
     "GROUP",
     "MULTI_KUEUE",
     "PREFERRED",
+    "PROVISIONING",
     "REQUIRED",
     "SLICE_LEVEL",
     "SLICE_SIZE",
@@ -26,6 +27,8 @@ __all__ = [
 
 #: Controller name of AdmissionChecks that are MultiKueue's.
 MULTI_KUEUE: Final = "kueue.x-k8s.io/multikueue"
+#: The same of those that wait for nodes which an autoscaler has yet to provide.
+PROVISIONING: Final = "kueue.x-k8s.io/provisioning-request"
 _PREFIX: Final = "kueue.x-k8s.io/podset-"
 REQUIRED: Final = f"{_PREFIX}required-topology"
 PREFERRED: Final = f"{_PREFIX}preferred-topology"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -26,6 +27,8 @@ __all__ = ["Found", "found_pod_sets", "pod_count", "pod_sets_of"]
 
 _MOST: Final = 18  # pod sets of a Workload
 _JAVA: Final = Form(r"([0-9]++)([kmgtpKMGTP]?+)[bB]?+")
+#: Templates by the name of a role, which are a map.
+_REPLICAS: Final = re.compile(r"(ReplicaSpecs)\.(\w+)")
 _BY_KIND: Final = {(kind.group, kind.kind): kind for kind in BUILT_IN}
 
 
@@ -36,7 +39,8 @@ class Found:
     `template` is the one in the object itself, not a copy, unless `flat` is given: then that is
     where labels, annotations, node selector and tolerations stand, in the object. `each` is the
     number of pods of one replica, `added` are containers that the kind's controller adds, and
-    `alone` those that it runs when no other does.
+    `alone` those that it runs when no other does. `at` is the path of the metadata of `template`,
+    or of `flat`, in the object; empty for what a job wraps.
     """
 
     name: str
@@ -47,6 +51,7 @@ class Found:
     flat: Json | None = None
     added: tuple[Json, ...] = ()
     alone: tuple[Json, ...] = ()
+    at: str = ""
 
 
 def found_pod_sets(kind: JobKind, job: Json) -> list[Found]:
@@ -60,8 +65,8 @@ def found_pod_sets(kind: JobKind, job: Json) -> list[Found]:
         one
         for source in kind.pod_sets
         if source.when is None or holds(source.when, job)
-        for item in (values(job, f"{source.each}.*") if source.each else (job,))
-        for one in _of_source(source, item, job)
+        for number, item in enumerate(values(job, f"{source.each}.*") if source.each else (job,))
+        for one in _of_source(source, item, job, number)
     ]
     annotations = first(job, "metadata.annotations") or {}
     least = integer_or_none(annotations.get(kind.min_count, "")) if kind.min_count else None
@@ -97,7 +102,7 @@ def _pod_set(kind: JobKind, found: Found) -> Json:
     }
 
 
-def _of_source(source: PodSetSource, item: Json, job: Json) -> Iterator[Found]:
+def _of_source(source: PodSetSource, item: Json, job: Json, number: int) -> Iterator[Found]:
     flat = first(item, source.flat) if source.flat else None
     if source.flat and not isinstance(flat, dict):
         return
@@ -127,7 +132,16 @@ def _of_source(source: PodSetSource, item: Json, job: Json) -> Iterator[Found]:
         flat=flat,
         added=tuple(added[False]),
         alone=tuple(added[True]),
+        at=_place_of(source, number),
     )
+
+
+def _place_of(source: PodSetSource, number: int) -> str:
+    """Return the path of the metadata of a pod set's pods, as the API names places."""
+    if source.flat:
+        return source.flat
+    where = f"{source.each}[{number}].{source.template}" if source.each else source.template
+    return _REPLICAS.sub(r"\1[\2]", where) + ".metadata"
 
 
 def _factor(source: PodSetSource, paths: list[str], item: Json) -> int:

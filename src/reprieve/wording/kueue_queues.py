@@ -31,6 +31,7 @@ __all__ = [
 # status, reason, message
 Active = tuple[str, str, str]
 
+_NONE: Final[Mapping[str, str]] = {}
 _CANNOT: Final = "Can't admit new workloads"
 _CANNOT_SUBMIT: Final = "Can't submit new workloads to clusterQueue"
 
@@ -41,7 +42,7 @@ def cluster_queue_active(
     checks: Mapping[str, bool],
     *,
     in_cycle: bool = False,
-    unsupported: Collection[str] = (),
+    unsupported: Mapping[str, str] = _NONE,
     lost_topology: str = "",
 ) -> Active:
     """Return the condition Active of a ClusterQueue.
@@ -51,7 +52,7 @@ def cluster_queue_active(
         flavors: names of the ResourceFlavors that exist.
         checks: whether each AdmissionCheck that exists is active, by name.
         in_cycle: its cohort is above itself.
-        unsupported: names of AdmissionChecks that nobody here can answer.
+        unsupported: AdmissionChecks that nobody here can answer, by name, and of what they are.
         lost_topology: which Topology of a flavor is missing, empty for none.
     """
     if queue.terminating:
@@ -74,9 +75,9 @@ def cluster_queue_active(
     if unknown:
         text = f"references missing AdmissionCheck(s): {unknown}"
         reasons.append(("AdmissionCheckNotFound", text))
-    foreign = ",".join(sorted(set(queue.checks).intersection(unsupported)))
-    if foreign:
-        text = f"references AdmissionCheck(s) of MultiKueue, which is not supported: {foreign}"
+    for kind in sorted({unsupported[name] for name in queue.checks if name in unsupported}):
+        foreign = ",".join(sorted(n for n in queue.checks if unsupported.get(n) == kind))
+        text = f"references AdmissionCheck(s) of {kind}, which is not supported: {foreign}"
         reasons.append(("AdmissionCheckInactive", text))
     idle = ",".join(
         sorted(n for n in queue.checks if checks.get(n) is False and n not in unsupported)

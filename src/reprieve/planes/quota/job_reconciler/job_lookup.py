@@ -129,7 +129,7 @@ class JobLookup:
         chosen = first(job, kind.runtime.kind) or kind.runtime.kinds[0][0]
         watch = self._watches.runtimes.get(str(chosen))
         namespaced = any(each[3] for each in kind.runtime.kinds if each[0] == chosen)
-        namespace = job["metadata"]["namespace"] if namespaced else ""
+        namespace = job["metadata"].get("namespace", "") if namespaced else ""
         name = str(first(job, kind.runtime.name) or "")
         held = None if watch is None else watch.cache.named(namespace, name)
         return job if held is None else {**job, RUNTIME: held.object.get("spec") or {}}

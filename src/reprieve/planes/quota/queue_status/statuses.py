@@ -24,7 +24,7 @@ from reprieve.api.kueue import (
     LocalQueue,
     ResourceUsage,
 )
-from reprieve.api.kueue_topology import MULTI_KUEUE
+from reprieve.api.kueue_topology import MULTI_KUEUE, PROVISIONING
 from reprieve.engine.plan import Plane
 from reprieve.engine.quota import model
 from reprieve.engine.quota.holdings.amounts import text
@@ -46,6 +46,8 @@ from reprieve.wording.kueue_queues import Active, cluster_queue_active, local_qu
 
 __all__ = ["Statuses"]
 
+#: What nobody here answers, by the controller of AdmissionChecks.
+_UNSUPPORTED: Final = {MULTI_KUEUE: "MultiKueue", PROVISIONING: "ProvisioningRequests"}
 _EVERY: Final = 200 * MILLISECOND
 _GATHERED_EVERY: Final = SECOND
 #: How much longer than the last round of writes the pause before the next one is.
@@ -64,7 +66,7 @@ class Statuses:
         self._configuration: model.Configuration | None = None
         self._inactive: Mapping[str, str] = {}
         self._checks: Mapping[str, bool] = {}
-        self._foreign_checks: frozenset[str] = frozenset()
+        self._foreign_checks: dict[str, str] = {}
         self._local: dict[str, list[str]] = {}  # LocalQueues by ClusterQueue
         self._members: dict[str, list[str]] = {}  # ClusterQueues anywhere below a cohort
         # What a ClusterQueue's LocalQueues show of it.
@@ -175,11 +177,13 @@ class Statuses:
             held.name: is_true(condition_of(held.object.status.conditions, "Active"))
             for held in self._watches.checks.cache
         }
-        self._foreign_checks = frozenset(
-            held.name
+        # One of ProvisioningRequests may have a controller of somebody's own, which answers it.
+        self._foreign_checks = {
+            held.name: _UNSUPPORTED[controller]
             for held in self._watches.checks.cache
-            if held.object.spec.controller_name == MULTI_KUEUE
-        )
+            if (controller := held.object.spec.controller_name) in _UNSUPPORTED
+            and (controller == MULTI_KUEUE or not self._checks[held.name])
+        }
         self._local, tree = {}, self._state.holdings.tree
         for key, local in configuration.local_queues.items():
             self._local.setdefault(local.cluster_queue, []).append(key)

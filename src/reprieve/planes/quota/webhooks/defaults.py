@@ -68,6 +68,10 @@ class Tenancy(Protocol):
         """Tell whether a Workload `namespace/name` is being deleted."""
         ...
 
+    def resolved(self, kind: JobKind, job: Json) -> Json:
+        """Return a job with the runtime that describes its pods, where its kind has one."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class JobRules:

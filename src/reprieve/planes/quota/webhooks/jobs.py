@@ -151,6 +151,12 @@ def _changing(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
     return judge
 
 
+#: What is added to what is wrong with a template that stands in another object.
+_OF_RUNTIME: Final = (
+    ". Change the annotations in the runtime, or in spec.runtimePatches of the TrainJob"
+)
+
+
 def _validating(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
     text = Kind(
         kind.text,
@@ -169,11 +175,12 @@ def _validating(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
     def errors(asked: Asked) -> Iterator[str]:
         job, old = asked.obj, asked.old
         yield from own(job) if own is not None else ()
-        templates = [*_templates(kind, job)]
-        if old is None or templates != [*_templates(kind, old)]:
+        templates = _templates(kind, job, tenancy)
+        if old is None or templates != _templates(kind, old, tenancy):
             # What stood there before is no reason to refuse a change of something else.
-            yield from (why for each in templates for why in topology_errors(each))
-            yield from group_errors(templates)
+            advice = "" if kind.runtime is None else _OF_RUNTIME
+            yield from (why + advice for each in templates for why in topology_errors(each))
+            yield from (why + advice for why in group_errors(templates))
         if old is None:
             yield from job_errors(job, text)
             yield from batch_job_errors(job) if is_batch else ()
@@ -186,18 +193,22 @@ def _validating(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
     return judge
 
 
-def _templates(kind: JobKind, job: Json) -> Iterator[Template]:
-    """Yield the pod templates of a job that can be read, with the paths of their annotations."""
-    if kind.components is not None or kind.runtime is not None:
-        return
-    paths = [source for source in kind.pod_sets if not source.flat]
-    for number, found in enumerate(found_pod_sets(kind, job)):
-        annotations = first(found.template, "metadata.annotations")
-        source = paths[min(number, len(paths) - 1)] if paths else None
-        if found.flat is not None or source is None or not isinstance(annotations, dict):
-            continue
-        at = f"{source.each}[{number}].{source.template}" if source.each else source.template
-        yield Template(f"{at}.metadata.annotations", asked_of_topology(annotations), found.count)
+def _templates(kind: JobKind, job: Json, tenancy: Tenancy) -> list[Template]:
+    """Return the pod templates of a job that can be read, with the paths of their annotations.
+
+    Those of a runtime are named by their pod set. What a job wraps is checked where it is made.
+    """
+    if kind.components is not None:
+        return []
+    found = []
+    whole = job if kind.runtime is None else tenancy.resolved(kind, job)
+    for each in found_pod_sets(kind, whole):
+        annotations = first(each.template, "metadata.annotations")
+        if isinstance(annotations, dict):
+            at = each.at if kind.runtime is None else f"job[{each.name}]"
+            notes = asked_of_topology(annotations)
+            found.append(Template(f"{at}.annotations", notes, each.count))
+    return found
 
 
 def _warning(kind: str, tenancy: Tenancy) -> Judge:

@@ -109,6 +109,10 @@ class PlaneTenancy:
         found = self._state.workload(workload)
         return found is not None and bool(found.metadata.deletion_timestamp)
 
+    def resolved(self, kind: JobKind, job: Json) -> Json:
+        """Return a job with the runtime that describes its pods, where its kind has one."""
+        return self._lookup.resolved(kind, job)
+
     @staticmethod
     def _is_owned(job: Json, kinds: Collection[tuple[str, str]]) -> bool:
         """Tell whether the controller of a job is of one of these kinds, as group and name."""
@@ -157,6 +161,10 @@ class TenancyOnTheLoop:
     def is_leaving(self, workload: str) -> bool:
         """Tell whether a Workload `namespace/name` is being deleted."""
         return self._ask(self._tenancy.is_leaving, workload)
+
+    def resolved(self, kind: JobKind, job: Json) -> Json:
+        """Return a job with the runtime that describes its pods, where its kind has one."""
+        return self._ask(self._tenancy.resolved, kind, job)
 
     def _ask(self, question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         answer: Future[T] = Future()
