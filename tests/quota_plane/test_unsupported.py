@@ -83,7 +83,8 @@ async def test_a_check_of_provisioning_requests_that_nobody_answers_is_named(
             return said.get("status", ""), said.get("message", "")
 
         async def inactive() -> bool:
-            why = WHY.replace("MultiKueue", "ProvisioningRequests").replace("far", "more")
+            why = WHY.replace("MultiKueue, which is", "ProvisioningRequests, which are")
+            why = why.replace("far", "more")
             return await active() == ("False", why)
 
         await cluster.until("the queue says why it is inactive", inactive)

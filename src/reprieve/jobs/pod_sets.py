@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import math
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -27,8 +26,8 @@ __all__ = ["Found", "found_pod_sets", "pod_count", "pod_sets_of"]
 
 _MOST: Final = 18  # pod sets of a Workload
 _JAVA: Final = Form(r"([0-9]++)([kmgtpKMGTP]?+)[bB]?+")
-#: Templates by the name of a role, which are a map.
-_REPLICAS: Final = re.compile(r"(ReplicaSpecs)\.(\w+)")
+#: By which training jobs name their templates, in a map.
+_ROLES: Final = ("Chief", "Evaluator", "Launcher", "Master", "PS", "Scheduler", "Server", "Worker")
 _BY_KIND: Final = {(kind.group, kind.kind): kind for kind in BUILT_IN}
 
 
@@ -141,7 +140,9 @@ def _place_of(source: PodSetSource, number: int) -> str:
     if source.flat:
         return source.flat
     where = f"{source.each}[{number}].{source.template}" if source.each else source.template
-    return _REPLICAS.sub(r"\1[\2]", where) + ".metadata"
+    for role in _ROLES:
+        where = where.replace(f"ReplicaSpecs.{role}.", f"ReplicaSpecs[{role}].")
+    return f"{where}.metadata"
 
 
 def _factor(source: PodSetSource, paths: list[str], item: Json) -> int:

@@ -77,7 +77,7 @@ def cluster_queue_active(
         reasons.append(("AdmissionCheckNotFound", text))
     for kind in sorted({unsupported[name] for name in queue.checks if name in unsupported}):
         foreign = ",".join(sorted(n for n in queue.checks if unsupported.get(n) == kind))
-        text = f"references AdmissionCheck(s) of {kind}, which is not supported: {foreign}"
+        text = f"references AdmissionCheck(s) of {kind}: {foreign}"
         reasons.append(("AdmissionCheckInactive", text))
     idle = ",".join(
         sorted(n for n in queue.checks if checks.get(n) is False and n not in unsupported)

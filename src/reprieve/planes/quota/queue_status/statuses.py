@@ -47,7 +47,10 @@ from reprieve.wording.kueue_queues import Active, cluster_queue_active, local_qu
 __all__ = ["Statuses"]
 
 #: What nobody here answers, by the controller of AdmissionChecks.
-_UNSUPPORTED: Final = {MULTI_KUEUE: "MultiKueue", PROVISIONING: "ProvisioningRequests"}
+_UNSUPPORTED: Final = {
+    MULTI_KUEUE: "MultiKueue, which is not supported",
+    PROVISIONING: "ProvisioningRequests, which are not supported",
+}
 _EVERY: Final = 200 * MILLISECOND
 _GATHERED_EVERY: Final = SECOND
 #: How much longer than the last round of writes the pause before the next one is.
