@@ -97,7 +97,9 @@ def test_the_library_for_notices_needs_nothing_and_runs_on_old_pythons(
             for each in ast.walk(tree)
             if isinstance(each, (ast.Import, ast.ImportFrom))
         }
-        assert {each.partition(".")[0] for each in imported} <= known, name
+        # Callbacks are imported by those alone who have the framework.
+        own = {Path(name).stem} & {"lightning", "transformers"}
+        assert {each.partition(".")[0] for each in imported} <= known | own, name
 
 
 def test_the_wheel_of_kubelocal_starts_by_itself(
