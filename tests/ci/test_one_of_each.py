@@ -20,9 +20,9 @@ def _found(pattern: str) -> Iterator[str]:
 def test_one_module_posts_events() -> None:
     resource = r'Resource\(\s*"events\.k8s\.io"'
     # The overlay of a question keeps the plural: what is told there reaches no server.
-    assert list(_found(resource)) == ["kube/events.py", "whatif/copy/overlay.py"]
+    assert list(_found(resource)) == ["kube/recording/events.py", "whatif/copy/overlay.py"]
     writes = r"\b(create|patch|update|replace)\(\s*_?EVENTS\b"
-    assert list(_found(writes)) == ["kube/events.py", "kube/events.py"]
+    assert list(_found(writes)) == ["kube/recording/events.py", "kube/recording/events.py"]
 
 
 def test_the_process_has_one_recorder_for_all_planes() -> None:

@@ -72,7 +72,7 @@ async def the_status_of_a_workload_is_written(client: Client, clock: VirtualCloc
     state: Any = SimpleNamespace(
         workload=lambda key: None, wrote=lambda stored: None, gone=lambda key: None
     )
-    context: Any = SimpleNamespace(client=client, fence=_fence(clock))
+    context: Any = SimpleNamespace(client=client, full_client=client, fence=_fence(clock))
 
     def change(found: Workload) -> Workload:
         return Workload(metadata=found.metadata, status={"clusterName": "other"})  # type: ignore[arg-type]

@@ -32,9 +32,9 @@ from reprieve.kube.errors import (
     NotFound,
     Unauthorized,
 )
-from reprieve.kube.events import EventRecorder
 from reprieve.kube.lease import LeaderElector, LeaseTimes
 from reprieve.kube.objects import version_number
+from reprieve.kube.recording.events import EventRecorder
 from reprieve.kube.reflector import Health, Reflector
 from reprieve.kube.resource import EVENTS, LEASES, NAMESPACES, PODS, Resource
 from reprieve.kube.transport import Transport

@@ -9,9 +9,9 @@ import pytest
 
 from kubeworld.units.clock import VirtualClock
 from kubeworld.units.durations import MINUTE, SECOND
-from reprieve.kube import events
 from reprieve.kube.errors import ApiError, Unreachable
-from reprieve.kube.events import EventRecorder
+from reprieve.kube.recording import events
+from reprieve.kube.recording.events import EventRecorder
 from reprieve.kube.resource import Resource
 from reprieve.kube.transport import Request
 from reprieve.kube.writes import Priority

@@ -9,7 +9,7 @@ import pytest
 
 from kubeworld.units.clock import VirtualClock
 from kubeworld.units.durations import MILLISECOND, SECOND
-from reprieve.kube.write_budget import Allowance, WriteBudget
+from reprieve.kube.recording.write_budget import Allowance, WriteBudget
 from reprieve.kube.writes import Priority, WriteGate
 from tests.background import in_background
 

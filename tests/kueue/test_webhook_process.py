@@ -11,7 +11,7 @@ from kubeworld.units.clock import VirtualClock
 from kubeworld.units.durations import MINUTE
 from kubeworld.units.instants import Nanos
 from reprieve.execution.fence import Fence
-from reprieve.kube.events import EventRecorder
+from reprieve.kube.recording.events import EventRecorder
 from reprieve.planes.quota.context import QuotaContext, QuotaOptions
 from reprieve.planes.quota.plane import QuotaPlane
 from reprieve.planes.quota.webhooks.process import plane_hooks
@@ -49,7 +49,7 @@ def plane(settings: QuotaSettings) -> QuotaPlane:
     """Return a plane that was never started."""
     metrics, clock = Metrics(), VirtualClock()
     context = QuotaContext(
-        client=client_over(scripted()),
+        full_client=client_over(scripted()),
         clock=clock,
         fence=Fence(Unled(), clock, MINUTE),
         events=cast("EventRecorder", None),

@@ -17,7 +17,7 @@ from reprieve.execution.fence import Fence
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import AlreadyExists
-from reprieve.kube.events import EventRecorder
+from reprieve.kube.recording.events import EventRecorder
 from reprieve.kube.resource import (
     CUSTOM_RESOURCE_DEFINITIONS,
     EVENTS,
@@ -222,7 +222,7 @@ class Site:
         events = EventRecorder(self._client, clock, instance="test")
         self.metrics = Metrics(100)
         context = QuotaContext(
-            client=self._client,
+            full_client=self._client,
             clock=clock,
             fence=Fence(_Leader(clock, self.epoch, f"test-{self.epoch}"), clock, lease),
             events=events,

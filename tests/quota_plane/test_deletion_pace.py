@@ -110,7 +110,7 @@ def test_all_pods_of_one_owner_count_as_there(owner: str) -> None:
     kind = ROWS["Pod"]
     cache: Cache[Any, Any] = Cache(Held.of, pod_indexes([kind]))
     watches: Any = SimpleNamespace(jobs={kind.key: SimpleNamespace(cache=cache)})
-    context: Any = SimpleNamespace(client=None, fence=None, clock=Standing())
+    context: Any = SimpleNamespace(client=None, full_client=None, fence=None, clock=Standing())
     asked: list[object] = []
     steps = PodSteps(
         context,

@@ -30,7 +30,7 @@ from reprieve.execution.accounts.harm_refusals import HarmRefusals
 from reprieve.execution.accounts.harm_store import HarmSite
 from reprieve.execution.fence import Deposed, Fence, Tenure
 from reprieve.kube.client import Client
-from reprieve.kube.events import EventRecorder
+from reprieve.kube.recording.events import EventRecorder
 from reprieve.kube.transport import Request, Transport
 from reprieve.planes.common.disruptions.harm_budgets import HarmBudgets
 from reprieve.planes.common.disruptions.harm_statuses import HarmStatuses
@@ -345,7 +345,7 @@ class Memory:
         told = Disruptions(client, _OPERATOR_NAMESPACE, fence, self.clock, metrics)
         plane = SchedulingPlane(
             SchedulingContext(
-                client=client,
+                full_client=client,
                 clock=self.clock,
                 fence=fence,
                 events=events,

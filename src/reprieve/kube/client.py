@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from kubeworld.units.clock import Clock
-from kubeworld.units.durations import SECOND
 from reprieve.kube.bodies import (
     NO_ANNOTATIONS,
     Json,
@@ -30,7 +29,7 @@ from reprieve.kube.credentials import Connection
 from reprieve.kube.decoding import decode_object
 from reprieve.kube.errors import Call, Conflict
 from reprieve.kube.objects import identity_of
-from reprieve.kube.reader import Reader
+from reprieve.kube.own_writer import WRITE_TIMEOUT, OwnWriter
 from reprieve.kube.resource import PODS, Resource
 from reprieve.kube.retry import ATTEMPTS, retried
 from reprieve.kube.transport import HttpWire, Request, Transport, Wire
@@ -39,7 +38,6 @@ from reprieve.kube.writes import Priority, WriteGate
 __all__ = ["Client", "connect"]
 
 T = TypeVar("T")
-_WRITE_TIMEOUT: Final = 10 * SECOND
 
 
 def connect(
@@ -55,7 +53,7 @@ def connect(
     return Client(transport, field_manager=field_manager)
 
 
-class Client(Reader):
+class Client(OwnWriter):
     """Reads and writes objects of any kind.
 
     Args:
@@ -76,14 +74,14 @@ class Client(Reader):
         self._field_manager = field_manager
         self._priority = Priority.STATUS
         self._fence: Callable[[], None] | None = None
-        self._timeout = _WRITE_TIMEOUT
+        self._timeout = WRITE_TIMEOUT
 
     def at(
         self,
         priority: Priority,
         fence: Callable[[], None] | None = None,
         *,
-        timeout: int = _WRITE_TIMEOUT,
+        timeout: int = WRITE_TIMEOUT,
         field_manager: str = "",
     ) -> Client:
         """Return a view of this client whose writes have that priority.

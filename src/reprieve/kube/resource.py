@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NewType
 from urllib.parse import quote
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "PREEMPTION_NOTICES",
     "PREEMPTION_PARTS",
     "SECRETS",
+    "OwnResource",
     "Resource",
 ]
 
@@ -73,12 +74,15 @@ class Resource:
         return "/".join(parts)
 
 
+#: A kind that planes may write: Reprieve is its controller, or keeps it for itself.
+OwnResource = NewType("OwnResource", Resource)
+
 PODS: Final = Resource("", "v1", "pods", "Pod")
 NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-SECRETS: Final = Resource("", "v1", "secrets", "Secret")
+SECRETS: Final = OwnResource(Resource("", "v1", "secrets", "Secret"))
 EVENTS: Final = Resource("", "v1", "events", "Event")
-LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+LEASES: Final = OwnResource(Resource("coordination.k8s.io", "v1", "leases", "Lease"))
 ENDPOINT_SLICES: Final = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 DEVICE_CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
 DEVICE_TEMPLATES: Final = Resource(
@@ -97,17 +101,21 @@ CUSTOM_RESOURCE_DEFINITIONS: Final = Resource(
     "CustomResourceDefinition",
     namespaced=False,
 )
-GPU_WORKLOADS: Final = Resource("kaiwo.silogen.ai", "v1alpha1", "gpuworkloads", "GpuWorkload")
-KAIWO_CONFIGS: Final = Resource(
-    "config.kaiwo.silogen.ai", "v1alpha1", "kaiwoconfigs", "KaiwoConfig", namespaced=False
+GPU_WORKLOADS: Final = OwnResource(
+    Resource("kaiwo.silogen.ai", "v1alpha1", "gpuworkloads", "GpuWorkload")
+)
+KAIWO_CONFIGS: Final = OwnResource(
+    Resource("config.kaiwo.silogen.ai", "v1alpha1", "kaiwoconfigs", "KaiwoConfig", namespaced=False)
 )
 CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
-PREEMPTIONS: Final = Resource("reprieve.dev", "v1alpha1", "preemptions", "Preemption")
-PREEMPTION_PARTS: Final = Resource("reprieve.dev", "v1alpha1", "preemptionparts", "PreemptionPart")
-HARM_BUDGETS: Final = Resource(
-    "reprieve.dev", "v1alpha1", "harmbudgets", "HarmBudget", namespaced=False
+PREEMPTIONS: Final = OwnResource(Resource("reprieve.dev", "v1alpha1", "preemptions", "Preemption"))
+PREEMPTION_PARTS: Final = OwnResource(
+    Resource("reprieve.dev", "v1alpha1", "preemptionparts", "PreemptionPart")
 )
-PREEMPTION_NOTICES: Final = Resource(
-    "reprieve.dev", "v1alpha1", "preemptionnotices", "PreemptionNotice"
+HARM_BUDGETS: Final = OwnResource(
+    Resource("reprieve.dev", "v1alpha1", "harmbudgets", "HarmBudget", namespaced=False)
 )
-DISRUPTIONS: Final = Resource("reprieve.dev", "v1alpha1", "disruptions", "Disruption")
+PREEMPTION_NOTICES: Final = OwnResource(
+    Resource("reprieve.dev", "v1alpha1", "preemptionnotices", "PreemptionNotice")
+)
+DISRUPTIONS: Final = OwnResource(Resource("reprieve.dev", "v1alpha1", "disruptions", "Disruption"))

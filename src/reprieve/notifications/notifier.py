@@ -34,7 +34,7 @@ from reprieve.api.disruption import Disruption
 from reprieve.api.reprieve import API_VERSION
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, NotFound
-from reprieve.kube.events import EventRecorder
+from reprieve.kube.recording.events import EventRecorder
 from reprieve.kube.resource import NAMESPACES
 from reprieve.notifications.messages import Format, body, format_for, headers
 from reprieve.notifications.resolver import PublicResolver

@@ -39,7 +39,7 @@ from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import ApiError, NotFound
-from reprieve.kube.events import EventRecorder
+from reprieve.kube.recording.events import EventRecorder
 from reprieve.kube.resource import NAMESPACES
 from reprieve.kube.transport import HttpWire
 from reprieve.operator.collector import await_records

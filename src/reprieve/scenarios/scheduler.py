@@ -19,7 +19,7 @@ from kubeworld.units.instants import Nanos
 from reprieve.execution.fence import Fence
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
-from reprieve.kube.events import EventRecorder
+from reprieve.kube.recording.events import EventRecorder
 from reprieve.planes.scheduling.context import SchedulingContext
 from reprieve.planes.scheduling.plane import SchedulingPlane
 from reprieve.settings.scheduling import scheduling_settings
@@ -52,7 +52,7 @@ async def scheduling(kubeconfig: Path, namespace: str, clock: Clock) -> AsyncIte
     metrics = Metrics()
     plane = SchedulingPlane(
         SchedulingContext(
-            client=client,
+            full_client=client,
             clock=clock,
             fence=Fence(_Always(clock), clock, HOUR // 60),
             events=events,

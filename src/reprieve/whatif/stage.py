@@ -24,7 +24,7 @@ from reprieve.execution.accounts.harm_store import HarmSite
 from reprieve.execution.fence import Fence
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client
-from reprieve.kube.events import EventRecorder
+from reprieve.kube.recording.events import EventRecorder
 from reprieve.kube.resource import HARM_BUDGETS, PODS
 from reprieve.kube.transport import Transport
 from reprieve.operator.process import PLANES

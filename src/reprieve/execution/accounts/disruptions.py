@@ -53,7 +53,7 @@ from reprieve.execution.fence import Deposed, Fence
 from reprieve.execution.records.intents import IntentLog
 from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
-from reprieve.kube.events import EventRecorder
+from reprieve.kube.recording.events import EventRecorder
 from reprieve.kube.resource import DISRUPTIONS, NAMESPACES, PREEMPTIONS
 from reprieve.kube.writes import Priority
 from reprieve.records.victim_states import victim_states

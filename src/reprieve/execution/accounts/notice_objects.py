@@ -33,7 +33,7 @@ from reprieve.execution.fence import Deposed, Fence
 from reprieve.execution.notices import Notices, Told
 from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
-from reprieve.kube.events import EventRecorder
+from reprieve.kube.recording.events import EventRecorder
 from reprieve.kube.resource import PREEMPTION_NOTICES
 from reprieve.kube.writes import Priority
 from reprieve.wording.displacements import rule_text

@@ -31,8 +31,8 @@ from reprieve.execution.fence import Deposed, Fence
 from reprieve.execution.records.at_stake import lineage_of
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, Forbidden, Invalid, NotFound
+from reprieve.kube.recording.write_budget import Allowance, WriteBudget
 from reprieve.kube.resource import DISRUPTIONS
-from reprieve.kube.write_budget import Allowance, WriteBudget
 from reprieve.kube.writes import Priority
 
 __all__ = ["Returns", "Unit"]

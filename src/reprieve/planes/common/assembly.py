@@ -20,7 +20,7 @@ from reprieve.execution.fence import Fence
 from reprieve.execution.notices import Notices
 from reprieve.intake.exposition import Exposition
 from reprieve.kube.client import Client
-from reprieve.kube.events import EventRecorder
+from reprieve.kube.recording.events import EventRecorder
 from reprieve.planes.common.disruptions.loop_notices import LoopNotices
 from reprieve.planes.common.joint import Joint
 from reprieve.planes.common.mirrors.mirror import Mirror

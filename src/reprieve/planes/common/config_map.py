@@ -10,7 +10,7 @@ import msgspec
 
 from kubeworld.units.clock import Clock
 from reprieve.api.core import ObjectMeta
-from reprieve.kube.client import Client
+from reprieve.kube.reader import Reader
 from reprieve.kube.reflector import Reflector
 from reprieve.kube.resource import Resource
 
@@ -27,7 +27,7 @@ class ConfigMap(msgspec.Struct, frozen=True):
 
 
 def config_map_reflector(
-    client: Client,
+    client: Reader,
     clock: Clock,
     place: tuple[str, str],
     told: Callable[[ConfigMap | None], None],

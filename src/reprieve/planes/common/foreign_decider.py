@@ -22,8 +22,8 @@ from kubeworld.units.durations import MINUTE, SECOND
 from kubeworld.units.instants import Nanos, format_instant
 from kubeworld.units.untrusted import cut
 from reprieve.kube.bodies import Json
-from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, Forbidden
+from reprieve.kube.reader import Reader
 from reprieve.kube.resource import LEASES
 
 __all__ = [
@@ -57,7 +57,7 @@ class ForeignDecider:
 
     def __init__(
         self,
-        client: Client,
+        client: Reader,
         namespace: str,
         clock: Clock,
         lease: str,

@@ -39,7 +39,7 @@ async def assemble(given: Surroundings) -> Assembled:
         policy = replace(policy, fewest=policy.fit is Fit.NODE)
     start = replace(proven, policy=policy)
     context = IdleContext(
-        client=client,
+        full_client=client,
         mapper=RestMapper(client, clock),
         clock=clock,
         fence=given.fence,

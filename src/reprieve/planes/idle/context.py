@@ -18,7 +18,8 @@ from reprieve.execution.notices import Notices
 from reprieve.intake.exposition import Exposition
 from reprieve.kube.client import Client
 from reprieve.kube.discovery import RestMapper
-from reprieve.kube.events import EventRecorder
+from reprieve.kube.own_writer import OwnWriter
+from reprieve.kube.recording.events import EventRecorder
 from reprieve.planes.common.disruptions.loop_notices import LoopNotices
 from reprieve.planes.common.joint import Joint
 from reprieve.planes.common.mirrors.mirror import Mirror
@@ -48,7 +49,7 @@ class IdleContext:
     `config` is the tier of the KaiwoConfig, replaced whenever that object changes.
     """
 
-    client: Client
+    full_client: Client
     mapper: RestMapper
     clock: Clock
     fence: Fence
@@ -72,6 +73,11 @@ class IdleContext:
     said: dict[str, Nanos] = field(default_factory=dict)
     shared: InitVar[Mirror | None] = None
     mirror: Mirror = field(init=False)
+
+    @property
+    def client(self) -> OwnWriter:
+        """What reads all kinds, and writes Reprieve's own; `full_client` is for `execution`."""
+        return self.full_client
 
     def __post_init__(self, shared: Mirror | None) -> None:
         self.mirror = shared or Mirror(self.client, self.clock)

@@ -121,7 +121,7 @@ class IdlePlane:
         )
         self._book = Book(
             Plane.IDLE,
-            client,
+            context.full_client,
             operator_namespace,
             context.fence,
             clock,

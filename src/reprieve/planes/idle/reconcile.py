@@ -170,7 +170,7 @@ class Reconciler:
         if change is None:
             return
         try:
-            answer = await write_status(self._context.client, change, GpuWorkload)
+            answer = await write_status(self._context.full_client, change, GpuWorkload)
         except (Conflict, NotFound):
             # Judged on an older version: the newer one comes through the watch.
             self._workloads.take_back(held)

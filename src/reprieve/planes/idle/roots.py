@@ -39,8 +39,8 @@ from reprieve.engine.idle.vendors import Vendor
 from reprieve.intake.owners import found
 from reprieve.intake.pods import template_gpus
 from reprieve.kube import errors
-from reprieve.kube.client import Client
 from reprieve.kube.discovery import NotServed, RestMapper
+from reprieve.kube.reader import Reader
 from reprieve.kube.resource import Resource
 from reprieve.planes.idle.ownership import Way
 from reprieve.units.ids import Uid
@@ -66,7 +66,7 @@ class Roots:
 
     def __init__(
         self,
-        client: Client,
+        client: Reader,
         mapper: RestMapper,
         literal: LiteralSwitches,
         changed: Callable[[Reference], None],

@@ -144,7 +144,7 @@ class Tracking:
         if change is None:
             return stored
         try:
-            return await write_status(self._context.client, change, GpuWorkload)
+            return await write_status(self._context.full_client, change, GpuWorkload)
         except (Conflict, NotFound):
             return stored  # it has been looked at already: that status is newer
 

@@ -26,7 +26,7 @@ async def assemble(given: Surroundings) -> Assembled:
     stored = await given.answered(partial(stored_settings, given.client, source))
     warn(stored.settings.notices)
     context = QuotaContext(
-        client=given.client,
+        full_client=given.client,
         clock=given.clock,
         fence=given.fence,
         shared=given.mirror,

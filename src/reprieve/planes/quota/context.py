@@ -24,7 +24,8 @@ from reprieve.execution.notices import Notices
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.table import BUILT_IN, queued_kinds
 from reprieve.kube.client import Client
-from reprieve.kube.events import EventRecorder
+from reprieve.kube.own_writer import OwnWriter
+from reprieve.kube.recording.events import EventRecorder
 from reprieve.planes.common.disruptions.loop_notices import LoopNotices
 from reprieve.planes.common.joint import Joint
 from reprieve.planes.common.mirrors.mirror import Mirror
@@ -129,7 +130,7 @@ class QuotaContext:
     plane has one of its own. `joint`: where it registers, and asks other planes.
     """
 
-    client: Client
+    full_client: Client
     clock: Clock
     fence: Fence
     events: EventRecorder
@@ -151,6 +152,11 @@ class QuotaContext:
     notices: Notices | None = None
     shared: InitVar[Mirror | None] = None
     mirror: Mirror = field(init=False)
+
+    @property
+    def client(self) -> OwnWriter:
+        """What reads all kinds, and writes Reprieve's own; `full_client` is for `execution`."""
+        return self.full_client
 
     def __post_init__(self, shared: Mirror | None) -> None:
         self.mirror = shared or Mirror(self.client, self.clock)

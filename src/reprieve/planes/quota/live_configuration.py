@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, NotFound
+from reprieve.kube.reader import Reader
 from reprieve.kube.retry import AWAY
 from reprieve.planes.common.config_map import CONFIG_MAPS, ConfigMap, config_map_reflector
 from reprieve.planes.quota.context import QuotaContext, QuotaOptions, log
@@ -41,7 +41,7 @@ class StoredSettings:
     content: str | None = None
 
 
-async def stored_settings(client: Client, source: QuotaSource) -> StoredSettings:
+async def stored_settings(client: Reader, source: QuotaSource) -> StoredSettings:
     """Return the settings, with what their ConfigMap has where they name one.
 
     Raises:

@@ -23,7 +23,7 @@ from reprieve.execution.writes.jobs import resource_of
 from reprieve.intake.quota_limits import LimitRange
 from reprieve.jobs.model import JobKind
 from reprieve.kube.objects import identity_of
-from reprieve.kube.resource import DEVICE_TEMPLATES, NAMESPACES, Resource
+from reprieve.kube.resource import DEVICE_TEMPLATES, NAMESPACES, OwnResource, Resource
 from reprieve.planes.common.foreign_decider import StatusAuthors
 from reprieve.planes.common.mirrors.mirror import Mirror
 from reprieve.planes.common.mirrors.troubles import Troubles
@@ -49,7 +49,7 @@ def _kueue(plural: str, kind: str, *, namespaced: bool = False) -> Resource:
     return Resource(kueue.GROUP, "v1beta2", plural, kind, namespaced)
 
 
-WORKLOADS: Final = _kueue("workloads", "Workload", namespaced=True)
+WORKLOADS: Final = OwnResource(_kueue("workloads", "Workload", namespaced=True))
 CLUSTER_QUEUES: Final = _kueue("clusterqueues", "ClusterQueue")
 LOCAL_QUEUES: Final = _kueue("localqueues", "LocalQueue", namespaced=True)
 COHORTS: Final = _kueue("cohorts", "Cohort")

@@ -30,7 +30,7 @@ async def assemble(given: Surroundings) -> Assembled:
                 plugin,
             )
     context = SchedulingContext(
-        client=given.client,
+        full_client=given.client,
         clock=given.clock,
         fence=given.fence,
         shared=given.mirror,

@@ -18,7 +18,8 @@ from reprieve.execution.fence import Fence
 from reprieve.execution.notices import Notices
 from reprieve.execution.records.parts import SIZES, Sizes
 from reprieve.kube.client import Client
-from reprieve.kube.events import EventRecorder
+from reprieve.kube.own_writer import OwnWriter
+from reprieve.kube.recording.events import EventRecorder
 from reprieve.planes.common.disruptions.loop_notices import LoopNotices
 from reprieve.planes.common.disruptions.other_actors import OtherActors
 from reprieve.planes.common.joint import Joint
@@ -43,7 +44,7 @@ class SchedulingContext:
     `plugins`: PodGroupPostFilter plugins by name. `scorers`: placement scorers of others.
     """
 
-    client: Client
+    full_client: Client
     clock: Clock
     fence: Fence
     events: EventRecorder
@@ -68,6 +69,11 @@ class SchedulingContext:
     notices: Notices | None = None
     shared: InitVar[Mirror | None] = None
     mirror: Mirror = field(init=False)
+
+    @property
+    def client(self) -> OwnWriter:
+        """What reads all kinds, and writes Reprieve's own; `full_client` is for `execution`."""
+        return self.full_client
 
     def __post_init__(self, shared: Mirror | None) -> None:
         self.mirror = shared or Mirror(self.client, self.clock)

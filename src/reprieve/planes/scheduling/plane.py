@@ -85,7 +85,7 @@ class SchedulingPlane:
         )
         turns = None
         if context.shared_nodes:
-            turns = NodeTurns(context.client, context.fence, context.clock, self.state.claimed)
+            turns = NodeTurns(context.full_client, context.fence, context.clock, self.state.claimed)
         self.watches = Watches(context, self.state, turns)
         self.loops = context.loops or LoopNotices(
             context.governor,

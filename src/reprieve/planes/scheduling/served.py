@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from kubeworld.units.clock import Clock
-from reprieve.kube.client import Client
 from reprieve.kube.discovery import NotServed, RestMapper
+from reprieve.kube.reader import Reader
 from reprieve.kube.resource import Resource
 
 __all__ = ["COMPOSITE_GROUPS", "GROUP_VERSIONS", "newest_served", "pod_groups"]
@@ -28,7 +28,7 @@ GROUP_VERSIONS: Final = (
 
 
 async def newest_served(
-    client: Client, clock: Clock, versions: Sequence[str], kind: str
+    client: Reader, clock: Clock, versions: Sequence[str], kind: str
 ) -> Resource | None:
     """Return the resource of the first version under which the kind is served, None without any.
 
@@ -44,7 +44,7 @@ async def newest_served(
     return None
 
 
-async def pod_groups(client: Client, clock: Clock) -> Resource | None:
+async def pod_groups(client: Reader, clock: Clock) -> Resource | None:
     """Return the resource of PodGroups, None where none are served.
 
     Raises:

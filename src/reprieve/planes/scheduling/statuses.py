@@ -69,7 +69,7 @@ class Statuses:
         self._groups = groups
         self._sent: Unseen[Uid, _Sent] = Unseen()
         self._writer: StatusWriter[Uid, _Wish, Json] = StatusWriter(
-            context.client.at(Priority.STATUS, context.fence.check),
+            context.full_client.at(Priority.STATUS, context.fence.check),
             context.clock,
             change=self._change,
             wire=dict,

@@ -23,7 +23,7 @@ from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.disruptions.questions import Hold, Loop, Question
 from reprieve.execution.fence import Deposed
 from reprieve.kube.errors import ApiError
-from reprieve.kube.events import EventRecorder
+from reprieve.kube.recording.events import EventRecorder
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.references import Reference
 from reprieve.wording.disruptions import LOOP, PAIR_HELD, loop_text, pair_text

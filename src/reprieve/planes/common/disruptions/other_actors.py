@@ -37,9 +37,9 @@ from reprieve.engine.disruptions.ledger import KEPT, Actor, Displacement
 from reprieve.engine.disruptions.lineage import Identity, Party, party_of
 from reprieve.intake.lineage import controller_uid, lineage_label, workload_party
 from reprieve.intake.quota_workloads import JOB_UID, condition_of, is_true
-from reprieve.kube.client import Client
 from reprieve.kube.each_object import EachObject
 from reprieve.kube.errors import ApiError
+from reprieve.kube.reader import Reader
 from reprieve.kube.reflector import Reflector
 from reprieve.kube.resource import EVENTS, PODS, Resource
 from reprieve.planes.common.mirrors.mirror import Mirror
@@ -77,7 +77,7 @@ class OtherActors:
 
     def __init__(
         self,
-        client: Client,
+        client: Reader,
         mirror: Mirror,
         clock: Clock,
         governor: Governor,

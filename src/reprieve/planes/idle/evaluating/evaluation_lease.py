@@ -15,8 +15,8 @@ from kubeworld.units.clock import Clock
 from kubeworld.units.instants import format_micro, parse_instant
 from reprieve.engine.idle.evaluation_lease import DURATION_SECONDS, NAME, LeaseState, may_take
 from reprieve.kube.bodies import Json
-from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from reprieve.kube.own_writer import OwnWriter
 from reprieve.kube.resource import LEASES
 from reprieve.kube.writes import Priority
 
@@ -25,7 +25,7 @@ __all__ = ["evaluation_lease"]
 
 @asynccontextmanager
 async def evaluation_lease(
-    client: Client, namespace: str, holder: str, clock: Clock
+    client: OwnWriter, namespace: str, holder: str, clock: Clock
 ) -> AsyncIterator[bool]:
     """Hold the Lease for the block; the value says whether it was obtained.
 
@@ -41,7 +41,7 @@ async def evaluation_lease(
             await _release(writer, taken)
 
 
-async def _take(client: Client, namespace: str, holder: str, clock: Clock) -> Json | None:
+async def _take(client: OwnWriter, namespace: str, holder: str, clock: Clock) -> Json | None:
     now = clock.wall()
     spec = {
         "holderIdentity": holder,
@@ -65,7 +65,7 @@ async def _take(client: Client, namespace: str, holder: str, clock: Clock) -> Js
         return None
 
 
-async def _release(client: Client, lease: Json) -> None:
+async def _release(client: OwnWriter, lease: Json) -> None:
     try:
         await client.replace(
             LEASES, {**lease, "spec": {**lease["spec"], "holderIdentity": ""}}, dict

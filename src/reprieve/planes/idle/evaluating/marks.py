@@ -299,7 +299,9 @@ class Marks:
 
     def _fenced(self) -> Client:
         fence = self._context.fence
-        return self._context.client.at(Priority.EVICT, fence.check, timeout=fence.request_timeout)
+        return self._context.full_client.at(
+            Priority.EVICT, fence.check, timeout=fence.request_timeout
+        )
 
     async def _get(self, subject: ObjectRef) -> GpuWorkload | None:
         try:

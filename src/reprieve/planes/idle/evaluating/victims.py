@@ -111,7 +111,7 @@ class IdleVictims:
             shown = await self._marks.read(guard.subject, intent)
             if shown.found is None or shown.phase not in guard.phases:
                 return _not_as_planned(guard.subject, shown.phase or "gone", guard.phases)
-        client, mapper = self._context.client, self._context.mapper
+        client, mapper = self._context.full_client, self._context.mapper
         for victim in victims:
             blocked = await obstacle(client, mapper, victim, ask=len(everybody) > 1)
             if blocked is not None:
@@ -174,7 +174,7 @@ class IdleVictims:
     ) -> VictimResult:
         context = self._context
         eviction = await evict(
-            context.client, context.mapper, context.fence, victim, by_name=self._by_name
+            context.full_client, context.mapper, context.fence, victim, by_name=self._by_name
         )
         if eviction.result is Result.FAILED:
             key = intent.metadata.name, victim.root.uid
@@ -184,7 +184,7 @@ class IdleVictims:
             eviction = replace(eviction, result=Result.FORBIDDEN)
         if eviction.result in (Result.FORBIDDEN, Result.REFUSED):
             # Who grants a right that is missing need not wait for it.
-            lacking = await obstacle(context.client, context.mapper, victim, ask=True)
+            lacking = await obstacle(context.full_client, context.mapper, victim, ask=True)
             if lacking is None or not lacking.rule:
                 self._not_evictable.refused(victim.root.uid, context.clock.wall())
         elif eviction.over:

@@ -75,7 +75,7 @@ class Preemptions:
         self._over = over
         self.book = Book(
             Plane.QUOTA,
-            context.client,
+            context.full_client,
             namespace,
             context.fence,
             context.clock,

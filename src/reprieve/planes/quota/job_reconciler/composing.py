@@ -16,7 +16,7 @@ from kubeworld.units.untrusted import integer_or_none
 from reprieve.api.kueue import API_VERSION, RESOURCE_IN_USE, Workload
 from reprieve.intake.quota_workloads import JOB_UID
 from reprieve.jobs.model import JobKind
-from reprieve.kube.client import Client
+from reprieve.kube.own_writer import OwnWriter
 from reprieve.kube.writes import Priority
 from reprieve.planes.quota.context import QuotaContext
 from reprieve.planes.quota.job_reconciler.job_lookup import queue_name
@@ -109,7 +109,7 @@ class Composer:
                 return _priority("scheduling.k8s.io", "PriorityClass", default.name, value)
         return {"priority": 0}
 
-    def fenced(self, priority: Priority = Priority.STATUS) -> Client:
+    def fenced(self, priority: Priority = Priority.STATUS) -> OwnWriter:
         """Return a client for writes to Workloads."""
         fence = self._context.fence
         return self._context.client.at(priority, fence.check, timeout=fence.request_timeout)

@@ -107,7 +107,7 @@ class JobReconciler:
         pace = DeletionPace(context.clock)
         self._workloads = JobWorkloads(context, state, writer, composer, pace, again)
         self._ancestry = Ancestry(context, watches, jobs, composer, namespace)
-        self._writer = JobWriter(context.client, context.fence)
+        self._writer = JobWriter(context.full_client, context.fence)
         steps = PodSteps(context, watches, jobs.pods, composer, pace, again)
         self.lone_pods = LonePods(context, jobs.pods, steps)
         exposure = ExposureEvents(watches, state, composer)

@@ -15,9 +15,9 @@ from typing import Final
 from kubeworld.objects.paths import Json
 from reprieve.execution.writes.jobs import resource_of
 from reprieve.jobs.model import JobKind
-from reprieve.kube.client import Client
 from reprieve.kube.errors import NotFound
 from reprieve.kube.objects import PartialObject
+from reprieve.kube.reader import Reader
 from reprieve.planes.quota.context import log
 
 __all__ = ["LostWorkloads"]
@@ -28,7 +28,7 @@ _KEPT: Final = 4_096
 class LostWorkloads:
     """Remembers the latest losses, by the key of the Workload."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Reader) -> None:
         self._client = client
         self._lost: dict[str, None] = {}
 

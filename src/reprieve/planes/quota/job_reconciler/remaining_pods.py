@@ -17,7 +17,7 @@ from typing import Any, Final
 from kubeworld.objects.paths import Json, first, values
 from kubeworld.objects.pods import is_over
 from reprieve.jobs.model import JobKind
-from reprieve.kube.client import Client
+from reprieve.kube.reader import Reader
 from reprieve.kube.resource import PODS
 
 __all__ = ["has_remaining_pods"]
@@ -25,7 +25,7 @@ __all__ = ["has_remaining_pods"]
 _LONGEST_VALUE: Final = 63
 
 
-async def has_remaining_pods(client: Client, kind: JobKind, job: Json) -> bool:
+async def has_remaining_pods(client: Reader, kind: JobKind, job: Json) -> bool:
     """Tell whether a pod of the job is still there and has not ended.
 
     Raises:

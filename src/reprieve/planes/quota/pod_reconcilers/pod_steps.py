@@ -62,7 +62,7 @@ class PodSteps:
         self._watches = watches
         self._pods = pods
         self._composer = composer
-        self.writer = PodWriter(context.client, context.fence, context.clock)
+        self.writer = PodWriter(context.full_client, context.fence, context.clock)
 
     async def start(self, kind: JobKind, pod: Json, workload: Workload, pod_set: str) -> None:
         """Let a gated pod of an admitted Workload go.

@@ -52,7 +52,7 @@ class TopologyUngater:
         self._context = context
         self._state = state
         self._nodes = nodes
-        self._writer = PodWriter(context.client, context.fence, context.clock)
+        self._writer = PodWriter(context.full_client, context.fence, context.clock)
 
     async def reconcile(self, key: str) -> None:
         """Place the gated pods of a Workload.

@@ -94,7 +94,7 @@ class InUse:
         )
 
     async def _change(self, held: Held[W], resource: Resource) -> None:
-        client = self._context.client.at(Priority.STATUS, self._context.fence.check)
+        client = self._context.full_client.at(Priority.STATUS, self._context.fence.check)
         try:
             await toggle_finalizer(client, resource, held.name, held.uid, RESOURCE_IN_USE)
         except NotFound:

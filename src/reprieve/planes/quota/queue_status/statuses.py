@@ -77,7 +77,7 @@ class Statuses:
         self._gathered: set[str] = set()
         self._gather_at = 0
         self._writer: StatusWriter[str, StatusChange, PartialObject] = StatusWriter(
-            context.client.at(Priority.STATUS, context.fence.check),
+            context.full_client.at(Priority.STATUS, context.fence.check),
             context.clock,
             change=lambda key, change: change,
             wire=PartialObject,

@@ -29,8 +29,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from kubeworld.units.instants import Nanos
-from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, Conflict, NotFound
+from reprieve.kube.own_writer import OwnWriter
 from reprieve.kube.resource import SECRETS
 from reprieve.kube.retry import retried
 from reprieve.units.errors import UsageError
@@ -118,7 +118,7 @@ def renewed(kept: Certificates, names: Sequence[str], now: Nanos) -> Certificate
 
 
 async def kept_certificates(
-    client: Client,
+    client: OwnWriter,
     namespace: str,
     name: str,
     hosts: Sequence[str],
@@ -158,7 +158,7 @@ async def kept_certificates(
     return await retried(once, client.transport.pause, (AlreadyExists, Conflict, NotFound))
 
 
-async def stored_certificates(client: Client, namespace: str, name: str) -> Certificates | None:
+async def stored_certificates(client: OwnWriter, namespace: str, name: str) -> Certificates | None:
     """Return the certificates in a Secret as they are; None without one that can be served with.
 
     Raises:
@@ -308,7 +308,7 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
-async def _secret_of(client: Client, namespace: str, name: str) -> dict[str, Any] | None:
+async def _secret_of(client: OwnWriter, namespace: str, name: str) -> dict[str, Any] | None:
     try:
         found: dict[str, Any] = await client.get(SECRETS, namespace, name, dict)
     except NotFound:

@@ -60,7 +60,7 @@ class ProcessWebhooks:
             asyncio.create_task(self._plane.follow()),
             asyncio.create_task(
                 run_webhooks(
-                    context.client,
+                    context.full_client,
                     self._options,
                     plane_hooks(self._plane, self._settings, asyncio.get_running_loop()),
                     context.clock,

@@ -24,7 +24,7 @@ from reprieve.engine.quota.heads import ALIKE
 from reprieve.engine.quota.holdings.amounts import text
 from reprieve.intake.quota_workloads import condition_of
 from reprieve.kube.errors import ApiError
-from reprieve.kube.write_budget import Allowance, WriteBudget
+from reprieve.kube.recording.write_budget import Allowance, WriteBudget
 from reprieve.kube.writes import Priority
 from reprieve.planes.common.dirty import DirtyKeys
 from reprieve.planes.common.workers import look_at_each

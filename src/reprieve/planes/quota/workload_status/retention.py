@@ -69,7 +69,7 @@ class Retention:
             self._again(key, until)
             return
         kind, held = found
-        jobs = JobWriter(self._context.client, self._context.fence)
+        jobs = JobWriter(self._context.full_client, self._context.fence)
         if not await jobs.delete(kind, held.namespace, held.name, Uid(held.uid)):
             return
         reference = Reference(kind.api_version, kind.kind, held.namespace, held.name, Uid(held.uid))

@@ -32,7 +32,7 @@ from reprieve.engine.quota import model
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import Entry, Outcome
 from reprieve.intake.quota_workloads import condition_of
-from reprieve.kube.write_budget import Allowance, WriteBudget
+from reprieve.kube.recording.write_budget import Allowance, WriteBudget
 from reprieve.kube.writes import Priority
 from reprieve.planes.common.dirty import DirtyKeys
 from reprieve.planes.common.workers import look_at_each

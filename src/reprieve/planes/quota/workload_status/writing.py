@@ -63,7 +63,7 @@ class WorkloadStatuses:
         fence = context.fence
         known, contest = self._state.workload(key), Contest()
 
-        writer = context.client.at(priority, fence.check, timeout=fence.request_timeout)
+        writer = context.full_client.at(priority, fence.check, timeout=fence.request_timeout)
 
         async def once() -> Workload | None:
             nonlocal known

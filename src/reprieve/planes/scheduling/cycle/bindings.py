@@ -77,7 +77,7 @@ class Bindings:
         self._turns = turns
         # Pods of groups that we bound and have not seen there yet.
         self._unseen: set[Uid] = set()
-        self._reservations = Reservations(context.client, context.fence)
+        self._reservations = Reservations(context.full_client, context.fence)
 
     def assume(
         self,
@@ -189,7 +189,7 @@ class Bindings:
         if failure:
             return Binding(Bound.FAILED, failure)
         found = await bind(
-            context.client,
+            context.full_client,
             context.fence,
             row.namespace,
             row.name,

@@ -83,7 +83,7 @@ class Preemptions:
         self._spawn = spawn
         self.book = Book(
             Plane.SCHEDULING,
-            context.client,
+            context.full_client,
             namespace,
             context.fence,
             context.clock,

@@ -65,7 +65,7 @@ class SchedulingVictims:
         self._not_evictable = not_evictable
         self._state = state
         self._pods = PodVictims(
-            context.client,
+            context.full_client,
             context.fence,
             context.clock,
             evicted=self._evicted,

@@ -66,7 +66,7 @@ class GangPlane:
         self.options: JobOptions = self.settings.options
         self.book = GangBook(lambda: self.settings, self._requeue, self._changed)
         self.statuses = GroupStatuses(
-            context.client,
+            context.full_client,
             context.fence,
             context.clock,
             self._phase_pods,
@@ -76,7 +76,7 @@ class GangPlane:
         #: Writes that a pod has no nomination any more.
         self.withdraw: Callable[[PodRow], None] = lambda row: None
         self.watches = GangWatches(
-            context.client,
+            context.full_client,
             context.clock,
             put=self._put_group,
             remove=self._remove_group,

@@ -16,7 +16,7 @@ from typing import Any, Final
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import SECOND
 from reprieve.api.gangs import DOORS, Door, ElasticQuota, PodGroup
-from reprieve.kube.client import Client
+from reprieve.kube.reader import Reader
 from reprieve.kube.reflector import Reflector
 from reprieve.kube.resource import Resource
 from reprieve.planes.common.config_map import ConfigMap, config_map_reflector
@@ -102,7 +102,7 @@ class GangWatches:
 
     def __init__(
         self,
-        client: Client,
+        client: Reader,
         clock: Clock,
         *,
         put: Callable[[Door, PodGroup], None],

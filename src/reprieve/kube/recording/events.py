@@ -28,9 +28,9 @@ from kubeworld.units.instants import Nanos, format_micro
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client
 from reprieve.kube.errors import NotFound
-from reprieve.kube.event_delivery import EventDelivery
+from reprieve.kube.recording.event_delivery import EventDelivery
+from reprieve.kube.recording.write_budget import Allowance, WriteBudget
 from reprieve.kube.resource import Resource
-from reprieve.kube.write_budget import Allowance, WriteBudget
 from reprieve.kube.writes import Priority
 from reprieve.units.references import Reference
 
