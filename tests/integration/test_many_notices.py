@@ -19,6 +19,8 @@ from typing import Any, Final
 import pytest
 
 from kubeworld.units.clock import SystemClock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import parse_instant
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import PODS, PREEMPTIONS
@@ -173,3 +175,28 @@ async def test_a_preemptor_that_waits_evicts_nobody_before_its_delay_is_over(
     print(f"\nevicted {waited:.1f} s after the last pod of the preemptor was there; delay 20 s")
     # Instants of the API are whole seconds.
     assert waited >= 19
+
+
+@pytest.mark.slow
+async def test_a_new_leader_takes_the_deadline_over_and_evicts_at_it(
+    with_pod_groups: Binaries, tmp_path: Path
+) -> None:
+    section = "{notice: {max: 40s, extension: 0s}}"
+    async with _staged(with_pod_groups, tmp_path, 1, section) as (client, operator, _):
+        await client.create(*_account())
+        await _made(client, "low", 1)
+        await until("low runs", lambda: _all(client, "low", 1))
+        await _made(client, "high", 1)
+
+        async def recorded() -> bool:
+            return bool((await client.list(PREEMPTIONS, dict)).items)
+
+        await until("the plan is recorded", recorded)
+        await operator.stop()
+        await operator.start()
+        await until("high runs", lambda: _all(client, "high", 1))
+        (record,) = (await client.list(PREEMPTIONS, dict)).items
+        (deadline,) = {victim["notice"]["deadline"] for victim in record["spec"]["victims"]}
+    late = _deleted(tmp_path / "audit.log")["low-000"] - parse_instant(deadline) / SECOND
+    print(f"\nevicted {late:.1f} s after the deadline, by the process that took it over")
+    assert late >= 0
