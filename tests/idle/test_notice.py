@@ -288,3 +288,10 @@ async def _dies_at(folder: Path, number: int, *, silent: bool) -> bool:
         assert now >= (deadline - SECOND if silent else min(said, deadline)), f"write {number}"
         assert now <= deadline + 10 * SECOND, f"write {number}: too late"
         return dead.is_set()
+
+
+async def test_a_wish_that_cannot_be_read_is_told_when_its_work_is_evicted(tmp_path: Path) -> None:
+    async with idle(tmp_path, "soon") as users:
+        await users.site.until_phase(VICTIM, "Preempted")
+        (said,) = await users.site.events(VICTIM, "NoticeIgnored")
+        assert "accepted: durations from 10s to 1h" in said

@@ -21,6 +21,7 @@ from typing import Any, Final
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import (
+    NOTICE,
     Action,
     Preemption,
     PreemptionSpec,
@@ -48,6 +49,7 @@ from reprieve.planes.idle.records import PodRecord
 from reprieve.planes.idle.workloads import TrackedWorkload, TrackedWorkloads, key_of
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.references import Reference
+from reprieve.wording.kube_scheduler import notice_ignored
 
 __all__ = ["OpenIntents", "RootAnswers"]
 
@@ -165,6 +167,8 @@ class OpenIntents:
         asking = []
         for victim in plan.victims:
             asked = notice_in(self._roots.annotations_of(victim.root)) * SECOND
+            if asked < 0 and self._context.start.notice.most:
+                self._context.announce(victim.root, notice_ignored(NOTICE))
             pods = [pod.uid for pod in self._roots.pods_of(victim.root)]
             asking.append(Asking(victim.unit or str(victim.root.uid), (asked,), pods))
         hurried = urgent is not None and priority is not None and priority >= urgent
