@@ -6,6 +6,9 @@ pods are made by kube-controller-manager as it likes.
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -24,7 +27,8 @@ from tests.quota_plane.site import (
     priority_class,
 )
 from tests.quota_plane.test_topologies import HOST, RACK, asking, topology
-from tests.reliability.stand import Stand, stand
+from tests.reliability.audit import read
+from tests.reliability.stand import OPERATOR, Stand, stand
 
 TOPOLOGIES = Resource("kueue.x-k8s.io", "v1beta2", "topologies", "Topology", False)
 CLASSES = Resource(
@@ -68,6 +72,102 @@ async def test_gangs_get_racks_and_only_who_is_in_the_way_of_one_is_preempted(
             assert await on(cluster, "gang") == set(names[:2])
         finally:
             await operators.stop()
+
+
+PREFERRED = "kueue.x-k8s.io/podset-preferred-topology"
+SLICES = "kueue.x-k8s.io/podset-slice-required-topology"
+SLICE_SIZE = "kueue.x-k8s.io/podset-slice-size"
+
+
+@pytest.mark.slow
+async def test_levels_slices_and_a_failed_node_as_kubectl_and_the_audit_log_have_them(
+    controllers: Binaries, tmp_path: Path, kubectl: Path
+) -> None:
+    async with stand(controllers, tmp_path, nodes=6, cpus=4) as cluster:
+        page = await cluster.client.list(NODES, dict)
+        names = sorted(each["metadata"]["name"] for each in page.items)
+        for name, rack in zip(names, ("r1", "r1", "r1", "r2", "r2", "r2"), strict=True):
+            labels = {"pool": "gpu", RACK: rack, HOST: name}
+            await cluster.client.patch(NODES, "", name, {"metadata": {"labels": labels}}, dict)
+        operators = cluster.operators(
+            *("--controllers", "quota,scheduling", "--scheduler-name", "default-scheduler"),
+        )
+        await operators.start()
+        try:
+            await cluster.create(TOPOLOGIES, topology())
+            await cluster.create(FLAVORS, flavor(topologyName="racks", nodeLabels={"pool": "gpu"}))
+            await cluster.create(CLUSTER_QUEUES, cluster_queue("team", 100))
+            await cluster.create(LOCAL_QUEUES, local_queue("q", "team"))
+            # Eight pods fill two hosts; the third of their rack is left for a failure.
+            await cluster.client.create(JOBS, asking("gang", 8), dict)
+            await until("the gang has two hosts of a rack", is_on(cluster, "gang", names[:2]))
+            # Slices of two, each on one host, in the other rack as far as there is room.
+            sliced = asking("sliced", 6)
+            notes = {PREFERRED: RACK, SLICES: HOST, SLICE_SIZE: "2"}
+            sliced["spec"]["template"]["metadata"] = {"annotations": notes}
+            await cluster.client.create(JOBS, sliced, dict)
+            await until("its slices have hosts", lambda: has_slices(cluster, "sliced", 6, 2))
+            assert await on(cluster, "sliced") < set(names[3:])
+            stay = await pods_on(cluster, "gang", names[0])
+            assert len(stay) == 4
+            await lose(cluster, names[1])
+            moved = [names[0], names[2]]
+            await until("the lost pods have the third host", is_on(cluster, "gang", moved))
+            assert stay == await pods_on(cluster, "gang", names[0])
+            listed = await asyncio.create_subprocess_exec(
+                *(kubectl, "--kubeconfig", str(tmp_path / "kubeconfig")),
+                *("get", "workloads.kueue.x-k8s.io", "-A", "-o", "json"),
+                stdout=asyncio.subprocess.PIPE,
+            )
+            told, _ = await listed.communicate()
+            items = json.loads(told)["items"]
+            assert len(items) == 2
+            for workload in items:
+                assert "unhealthyNodes" not in workload["status"]
+                (assigned,) = workload["status"]["admission"]["podSetAssignments"]
+                assert assigned["topologyAssignment"]["levels"] == [HOST]
+        finally:
+            await operators.stop()
+        entries = read(tmp_path / "audit.log")
+        ended = {
+            each.object_ref.name
+            for each in entries
+            if each.verb == "delete"
+            and each.object_ref is not None
+            and each.object_ref.resource == "pods"
+            and each.user.username == OPERATOR
+        }
+        assert ended == set()
+
+
+async def has_slices(cluster: Stand, job: str, pods: int, size: int) -> bool:
+    """Tell whether all pods of a job are bound, on each host a multiple of a slice."""
+    page = await cluster.client.list(
+        PODS, dict, namespace=NAMESPACE, label_selector=f"batch.kubernetes.io/job-name={job}"
+    )
+    counts = Counter(pod["spec"].get("nodeName", "") for pod in page.items)
+    return (
+        counts.total() == pods
+        and "" not in counts
+        and not any(count % size for count in counts.values())
+    )
+
+
+async def pods_on(cluster: Stand, job: str, node: str) -> set[str]:
+    """Return the uids of a job's pods on a node."""
+    page = await cluster.client.list(
+        PODS, dict, namespace=NAMESPACE, label_selector=f"batch.kubernetes.io/job-name={job}"
+    )
+    return {p["metadata"]["uid"] for p in page.items if p["spec"].get("nodeName") == node}
+
+
+async def lose(cluster: Stand, node: str) -> None:
+    """Let a node be gone, and the pods on it, as the node's controllers do."""
+    await cluster.client.delete(NODES, "", node)
+    page = await cluster.client.list(PODS, dict, namespace=NAMESPACE)
+    for pod in page.items:
+        if pod["spec"].get("nodeName") == node:
+            await cluster.client.delete(PODS, NAMESPACE, pod["metadata"]["name"], grace_seconds=0)
 
 
 async def on(cluster: Stand, job: str) -> set[str]:

@@ -30,6 +30,7 @@ from reprieve.engine.quota.plans import plan_of
 from reprieve.engine.quota.waiting.queues import Queues
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS, Session
+from reprieve.engine.topology.model import HOSTNAME
 from reprieve.execution.records.intent_specs import intent_spec
 from reprieve.planes.quota.deciding.cycles import recorded_cycles
 from reprieve.records.idle.record import encode
@@ -39,7 +40,10 @@ from reprieve.records.scheduling.record import encode_scheduling
 from tests.engine.builders import gang, node, pod, pod_class, snapshot_of
 from tests.engine.rows import NOW, ago, demand, snapshot, workload
 from tests.engine.rows import pod as idle_pod
+from tests.engine.topology.build import RACK
 from tests.quota.cases import holding
+from tests.quota.test_topologies import NOW as FIRST
+from tests.quota.test_topologies import World
 
 Object = dict[str, Any]
 GPU = "nvidia.com/gpu"
@@ -104,6 +108,24 @@ def quota_record(name: str = "quota-1") -> Object:
     assert plan is not None
     given = inputs["ns/urgent"]
     return written(name, intent_spec(plan, 1, NOW, decision_input=given))
+
+
+def place_record(name: str = "quota-places") -> Object:
+    """Hosts of 4 GPUs in two racks: `small` has 3 of one, `large` both of the other rack."""
+    world = World({"b/r1/a": 4, "b/r2/c": 4, "b/r2/d": 4})
+    for holder, pods, level in (("small", 3, HOSTNAME), ("large", 8, RACK)):
+        world.submit(holder, pods, 1, required=level)
+        world.decide()
+    world.submit("urgent", 4, 1, 5, required=HOSTNAME)
+    later = Nanos(FIRST + HOUR)
+    ((result, inputs),) = [
+        each for each in recorded_cycles(world.holdings, world.queues, later, 30, 1_000) if each[1]
+    ]
+    (entry,) = [each for each in result.entries if each.issued]
+    policy = policy_text(world.holdings.configuration, "team")
+    plan = plan_of(entry, world.holdings.tree, 7, policy)
+    assert plan is not None
+    return written(name, intent_spec(plan, 1, later, decision_input=inputs["ns/urgent"]))
 
 
 def _full(rules: Rules) -> tuple[Holdings, Queues]:

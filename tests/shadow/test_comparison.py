@@ -13,10 +13,17 @@ from reprieve.api.reprieve import Preemption
 from reprieve.cli.texts.shadow_text import shadow_text
 from reprieve.engine.idle.model import Fit
 from reprieve.engine.quota.model import Preemption as Rules
+from reprieve.engine.victim_choice import VictimChoice
 from reprieve.shadow.candidate import Candidate
 from reprieve.shadow.comparison import Comparison, Verdict, compared
 from reprieve.shadow.document import Sums, document
-from tests.shadow.records import idle_record, own_plugins, quota_record, scheduling_record
+from tests.shadow.records import (
+    idle_record,
+    own_plugins,
+    place_record,
+    quota_record,
+    scheduling_record,
+)
 
 RECORDED = Candidate("as recorded")
 IRREDUCIBLE = Candidate("c", idle={"irreducible": True})
@@ -189,3 +196,15 @@ def test_the_decisions_of_several_planes_for_one_demand_are_one_line() -> None:
             "13.0 -> 4.2",
         ]
     ]
+
+
+def test_pods_are_placed_again_on_the_recorded_nodes_and_other_victims_free_another_host() -> None:
+    found = asked(place_record(), RECORDED)
+    assert (found.verdict, found.reproduced) == (Verdict.SAME, True)
+    best = asked(place_record(), Candidate("c", quota={"profile": VictimChoice.BEST}))
+    before, after = sides(best)
+    assert (best.verdict, before, after) == (
+        Verdict.OTHER,
+        {"Workload ns/large": 8 * 3_598},
+        {"Workload ns/small": 3 * 3_599},
+    )
