@@ -25,6 +25,7 @@ ENDS_BY_ITSELF: Final = {
     "integration/test_chart.py": _COMMAND,
     "integration/test_chart_values.py": _COMMAND,
     "integration/test_plan.py": _COMMAND,
+    "integration/test_topologies.py": _COMMAND,
     "kubectl/play.py": "a command; one that watches loses its server",
     "kueue/test_guides.py": _COMMAND,
     "node/sweeper.py Sweeper": "it removes what is left when the tests have ended",
