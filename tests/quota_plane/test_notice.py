@@ -315,6 +315,7 @@ async def test_each_workload_of_a_plan_goes_as_soon_as_it_has_saved(tmp_path: Pa
         await until_phases(cluster, "Completed")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_who_has_not_been_released_stays_when_the_plan_ends(
     tmp_path: Path, restarted: bool
@@ -417,6 +418,7 @@ def _evicted_at(workload: Object) -> Nanos:
     return parse_instant(found["lastTransitionTime"])
 
 
+@pytest.mark.thorough
 async def test_a_workload_whose_priority_was_raised_is_pardoned(tmp_path: Path) -> None:
     async with filled(tmp_path) as cluster:
         await asked_for_quota(cluster)
