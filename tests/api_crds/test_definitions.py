@@ -32,7 +32,7 @@ from reprieve.engine.demands import Half, Rejection
 from reprieve.engine.idle.model import Aggregation, Phase, PreemptionPolicy
 from reprieve.engine.notice.states import State
 from reprieve.engine.plan import Plane, ProofLevel
-from reprieve.execution.records.parts import Sizes, split
+from reprieve.records.plans.parts import Sizes, split
 
 GPU_WORKLOADS, KAIWO_CONFIGS, PREEMPTIONS, PARTS, DISRUPTIONS, HARM_BUDGETS, NOTICES = NAMES
 

@@ -126,7 +126,7 @@ REVIEWED: Final = {
     "engine/placement/scores/resources.py": "amounts, which are numbers",
     "engine/scheduling/victims/hierarchy.py": "elements of arrays",
     "engine/placement/filters/volume_limits.py": "elements of arrays",
-    "execution/records/parts.py": "records, which the operator alone writes",
+    "records/plans/parts.py": "records, which the operator alone writes",
     "execution/pod_victims.py": "seconds of the API's schema",
     "execution/turns.py": "an annotation of nodes, which tenants cannot write",
     "intake/exposition.py": "answers of exporters, of bounded size",

@@ -16,9 +16,9 @@ from reprieve.engine.idle.model import Policy
 from reprieve.engine.placement.profile import Policy as SchedulingPolicy
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import Session
-from reprieve.execution.records.intent_specs import intent_spec
 from reprieve.records.idle.record import encode
 from reprieve.records.idle.replay import decide_again
+from reprieve.records.plans.intent_specs import intent_spec
 from reprieve.records.scheduling.record import encode_scheduling
 from reprieve.units.errors import ReprieveError, UsageError
 from tests.engine.builders import gang, node, pod, snapshot_of

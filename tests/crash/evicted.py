@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from reprieve.api.reprieve import Preemption, PreemptionPart, VictimState
-from reprieve.execution.records.parts import joined
+from reprieve.records.plans.parts import joined
 from reprieve.records.victim_states import victim_states
 
 __all__ = ["evicted", "together"]

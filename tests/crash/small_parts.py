@@ -3,7 +3,7 @@
 So a plan of a test's size stands in several parts, as one of thousands of victims does.
 """
 
-from reprieve.execution.records import parts
+from reprieve.records.plans import parts
 
 parts.SIZES = parts.Sizes(head=10, part=560)  # type: ignore[misc]
 

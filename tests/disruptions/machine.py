@@ -29,7 +29,6 @@ from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.model import Workload
 from reprieve.execution.carried import Carried
 from reprieve.execution.executor import Executor
-from reprieve.execution.records.at_stake import AtStake, Stake, lineage_of
 from reprieve.execution.records.book import Book
 from reprieve.execution.victims import Manner, Marked, Reading, Standing, VictimResult
 from reprieve.kube.client import Client
@@ -39,6 +38,7 @@ from reprieve.kube.transport import Transport
 from reprieve.planes.common.disruptions.displacements import Issued, PlaneDisplacements, Side
 from reprieve.planes.quota.deciding.held_pairs import HeldPairs
 from reprieve.records.displacements import stored
+from reprieve.records.plans.at_stake import AtStake, Stake, lineage_of
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.ids import PlanId, Uid
 from reprieve.units.references import Reference

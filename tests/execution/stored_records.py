@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from reprieve.api.reprieve import Preemption, PreemptionPart, PreemptionSpec
-from reprieve.execution.records.parts import whole
+from reprieve.records.plans.parts import whole
 
 Object = dict[str, Any]
 MIB = 1024 * 1024

@@ -17,9 +17,9 @@ from reprieve.api.reprieve import (
 )
 from reprieve.engine.demands import Beside, Stage
 from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel
-from reprieve.execution.records.at_stake import AtStake
 from reprieve.execution.records.demands import GOES_ON_WITHIN, Demands
-from reprieve.execution.records.intent_specs import intent_spec
+from reprieve.records.plans.at_stake import AtStake
+from reprieve.records.plans.intent_specs import intent_spec
 from reprieve.units.ids import PlanId, Uid
 from reprieve.units.references import Reference
 

@@ -23,10 +23,10 @@ from reprieve.execution.accounts.crowding import MOST_IN_NAMESPACE
 from reprieve.execution.accounts.disruptions import Disruptions
 from reprieve.execution.accounts.old_disruptions import TIME_TO_LIVE
 from reprieve.execution.executor import Executor
-from reprieve.execution.records.at_stake import AtStake, Stake
 from reprieve.execution.records.book import Book
 from reprieve.kube.client import Client
 from reprieve.kube.transport import Transport
+from reprieve.records.plans.at_stake import AtStake, Stake
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.ids import PlanId, Uid
 from reprieve.units.references import Reference

@@ -19,7 +19,7 @@ from reprieve.api.reprieve import (
     Proof,
     Victim,
 )
-from reprieve.execution.records.parts import (
+from reprieve.records.plans.parts import (
     SIZES,
     PartsMissing,
     Sizes,

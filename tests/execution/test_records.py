@@ -13,8 +13,8 @@ from reprieve.api.reprieve import (
     Proof,
 )
 from reprieve.engine import plan as engine
-from reprieve.execution.records.intent_specs import intent_name, intent_spec
 from reprieve.execution.recovery import expired
+from reprieve.records.plans.intent_specs import intent_name, intent_spec
 from reprieve.units.ids import PlanId, Uid
 from reprieve.units.references import Reference
 

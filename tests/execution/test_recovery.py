@@ -21,11 +21,11 @@ from reprieve.api.reprieve import (
 )
 from reprieve.execution.fence import Fence
 from reprieve.execution.records.intents import IntentLog
-from reprieve.execution.records.parts import SIZES, Sizes
 from reprieve.execution.recovery import Unbegun, claim_open, remove_old
 from reprieve.kube.client import Client
 from reprieve.kube.errors import Forbidden
 from reprieve.kube.transport import Transport
+from reprieve.records.plans.parts import SIZES, Sizes
 from reprieve.records.victim_states import victim_states
 from tests.execution.test_parts import spec, victims
 from tests.kube.fakes import FakeAnswer, refusal

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from reprieve.engine.cluster.rows import PodRow
-from reprieve.execution.records.at_stake import lineage_of
 from reprieve.intake.lineage import pod_line, pod_lineage, pod_party
+from reprieve.records.plans.at_stake import lineage_of
 from tests.engine.builders import pod
 
 _LABEL = {"reprieve.dev/lineage": "x"}

@@ -27,10 +27,10 @@ from reprieve.api.reprieve import (
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.execution.records.book import Retention
 from reprieve.execution.records.intents import IntentLog
-from reprieve.execution.records.parts import Sizes, split, whole
 from reprieve.kube.transport import Request
 from reprieve.planes.scheduling.cycle import preemptions, slices
 from reprieve.records.idle.replay import InputOmitted
+from reprieve.records.plans.parts import Sizes, split, whole
 from reprieve.records.scheduling.replay import decide_scheduling_again
 from reprieve.records.victim_states import numbers_by_state
 from tests.kube.fakes import FakeAnswer, refusal

@@ -31,10 +31,10 @@ from reprieve.engine.quota.waiting.queues import Queues
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS, Session
 from reprieve.engine.topology.model import HOSTNAME
-from reprieve.execution.records.intent_specs import intent_spec
 from reprieve.planes.quota.deciding.cycles import recorded_cycles
 from reprieve.records.idle.record import encode
 from reprieve.records.idle.replay import decide_again
+from reprieve.records.plans.intent_specs import intent_spec
 from reprieve.records.quota.record import policy_text
 from reprieve.records.scheduling.record import encode_scheduling
 from tests.engine.builders import gang, node, pod, pod_class, snapshot_of

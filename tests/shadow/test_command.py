@@ -18,7 +18,6 @@ from kubeworld.units.clock import SystemClock
 from reprieve.api.crds import all_crds
 from reprieve.api.reprieve import PreemptionSpec
 from reprieve.cli.shadow import shadow
-from reprieve.execution.records.parts import Sizes, split
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import (
@@ -28,6 +27,7 @@ from reprieve.kube.resource import (
     PREEMPTIONS,
     Resource,
 )
+from reprieve.records.plans.parts import Sizes, split
 from reprieve.units.errors import UsageError
 from tests.shadow.records import idle_record, listed, quota_record, refused_input, scheduling_record
 

@@ -34,9 +34,9 @@ from reprieve.engine.quota.model import (
 from reprieve.engine.quota.model import Preemption as Rules
 from reprieve.engine.quota.plans import plan_of
 from reprieve.engine.quota.waiting.queues import Queues
-from reprieve.execution.records.intent_specs import intent_spec
 from reprieve.planes.quota.deciding.cycles import recorded_cycles
 from reprieve.records.idle.replay import InputOmitted, SpoiltInput
+from reprieve.records.plans.intent_specs import intent_spec
 from reprieve.records.quota import record as quota_record
 from reprieve.records.quota.record import policy_text
 from reprieve.records.quota.replay import (

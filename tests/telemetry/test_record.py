@@ -28,10 +28,10 @@ from reprieve.engine.idle.model import (
     Reservation,
 )
 from reprieve.engine.idle.outcome import Evaluation, Reason
-from reprieve.execution.records.intent_specs import intent_spec
 from reprieve.planes.idle.records import IntentRecord
 from reprieve.records.idle.record import DATA_LIMIT, JSON_LIMIT, encode, relevant
 from reprieve.records.idle.replay import InputOmitted, SpoiltInput, decide_again, decode
+from reprieve.records.plans.intent_specs import intent_spec
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from tests.engine import cases
 from tests.engine.rows import NOW, ago, demand, pod, policy_of, rows_of, snapshot, workload

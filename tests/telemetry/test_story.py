@@ -15,10 +15,10 @@ from reprieve.api.reprieve import (
     VictimStatus,
 )
 from reprieve.engine.idle.model import Fit, IdleSnapshot, NodeRow, Phase, Policy, PreemptionPolicy
-from reprieve.execution.records.intent_specs import intent_spec
 from reprieve.records.idle.record import encode
 from reprieve.records.idle.replay import Replay, decide_again
 from reprieve.records.idle.story import answer_text, answers_named, story
+from reprieve.records.plans.intent_specs import intent_spec
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from tests.engine.rows import NOW, ago, demand, pod, sample, snapshot, with_settings, workload
 

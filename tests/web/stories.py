@@ -45,11 +45,11 @@ from reprieve.engine.quota.plans import plan_of
 from reprieve.engine.quota.waiting.queues import Queues
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import Session
-from reprieve.execution.records.at_stake import AtStake, Stake, with_stakes
-from reprieve.execution.records.intent_specs import intent_spec
 from reprieve.planes.quota.deciding.cycles import recorded_cycles
 from reprieve.records.idle.record import encode
 from reprieve.records.idle.replay import decide_again
+from reprieve.records.plans.at_stake import AtStake, Stake, with_stakes
+from reprieve.records.plans.intent_specs import intent_spec
 from reprieve.records.quota.record import policy_text
 from reprieve.records.scheduling.record import encode_scheduling
 from reprieve.units.ids import Uid

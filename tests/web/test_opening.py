@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from reprieve.api.reprieve import Preemption
-from reprieve.execution.records.parts import Sizes, split
 from reprieve.kube.errors import Call, NotFound
 from reprieve.kube.resource import Resource
+from reprieve.records.plans.parts import Sizes, split
 from reprieve.web.records.judged import Again, Judgement, Whole
 from reprieve.web.records.judgement import judgement_of
 from reprieve.web.records.opening import MOST_KEPT, Limits, Opening, decided_apart

@@ -9,7 +9,7 @@ import pytest
 
 from reprieve.api.disruption import DisruptionDemand
 from reprieve.api.reprieve import Frees, Preemption, Rejected, Stage, VictimState
-from reprieve.execution.records.parts import Sizes, split
+from reprieve.records.plans.parts import Sizes, split
 from reprieve.records.victim_states import numbers_by_state
 from reprieve.web.pages import preemption
 from reprieve.web.records.judged import Again

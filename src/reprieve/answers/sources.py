@@ -13,9 +13,9 @@ import msgspec
 
 from kubeworld.units.clock import Clock
 from kubeworld.units.instants import Nanos
-from reprieve.kube.client import Client
 from reprieve.kube.discovery import NotServed, RestMapper
 from reprieve.kube.errors import Call, Forbidden, NotFound
+from reprieve.kube.reader import Reader
 from reprieve.kube.resource import Resource
 from reprieve.whatif.snapshots.snapshot import Listed, Snapshot
 
@@ -58,7 +58,7 @@ class Source(Protocol):
 class ClusterSource:
     """An API server."""
 
-    def __init__(self, client: Client, clock: Clock) -> None:
+    def __init__(self, client: Reader, clock: Clock) -> None:
         self._client, self._clock = client, clock
         self._mapper = RestMapper(client, clock)
 

@@ -17,7 +17,7 @@ import pytest
 
 from kubeworld.units.durations import MINUTE, SECOND
 from kubeworld.units.instants import Nanos
-from reprieve.execution.records.parts import Sizes
+from reprieve.records.plans.parts import Sizes
 from tests.kube.fakes import FakeAnswer
 from tests.scheduling.memory import Held, Memory, Target, memory
 from tests.scheduling.site import NAMESPACE, Object, group, pod

@@ -26,9 +26,9 @@ from reprieve.api.reprieve import (
     Victim,
     VictimState,
 )
-from reprieve.execution.records.parts import PartsMissing, joined, left
 from reprieve.kube.resource import PREEMPTION_PARTS, PREEMPTIONS
 from reprieve.records.displacements import kept
+from reprieve.records.plans.parts import PartsMissing, joined, left
 from reprieve.records.victim_states import victim_states
 from reprieve.wording.demands import stages_text
 from reprieve.wording.displacements import rule_text

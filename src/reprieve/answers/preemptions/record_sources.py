@@ -21,14 +21,14 @@ from reprieve.api.reprieve import (
     PreemptionSpec,
     Proof,
 )
-from reprieve.execution.records.parts import PartsMissing, whole
-from reprieve.execution.records.stored_parts import stored_whole
-from reprieve.kube.client import connect
+from reprieve.execution.records.read_parts import stored_whole
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import NotFound
 from reprieve.kube.reader import Reader
 from reprieve.kube.resource import PREEMPTION_PARTS, PREEMPTIONS
+from reprieve.kube.transport import HttpWire, Transport
 from reprieve.kube.yaml_text import ManifestLoader
+from reprieve.records.plans.parts import PartsMissing, whole
 from reprieve.telemetry.decision_history import lines_of_log
 from reprieve.units.errors import ReprieveError, UsageError
 
@@ -53,9 +53,10 @@ async def record_of_cluster(
         ApiError: it cannot be read.
     """
     clock = SystemClock()
-    client = connect(await load_connection(kubeconfig, context, clock), clock)
+    connection = await load_connection(kubeconfig, context, clock)
+    reader = Reader(Transport(HttpWire(connection), clock))
     try:
-        return await whole_record(client, namespace, name)
+        return await whole_record(reader, namespace, name)
     except NotFound as missing:
         if missing.details.get("name") != name:
             raise ReprieveError(
@@ -66,7 +67,7 @@ async def record_of_cluster(
             "those there are: kubectl get preemptions -A"
         ) from None
     finally:
-        await client.close()
+        await reader.transport.close()
 
 
 async def whole_record(reader: Reader, namespace: str, name: str) -> Preemption:

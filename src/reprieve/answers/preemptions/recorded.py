@@ -10,7 +10,6 @@ import reprieve
 from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import Action, Preemption, PreemptionSpec
 from reprieve.engine.plan import Plan, Plane
-from reprieve.execution.records.intent_specs import intent_spec
 from reprieve.planes.common.plugins import installed, load, load_scorers
 from reprieve.records.beside import beside_of
 from reprieve.records.idle.replay import (
@@ -21,6 +20,7 @@ from reprieve.records.idle.replay import (
     unpacked,
 )
 from reprieve.records.idle.story import answer_text, answers_named, story
+from reprieve.records.plans.intent_specs import intent_spec
 from reprieve.records.quota.record import QuotaInput
 from reprieve.records.quota.replay import QuotaReplay, decide_quota_again
 from reprieve.records.quota.story import quota_answer_text, quota_story, workloads_named

@@ -28,12 +28,12 @@ from kubeworld.units.instants import Nanos, format_instant, parse_instant
 from reprieve.api.reprieve import Metadata
 from reprieve.engine.disruptions.lineage import Party
 from reprieve.execution.fence import Deposed, Fence
-from reprieve.execution.records.at_stake import lineage_of
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, Forbidden, Invalid, NotFound
 from reprieve.kube.recording.write_budget import Allowance, WriteBudget
 from reprieve.kube.resource import DISRUPTIONS
 from reprieve.kube.writes import Priority
+from reprieve.records.plans.at_stake import lineage_of
 
 __all__ = ["Returns", "Unit"]
 

@@ -39,11 +39,8 @@ from reprieve.engine.demands import Beside
 from reprieve.engine.notice.granting import Grant
 from reprieve.engine.plan import Plan, Plane
 from reprieve.execution.fence import Fence
-from reprieve.execution.records.at_stake import AtStake
 from reprieve.execution.records.demands import Demands
-from reprieve.execution.records.intent_specs import intent_name, intent_spec
 from reprieve.execution.records.intents import IntentLog, IntentTaken
-from reprieve.execution.records.parts import SIZES, Sizes
 from reprieve.execution.recovery import Unbegun, claim_open, remove_old
 from reprieve.kube.client import Client
 from reprieve.kube.errors import (
@@ -52,6 +49,9 @@ from reprieve.kube.errors import (
     NotFound,
 )
 from reprieve.kube.retry import UNSETTLED, retried
+from reprieve.records.plans.at_stake import AtStake
+from reprieve.records.plans.intent_specs import intent_name, intent_spec
+from reprieve.records.plans.parts import SIZES, Sizes
 from reprieve.telemetry.metrics import Metrics
 
 __all__ = ["Book", "Recovered", "Retention"]

@@ -23,8 +23,8 @@ from reprieve.api.reprieve import (
 )
 from reprieve.engine.demands import Beside, Stage, before
 from reprieve.engine.plan import Plan, Plane
-from reprieve.execution.records.at_stake import AtStake
 from reprieve.records.beside import stages_of
+from reprieve.records.plans.at_stake import AtStake
 from reprieve.units.references import Reference
 
 __all__ = ["GOES_ON_WITHIN", "Demands", "evicted_anybody", "names_of"]

@@ -32,13 +32,14 @@ from reprieve.api.reprieve import (
 )
 from reprieve.execution.fence import Fence
 from reprieve.execution.notices import is_told
-from reprieve.execution.records.parts import SIZES, Sizes, omitted, split
-from reprieve.execution.records.stored_parts import StoredParts, with_parts
+from reprieve.execution.records.read_parts import with_parts
+from reprieve.execution.records.stored_parts import StoredParts
 from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, ApiError, NotFound
 from reprieve.kube.resource import PREEMPTIONS
 from reprieve.kube.writes import Priority
 from reprieve.records.displacements import kept_of
+from reprieve.records.plans.parts import SIZES, Sizes, omitted, split
 from reprieve.records.victim_states import numbers_by_state
 from reprieve.units.errors import ReprieveError
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -18,14 +18,14 @@ import msgspec
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import MINUTE
 from reprieve.api.reprieve import Metadata, Preemption, PreemptionPart, PreemptionSpec
-from reprieve.execution.records.parts import PartsMissing, Split, joined, left, whole
+from reprieve.execution.records.read_parts import names_of_parts
 from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, ApiError, NotFound
-from reprieve.kube.reader import Reader
 from reprieve.kube.resource import PREEMPTION_PARTS
 from reprieve.kube.writes import Priority
+from reprieve.records.plans.parts import Split
 
-__all__ = ["StoredParts", "stored_whole", "with_parts"]
+__all__ = ["StoredParts"]
 
 log: Final = logging.getLogger("reprieve.execution")
 
@@ -63,7 +63,7 @@ class StoredParts:
 
     async def remove(self, spec: PreemptionSpec) -> None:
         """Delete the parts of a plan; should this fail they are orphans."""
-        for name in _names(spec):
+        for name in names_of_parts(spec):
             await self._remove_part(name)
 
     async def sweep(self, plane: str, heads: Iterable[Preemption]) -> None:
@@ -78,7 +78,7 @@ class StoredParts:
         if self._swept is not None and now - self._swept < _SWEEP_EVERY:
             return
         self._swept = now
-        named = {name for head in heads for name in _names(head.spec)}
+        named = {name for head in heads for name in names_of_parts(head.spec)}
         try:
             listed = await self._client.list(
                 PREEMPTION_PARTS, _PartHead, namespace=self._namespace, metadata_only=True
@@ -118,50 +118,3 @@ class StoredParts:
         except ApiError as failure:
             return failure
         return None
-
-
-async def stored_whole(reader: Reader, intent: Preemption) -> Preemption:
-    """Return an intent as it was decided, with its input, whatever it was stored in.
-
-    Raises:
-        PartsMissing: not all of it is there.
-        ApiError: a part could not be read.
-    """
-    parts = await _read_parts(reader, intent, _names(intent.spec))
-    spec = whole(intent.spec, [part.spec for part in parts])
-    return msgspec.structs.replace(intent, spec=spec)
-
-
-async def with_parts(reader: Reader, intent: Preemption) -> Preemption:
-    """Return an intent with what there is of its parts; the log says where that is not all."""
-    spec = intent.spec
-    if not spec.parts or spec.victims:
-        return intent
-    parts = await _read_parts(reader, intent, spec.parts)
-    try:
-        found = joined(spec, [part.spec for part in parts])
-        return msgspec.structs.replace(intent, spec=found)
-    except PartsMissing as missing:
-        log.error("preemption %s: %s", intent.metadata.name, missing)
-    # Numbers count victims from the plan's first, who may be missing.
-    status = msgspec.structs.replace(intent.status, numbers_by_state={})
-    found = left(spec, [part.spec for part in parts])
-    return msgspec.structs.replace(intent, spec=found, status=status)
-
-
-async def _read_parts(
-    reader: Reader, intent: Preemption, names: Iterable[str]
-) -> list[PreemptionPart]:
-    async def read(name: str) -> PreemptionPart | None:
-        namespace = intent.metadata.namespace
-        try:
-            return await reader.get(PREEMPTION_PARTS, namespace, name, PreemptionPart)
-        except NotFound:
-            return None
-
-    found = await asyncio.gather(*map(read, names))
-    return [part for part in found if part is not None]
-
-
-def _names(spec: PreemptionSpec) -> Sequence[str]:
-    return (*spec.parts, *spec.input_parts)

@@ -16,7 +16,6 @@ from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.execution.accounts.disruptions import Disruptions
 from reprieve.execution.fence import Fence
 from reprieve.execution.notices import Notices
-from reprieve.execution.records.parts import SIZES, Sizes
 from reprieve.kube.client import Client
 from reprieve.kube.own_writer import OwnWriter
 from reprieve.kube.recording.events import EventRecorder
@@ -25,6 +24,7 @@ from reprieve.planes.common.disruptions.other_actors import OtherActors
 from reprieve.planes.common.joint import Joint
 from reprieve.planes.common.mirrors.mirror import Mirror
 from reprieve.planes.common.solve import DecisionLimit
+from reprieve.records.plans.parts import SIZES, Sizes
 from reprieve.settings.scheduling import SchedulingSettings
 from reprieve.telemetry.decision_log import DecisionLog
 from reprieve.telemetry.metrics import Metrics

@@ -31,9 +31,9 @@ from reprieve.api.reprieve import (
     Victim,
 )
 from reprieve.engine.lost_work import devices_of, is_device, lost_device_seconds
-from reprieve.execution.records.parts import PartsMissing, whole
 from reprieve.intake.cluster.metadata import checkpoint_of
 from reprieve.kube.resource import PREEMPTION_PARTS, PREEMPTIONS
+from reprieve.records.plans.parts import PartsMissing, whole
 from reprieve.whatif.happened import Run
 from reprieve.whatif.questions.answer import Displaced
 

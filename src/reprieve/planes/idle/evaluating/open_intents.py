@@ -36,7 +36,6 @@ from reprieve.execution.executor import SERVED_WITHIN, Executor
 from reprieve.execution.fence import Deposed
 from reprieve.execution.letting_save import LettingSave
 from reprieve.execution.notices import Asking, Notices
-from reprieve.execution.records.at_stake import AtStake, Stake
 from reprieve.execution.records.book import Book
 from reprieve.execution.records.intents import IntentTaken
 from reprieve.intake.cluster.metadata import notice_in
@@ -47,6 +46,7 @@ from reprieve.planes.idle.evaluating.lines import party_of_root
 from reprieve.planes.idle.evaluating.victims import IdleVictims
 from reprieve.planes.idle.records import PodRecord
 from reprieve.planes.idle.workloads import TrackedWorkload, TrackedWorkloads, key_of
+from reprieve.records.plans.at_stake import AtStake, Stake
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.references import Reference
 from reprieve.wording.kube_scheduler import notice_ignored

@@ -17,11 +17,11 @@ from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.notice.credit import UNKNOWN
 from reprieve.engine.notice.expected import NO_TERMS, Terms
 from reprieve.engine.notice.granting import granted
-from reprieve.execution.records.at_stake import lineage_of
 from reprieve.intake.cluster.metadata import notice_in, save_cost_in
 from reprieve.planes.quota.context import QuotaContext
 from reprieve.planes.quota.deciding.protections import Protections
 from reprieve.planes.quota.job_reconciler.lineages import Lineages
+from reprieve.records.plans.at_stake import lineage_of
 
 __all__ = ["NoticeFacts", "asked_by"]
 

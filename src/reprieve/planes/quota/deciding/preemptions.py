@@ -26,7 +26,6 @@ from reprieve.execution.carried import Carried
 from reprieve.execution.executor import Executor
 from reprieve.execution.letting_save import LettingSave
 from reprieve.execution.notices import Asking, Notices
-from reprieve.execution.records.at_stake import AtStake, Stake, lineage_of
 from reprieve.execution.records.book import Book, Retention
 from reprieve.intake.cluster.metadata import notice_of
 from reprieve.intake.quota_workloads import is_condition_true
@@ -39,6 +38,7 @@ from reprieve.planes.quota.deciding.victims import QuotaVictims, Told
 from reprieve.planes.quota.queue_status.meters import devices_held, lost_with
 from reprieve.planes.quota.state import QuotaState, key_of
 from reprieve.planes.quota.workload_status.writing import WorkloadStatuses
+from reprieve.records.plans.at_stake import AtStake, Stake, lineage_of
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 from reprieve.wording.kube_scheduler import notice_ignored

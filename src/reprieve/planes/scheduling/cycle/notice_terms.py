@@ -14,10 +14,10 @@ from reprieve.engine.cluster.rows import Entry, Gone, Kind, NoticeRow, PodRow
 from reprieve.engine.notice.expected import Terms
 from reprieve.engine.notice.granting import MOST, granted
 from reprieve.execution.notices import Notices
-from reprieve.execution.records.at_stake import lineage_of
 from reprieve.intake.lineage import pod_party
 from reprieve.planes.scheduling.context import SchedulingContext
 from reprieve.planes.scheduling.state import ClusterState
+from reprieve.records.plans.at_stake import lineage_of
 from reprieve.units.ids import Uid
 
 __all__ = ["NoticeTerms", "allowed_by", "asked_by"]

@@ -29,7 +29,6 @@ from reprieve.execution.letting_save import Depth
 from reprieve.execution.not_evictable import NotEvictable
 from reprieve.execution.notices import Asking, Member, Notices
 from reprieve.execution.pod_victims import DEFAULT_GRACE, PodVictims
-from reprieve.execution.records.at_stake import AtStake, Stake, lineage_of
 from reprieve.execution.takeover import LET_GO
 from reprieve.execution.victims import Manner, Marked, Reading, VictimResult
 from reprieve.intake.lineage import pod_party
@@ -40,6 +39,7 @@ from reprieve.planes.scheduling.cycle.preemptor import Preemptor
 from reprieve.planes.scheduling.cycle.remaining_proof import FITS, fits_by_now, why_not_finished
 from reprieve.planes.scheduling.references import pod_reference, reference_of
 from reprieve.planes.scheduling.state import ClusterState
+from reprieve.records.plans.at_stake import AtStake, Stake, lineage_of
 from reprieve.telemetry.metrics import Remembered
 from reprieve.units.ids import Uid
 from reprieve.wording import kube_scheduler as wording

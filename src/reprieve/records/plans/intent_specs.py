@@ -24,8 +24,8 @@ from reprieve.api.reprieve import (
 from reprieve.engine.demands import Beside
 from reprieve.engine.notice.granting import NO_GRANT, Grant
 from reprieve.engine.plan import Plan
-from reprieve.execution.records.at_stake import AtStake, with_stakes
 from reprieve.records.beside import stored_beside, with_joint
+from reprieve.records.plans.at_stake import AtStake, with_stakes
 
 __all__ = ["intent_name", "intent_spec"]
 

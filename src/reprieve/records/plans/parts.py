@@ -34,7 +34,7 @@ from reprieve.api.reprieve import (
     Victim,
     VictimGuard,
 )
-from reprieve.execution.records.packed_parts import packed, subject_name
+from reprieve.records.plans.packed_parts import packed, subject_name
 from reprieve.units.errors import ReprieveError
 
 __all__ = [
