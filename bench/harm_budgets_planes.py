@@ -57,6 +57,7 @@ def _scheduling(pairs: int, tenants: int, *, quick: bool) -> None:
             pod=known.get,
             group=lambda key: SimpleNamespace(priority=scenario.waiting[0].priority),
             observers=[],
+            forest=SimpleNamespace(observers=[]),
         )
         clock = SimpleNamespace(wall=lambda: Nanos(NOW))
         planes[bounded] = SchedulingDisplacements(governor, cast("Any", state), cast("Any", clock))

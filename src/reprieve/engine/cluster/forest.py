@@ -6,7 +6,7 @@ statuses. With `trees` off every pod group stands for itself, whatever parent it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from reprieve.engine.cluster.rows import COMPOSITE, GroupRow
 from reprieve.engine.cluster.trees import MOST_LEVELS, Way
@@ -22,6 +22,8 @@ class Forest:
         self._trees = trees
         self._rows: dict[str, GroupRow] = {}
         self._children: dict[str, set[str]] = {}  # also of parents that are not there
+        #: Told of the key of each group that comes, changes or goes.
+        self.observers: list[Callable[[str], None]] = []
 
     def __iter__(self) -> Iterator[GroupRow]:
         return iter(self._rows.values())
@@ -40,11 +42,16 @@ class Forest:
     def remove(self, key: str) -> None:
         """Forget a group; its children stay."""
         row = self._rows.pop(key, None)
+        self._notify(key)
         if row is not None and self.has_parent(row):
             siblings = self._children[row.parent_key]
             siblings.discard(key)
             if not siblings:
                 del self._children[row.parent_key]
+
+    def _notify(self, key: str) -> None:
+        for told in self.observers:
+            told(key)
 
     def has_parent(self, row: GroupRow) -> bool:
         """Return whether the group names a parent that counts."""

@@ -22,7 +22,7 @@ from kubeworld.units.durations import HOUR, SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.engine.harm_budgets.budget import Harm, HarmBudget, HarmSide, Scope
 from reprieve.engine.harm_budgets.reclaims import Reclaims
-from reprieve.engine.harm_budgets.rooms import ENDLESS, UNKNOWN, Rooms
+from reprieve.engine.harm_budgets.rooms import EACH, ENDLESS, UNKNOWN, Rooms
 from reprieve.engine.harm_budgets.sums import Amount, HourlySums, Key
 
 __all__ = ["Account", "HarmAccounts", "Refusal", "Use"]
@@ -87,12 +87,17 @@ class HarmAccounts:
         self._used: dict[Account, tuple[Nanos, Nanos, int, int]] = {}
         # By preemptor and plane.
         self._rooms: dict[tuple[object, str], Rooms] = {}
-        self._counts_preemptors = False
+        self._counts_preemptors = self._selects_priorities = False
         self.reclaims = Reclaims()
 
     def __bool__(self) -> bool:
         """Whether there is any budget."""
         return bool(self._budgets)
+
+    @property
+    def selects_priorities(self) -> bool:
+        """Whether a budget tells candidates of one tenant apart by their priority."""
+        return self._selects_priorities
 
     @property
     def budgets(self) -> Mapping[str, HarmBudget]:
@@ -105,6 +110,8 @@ class HarmAccounts:
         """Go by these budgets from now on; what has happened counts for them, too."""
         if budgets != self._budgets:
             self._budgets = dict(budgets)
+            selectors = [each.selector for each in budgets.values()]
+            self._selects_priorities = any(s.priority_below is not None for s in selectors)
             self.relabelled()
 
     def relabelled(self) -> None:
@@ -241,7 +248,7 @@ class HarmAccounts:
     def _room(self, budget: HarmBudget, harm: Harm) -> int:
         side = budget.side_of(harm)
         if side is None or budget.of_lineages or budget.schedule is not None:
-            return UNKNOWN
+            return EACH
         number, lost = self._sums_of(budget, budget.account(side), harm.at)
         if budget.displacements is not None and number >= budget.displacements:
             return UNKNOWN

@@ -12,15 +12,18 @@ hold the governor's guard.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.questions import BudgetHold, Rule
 from reprieve.engine.harm_budgets.accounts import Account, HarmAccounts, Refusal
 from reprieve.engine.harm_budgets.budget import Harm, HarmSide
+from reprieve.engine.harm_budgets.kinds import ByTenant, Doubts, Kinds
 from reprieve.engine.harm_budgets.rooms import ENDLESS
 
 __all__ = ["Asking", "Candidate"]
 
+_MOST_ASKED: Final = 1_000
 #: The uid of a candidate, its tenant and its priority.
 Candidate = tuple[str, str, int | None]
 
@@ -32,6 +35,7 @@ class Asking:
         self._accounts = accounts
         self._plane = plane
         self._fits: dict[str, dict[Account, tuple[Nanos, frozenset[str]]]] = {}
+        self._doubts: dict[int, Doubts] = {}  # by identity of the rooms, which they hold
 
     def held(
         self,
@@ -67,6 +71,53 @@ class Asking:
             held = self._accounts.held(harm) or self._does_not_fit(key, harm)
             if held is not None:
                 found[uid] = BudgetHold(held[0], Rule.HARM_BUDGET, held[1])
+        return found
+
+    def doubtful(
+        self, key: str, asks: HarmSide | None, now: Nanos, kinds: Kinds
+    ) -> list[Candidate]:
+        """Return the candidates that `held` has to be asked about: budgets spare no others.
+
+        `kinds`: all of them, of one plane; it stays the same.
+        """
+        found = list(kinds) if self._fits.get(key) else self._doubts_of(asks, kinds).at(now)
+        return [(uid, kind.tenant, kind.priority) for kind in found for uid in kind.members]
+
+    def _doubts_of(self, asks: HarmSide | None, kinds: Kinds) -> Doubts:
+        rooms = self._accounts.rooms(asks, self._plane)
+        found = self._doubts.get(id(rooms))
+        if found is None:
+            if len(self._doubts) >= _MOST_ASKED:
+                self._doubts.clear()
+            found = self._doubts[id(rooms)] = Doubts(rooms, kinds, self._plane, asks)
+        return found
+
+    def in_doubt(
+        self,
+        key: str,
+        asks: HarmSide | None,
+        now: Nanos,
+        candidates: ByTenant,
+        lost: Callable[[str], int],
+    ) -> list[str]:
+        """Return the candidates of an evaluation that `held` has to be asked about, by uid.
+
+        Preemptors who are alike for budgets have the same answer. Priorities are not read, so that
+        all are in doubt where budgets select by them.
+        """
+        if self._fits.get(key) or self._accounts.selects_priorities:
+            return [uid for uids in candidates.uids.values() for uid in uids]
+        rooms = self._accounts.rooms(asks, self._plane)
+        if candidates.rooms is rooms:
+            return candidates.doubtful
+        found: list[str] = []
+        for tenant, uids in candidates.uids.items():
+            room = rooms.get(tenant)
+            if room is None:
+                room = rooms.ask(tenant, Harm(now, self._plane, HarmSide(tenant), asks))
+            if room != ENDLESS:
+                found += uids if room < 0 else [uid for uid in uids if lost(uid) > room]
+        candidates.rooms, candidates.doubtful = rooms, found
         return found
 
     def _does_not_fit(self, key: str, harm: Harm) -> tuple[Nanos, str] | None:

@@ -13,12 +13,14 @@ from typing import Final
 
 from reprieve.engine.harm_budgets.budget import Harm
 
-__all__ = ["ENDLESS", "UNKNOWN", "Rooms"]
+__all__ = ["EACH", "ENDLESS", "UNKNOWN", "Rooms"]
 
 #: No budget counts what such a victim loses.
 ENDLESS: Final = 2**62
-#: It has to be asked about each candidate.
+#: It has to be asked about each candidate, until an account is free again.
 UNKNOWN: Final = -1
+#: It has to be asked about each candidate, since candidates of a kind have several accounts.
+EACH: Final = -2
 _MOST: Final = 50_000
 
 
@@ -28,6 +30,8 @@ class Rooms(dict[object, int]):
     def __init__(self, find: Callable[[Harm], int]) -> None:
         self._find = find
         self._kinds: dict[str, list[object]] = {}  # by tenant
+        # Tenants whose kinds were forgotten since somebody asked; None for all.
+        self._forgotten: set[str] | None = None
 
     def ask(self, kind: object, harm: Harm) -> int:
         """Return the device seconds that a victim of this kind may lose; `harm` is one of them."""
@@ -44,8 +48,16 @@ class Rooms(dict[object, int]):
         """Forget the kinds of a tenant: something was counted in its accounts alone."""
         for kind in self._kinds.pop(tenant, ()):
             self.pop(kind, None)
+        if self._forgotten is not None:
+            self._forgotten.add(tenant)
 
     def forget_all(self) -> None:
         """Forget all kinds."""
         self.clear()
         self._kinds.clear()
+        self._forgotten = None
+
+    def forgotten(self) -> set[str] | None:
+        """Return the tenants whose kinds were forgotten since this was asked; None for all."""
+        found, self._forgotten = self._forgotten, set()
+        return found

@@ -83,7 +83,7 @@ class IdleDisplacements:
             always = [w for w in idle if w.settings.policy is PreemptionPolicy.ALWAYS]
             found[""] = self._held_from(NOBODY, always)
         if self.harm:
-            self._ask_budgets(rows, demands, priorities, found)
+            self._ask_budgets(idle, demands, priorities, found)
         for row in rows:
             if row.status.phase is Phase.ACTIVE:
                 self.kept.at_work(row.root.uid)
@@ -95,14 +95,13 @@ class IdleDisplacements:
 
     def _ask_budgets(
         self,
-        rows: Sequence[Workload],
+        idle: Sequence[Workload],
         demands: Mapping[GpuWorkloadKey, Party],
         priorities: Mapping[GpuWorkloadKey, int | None],
         found: dict[str, Mapping[Uid, Hold]],
     ) -> None:
         """Add whom harm budgets spare from each demand, and from nobody."""
         self.harm.forget(map(str, demands))
-        idle = [w for w in rows if w.status.phase is Phase.IDLE]
         candidates = self.harm.candidates(idle if demands else ())
         for key, party in demands.items():
             asks = self.harm.asking(party, priorities[key])

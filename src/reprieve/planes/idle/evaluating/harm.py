@@ -17,6 +17,7 @@ from reprieve.engine.disruptions.lineage import Party
 from reprieve.engine.disruptions.questions import BudgetHold, Hold
 from reprieve.engine.harm_budgets.asking import Asking, Candidate
 from reprieve.engine.harm_budgets.budget import Harm, HarmSide
+from reprieve.engine.harm_budgets.kinds import ByTenant
 from reprieve.engine.idle.model import Workload
 from reprieve.engine.plan import Plan, Plane
 from reprieve.planes.idle.context import log
@@ -32,7 +33,7 @@ class IdleCandidates:
     """Roots by uid, as budgets are asked about them, and what each loses, once it was asked for."""
 
     roots: dict[str, Reference]
-    rows: list[Candidate]
+    by_tenant: ByTenant
     lost: dict[str, int] = field(default_factory=dict)
 
 
@@ -56,9 +57,18 @@ class IdleHarm:
 
     def candidates(self, idle: Iterable[Workload]) -> IdleCandidates:
         """Return how budgets know these roots, for all demands of an evaluation."""
-        roots = {str(workload.root.uid): workload.root for workload in idle}
-        rows = [(uid, root.namespace, self._lines.priority(root)) for uid, root in roots.items()]
-        return IdleCandidates(roots, rows)
+        tenants, roots = dict[str, list[str]](), dict[str, Reference]()
+        for workload in idle:
+            root = workload.root
+            uid = str(root.uid)
+            if uid not in roots:
+                roots[uid] = root
+                tenant = root.namespace
+                if tenant in tenants:
+                    tenants[tenant].append(uid)
+                else:
+                    tenants[tenant] = [uid]
+        return IdleCandidates(roots, ByTenant(tenants))
 
     def held(self, key: str, asks: HarmSide | None, idle: IdleCandidates) -> dict[Uid, Hold]:
         """Return which roots budgets spare from a demand; `asks`: None for nobody."""
@@ -70,12 +80,18 @@ class IdleHarm:
                 known = losses[uid] = self._lost_with(roots[uid])
             return known
 
+        def candidate(uid: str) -> Candidate:
+            root = roots[uid]
+            return uid, root.namespace, self._lines.priority(root)
+
+        now = self._clock.wall()
         with self._governor.guard:
+            doubtful = self._asking.in_doubt(key, asks, now, idle.by_tenant, lost)
             held = self._asking.held(
                 key,
                 asks,
-                self._clock.wall(),
-                idle.rows,
+                now,
+                map(candidate, doubtful),
                 lost,
                 lambda uid: self._lines.of(roots[uid]).lineage,
             )

@@ -221,6 +221,8 @@ class SchedulingDisplacements:
         elif old is not None and old.labels != row.labels:
             self._forget(row.uid)
             self._place(old, row)
+        elif old != row:
+            self.harm.placed(row)
         if self._returns is not None:
             self._note_running(self._returns, old, row)
         if row.failed or row.stuck:
@@ -254,6 +256,7 @@ class SchedulingDisplacements:
             uids = self._placed[lineage] = set()
         uids.add(row.uid)
         self._parties[lineage] = row
+        self.harm.placed(row)
         if old is not None and not old.node:
             self._governor.admitted(pod_party(row), self._clock.wall())
 
@@ -299,6 +302,7 @@ class SchedulingDisplacements:
         lineage = self._lineages.pop(uid, None)
         if lineage is None:
             return
+        self.harm.gone(uid)
         uids = self._placed[lineage]
         uids.discard(uid)
         if not uids:

@@ -20,6 +20,7 @@ from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.intake.lineage import pod_lineage
 from reprieve.planes.scheduling.context import log
+from reprieve.planes.scheduling.cycle.placed_kinds import PlacedKinds
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.units.ids import Uid
 
@@ -35,37 +36,63 @@ class SchedulingHarm:
         self._clock = clock
         self.lost_with: Callable[[PodRow], int] = lambda row: 0
         self._asking = Asking(governor.harm, Plane.SCHEDULING)
+        self._placed: PlacedKinds | None = None  # kept from when budgets are asked first
 
     def __bool__(self) -> bool:
         """Whether there is any budget."""
         return bool(self._governor.harm)
 
     def held(self, unit: Unit, rows: Sequence[PodRow], pods: Iterable[Uid]) -> dict[Uid, Hold]:
-        """Return which of these pods budgets spare from a unit; `rows` are its own pods."""
-        asks, known = self.asks(rows), dict[str, PodRow]()
+        """Return which of the placed pods budgets spare from a unit; `rows` are its own pods.
+
+        `pods`: all that are placed, which are read the first time: `placed` and `gone` tell later.
+        """
+        asks, known, now = self.asks(rows), dict[str, PodRow](), self._clock.wall()
+        candidates = self._known(pods)
         with self._governor.guard:
+            doubtful = self._asking.doubtful(unit.name, asks, now, candidates)
+            if not doubtful:
+                return {}
             found = self._asking.held(
                 unit.name,
                 asks,
-                self._clock.wall(),
-                self._candidates(asks.priority, pods, known),
+                now,
+                self._below(asks.priority, doubtful, known),
                 lambda uid: self.lost_with(known[uid]),
                 lambda uid: pod_lineage(known[uid]),
             )
         return {Uid(uid): hold for uid, hold in found.items()}
 
-    def _candidates(
-        self, below: int | None, pods: Iterable[Uid], known: dict[str, PodRow]
+    def _below(
+        self, below: int | None, candidates: Iterable[Candidate], known: dict[str, PodRow]
     ) -> Iterator[Candidate]:
         """Yield those of a lower priority, and note their rows."""
-        for uid in pods:
-            row = self._state.pod(uid)
-            if row is None:
-                continue
-            priority = self._priority(row)
-            if priority is None or below is None or priority < below:
+        for uid, tenant, priority in candidates:
+            row = self._state.pod(Uid(uid))
+            if row is not None and (priority is None or below is None or priority < below):
                 known[uid] = row
-                yield uid, row.namespace, priority
+                yield uid, tenant, priority
+
+    def _known(self, pods: Iterable[Uid]) -> PlacedKinds:
+        if self._placed is None:
+            self._placed = PlacedKinds(self._priority)
+            self._state.forest.observers.append(self._placed.group_changed)
+            for uid in pods:
+                row = self._state.pod(uid)
+                if row is not None:
+                    self._placed.see(row)
+        self._placed.settle(self._state.pod)
+        return self._placed
+
+    def placed(self, row: PodRow) -> None:
+        """A pod has a node, or something else about it is other than before."""
+        if self._placed is not None:
+            self._placed.see(row)
+
+    def gone(self, uid: Uid) -> None:
+        """A pod has no node any more."""
+        if self._placed is not None:
+            self._placed.forget(uid)
 
     def refuses(self, unit: Unit, plan: Plan | None) -> bool:
         """Return whether budgets do not allow a plan, so that the unit is to be decided again."""
