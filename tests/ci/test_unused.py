@@ -17,6 +17,9 @@ COLUMNS = ROOT / "kubelocal/src/kubelocal/server/types/layouts/columns.txt"
 
 #: Who calls it by a name that stands in no code of ours.
 _BY_OTHERS = {
+    "NoticeCallback.on_train_batch_end": "lightning",
+    "NoticeCallback.on_save": "transformers",
+    "NoticeCallback.on_step_end": "transformers",
     "LazyGroup.format_commands": "click",
     "LazyGroup.get_command": "click",
     "LazyGroup.list_commands": "click",

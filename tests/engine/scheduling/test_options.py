@@ -45,11 +45,20 @@ SINGLY = {
 #: In how many cases a search has to find something better than what the rules come to without it.
 BETTER = {"maxPlacements": 3, "harmOrder": 2}
 TOGETHER = 100
+#: Clusters on which engine and oracle are known to differ: by which of equal victims, and by 2 %.
+KNOWN = (("nonUniformGroups", 3108), ("harmOrder", 3733), ("harmOrder+maxLostWork", 3733))
 
 
 @pytest.mark.parametrize("names", SINGLY)
 def test_each_option_chooses_as_the_oracle_does(names: str) -> None:
     _singly(names, FIRST, CHUNK)
+
+
+@pytest.mark.xfail(reason="docs/limits.md: the scheduling plane, two clusters", strict=True)
+@pytest.mark.parametrize(("names", "seed"), KNOWN)
+def test_engine_and_oracle_agree_where_they_are_known_to_differ(names: str, seed: int) -> None:
+    options = names.split("+")
+    assert compared(seed, options, options[-1]).wrong == ""
 
 
 @pytest.mark.slow
@@ -61,7 +70,8 @@ def test_each_option_chooses_as_the_oracle_does_on_many_clusters(names: str, fir
 
 def _singly(names: str, first: int, count: int) -> None:
     options = names.split("+")
-    found = [compared(seed, options, options[-1]) for seed in range(first, first + count)]
+    seeds = [seed for seed in range(first, first + count) if (names, seed) not in KNOWN]
+    found = [compared(seed, options, options[-1]) for seed in seeds]
     better = BETTER.get(names, 0)
     assert_enough(found, preempting=10, refused=2, tied=10, changed=SINGLY[names], better=better)
 
