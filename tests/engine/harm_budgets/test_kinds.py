@@ -13,10 +13,12 @@ import pytest
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.engine.harm_budgets.accounts import HarmAccounts
-from reprieve.engine.harm_budgets.asking import Asking
+from reprieve.engine.harm_budgets.asking import Asking, Evaluated
 from reprieve.engine.harm_budgets.budget import Harm, HarmSide
-from reprieve.engine.harm_budgets.kinds import NEVER, ByTenant, Kind, Kinds
+from reprieve.engine.harm_budgets.kinds import NEVER, Kind, Kinds
 from reprieve.engine.lost_work import lost_device_seconds
+from reprieve.units.ids import Uid
+from reprieve.units.references import Reference
 from tests.engine.harm_budgets.test_second_reading import LABELS, budget_of, random_budget
 
 PLANE = "scheduling"
@@ -84,13 +86,15 @@ class _Cluster:
         for number, asks in enumerate(ASKING):
             key = str(number)
             doubtful = self.asking.doubtful(key, asks, now, self.kinds)
-            tenants: dict[str, list[str]] = {}
-            for uid, row in self.there.items():
-                tenants.setdefault(row[0], []).append(uid)
-            by_tenant = self.asking.in_doubt(key, asks, now, ByTenant(tenants), self.lost)
+            roots = [
+                Reference("v1", "Pod", row[0], uid, Uid(uid)) for uid, row in self.there.items()
+            ]
+            of_roots = self.asking.in_doubt(
+                key, asks, now, Evaluated(roots), lambda root: self.lost(root.uid)
+            )
             expected = self.naive(asks, now)
             assert self.all_held(key, asks, now, [uid for uid, _, _ in doubtful]) == expected
-            assert self.all_held(key, asks, now, by_tenant) == expected
+            assert self.all_held(key, asks, now, [str(root.uid) for root in of_roots]) == expected
             self.doubted += len(doubtful)
             self.held += len(expected)
 

@@ -12,20 +12,35 @@ hold the governor's guard.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.questions import BudgetHold, Rule
 from reprieve.engine.harm_budgets.accounts import Account, HarmAccounts, Refusal
 from reprieve.engine.harm_budgets.budget import Harm, HarmSide
-from reprieve.engine.harm_budgets.kinds import ByTenant, Doubts, Kinds
-from reprieve.engine.harm_budgets.rooms import ENDLESS
+from reprieve.engine.harm_budgets.kinds import Doubts, Kinds
+from reprieve.engine.harm_budgets.rooms import ENDLESS, Rooms
+from reprieve.units.references import Reference
 
-__all__ = ["Asking", "Candidate"]
+__all__ = ["Asking", "Candidate", "Evaluated"]
 
 _MOST_ASKED: Final = 1_000
 #: The uid of a candidate, its tenant and its priority.
 Candidate = tuple[str, str, int | None]
+
+
+@dataclass(slots=True)
+class Evaluated:
+    """The roots of one evaluation; `lost` with each, once it was asked for.
+
+    `doubtful`: those that have to be asked about, for these `rooms`.
+    """
+
+    roots: Sequence[Reference]
+    lost: dict[str, int] = field(default_factory=dict)
+    rooms: Rooms | None = None
+    doubtful: Sequence[Reference] = ()
 
 
 class Asking:
@@ -97,26 +112,34 @@ class Asking:
         key: str,
         asks: HarmSide | None,
         now: Nanos,
-        candidates: ByTenant,
-        lost: Callable[[str], int],
-    ) -> list[str]:
-        """Return the candidates of an evaluation that `held` has to be asked about, by uid.
+        candidates: Evaluated,
+        lost: Callable[[Reference], int],
+    ) -> Iterable[Reference]:
+        """Return the roots of an evaluation that `held` has to be asked about.
 
         Preemptors who are alike for budgets have the same answer. Priorities are not read, so that
         all are in doubt where budgets select by them.
         """
         if self._fits.get(key) or self._accounts.selects_priorities:
-            return [uid for uids in candidates.uids.values() for uid in uids]
-        rooms = self._accounts.rooms(asks, self._plane)
+            return candidates.roots
+        rooms, losses = self._accounts.rooms(asks, self._plane), candidates.lost
         if candidates.rooms is rooms:
             return candidates.doubtful
-        found: list[str] = []
-        for tenant, uids in candidates.uids.items():
+        found = []
+        for root in candidates.roots:
+            tenant = root.namespace
             room = rooms.get(tenant)
             if room is None:
                 room = rooms.ask(tenant, Harm(now, self._plane, HarmSide(tenant), asks))
-            if room != ENDLESS:
-                found += uids if room < 0 else [uid for uid in uids if lost(uid) > room]
+            if room == ENDLESS:
+                continue
+            if room >= 0:
+                loss = losses.get(root.uid)
+                if loss is None:
+                    loss = losses[root.uid] = lost(root)
+                if loss <= room:
+                    continue
+            found.append(root)
         candidates.rooms, candidates.doubtful = rooms, found
         return found
 

@@ -18,21 +18,12 @@ from kubeworld.units.instants import Nanos
 from reprieve.engine.harm_budgets.budget import Harm, HarmSide
 from reprieve.engine.harm_budgets.rooms import EACH, ENDLESS, Rooms
 
-__all__ = ["NEVER", "UNBOUNDED", "ByTenant", "Doubts", "Kind", "Kinds"]
+__all__ = ["NEVER", "UNBOUNDED", "Doubts", "Kind", "Kinds"]
 
 #: When something began that has not.
 NEVER: Final = 2**62
 #: The devices of a candidate whose number may change unseen.
 UNBOUNDED: Final = 2**62
-
-
-@dataclass(slots=True)
-class ByTenant:
-    """The candidates of one evaluation by tenant; `doubtful` of them, for those rooms."""
-
-    uids: dict[str, list[str]]
-    rooms: Rooms | None = None
-    doubtful: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)

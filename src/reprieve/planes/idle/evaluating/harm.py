@@ -8,16 +8,14 @@ those alone that fit. The key of what is evicted for nobody is empty.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
 from kubeworld.units.clock import Clock
 from kubeworld.units.instants import format_instant
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.lineage import Party
 from reprieve.engine.disruptions.questions import BudgetHold, Hold
-from reprieve.engine.harm_budgets.asking import Asking, Candidate
+from reprieve.engine.harm_budgets.asking import Asking, Evaluated
 from reprieve.engine.harm_budgets.budget import Harm, HarmSide
-from reprieve.engine.harm_budgets.kinds import ByTenant
 from reprieve.engine.idle.model import Workload
 from reprieve.engine.plan import Plan, Plane
 from reprieve.planes.idle.context import log
@@ -25,16 +23,7 @@ from reprieve.planes.idle.evaluating.lines import Lines
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 
-__all__ = ["IdleCandidates", "IdleHarm"]
-
-
-@dataclass(frozen=True, slots=True)
-class IdleCandidates:
-    """Roots by uid, as budgets are asked about them, and what each loses, once it was asked for."""
-
-    roots: dict[str, Reference]
-    by_tenant: ByTenant
-    lost: dict[str, int] = field(default_factory=dict)
+__all__ = ["IdleHarm"]
 
 
 class IdleHarm:
@@ -55,24 +44,18 @@ class IdleHarm:
         """Whether there is any budget."""
         return bool(self._governor.harm)
 
-    def candidates(self, idle: Iterable[Workload]) -> IdleCandidates:
-        """Return how budgets know these roots, for all demands of an evaluation."""
-        tenants, roots = dict[str, list[str]](), dict[str, Reference]()
-        for workload in idle:
-            root = workload.root
-            uid = str(root.uid)
-            if uid not in roots:
-                roots[uid] = root
-                tenant = root.namespace
-                if tenant in tenants:
-                    tenants[tenant].append(uid)
-                else:
-                    tenants[tenant] = [uid]
-        return IdleCandidates(roots, ByTenant(tenants))
+    def candidates(self, idle: Iterable[Workload]) -> Evaluated:
+        """Return whom budgets are asked about, for all demands of an evaluation."""
+        return Evaluated([workload.root for workload in idle])
 
-    def held(self, key: str, asks: HarmSide | None, idle: IdleCandidates) -> dict[Uid, Hold]:
+    def held(self, key: str, asks: HarmSide | None, idle: Evaluated) -> dict[Uid, Hold]:
         """Return which roots budgets spare from a demand; `asks`: None for nobody."""
-        roots, losses = idle.roots, idle.lost
+        now, losses = self._clock.wall(), idle.lost
+        with self._governor.guard:
+            doubtful = self._asking.in_doubt(key, asks, now, idle, self._lost_with)
+        roots = {str(root.uid): root for root in doubtful}
+        if not roots and key:
+            return {}
 
         def lost(uid: str) -> int:
             known = losses.get(uid)
@@ -80,20 +63,10 @@ class IdleHarm:
                 known = losses[uid] = self._lost_with(roots[uid])
             return known
 
-        def candidate(uid: str) -> Candidate:
-            root = roots[uid]
-            return uid, root.namespace, self._lines.priority(root)
-
-        now = self._clock.wall()
+        rows = [(uid, root.namespace, self._lines.priority(root)) for uid, root in roots.items()]
         with self._governor.guard:
-            doubtful = self._asking.in_doubt(key, asks, now, idle.by_tenant, lost)
             held = self._asking.held(
-                key,
-                asks,
-                now,
-                map(candidate, doubtful),
-                lost,
-                lambda uid: self._lines.of(roots[uid]).lineage,
+                key, asks, now, rows, lost, lambda uid: self._lines.of(roots[uid]).lineage
             )
         if not key:
             for uid, hold in held.items():
