@@ -290,7 +290,8 @@ class PreemptionStatus(_Struct, frozen=True):
 
     `victims`: of a plan in parts only some of those that were not evicted; `victims_by_state`
     counts all, and `numbers_by_state` says which they are, by their places in the plan
-    ("0-3998,4000"). `untold`: not all of its Disruptions are written yet.
+    ("0-3998,4000"). `untold`: not all of its Disruptions are written yet. `lost_after_save`: device
+    seconds that victims lost who had saved after a notice, from then on, by the uid of their root.
     """
 
     phase: IntentPhase
@@ -304,6 +305,7 @@ class PreemptionStatus(_Struct, frozen=True):
     started_at: str = ""
     finished_at: str = ""
     untold: bool = False
+    lost_after_save: dict[str, int] = {}
 
 
 class Metadata(_Struct, frozen=True):

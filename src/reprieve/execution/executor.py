@@ -134,7 +134,7 @@ class Executor(Generic[M]):
         for victim in each.intent.spec.victims if why else ():
             if victim.root.uid not in each.states and victim.root.uid not in each.left:
                 self._steps.record(each, victim, VictimResult(VictimState.SPARED, why))
-        each.intent = await self.book.go_on(each.intent)
+        each.intent = await self.book.go_on(each.intent, partial(self._saving.losses, each.intent))
         self._saving.release(each.intent)
         return True
 

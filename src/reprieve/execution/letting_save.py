@@ -95,6 +95,10 @@ class LettingSave:
             turn += 1
             await notices.wait(intent.metadata.name, min(longest, _EVERY))
 
+    def losses(self, intent: Preemption) -> dict[str, int]:
+        """Return what victims of a plan lose that have saved, if they are evicted now."""
+        return self._notices.losses(intent)
+
     def release(self, intent: Preemption) -> None:
         """The victims of a plan are evicted from now on."""
         self._notices.release(intent)

@@ -279,7 +279,7 @@ class Notices:
             told.unheard = not saved and not told.heard
             if saved:
                 self._metrics.saved_device_seconds.labels(intent.spec.plane).inc(told.at_stake)
-                self._lose(told, (self._now() - told.saved_at) // SECOND)
+                self._lost.setdefault(told.plan, {}).update(self._losses(told))
             told.notice = told.notice.released()
             self._remember(told, told.history.ended(saved=saved, step=told.word.step))
             self._ended(told, "saved" if saved else "unheard" if told.unheard else "overdue")
@@ -292,15 +292,27 @@ class Notices:
         while len(self._histories) > _LINEAGES:
             del self._histories[next(iter(self._histories))]
 
-    def _lose(self, told: Told, seconds: int) -> None:
-        lost = self._lost.setdefault(told.plan, {})
+    def _losses(self, told: Told) -> dict[str, int]:
+        seconds, found = (self._now() - told.saved_at) // SECOND, dict[str, int]()
         for victim in told.victims:
             spent = seconds * devices_of(victim.amounts.items())
-            lost[victim.root.uid] = lost.get(victim.root.uid, 0) + spent
+            found[victim.root.uid] = found.get(victim.root.uid, 0) + spent
+        return found
 
-    def lost(self, plan: str) -> dict[str, int]:
-        """Return once the device seconds that victims lost which had saved, by uids of roots."""
-        return self._lost.pop(plan, {})
+    def losses(self, intent: Preemption) -> dict[str, int]:
+        """Return the device seconds that victims lose who have saved, by the uids of their roots.
+
+        Of those who are evicted now, and of those of the plan who were before.
+        """
+        found = dict(self._lost.get(intent.metadata.name, {}))
+        for told in self._of_plan(intent):
+            if told.notice.state is State.SAVED:
+                found |= self._losses(told)
+        return found
+
+    def lost(self, intent: Preemption) -> dict[str, int]:
+        """Return once what victims of a plan lost that had saved; what its record says counts."""
+        return self._lost.pop(intent.metadata.name, {}) | intent.status.lost_after_save
 
     def pardon(self, intent: Preemption) -> None:
         """The units of a plan stay."""

@@ -1,7 +1,6 @@
-"""The ledger of harm is the same whichever write a process dies at: what is lost, how long away.
+"""The ledger of harm is the same whichever write a process dies at: lost, saved, how long away.
 
-What a notice saved is counted as lost where the process dies that was told so. A pod saves after a
-notice and is evicted; half an hour after it was chosen its work runs again.
+A pod saves after a notice and is evicted; half an hour after it was chosen its work runs again.
 """
 
 from __future__ import annotations
@@ -87,7 +86,6 @@ async def test_the_ledger_is_equal_whichever_write_the_process_dies_at() -> None
     assert (whole.displacements, whole.lost_device_seconds) == (1, 0)
     back = whole.last + whole.waited_seconds * SECOND
     assert writes > 6
-    forgotten = 0
     for kill_at in range(2 * writes):
         async with memory() as cluster:
             found, _ = await _story(cluster, kill_at)
@@ -97,8 +95,4 @@ async def test_the_ledger_is_equal_whichever_write_the_process_dies_at() -> None
         assert found.displacements == 1, kill_at
         assert found.last + found.waited_seconds * SECOND == back, kill_at
         expected = whole.saved_device_seconds + 4 * later
-        assert found.saved_device_seconds + found.lost_device_seconds == expected, kill_at
-        # Whether it had saved is known to the process that was told so.
-        assert found.saved_device_seconds in (0, expected), kill_at
-        forgotten += not found.saved_device_seconds
-    assert forgotten < writes
+        assert (found.saved_device_seconds, found.lost_device_seconds) == (expected, 0), kill_at

@@ -14,7 +14,7 @@ Pure: a fold over `Harm`, in any order. Callers hold the governor's guard (`Gove
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -171,8 +171,7 @@ class HarmAccounts:
 
     def saved(self, harm: Harm, in_truth: int) -> Harm:
         """Return a displacement that lost other device seconds in truth, since it was saved."""
-        saved = max(0, harm.lost_device_seconds - in_truth)
-        after = replace(harm, lost_device_seconds=in_truth, saved_device_seconds=saved)
+        after = harm.in_truth(in_truth)
         self.undo(harm)
         self.record(after)
         return after

@@ -13,7 +13,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -77,6 +77,11 @@ class Harm:
     saved_device_seconds: int = 0
     waited_seconds: int = 0
     units: int = 1
+
+    def in_truth(self, lost: int) -> Harm:
+        """Return it for a unit that lost so many device seconds, since it saved the rest."""
+        saved = max(0, self.lost_device_seconds - lost)
+        return replace(self, lost_device_seconds=lost, saved_device_seconds=saved)
 
 
 @dataclass(frozen=True, slots=True)

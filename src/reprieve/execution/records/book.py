@@ -18,7 +18,7 @@ Source: the design's "Intent log and executor", steps 2, 3 and 6, and "Recovery"
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -205,8 +205,12 @@ class Book:
         del self.open[name]
         self._demands.closed(name, evicted=False, at=self._clock.wall())
 
-    async def go_on(self, intent: Preemption) -> Preemption:
+    async def go_on(
+        self, intent: Preemption, lost: Callable[[], Mapping[str, int]] = dict
+    ) -> Preemption:
         """Write that the victims of a plan are evicted from now on, who were told before.
+
+        `lost` returns the device seconds that those lose who have saved, by the uid of their root.
 
         Raises:
             Deposed: the fence is closed.
@@ -220,7 +224,7 @@ class Book:
             whole = replace(current, spec=intent.spec)
             # An answer may have been lost.
             waits = whole.status.phase is IntentPhase.NOTICED
-            return await self.log.go_on(whole) if waits else whole
+            return await self.log.go_on(whole, lost()) if waits else whole
 
         return await retried(once, self._client.transport.pause, (*UNSETTLED, Conflict), soon=True)
 

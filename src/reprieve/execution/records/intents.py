@@ -14,7 +14,8 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -48,6 +49,7 @@ __all__ = ["IntentLog", "IntentTaken"]
 log: Final = logging.getLogger("reprieve.execution")
 
 _PAGE: Final = 100  # records, of which those of earlier versions take up to half a megabyte each
+_MOST_SAVED: Final = 1_000  # of whom the status says what they lost after a save
 _LISTED: Final = 200  # victims that stand in the status of a plan in parts
 _LONGEST: Final = 256  # letters of what is said there about one
 _AT_ONCE: Final = 8  # records that are being removed
@@ -171,14 +173,19 @@ class IntentLog:
             started_at=intent.status.started_at or format_instant(self._clock.wall()),
         )
 
-    async def go_on(self, intent: Preemption) -> Preemption:
+    async def go_on(self, intent: Preemption, lost: Mapping[str, int]) -> Preemption:
         """Write `Evicting` of a plan whose victims were told before.
+
+        `lost`: device seconds that those lose who have saved, by uid; of more than `_MOST_SAVED`
+        the decision's count stays.
 
         Raises:
             Deposed: the fence is closed.
             Conflict: somebody else wrote the intent since it was read.
         """
-        return await self._write(intent, phase=IntentPhase.EVICTING)
+        known = {**intent.status.lost_after_save, **lost}
+        kept = dict(islice(known.items(), _MOST_SAVED))
+        return await self._write(intent, phase=IntentPhase.EVICTING, lost_after_save=kept)
 
     async def finish(
         self,

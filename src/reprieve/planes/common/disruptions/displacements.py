@@ -181,10 +181,9 @@ class PlaneDisplacements:
             self._excuse(issued.displacements)
         kept = [each for each in issued.harms if not each.uids.isdisjoint(evicted)]
         with self.governor.guard:
-            for place, harm in enumerate(kept):
-                if harm.uids <= lost.keys():
-                    in_truth = sum(lost[uid] for uid in harm.uids)
-                    kept[place] = self.governor.harm.saved(harm, in_truth)
+            for place, (harm, after) in enumerate(zip(kept, _in_truth(kept, lost), strict=True)):
+                if after is not harm:
+                    kept[place] = self.governor.harm.saved(harm, after.lost_device_seconds)
             self.governor.harm.close(record, kept)
         self._undo(
             Issued(
@@ -224,6 +223,8 @@ class PlaneDisplacements:
             found = list(displacements_of(intent, lambda ref: None))
             rows += found
             harms = harms_in(intent, found)
+            if not intent.status.phase.open:
+                harms = _in_truth(harms, intent.status.lost_after_save)
             with self.governor.guard:
                 self.governor.harm.restore(
                     intent.metadata.name, harms, is_open=intent.status.phase.open
@@ -283,6 +284,14 @@ def harms_of(
             )
         )
     return tuple(found)
+
+
+def _in_truth(harms: Sequence[Harm], lost: Mapping[str, int]) -> tuple[Harm, ...]:
+    """Return them with what units lost that had saved, of all of whose objects it is known."""
+    return tuple(
+        harm.in_truth(sum(lost[uid] for uid in harm.uids)) if harm.uids <= lost.keys() else harm
+        for harm in harms
+    )
 
 
 def _units(plan: Plan) -> dict[str, list[int]]:

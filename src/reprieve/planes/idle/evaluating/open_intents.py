@@ -346,7 +346,7 @@ class OpenIntents:
         if record is not None:
             log.info("plan %s %s: %s", each.intent.spec.plan_id, *_ending(record))
         evicted = {uid for uid, s in each.states.items() if s.state is VictimState.EVICTED}
-        told, lost = self._displacements.told, self.notices.lost(each.name)
+        told, lost = self._displacements.told, self.notices.lost(each.intent)
         told.ended(each.name, evicted, interrupted=each.interrupted, lost=lost)
         self._victims.forget(each.intent)
         self._plans.pop(each.intent.spec.plan_id, None)

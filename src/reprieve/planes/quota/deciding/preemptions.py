@@ -106,7 +106,7 @@ class Preemptions:
     def _ended(self, each: Carried[Workload], record: Preemption | None) -> None:
         self._victims.forget(each.intent)
         evicted = {uid for uid, s in each.states.items() if s.state is VictimState.EVICTED}
-        self._over(each.intent, evicted, self.notices.lost(each.name))
+        self._over(each.intent, evicted, self.notices.lost(each.intent))
         claimed = self._claimed.pop(each.name, [])
         if claimed and each.abandoned:
             self._spawn(self._let_go(each.intent, claimed))

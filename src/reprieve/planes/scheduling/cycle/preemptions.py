@@ -315,7 +315,7 @@ class Preemptions:
     def _ended(self, each: Carried[Json], record: Preemption | None) -> None:
         self._victims.forget(each.intent)
         evicted = {uid for uid, s in each.states.items() if s.state is VictimState.EVICTED}
-        told, lost = self._displacements.told, self.notices.lost(each.name)
+        told, lost = self._displacements.told, self.notices.lost(each.intent)
         told.ended(each.name, evicted, interrupted=each.interrupted, lost=lost)
 
     async def _record_dry_run(
