@@ -443,4 +443,4 @@ def test_a_deliberate_error_is_noticed(mutation: Mutation) -> None:
 
 def test_the_engine_itself_is_not_taken_for_an_error() -> None:
     # The other checks are tests, which pass as they stand.
-    assert run("tree", "UNLIMITED, WIDE", "UNLIMITED, WIDE", "targets")["noticed"] is False
+    assert run("holdings.tree", "UNLIMITED, WIDE", "UNLIMITED, WIDE", "targets")["noticed"] is False
