@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from kubeworld.units.durations import MINUTE
 from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.questions import BudgetHold, Rule
-from reprieve.engine.harm_budgets.budget import Harm, HarmBudget, HarmSide
+from reprieve.engine.harm_budgets.budget import Harm, HarmBudget, HarmSide, Scope
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.model import Policy, PreemptionPolicy
 from reprieve.engine.idle.outcome import Reason
@@ -23,6 +24,7 @@ from reprieve.records.harm_table import harm_rows
 from reprieve.records.idle.record import encode
 from reprieve.records.idle.replay import decode
 from reprieve.scenarios.model import NodeSpec
+from reprieve.units.ids import Uid
 from reprieve.wording.kaiwo import declined_text
 from tests.disruptions.test_planes import idle_plane, replace_since
 from tests.engine.rows import DEFAULTS, demand, snapshot, workload
@@ -73,6 +75,27 @@ def test_idle_work_that_goes_for_nobody_and_is_spared_is_named_in_the_log_once(
     governor.harm.adopt({"day": budget})
     assert plane.holds(rows)
     assert len(caplog.records) == 2
+
+
+def test_no_tenant_takes_more_idle_work_by_other_names_labels_or_owners() -> None:
+    clock, governor, random = VirtualClock(), Governor(), Random(5)
+    budget = HarmBudget("caused", Scope.CAUSED, window=30 * MINUTE, displacements=1)
+    governor.harm.adopt({"caused": budget})
+    now = clock.wall()
+    idle = replace_since(workload("v"), now)
+    counted = HarmSide("ml-team", "", 5, "owner/first")
+    governor.harm.record(Harm(Nanos(now - MINUTE), "idle", HarmSide("team-b"), counted))
+    for number in range(30):
+        name = f"{random.choice('abc')}-{number}"
+        mine = replace_since(demand(name), now)
+        root = replace(
+            mine.root,
+            kind=random.choice(("Job", "Pod", "RayCluster")),
+            uid=Uid(random.choice((f"uid-{number}", "first", "theirs"))),
+        )
+        mine, theirs = replace(mine, root=root), replace_since(demand("d", namespace="b"), now)
+        plane = idle_plane(governor, clock, {name: random.randrange(1, 9), "v": 0})
+        assert set(plane.holds([idle, mine, theirs])) == {mine.key}
 
 
 def harm_budget(**spec: Any) -> Object:
