@@ -41,7 +41,11 @@ from reprieve.engine.scheduling.nodes.leaving import (
     with_gone,
     without_room,
 )
-from reprieve.engine.scheduling.nodes.nominations import kept_for_others, nominations_of
+from reprieve.engine.scheduling.nodes.nominations import (
+    kept_beside_saving,
+    kept_for_others,
+    nominations_of,
+)
 from reprieve.engine.scheduling.nodes.placing import Choose, best_node, place_members
 from reprieve.engine.scheduling.nodes.reservations import with_reservations
 from reprieve.engine.scheduling.nodes.tree_placing import in_placement_order, place_unit
@@ -155,6 +159,8 @@ class Session:
         None: the unit needs victims, and pods that this session has placed could be among them;
         the caller takes a new snapshot, which has them, and asks again.
         """
+        if self._waits.saving and (fits := self.placed(unit)) is not None:
+            return fits
         turn = self._turn(unit)
         if isinstance(turn, Attempt):
             return turn
@@ -192,7 +198,7 @@ class Session:
         simulation = self._simulation(turn.profile.scheduler_name)
         start = simulation.search_start
         own = frozenset(pending.row.uid for pending in turn.queued)
-        self._respect(simulation, own, unit.group, turn.priority)
+        self._respect_beside_saving(simulation, own, turn)
         if turn.group is None:
             attempt = schedule_pod(
                 simulation, unit, turn.queued[0], self._policy, self._choose, _nobody
@@ -477,6 +483,19 @@ class Session:
             self._respected[simulation.profile.scheduler_name] = asked
             nominations = self._nominations.values()
             simulation.respect(kept_for_others(self.snapshot, nominations, own, group, priority))
+
+    def _respect_beside_saving(
+        self, simulation: Simulation, own: frozenset[Uid], turn: _Turn
+    ) -> None:
+        """Respect the nominations of others for whom the victims that save do not hold the room."""
+        group, priority = turn.unit.group, turn.priority
+        if not self._waits.saving:
+            self._respect(simulation, own, group, priority)
+            return
+        self._respected.pop(simulation.profile.scheduler_name, None)
+        nominations = self._nominations.values()
+        kept = kept_for_others(self.snapshot, nominations, own, group, priority)
+        simulation.respect(kept_beside_saving(simulation, kept, self._waits.saving))
 
     def _remember(
         self,

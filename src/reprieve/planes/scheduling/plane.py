@@ -167,6 +167,7 @@ class SchedulingPlane:
             refuses=self.displacements.harm.refuses,
             deferrals=deferrals,
             delays=self._delays,
+            saving=self.preemptions.open_plans.saving,
         )
         solver = self.decisions.loop.solver
         self.side = SchedulingJoint(

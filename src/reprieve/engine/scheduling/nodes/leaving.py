@@ -23,6 +23,7 @@ from reprieve.engine.cluster.snapshot import Flag, Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.nodes.nominations import Saving
 from reprieve.engine.scheduling.nodes.placing import Choose, place_members
 from reprieve.engine.scheduling.nodes.tree_placing import place_unit
 from reprieve.engine.scheduling.outcome import (
@@ -56,7 +57,8 @@ class PutOff:
     that end already, where those suffice. `until`: monotonic, when that ends by itself. `among`:
     the only pods that may be victims of a unit; `without`: pods that another plane evicts for a
     unit, which needs more room than they leave. `slots`: of all these pods, where known.
-    `delayed`: units that preempt from then on, Unix nanoseconds.
+    `delayed`: units that preempt from then on, Unix nanoseconds. `saving`: the plans whose
+    victims save, the oldest first.
     """
 
     put_off: frozenset[Unit] = frozenset()
@@ -66,6 +68,7 @@ class PutOff:
     without: Mapping[Unit, frozenset[Uid]] = field(default_factory=dict)
     slots: Mapping[Uid, int] | None = None
     delayed: Mapping[Unit, Nanos] = field(default_factory=dict)
+    saving: Sequence[Saving] = ()
 
     def holds(self, unit: Unit) -> bool:
         """Whether nobody is evicted for the unit yet."""

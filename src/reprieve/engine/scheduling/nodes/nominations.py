@@ -1,20 +1,31 @@
 """Which pods a node is kept for: nominations that an attempt has to respect (specification 8.7).
 
 Those of equal or higher priority count, each on its own node only. The unit's own pods and other
-members of its group or tree do not.
+members of its group or tree do not. Where victims of plans still save, the room that they hold is
+the room that is kept: whoever fits beside them as it is takes nothing from these plans.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
+from typing import Final, TypeAlias
 
+import numpy as np
+
+from reprieve.engine.cluster.arrays import I64
 from reprieve.engine.cluster.snapshot import Nomination, Pending, Snapshot
 from reprieve.engine.placement.profile import CompositePriority, Policy
+from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.victims.hierarchy import leaf_groups, trees_of
 from reprieve.units.ids import Uid
 
-__all__ = ["kept_for_others", "nominations_of"]
+__all__ = ["Saving", "kept_beside_saving", "kept_for_others", "nominations_of"]
+
+#: A plan whose victims save: the pods that nodes are kept for, and the victims.
+Saving: TypeAlias = tuple[frozenset[Uid], Sequence[Uid]]
+
+_NOTHING: Final[I64] = np.zeros(1, np.int64)
 
 
 def nominations_of(snapshot: Snapshot, policy: Policy) -> tuple[Nomination, ...]:
@@ -51,3 +62,34 @@ def kept_for_others(
         if pending is not None:
             found.setdefault(each.node, []).append(pending)
     return {node: tuple(pods) for node, pods in found.items()}
+
+
+def kept_beside_saving(
+    simulation: Simulation, kept: Mapping[int, Sequence[Pending]], plans: Sequence[Saving]
+) -> dict[int, tuple[Pending, ...]]:
+    """Return what is kept without those whose room the victims of their own plan still hold.
+
+    A victim of several plans holds room for the oldest one that needs it. Only for an attempt that
+    evicts nobody: it sees the victims where they are.
+    """
+    snapshot = simulation.snapshot
+    wanted = frozenset[Uid]().union(*(victims for _, victims in plans))
+    slots = {uid: slot for slot, uid in enumerate(snapshot.pod_uids) if uid in wanted}
+    standing = {uid: slot for uid, slot in slots.items() if simulation.present[slot]}
+    found = {node: tuple(pods) for node, pods in kept.items()}
+    for claims, victims in plans:
+        for node, pods in kept.items():
+            ours = [each for each in pods if each.row.uid in claims]
+            left = [uid for uid in victims if uid in standing]
+            there = [uid for uid in left if snapshot.pod_node[standing[uid]] == node]
+            needed = sum((simulation.requests_of(each.pod_class) for each in ours), _NOTHING)
+            held = _NOTHING
+            taken = list[Uid]()
+            while ours and there and not bool((needed <= held).all()):
+                taken.append(there.pop(0))
+                held = held + snapshot.pod_requests[standing[taken[-1]]]
+            if taken and bool((needed <= held).all()):
+                found[node] = tuple(each for each in found[node] if each.row.uid not in claims)
+                for uid in taken:
+                    del standing[uid]
+    return {node: pods for node, pods in found.items() if pods}

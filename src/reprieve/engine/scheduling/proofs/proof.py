@@ -121,9 +121,13 @@ def feasibility_faults_of(
     attempt: Attempt,
     now: int = 0,
     overdue: Collection[Uid] = (),
+    gone: Collection[Uid] = (),
 ) -> tuple[PlanFault, ...]:
-    """Return why an attempt may not be carried out on a snapshot other than its own."""
-    return _faults(snapshot, policy, attempt, now, None, None, overdue)
+    """Return why an attempt may not be carried out on a snapshot other than its own.
+
+    `gone`: pods that leave beside its victims.
+    """
+    return _faults(snapshot, policy, attempt, now, None, None, overdue, gone)
 
 
 def _faults(
@@ -134,6 +138,7 @@ def _faults(
     nominations: Iterable[Nomination] | None,
     victim_gangs: VictimGangs | None,
     overdue: Collection[Uid],
+    gone: Collection[Uid] = (),
 ) -> tuple[PlanFault, ...]:
     """Return what is wrong; whether a victim could stay is left out without `victim_gangs`."""
     placed = _placed(snapshot, attempt)
@@ -166,7 +171,7 @@ def _faults(
     if profile is None:
         return (PlanFault(Fault.UNKNOWN_PROFILE, "", entry.scheduler_name),)
     simulation = Simulation(snapshot, policy, profile)
-    simulation.remove(slots)
+    simulation.remove(_with(slots, snapshot, gone))
     if nominations is None:
         nominations = nominations_of(snapshot, policy)
     simulation.respect(_kept(snapshot, attempt, group, nominations))
@@ -179,6 +184,15 @@ def _faults(
         PlanFault(Fault.REDUCIBLE, snapshot.pod_keys[int(pods[0])], f"{len(pods)}")
         for pods in could_stay(simulation, members, going, tried_again=tried_again)
     )
+
+
+def _with(slots: I64, snapshot: Snapshot, gone: Collection[Uid]) -> I64:
+    """Return the victims with the pods that leave beside them, each once."""
+    if not gone:
+        return slots
+    nodes = snapshot.pod_node.tolist()
+    others = [at for at, uid in enumerate(snapshot.pod_uids) if uid in gone and nodes[at] >= 0]
+    return np.union1d(slots, np.array(others, np.int64))
 
 
 def _dearer(

@@ -8,6 +8,7 @@ holds is dropped and decided again. Source: the design's "How data flows" and "P
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from kubeworld.units.durations import MILLISECOND, SECOND
@@ -17,6 +18,7 @@ from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.scheduling.nodes.leaving import PutOff, left_out
+from reprieve.engine.scheduling.nodes.nominations import Saving
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.pod_preemption import preempt_for_pod
 from reprieve.engine.scheduling.proofs.commit import still_holds
@@ -53,7 +55,7 @@ class Decisions:
 
     `held_back` says why nothing may be decided now, `holds` who is held from whom,
     `loop_of` in which loop of displacements a unit is, in words, `refuses` whether harm budgets do
-    not allow a plan.
+    not allow a plan, `saving` the plans whose victims save.
     """
 
     def __init__(
@@ -74,7 +76,9 @@ class Decisions:
         refuses: Callable[[Unit, Plan | None], bool] = lambda unit, plan: False,
         deferrals: Deferrals | None = None,
         delays: Delays | None = None,
+        saving: Callable[[], Sequence[Saving]] = tuple,
     ) -> None:
+        self._saving = saving
         self._deferrals = deferrals or Deferrals(Joint(), context.clock)
         self._delays = delays or Delays(context, state)
         self._holds = holds
@@ -218,6 +222,7 @@ class Decisions:
         disturbed = self._state.disturbed
         helped = self._state.cluster.progress.helped
         put_off = self._delays.added(self._deferrals.of(units), units)
+        put_off = replace(put_off, saving=self._saving())
         stands = {unit: stand for unit in units if (stand := self._futile.stand(unit)) is not None}
         units = self._answered(units, stands, snapshot, put_off)
         if not units:

@@ -106,6 +106,8 @@ class Preemptions:
             disruptions=context.disruptions,
             saving=LettingSave(self.notices, self._victims, context.clock),
         )
+        self.open_plans = self._victims.open_plans
+        self.open_plans.all = self._executor.open.values
         self._failures: dict[str, int] = {}  # in a row, with nobody evicted, by preemptor
 
     async def recover(self) -> None:

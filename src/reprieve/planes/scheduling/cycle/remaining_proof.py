@@ -3,7 +3,8 @@
 Those who went by the plan went in vain if the others stay and room is looked for elsewhere. So the
 others go, too, where a pod of the preemptor still waits, everybody who was to get a node does so on
 that node once they have gone (`engine.scheduling.proofs.proof`, compiled anew), and not without
-that. Pure. Source: the design's "Intent log and executor" and "Recovery".
+that. Who has left meanwhile drops no plan. The claims of other open plans count, and so their
+victims do. Pure. Source: the design's "Intent log and executor" and "Recovery".
 """
 
 from __future__ import annotations
@@ -40,10 +41,12 @@ def why_not_finished(
     policy: Policy,
     now: int,
     overdue: Collection[Uid],
+    beside: Collection[Uid] = (),
 ) -> str:
     """Return why the rest of the victims stays, empty where it has to go.
 
     `waiting`: the pods of the plan's placement that still wait for a node; `now`: Unix seconds.
+    `beside`: victims of other plans that leave. A plan that holds only with these is still needed.
     """
     if not waiting:
         return "no pod of its preemptor waits any more"
@@ -55,7 +58,7 @@ def why_not_finished(
     there = set(snapshot.pod_uids)
     gone = [each for each in intent.spec.victims if each not in rest]
 
-    def faults(victims: Sequence[Victim]) -> Sequence[object]:
+    def faults(victims: Sequence[Victim], beside: Collection[Uid] = ()) -> Sequence[object]:
         plan = Plan(
             PlanId(intent.spec.plan_id),
             Plane.SCHEDULING,
@@ -66,10 +69,11 @@ def why_not_finished(
             placement,
         )
         attempt = outcome.Attempt(unit, Code.UNSCHEDULABLE, (), preemption=_FOUND, plan=plan)
-        return feasibility_faults_of(snapshot, policy, attempt, now, overdue)
+        return feasibility_faults_of(snapshot, policy, attempt, now, overdue, beside)
 
     leaving = [each for each in gone if each.root.uid in there]
-    found = faults([*leaving, *rest])
+    left = [each for each in rest if each.root.uid in there]
+    found = faults([*leaving, *left], beside)
     if found:
         return f"its plan does not hold any more: {found[0]}"
     if not faults(leaving):

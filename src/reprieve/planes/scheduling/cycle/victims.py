@@ -35,6 +35,7 @@ from reprieve.intake.lineage import pod_party
 from reprieve.kube.bodies import Json
 from reprieve.planes.scheduling.context import SchedulingContext, log
 from reprieve.planes.scheduling.cycle.notice_terms import allowed_by, asked_by
+from reprieve.planes.scheduling.cycle.open_plans import OpenPlans
 from reprieve.planes.scheduling.cycle.preemptor import Preemptor
 from reprieve.planes.scheduling.cycle.remaining_proof import FITS, fits_by_now, why_not_finished
 from reprieve.planes.scheduling.references import pod_reference, reference_of
@@ -64,6 +65,7 @@ class SchedulingVictims:
         self._context = context
         self._not_evictable = not_evictable
         self._state = state
+        self.open_plans = OpenPlans(state)
         self._pods = PodVictims(
             context.full_client,
             context.fence,
@@ -153,7 +155,10 @@ class SchedulingVictims:
         context, rows = self._context, self.waiting(intent)
         now = context.clock.wall() // SECOND if context.policy.timed else 0
         snapshot, overdue = self._state.cluster.snapshot(), self._state.overdue
-        return why_not_finished(intent, victims, rows, snapshot, context.policy, now, overdue)
+        beside = self.open_plans.leaving_beside(intent)
+        return why_not_finished(
+            intent, victims, rows, snapshot, context.policy, now, overdue, beside
+        )
 
     async def mark(self, intent: Preemption, victim: Victim) -> Marked[Json] | VictimResult:
         return await self._pods.mark(intent, victim)
@@ -179,8 +184,7 @@ class SchedulingVictims:
 
     def waiting(self, intent: Preemption) -> list[PodRow]:
         """Return the pods that a plan makes room for, as far as they still wait for a node."""
-        rows = (self._state.pod(Uid(place.uid)) for place in intent.spec.placement)
-        return [row for row in rows if row is not None and self._state.ours(row)]
+        return self.open_plans.waiting(intent)
 
     def observe(
         self, intent: Preemption, victim: Victim, state: VictimStatus | None
@@ -265,7 +269,7 @@ class SchedulingVictims:
             return LET_GO
         if depth is Depth.WANTED:
             return ""
-        self._claim(intent)
+        self.open_plans.claim(intent, self._context.clock.monotonic())
         context, rows, name = self._context, self.waiting(intent), intent.metadata.name
         helped = self._state.cluster.progress.helped
         if depth is Depth.HOLDS or self._fitted_on.get(name) != helped:
@@ -283,15 +287,6 @@ class SchedulingVictims:
         group = f"{rows[0].namespace}/{rows[0].group}" if rows[0].group else ""
         root = self._state.root(group)[1] if group else ""
         return Unit(tuple(row.uid for row in rows), root if root in snapshot.group_index else "")
-
-    def _claim(self, intent: Preemption) -> None:
-        """Keep the nodes of a plan for its preemptor while others save."""
-        nodes = {place.uid: place.node for place in intent.spec.placement}
-        until = self._context.clock.monotonic() + MINUTE
-        for row in self.waiting(intent):
-            group = self._state.group(f"{row.namespace}/{row.group}") if row.group else None
-            priority = row.priority if group is None else group.priority
-            self._state.cluster.nominate(row.uid, nodes[row.uid], priority, until)
 
     # What is told.
 
