@@ -6,7 +6,7 @@ import random
 from collections import Counter
 
 from reprieve.engine.topology.assign import Placing, assign
-from reprieve.engine.topology.model import HOSTNAME, TopologyAssignment
+from reprieve.engine.topology.model import HOSTNAME, Domain, TopologyAssignment
 from reprieve.engine.topology.replacing import replace_node, replace_nodes
 from reprieve.engine.topology.tree import Usage
 from tests.engine.topology.build import BLOCK, RACK, places, pods, tree
@@ -38,6 +38,20 @@ def test_two_nodes_are_replaced_in_the_rack_that_is_required() -> None:
     used.add(present, wanted.requests)
     refused = replace_nodes(Placing(on, (used,)), [wanted], {"main": present}, ["a", "b"])
     assert refused["main"].assignment is None
+
+
+def test_a_leader_is_one_pod_whatever_the_size_of_its_slices_is() -> None:
+    before = {"b/r/a": 1, "b/r/c": 1}
+    leader = pods(1, layers=((BLOCK, 2),))
+    present = TopologyAssignment((HOSTNAME,), (Domain(("a",), 1),))
+    used = Usage(tree(before))
+    used.add(present, leader.requests)
+    placing = Placing(tree(before), (used,))
+    for found in (
+        replace_node(placing, [leader], {"main": present}, "a"),
+        replace_nodes(placing, [leader], {"main": present}, ["a"]),
+    ):
+        assert places(found["main"]) == {"c": 1}
 
 
 def test_over_random_clusters_all_pods_have_places_and_slices_are_whole() -> None:

@@ -124,7 +124,8 @@ def _all_replaced(
     if missing:
         inside = usable if within is None else usable & within
         asked = replace(wanted, count=missing)
-        more = place(on, asked, None, theirs, inside, meant)[wanted.name]
+        last = _finer(meant, missing, len(tree.levels) - 1)
+        more = place(on, asked, None, theirs, inside, last)[wanted.name]
         if more.assignment is None:
             return more
         rest = merged(tree, rest, more.assignment)
@@ -195,7 +196,8 @@ def _replaced(
         return Outcome(None, str(fault))
     bound = _bound(tree, meant, rest, missing)
     inside = None if bound is None else _leaves_of(tree, bound)
-    if inside is not None:
+    if inside is not None or missing % meant.slicing.size:
+        # A leader is one pod whatever the size of a slice is.
         meant = _finer(meant, missing, len(tree.levels) - 1)
     outcome = place(on, replace(wanted, count=missing), None, assumed, inside, meant)[wanted.name]
     if outcome.assignment is None:
