@@ -5,7 +5,8 @@
 Decisions of `bench.governed`, of a head that preempts among 10,000 admitted workloads of 1,000
 namespaces, made with the governor alone and with 1,000 HarmBudgets beside it, one for each
 namespace, over the sums of a day of 20,000 displacements. `few`: each budget has room; `all`: one
-budget more has an account for each namespace, so that two apply to every candidate.
+budget more has an account for each namespace, so that two apply to every candidate; `counted`: as
+`few`, and one more displacement is counted before each decision.
 
 Both are made in turn, each first in every other pair; told are the medians of the CPU time of a
 decision, and of the ratios of the pairs. Checked: the same work makes way with and without budgets,
@@ -73,10 +74,14 @@ def ledger_of(tenants: int, displaced: int, kind: str) -> Displacements:
         budgets.append(HarmBudget("everybody", displacements=_MOST))
     governor.harm.adopt({each.name: each for each in budgets})
     for _ in range(displaced):
-        at = Nanos(_END - random.randrange(24 * HOUR))
-        victim = HarmSide(tenant(random.randrange(tenants), tenants), "", 0, "owner/one")
-        governor.harm.record(Harm(at, "quota", victim, HarmSide("team"), 3_600, "rule"))
+        _displaced(governor, tenants, random)
     return Displacements(governor=governor)
+
+
+def _displaced(governor: Governor, tenants: int, random: Random) -> None:
+    at = Nanos(_END - random.randrange(24 * HOUR))
+    victim = HarmSide(tenant(random.randrange(tenants), tenants), "", 0, "owner/one")
+    governor.harm.record(Harm(at, "quota", victim, HarmSide("team"), 3_600, "rule"))
 
 
 def _measured(case: str, kind: str, quick: bool, pairs: int) -> None:
@@ -94,6 +99,8 @@ def _measured(case: str, kind: str, quick: bool, pairs: int) -> None:
     times: dict[bool, list[float]] = {False: [], True: []}
     for number in range(pairs):
         for with_budgets in (False, True) if number % 2 else (True, False):
+            if with_budgets and kind == "counted":
+                _displaced(bounded.governor, tenants, Random(number))
             started = time.process_time()
             decide(holdings, scene, bounded if with_budgets else plain, _END)
             times[with_budgets].append(time.process_time() - started)
@@ -116,7 +123,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--pairs", type=int, default=100, metavar="N", help="decisions of each")
     chosen = parser.parse_args(arguments)
     for case in MIXED:
-        for kind in ("few", "all"):
+        for kind in ("few", "all", "counted"):
             _measured(case, kind, chosen.quick, 2 if chosen.quick else chosen.pairs)
     return 0
 

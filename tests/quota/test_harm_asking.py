@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from bench.harm_budgets import scene_of
-from kubeworld.units.durations import HOUR, MINUTE
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.harm_budgets.accounts import HarmAccounts
@@ -150,3 +150,44 @@ def test_room_is_never_more_than_what_is_allowed() -> None:
                 accounts.record(harm)
     assert counts["fits"] > 300
     assert counts["held"] > 100
+
+
+def test_what_fitted_a_moment_ago_is_asked_about_again_in_time() -> None:
+    """Decisions of one ledger, seconds apart, spare whom a ledger without a past spares."""
+    counts, scene = Counter[str](), scene_of("mixed-classical", (6, 72), TENANTS)
+    holdings = Holdings(scene.configuration)
+    for workload in scene.admitted:
+        holdings.hold(workload)
+    snapshot = holdings.snapshot()
+    who = preemptor(scene.incoming, snapshot.tree.queues[scene.queue], snapshot.settings)
+    loses = [
+        (AT - max(each.since, 0)) // SECOND * each.devices
+        for each in holdings.holders.values()
+        if each.devices and each.since < AT
+    ]
+    lost = 30, 600, 6_000, 60_000
+    for seed in range(40):
+        random = Random(seed)
+        most = random.choice(loses) + random.randrange(600)
+        budgets = {"hours": HarmBudget("hours", lost_device_seconds=most, window=24 * HOUR)}
+        kept = Displacements(governor=Governor())
+        kept.governor.harm.adopt(budgets)
+        now, known = AT, [""]
+        for _ in range(6):
+            now = Nanos(now + random.randrange(45) * SECOND)
+            if not random.randrange(3):
+                victim = HarmSide(f"tenant-{random.randrange(TENANTS)}", "", 0, "owner/one")
+                harm = Harm(now, "quota", victim, HarmSide("team"), random.choice(lost), "rule")
+                kept.governor.harm.record(harm)
+            fresh = Displacements(governor=Governor())
+            fresh.governor.harm.adopt(budgets)
+            fresh.governor.harm.load(kept.governor.harm.sums)
+            found = []
+            for ledger, asks in ((kept, sparing), (fresh, of_all)):
+                spared = protected(who, now, False, ledger, Causes(snapshot))
+                assert spared is not None
+                found.append(targets(scene, snapshot, asks(who, spared)))
+            assert found[0] == found[1], seed
+            counts["others"] += str(found[0]) not in known
+            known.append(str(found[0]))
+    assert counts["others"] > 20, counts

@@ -4,13 +4,18 @@ Asked once for all candidates that are alike for selectors, so that a decision w
 candidates and budgets asks about few. What is found holds until something is counted: as time
 passes it may be more, never less. What is counted in accounts of one tenant alone makes the others
 no different.
+
+`lasting` keeps single candidates that fit for a minute to come, so that the decisions of that
+minute read nothing of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
+from kubeworld.units.durations import MINUTE
+from kubeworld.units.instants import Nanos
 from reprieve.engine.harm_budgets.budget import Harm
 
 __all__ = ["EACH", "ENDLESS", "UNKNOWN", "Rooms"]
@@ -22,6 +27,7 @@ UNKNOWN: Final = -1
 #: It has to be asked about each candidate, since candidates of a kind have several accounts.
 EACH: Final = -2
 _MOST: Final = 50_000
+_NOT_YET: Final = Nanos(0)
 
 
 class Rooms(dict[object, int]):
@@ -32,6 +38,24 @@ class Rooms(dict[object, int]):
         self._kinds: dict[str, list[object]] = {}  # by tenant
         # Tenants whose kinds were forgotten since somebody asked; None for all.
         self._forgotten: set[str] | None = None
+        self._lasting: dict[Any, str] = {}
+        self._outdated: set[str] = set()  # tenants of which candidates may fit no more
+        self._lasts = _NOT_YET, _NOT_YET  # from the one instant to before the other
+
+    def lasting(self, now: Nanos) -> tuple[dict[Any, str], Nanos]:
+        """Return the tenants of candidates that fit until an instant, and the instant.
+
+        Callers add to them. They are other ones once something is counted, so that a decision that
+        is still being made adds nothing to what others read.
+        """
+        begin, end = self._lasts
+        if not begin <= now < end or len(self._lasting) >= _MOST:
+            self._lasting, self._lasts = {}, (now, Nanos(now + MINUTE))
+        elif self._outdated:
+            gone, known = self._outdated, list(self._lasting.items())
+            self._lasting = {each: tenant for each, tenant in known if tenant not in gone}
+        self._outdated = set()
+        return self._lasting, self._lasts[1]
 
     def ask(self, kind: object, harm: Harm) -> int:
         """Return the device seconds that a victim of this kind may lose; `harm` is one of them."""
@@ -50,12 +74,14 @@ class Rooms(dict[object, int]):
             self.pop(kind, None)
         if self._forgotten is not None:
             self._forgotten.add(tenant)
+        self._outdated.add(tenant)
 
     def forget_all(self) -> None:
         """Forget all kinds."""
         self.clear()
         self._kinds.clear()
         self._forgotten = None
+        self._lasts = _NOT_YET, _NOT_YET
 
     def forgotten(self) -> set[str] | None:
         """Return the tenants whose kinds were forgotten since this was asked; None for all."""

@@ -9,6 +9,7 @@ that account the next cycle may choose those alone that fit.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
@@ -26,25 +27,35 @@ from reprieve.engine.quota.targets.candidates import Preemptor, Target
 __all__ = ["Answers", "QuotaHarm", "harm_of", "refused_by_budgets"]
 
 
+_FEW: Final = 500  # copied, since most of them are what this search looks at, too
+
+
 class Answers(dict[Holder, bool]):
     """Whether budgets spare candidates: each is asked about once, while a search often looks at it.
 
-    Nearly all budgets have room, so that little is read of most candidates. `ask` is asked about
-    the others.
+    Nearly all budgets have room, so that little is read of most candidates, and nothing of those
+    that an earlier decision found to fit until after now. `ask` is asked about the others.
     """
 
-    def __init__(self, harm: QuotaHarm, now: Nanos, ask: Callable[[Holder], bool]) -> None:
+    def __init__(self, harm: QuotaHarm, ask: Callable[[Holder], bool]) -> None:
         self._ask = ask
-        # Seconds are counted from the beginning of one to the beginning of another.
-        self._latest = now + SECOND
         self._rooms: Mapping[object, int] = harm.rooms
+        self._lasting, until = harm.lasting
+        if len(self._lasting) <= _FEW:
+            self.update(dict.fromkeys(self._lasting, False))
+        # Seconds are counted from the beginning of one to the beginning of another.
+        self._latest, self._until = harm.now + SECOND, until + SECOND
 
     def __missing__(self, holder: Holder) -> bool:
         found = False  # what is evicted goes anyway
-        if not holder.evicted:
-            room, unsaved = self._rooms.get(holder.kind, UNKNOWN), self._latest - holder.since
-            fits = room >= 0 < unsaved and unsaved * holder.devices <= room * SECOND
-            found = not fits and self._ask(holder)
+        if holder not in self._lasting and not holder.evicted:
+            room, since = self._rooms.get(holder.kind, UNKNOWN), holder.since
+            if not room >= 0 < self._latest - since:
+                found = self._ask(holder)
+            elif (self._until - since) * holder.devices <= room * SECOND:
+                self._lasting[holder] = holder.kind.tenant
+            elif (self._latest - since) * holder.devices > room * SECOND:
+                found = self._ask(holder)
         self[holder] = found
         return found
 
@@ -64,17 +75,23 @@ class QuotaHarm:
         self._accounts: HarmAccounts = ledger.governor.harm
         self._snapshot = snapshot
         self._who = who
-        self._now = now
+        self.now = now
         self._reclaims = reclaims
         self._asks = side_of(snapshot, who.workload, who.queue)
         self._fits: Fits = ledger.fits.get(who.workload.key, {})
         with self._guard:
             self._rooms = self._accounts.rooms(self._asks, "quota")
+            self._lasting: tuple[dict[Holder, str], Nanos] = self._rooms.lasting(now)
 
     @property
     def rooms(self) -> Mapping[object, int]:
         """What candidates may lose for sure, by kind; nothing where a plan did not fit."""
         return {} if self._fits else self._rooms
+
+    @property
+    def lasting(self) -> tuple[dict[Holder, str], Nanos]:
+        """As of `Rooms.lasting`; nobody where a plan did not fit."""
+        return ({}, self._lasting[1]) if self._fits else self._lasting
 
     def held(self, holder: Holder) -> BudgetHold | None:
         """Return until when budgets spare a candidate and which does, None while none does."""
@@ -85,14 +102,14 @@ class QuotaHarm:
         # The lineage plays no role where there is room.
         kind = holder.kind
         side = HarmSide(kind.tenant, kind.queue, kind.priority)
-        room = self._rooms.ask(kind, Harm(self._now, "quota", side, self._asks))
-        if not self._fits and _lost_with(holder, self._now) <= room:
+        room = self._rooms.ask(kind, Harm(self.now, "quota", side, self._asks))
+        if not self._fits and _lost_with(holder, self.now) <= room:
             return None
-        harm = harm_of(self._snapshot, self._now, self._asks, holder)
+        harm = harm_of(self._snapshot, self.now, self._asks, holder)
         found = self._held(harm)
         if found and holder.queue != self._who.queue and self._reclaims():
             # The time of each of them begins now, so that none begins after another has passed.
-            asks, now = self._asks.queue, self._now
+            asks, now = self._asks.queue, self.now
             ends = [(min(u, self._accounts.reclaimed(b, asks, now)), b) for u, b in found]
             found = [each for each in ends if each[0] > now]
         if not found:

@@ -277,7 +277,7 @@ def sparing(who: Preemptor, spared: Spared) -> Preemptor:
     """
     holds = None
     if spared.harm is not None:
-        holds = Answers(spared.harm, spared.now, spared.by_budget).__getitem__
+        holds = Answers(spared.harm, spared.by_budget).__getitem__
     return replace(who, spares=spared if spared.early else None, holds=holds)
 
 
