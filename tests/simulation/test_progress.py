@@ -52,7 +52,7 @@ def test_other_processes_read_how_far_a_run_is_and_nothing_is_left_of_it(
     (run,) = planned(study)
 
     def looked_at(*given: Any) -> Replay:
-        jobs, policy, model, tenants, nodes, note, _ = given
+        jobs, policy, model, tenants, nodes, note, *_ = given
 
         def noted(finished: int, now: int) -> None:
             note(finished, now)

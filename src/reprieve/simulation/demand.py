@@ -6,7 +6,8 @@ turned by a number of days so that its daily rhythm stays while its bursts fall 
 more such copy as many jobs, in a random order, as come nearest to the load. Everything is drawn
 from the seed and the trace's name alone, so that all policies are given the same jobs.
 
-A job that wants more devices than there are is left out and counted.
+A job that wants more devices than there are, or than a domain has that it requires, is left out and
+counted.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from itertools import accumulate
 from random import Random
 
 from kubeworld.units.durations import HOUR
+from reprieve.simulation.domains import NO_DOMAINS, NOBODY_ASKS, AskingDomain, Domains
 from reprieve.simulation.idleness import NEVER_IDLE, Idleness
 from reprieve.simulation.replaying.told_jobs import NEVER_TOLD, Asking
 from reprieve.simulation.trace import Job, Trace, device_time, window
@@ -50,7 +52,7 @@ class Tenants:
 class Demand:
     """The jobs of a replay, all with tenant and priority; `own_load` is that of the trace itself.
 
-    `too_wide` counts the trace's jobs that want more devices than there are.
+    `too_wide` counts the trace's jobs that want more devices than there are, or in one domain.
     """
 
     jobs: tuple[Job, ...]
@@ -72,8 +74,13 @@ def demand(
     seed: int,
     idleness: Idleness = NEVER_IDLE,
     asking: Asking = NEVER_TOLD,
+    nodes: tuple[int, int] | None = None,
+    domains: Domains = NO_DOMAINS,
+    topology: AskingDomain = NOBODY_ASKS,
 ) -> Demand:
     """Return what is submitted; a load of None is the trace as it is.
+
+    `nodes`: how many there are, and the devices of each; None: one that has the whole capacity.
 
     Raises:
         UsageError: the trace has no jobs, or none that fit, or all come at once, so that it has no
@@ -86,7 +93,8 @@ def demand(
             f"trace {trace.name}: no job in it; {len(unread)} lines cannot be read{why}; "
             f"{trace.without} jobs want no devices; accepted: at least one job"
         )
-    fitting = [job for job in trace.jobs if job.devices <= capacity]
+    count, of_a_node = nodes or (1, capacity)
+    fitting = [j for j in trace.jobs if j.devices <= domains.most(j, count, of_a_node)]
     if not fitting:
         raise UsageError(
             f"trace {trace.name}: no job wants at most {capacity} devices, which is what the "
@@ -110,6 +118,9 @@ def demand(
     jobs = [idleness.drawn(job, random) for job in jobs]
     random = Random(f"{seed}/{trace.name}/notice")
     jobs = [asking.drawn(job, random) for job in jobs]
+    random = Random(f"{seed}/{trace.name}/topology")
+    most = min(count, dict(domains.levels).get(topology.level, count)) * of_a_node
+    jobs = [topology.drawn(job, most, random) for job in jobs]
     reached = load_of(jobs, capacity, within)
     too_wide = len(trace.jobs) - len(fitting)
     return Demand(tuple(jobs), float(own), float(reached), too_wide)

@@ -224,6 +224,7 @@ def _carry_out(
             nodes,
             lambda jobs, now: note(jobs, count, now),
             study.idleness.utilization,
+            study.cluster.domains,
         )
         cpu = time.process_time() - started
     except ReprieveError as error:
@@ -249,7 +250,9 @@ def _demanded(study: Study, run: Run, trace: Trace) -> Demand:
     try:
         capacity = study.cluster.capacity
         given = trace, study.tenants, capacity, run.load, run.seed, study.idleness
-        return demand(*given, study.asking)
+        cluster = study.cluster
+        nodes = cluster.nodes, cluster.devices
+        return demand(*given, study.asking, nodes, cluster.domains, study.topology)
     except UsageError as error:
         raise UsageError(f"{run.file}: {error}") from error
 

@@ -1,12 +1,13 @@
 """The study file: which cluster, which jobs, and which policies are compared on them.
 
-    cluster: {nodes: 64, devices: 8}          # devices of a node; domains: {rack: 16} is accepted;
-                                              # or from: FILE, see `node_lists`
+    cluster: {nodes: 64, devices: 8}          # devices of a node; or from: FILE, see `node_lists`;
+                                              # domains: {rack: 16}, see `domains`
     workload: {trace: csv, path: traces/, load: [0.8, 1.0], seeds: [0, 1], only: [NAME]}
     tenants: {count: 8, zipf: 1.1, priorities: {0: 0.6, 100: 0.3, 1000: 0.1}}
     work: {checkpoint: 30m, save: 90s, restart: 180s, grace: 30s, evict: 30s,
            notice: {time: 5m, share: 0.6}}    # which jobs ask to be told, see `told_jobs`
     idleness: {share: 0.3, after: [0.2, 0.9], again: 0.25, utilization: 0}    # see `idleness`
+    topology: {required: rack, share: 0.5}    # which jobs ask for a domain, see `domains`
     policies: {NAME: {...}}                   # see `policy`; the others are compared to the first
 
 `path` is a file, or a folder that has `seedN/NAME.csv` (or `.csv.gz`) for each seed N; relative
@@ -26,6 +27,15 @@ from reprieve.engine.notice.granting import LEAST, MOST
 from reprieve.settings.fields import choice, duration, entries, integer, refuse, text
 from reprieve.simulation.demand import Tenants
 from reprieve.simulation.document import Part, read_document
+from reprieve.simulation.domains import KEYS as TOPOLOGY_KEYS
+from reprieve.simulation.domains import (
+    NO_DOMAINS,
+    NOBODY_ASKS,
+    AskingDomain,
+    Domains,
+    read_asking,
+    read_domains,
+)
 from reprieve.simulation.idleness import Idleness
 from reprieve.simulation.node_lists import DevicesOfNodes, alike, read_node_list
 from reprieve.simulation.policy import IDLE, KEYS, SCHEDULING, PolicySpec, read_policy
@@ -39,6 +49,15 @@ __all__ = ["Cluster", "Study", "Workload", "read_study"]
 
 _NAME: Final = Form(r"[A-Za-z0-9][A-Za-z0-9._-]*+", 63)
 _WORK: Final = ("checkpoint", "save", "restart", "grace", "evict", "notice")
+_SECTIONS: Final = (
+    "cluster",
+    "workload",
+    "tenants",
+    "work",
+    "idleness",
+    "topology",
+    "policies",
+)
 _MOST_TENANTS: Final = 1_000
 _HEAVIEST: Final = 100.0  # load
 
@@ -49,6 +68,7 @@ class Cluster:
 
     nodes: int
     devices: int
+    domains: Domains = NO_DOMAINS
 
     @property
     def capacity(self) -> int:
@@ -83,6 +103,7 @@ class Study:
     work: Checkpointing = field(default_factory=Checkpointing)
     idleness: Idleness = field(default_factory=Idleness)
     asking: Asking = field(default_factory=Asking)
+    topology: AskingDomain = NOBODY_ASKS
     text: str = ""
     notices: tuple[str, ...] = ()
 
@@ -102,7 +123,7 @@ def read_study(
     Raises:
         UsageError: what is wrong, in which line, and what is accepted.
     """
-    root = read_document(path, ("cluster", "workload", "tenants", "work", "idleness", "policies"))
+    root = read_document(path, _SECTIONS)
     for key in ("cluster", "workload", "policies"):
         root.given(key)
     given = root.part("cluster", ("nodes", "devices", "domains", "from"))
@@ -119,8 +140,8 @@ def read_study(
         for each in read
         if each.places and SCHEDULING not in each.planes and IDLE not in each.planes
     ]
-    if _domains(given):
-        unplaced.append("cluster.domains")
+    asking = root.part("work", _WORK).part("notice", ("time", "share"))
+    topology = read_asking(root.part("topology", TOPOLOGY_KEYS), cluster.domains, cluster.devices)
     return Study(
         path.name,
         cluster,
@@ -131,11 +152,17 @@ def read_study(
         _tenants(root.part("tenants", ("count", "zipf", "priorities"))),
         _work(root.part("work", _WORK)),
         _idleness(root.part("idleness", ("share", "after", "again", "utilization"))),
-        _asking(root.part("work", _WORK).part("notice", ("time", "share"))),
+        _asking(asking),
+        topology,
         path.read_text(encoding="utf-8"),
         (
             *told,
             *(f"{each}: changes nothing, since jobs are not placed on nodes" for each in unplaced),
+            *(
+                f"policies.{each.name}.own: places nothing, whatever cluster.domains says"
+                for each in read
+                if cluster.domains and each.own is not None
+            ),
         ),
     )
 
@@ -144,9 +171,10 @@ def _cluster(
     given: Part, beside: Path, devices_of_nodes: DevicesOfNodes
 ) -> tuple[Cluster, tuple[str, ...]]:
     """Return the nodes, and what is to be told of them."""
+    domains = read_domains(given.part("domains"))
     if given.get("from") is not None:
         place = given.where("from")
-        for key in ("nodes", "devices", "domains"):
+        for key in ("nodes", "devices"):
             if given.get(key) is not None:
                 raise UsageError(f"{place}: accepted: without {key}, which stands there")
         file = beside / Path(text(given.given("from"), place)).expanduser()
@@ -155,20 +183,11 @@ def _cluster(
         except UsageError as error:
             raise UsageError(f"{place}: {error}") from error
         nodes, devices, told = alike(found, f"{place}: {file}")
-        return Cluster(nodes, devices), (told,)
+        return Cluster(nodes, devices, domains), (told,)
     nodes = integer(given.given("nodes"), given.where("nodes"), 1, 100_000)
     most = MOST_DEVICES // nodes
     devices = integer(given.given("devices"), given.where("devices"), 1, most)
-    return Cluster(nodes, devices), ()
-
-
-def _domains(given: Part) -> Mapping[str, int]:
-    """Return the nodes of a domain, by the name of its level."""
-    levels = given.part("domains")
-    return {
-        str(level): integer(nodes, levels.where(str(level)), 1, 100_000)
-        for level, nodes in levels.value.items()
-    }
+    return Cluster(nodes, devices, domains), ()
 
 
 def _name(name: Any, policies: Part) -> str:

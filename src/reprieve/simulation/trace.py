@@ -20,7 +20,8 @@ class Job:
 
     `notice`: for how long it wants to be told before it makes way, 0 for not at all. `idle_from` is
     the progress after which it stays on its devices without using them, None if it
-    never does; `idle_for` for how long, None to its end.
+    never does; `idle_for` for how long, None to its end. `required` and `preferred`: the level of
+    domains of which it needs one, or would rather have one, to itself or shared with others.
     """
 
     id: str
@@ -36,6 +37,8 @@ class Job:
     notice: int | None = None
     idle_from: int | None = None
     idle_for: int | None = None
+    required: str = ""
+    preferred: str = ""
 
 
 @dataclass(frozen=True, slots=True)

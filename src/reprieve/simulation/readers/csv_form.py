@@ -1,11 +1,12 @@
 """Our own form: comma-separated values with a header line.
 
 `arrival_s`, `gpus` and `duration_s` have to be there, in any order; `job`, `model`, `tenant`,
-`priority`, `checkpoint_s`, `save_s`, `restart_s`, `notice_s`, `busy_s` and `idle_s` may be. Empty
-cells of the latter say nothing. A job without an id of its own has the number of its line.
-`notice_s` is for how long it wants to be told before it makes way, `busy_s` for how long it uses
-its devices before it only holds them, `idle_s` after how long it uses them again, without which it
-never does.
+`priority`, `checkpoint_s`, `save_s`, `restart_s`, `notice_s`, `busy_s`, `idle_s`, `required` and
+`preferred` may be. Empty cells of the latter say nothing. A job without an id of its own has the
+number of its line. `notice_s` is for how long it wants to be told before it makes way, `busy_s` for
+how long it uses its devices before it only holds them, `idle_s` after how long it uses them again,
+without which it never does. `required` and `preferred` name the level of domains that it asks for,
+one of them.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ _OPTIONAL: Final = (
     "notice_s",
     "busy_s",
     "idle_s",
+    "required",
+    "preferred",
 )
 
 
@@ -60,6 +63,10 @@ def _job(cells: Row, number: int) -> Job:
     if idle is not None and (busy is None or not idle):
         said = f"idle_s {shown(cells['idle_s'])}"
         raise Unreadable(f"{said}; accepted: more than 0 seconds, beside busy_s")
+    required, preferred = (bounded(cells.get(key, "")) for key in ("required", "preferred"))
+    if required and preferred:
+        said = f"required {shown(required)} beside preferred {shown(preferred)}"
+        raise Unreadable(f"{said}; accepted: one of them")
     return Job(
         id=bounded(cells.get("job") or f"L{number}", LONGEST_NAME),
         arrival=seconds(cells["arrival_s"], "arrival_s"),
@@ -74,4 +81,6 @@ def _job(cells: Row, number: int) -> Job:
         notice=optional_seconds("notice_s"),
         idle_from=busy,
         idle_for=idle,
+        required=required,
+        preferred=preferred,
     )

@@ -6,6 +6,9 @@
 | scheduling | `scheduling_decider.SchedulingDecider` |
 | quota and scheduling | `joint_decider.JointDecider`, which has the two above |
 | idle beside any of them | `idle_decider.IdleDecider`, which has one of the two above |
+
+Where nodes have domains the quota plane alone gives quota with places; with the scheduling plane it
+is that one which places, and a required level is its gangs' topology constraint.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kubeworld.units.instants import Nanos
+from reprieve.simulation.domains import NO_DOMAINS, Domains
 from reprieve.simulation.policy import IDLE, QUOTA, SCHEDULING, PolicySpec
 from reprieve.simulation.replaying.deciding import Decider, EngineDecider
 from reprieve.simulation.replaying.idle_decider import IdleDecider
@@ -45,6 +49,7 @@ def deciders_of(
     saved: Callable[[str, Nanos], Saved],
     standing: Callable[[str, int], Standing],
     idle_utilization: float,
+    domains: Domains = NO_DOMAINS,
 ) -> Deciders:
     """Return the deciders of a policy.
 
@@ -55,16 +60,17 @@ def deciders_of(
         saved: what a job that runs has saved by then.
         standing: what a policy of one's own is told of a job.
         idle_utilization: what the devices of an idle job show, in percent.
+        domains: those of the nodes.
     """
     if IDLE in policy.planes:
-        idle = IdleDecider(policy, tenants, nodes, saved, idle_utilization)
+        idle = IdleDecider(policy, tenants, nodes, saved, idle_utilization, domains)
         return Deciders(idle, idle.placing, idle.joint, idle)
     if {QUOTA, SCHEDULING} <= set(policy.planes):
-        joint = JointDecider(policy, tenants, nodes, saved)
+        joint = JointDecider(policy, tenants, nodes, saved, domains)
         return Deciders(joint, joint.placing, joint)
     if SCHEDULING in policy.planes:
-        placing = SchedulingDecider(policy, nodes, saved)
+        placing = SchedulingDecider(policy, nodes, saved, domains=domains)
         return Deciders(placing, placing)
     if policy.own is not None:
         return Deciders(OwnDecider(policy, tenants, nodes, standing))
-    return Deciders(EngineDecider(policy, tenants, nodes, saved))
+    return Deciders(EngineDecider(policy, tenants, nodes, saved, domains=domains))

@@ -34,9 +34,10 @@ from reprieve.engine.quota.release import (
     release,
 )
 from reprieve.engine.quota.waiting.queues import Queues
+from reprieve.simulation.domains import NO_DOMAINS, Domains
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.replaying.harm import governor_of
-from reprieve.simulation.replaying.quota_cluster import configuration, key_of, workload
+from reprieve.simulation.replaying.quota_cluster import configuration, grounds, key_of, workload
 from reprieve.simulation.replaying.work import Saved
 from reprieve.simulation.trace import Job
 
@@ -118,8 +119,9 @@ class EngineDecider:
         saved: Callable[[str, Nanos], Saved] | None = None,
         runs_at_once: bool = True,
         governor: Governor | None = None,
+        domains: Domains = NO_DOMAINS,
     ) -> None:
-        """`saved` tells what a job that runs has saved by then.
+        """`saved` tells what a job that runs has saved by then; `domains`: quota comes with places.
 
         `runs_at_once`: who is admitted runs; else somebody says so (`started`). `governor`: that of
         all planes, None where this one decides alone.
@@ -132,9 +134,12 @@ class EngineDecider:
         self._saves: list[tuple[Nanos, str]] = []
         self._next_save: dict[str, Nanos] = {}
         count, self._node_devices = nodes
-        setup = configuration(policy, tenants, count * self._node_devices)
+        setup = configuration(policy, tenants, count * self._node_devices, domains)
         self._policy, self._tenants = policy, tenants
         self._holdings, self._queues = Holdings(setup), Queues(setup)
+        self._places = bool(domains)
+        if domains:
+            self._holdings.stand_on(grounds(count, self._node_devices, domains))
         self._ledger = Displacements(governor=governor or governor_of(policy))
         # Nobody reads what is told of a refusal here.
         self._refusals, self._nominated = Refusals(), Nominated()
@@ -146,7 +151,7 @@ class EngineDecider:
 
         `evicted`: otherwise than by a preemption.
         """
-        row = workload(job, number, self._policy, self._node_devices, now)
+        row = workload(job, number, self._policy, self._node_devices, now, self._places)
         self._queues.push(row if evicted is None else replace(row, evicted=evicted))
 
     def left(self, job: Job) -> None:

@@ -47,6 +47,7 @@ from reprieve.engine.idle.model import (
 from reprieve.engine.idle.outcome import RULE_BESIDE_PRIORITY, Evaluation
 from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.quota.entries import CycleResult, Entry
+from reprieve.simulation.domains import NO_DOMAINS, Domains
 from reprieve.simulation.policy import IDLE, QUOTA, SCHEDULING, PolicySpec
 from reprieve.simulation.replaying.deciding import Placements, Reclaim, Reclaims
 from reprieve.simulation.replaying.harm import Candidates, NodeHarm
@@ -102,10 +103,15 @@ class IdleDecider:
         nodes: tuple[int, int],
         saved: Callable[[str, Nanos], Saved],
         percent: float,
+        domains: Domains = NO_DOMAINS,
     ) -> None:
         """`percent` is what the devices of an idle job show; the rest as of the others."""
-        self.joint = JointDecider(policy, tenants, nodes, saved) if QUOTA in policy.planes else None
-        self.placing = self.joint.placing if self.joint else SchedulingDecider(policy, nodes, saved)
+        self.joint = None
+        if QUOTA in policy.planes:
+            self.joint = JointDecider(policy, tenants, nodes, saved, domains)
+            self.placing = self.joint.placing
+        else:
+            self.placing = SchedulingDecider(policy, nodes, saved, domains=domains)
         self._harm = NodeHarm(self.placing.governor, IDLE, saved)
         self._retries: set[Nanos] = set()
         self._name, self._nodes, self._percent = policy.name, nodes, percent

@@ -31,6 +31,7 @@ from reprieve.engine.quota.holdings.holders import Holder
 from reprieve.engine.quota.model import Eviction, ResourceFlavor, Workload
 from reprieve.engine.quota.proofs.node_proof import NodeProof, Template
 from reprieve.engine.quota.release import IdleUnit, Promise, Release
+from reprieve.simulation.domains import NO_DOMAINS, Domains
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.replaying.deciding import EngineDecider, Placements
 from reprieve.simulation.replaying.harm import governor_of
@@ -110,11 +111,12 @@ class JointDecider:
         tenants: Sequence[str],
         nodes: tuple[int, int],
         saved: Callable[[str, Nanos], Saved],
+        domains: Domains = NO_DOMAINS,
     ) -> None:
         """`nodes`: how many, and the devices of each; `saved` tells what a job saved by then."""
         governor = governor_of(policy)
         self._quota = EngineDecider(policy, tenants, nodes, saved, False, governor)
-        self.placing = SchedulingDecider(policy, nodes, saved, governor)
+        self.placing = SchedulingDecider(policy, nodes, saved, governor, domains)
         self._scheduler, self._preempts = policy.placing.profiles[0].scheduler_name, policy.preempts
         self._unproven: set[str] = set()  # tenants who were refused for want of nodes
         self._jobs: dict[str, tuple[Job, int]] = {}

@@ -134,6 +134,7 @@ class Life:
         served: idle jobs made way for it.
         told: how often it was told before it made way; `saved`: how often it saved then.
         spared: device-nanoseconds of progress that would have been undone without notice.
+        together: how often it started with all of its pods in one domain of the level it asks for.
         heir: how long it had waited when it started as idle work left; None: it never did.
     """
 
@@ -163,6 +164,7 @@ class Life:
     told: int = 0
     saved: int = 0
     spared: int = 0
+    together: int = 0
 
     @property
     def doing(self) -> Job:

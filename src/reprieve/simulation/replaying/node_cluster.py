@@ -12,6 +12,7 @@ from functools import cache
 from typing import Final
 
 from reprieve.engine.cluster.rows import PODS, GroupRow, NodeRow, PodClass, PodRow
+from reprieve.simulation.domains import NO_DOMAINS, Domains, node_names
 from reprieve.simulation.replaying.quota_cluster import DEVICE, key_of
 from reprieve.simulation.trace import Job
 from reprieve.units.ids import Uid
@@ -21,19 +22,17 @@ __all__ = ["class_of", "group_of", "node_rows", "pods_of"]
 _MOST_PODS: Final = 1_000_000  # no limit: devices are what is short
 
 
-def node_rows(count: int, devices: int) -> list[NodeRow]:
-    """Return the nodes, each with so many devices."""
-    width = len(str(count - 1))
-    names = [f"node-{number:0{width}}" for number in range(count)]
+def node_rows(count: int, devices: int, domains: Domains = NO_DOMAINS) -> list[NodeRow]:
+    """Return the nodes, each with so many devices, and labels of its domains."""
     return [
         NodeRow(
             Uid(name),
             name,
             0,
             {PODS: _MOST_PODS, DEVICE: devices},
-            {"kubernetes.io/hostname": name},
+            {"kubernetes.io/hostname": name, **domains.of_node(number)},
         )
-        for name in names
+        for number, name in enumerate(node_names(count))
     ]
 
 
@@ -48,6 +47,7 @@ def group_of(job: Job, number: int, size: int, version: int, preempts: bool) -> 
         all_or_nothing=True,
         priority=job.priority or 0,
         preempts=preempts,
+        topology_key=job.required,
     )
 
 

@@ -28,6 +28,7 @@ from kubeworld.units.instants import Nanos
 from reprieve.engine.notice.expected import AtStake
 from reprieve.engine.quota.entries import CycleResult, Outcome
 from reprieve.engine.quota.waiting.requeuing import backoff_end
+from reprieve.simulation.domains import NO_DOMAINS, Domains, node_names
 from reprieve.simulation.policy import IDLE, QUOTA, SCHEDULING, PolicySpec
 from reprieve.simulation.replaying.deciders import deciders_of
 from reprieve.simulation.replaying.deciding import Placements, Reclaim, Reclaims
@@ -53,7 +54,7 @@ from reprieve.simulation.replaying.lives import (
 )
 from reprieve.simulation.replaying.loop_guard import LoopGuard, ReplayFault
 from reprieve.simulation.replaying.own_decider import Standing
-from reprieve.simulation.replaying.quota_cluster import key_of
+from reprieve.simulation.replaying.quota_cluster import key_of, nodes_of
 from reprieve.simulation.replaying.told_jobs import ToldJobs
 from reprieve.simulation.replaying.work import Displaced, Run, Saved, WorkModel
 from reprieve.simulation.trace import Job
@@ -81,6 +82,7 @@ def replay(
     nodes: tuple[int, int],
     progress: Callable[[int, int], None] | None = None,
     idle_utilization: float = 0.0,
+    domains: Domains = NO_DOMAINS,
 ) -> Replay:
     """Replay jobs until all have finished.
 
@@ -92,11 +94,12 @@ def replay(
         nodes: how many there are, and the devices of each.
         progress: called now and then with the jobs that have finished, and the virtual instant.
         idle_utilization: what the devices of an idle job show, in percent.
+        domains: those of the nodes, for jobs that ask for one.
 
     Raises:
         ReplayFault: the engine failed to decide, or jobs can never run.
     """
-    run = _Replay(jobs, policy, model, tenants, nodes, idle_utilization)
+    run = _Replay(jobs, policy, model, tenants, nodes, idle_utilization, domains)
     return run.run(progress)
 
 
@@ -109,13 +112,17 @@ class _Replay:
         tenants: Sequence[str],
         nodes: tuple[int, int],
         idle_utilization: float,
+        domains: Domains,
     ) -> None:
         submitting = {job.tenant for job in jobs}
         # Where the trace says all tenants, those of the study have no jobs and no quota.
         given = tenants if submitting.intersection(tenants) else ()
         names = [*given, *sorted(submitting.difference(given))]
         self.policy, self.model = policy, model
-        found = deciders_of(policy, names, nodes, self._saved, self._standing, idle_utilization)
+        saved, standing = self._saved, self._standing
+        found = deciders_of(policy, names, nodes, saved, standing, idle_utilization, domains)
+        self.domains = domains
+        self.places = {name: number for number, name in enumerate(node_names(nodes[0]))}
         self.decider, self.placing = found.asked, found.placing
         self.joint, self.idle = found.joint, found.idle
         self.lives = [Life(job) for job in jobs]
@@ -319,7 +326,7 @@ class _Replay:
                     self.result.decisions.append(Reserved(now, key, borrows))
                     self._wait_for_nodes(now, self.numbers[key])
                 else:
-                    self._start(now, key, borrows)
+                    self._start(now, key, borrows, nodes_of(entry.admission))
             elif entry.issued:
                 going = [(target.holder.key, str(target.reason)) for target in entry.issued]
                 self._displace(now, entry.workload.key, going, entry.message, QUOTA)
@@ -345,6 +352,10 @@ class _Replay:
         life.run = Run(now, life.kept, again)
         life.spell += 1
         life.holds = True
+        asked = life.job.required or life.job.preferred
+        if asked and nodes:
+            numbers = [self.places[each] for each in nodes]
+            life.together += self.domains.together(asked, numbers)
         self.devices.take(life.job.devices)
         self._add(self.model.finishes(life.doing, life.run), Kind.FINISH, number, life.displaced)
         for at in changes_of(self.model, life) if self.idle is not None else ():

@@ -42,6 +42,7 @@ from reprieve.engine.scheduling.nodes.leaving import NOBODY_PUT_OFF, PutOff, lef
 from reprieve.engine.scheduling.outcome import Attempt, Nominate, Unit
 from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.engine.scheduling.session import Session
+from reprieve.simulation.domains import NO_DOMAINS, Domains
 from reprieve.simulation.policy import SCHEDULING, PolicySpec
 from reprieve.simulation.replaying.deciding import Placements
 from reprieve.simulation.replaying.harm import Candidates, NodeHarm, governor_of
@@ -83,8 +84,8 @@ class _Gang:
         return Unit(tuple(pod.uid for pod in self.pods), self.group.key)
 
     @property
-    def shape(self) -> tuple[int, int]:
-        return (self.job.devices, self.group.priority)
+    def shape(self) -> tuple[int, int, str]:
+        return (self.job.devices, self.group.priority, self.group.topology_key)
 
     @property
     def side(self) -> HarmSide:
@@ -100,6 +101,7 @@ class SchedulingDecider:
         nodes: tuple[int, int],
         saved: Callable[[str, Nanos], Saved],
         governor: Governor | None = None,
+        domains: Domains = NO_DOMAINS,
     ) -> None:
         """`nodes`: how many, and the devices of each; `saved` tells what a job saved by then.
 
@@ -112,7 +114,7 @@ class SchedulingDecider:
         self._scheduler = self._policy.profiles[0].scheduler_name
         self._saved = saved
         self._cluster = Cluster()
-        self._cluster.apply(node_rows(count, self._node_devices))
+        self._cluster.apply(node_rows(count, self._node_devices, domains))
         self._free = count * self._node_devices
         self._waiting: dict[str, _Gang] = {}
         self._running: dict[str, _Gang] = {}

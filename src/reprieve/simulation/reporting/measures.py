@@ -23,6 +23,8 @@ demand; jobs go on until all have finished.
   for which jobs that made way for being idle would have gone on so, had they stayed
 * served: jobs for which idle ones made way; heirs: those that got devices at the moment at which
   idle work left some, whoever that was for, and how long half of them had waited at most by then
+* asked: jobs that ask for a domain; together: the share of their starts with all pods in one domain
+  of the level that they ask for; their wait is that of these jobs
 * finish ratio: a job's completion time by the time that its work needs; of each tenant the mean,
   `largest` of them, and Jain's index over them, 1 where all are alike
 
@@ -32,7 +34,7 @@ Percentiles are those of the nearest rank.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil, log10
 from typing import Final
@@ -115,10 +117,24 @@ class Measures:
     told_saved: int = 0
     spared_h: float = 0.0
     urgent_wait_p95_s: float = 0.0
+    asked: int = 0
+    together: float = 0.0
+    asked_wait_p95_s: float = 0.0
 
 
 def measured(replay: Replay, capacity: int) -> Measures:
     """Return the measures of a replay in which all jobs have finished."""
+    asked = [life for life in replay.lives if life.job.required or life.job.preferred]
+    starts = sum(life.displaced + 1 for life in asked)
+    return replace(
+        _of_all_jobs(replay, capacity),
+        asked=len(asked),
+        together=sum(life.together for life in asked) / starts if starts else 0.0,
+        asked_wait_p95_s=percentile(sorted(life.waited for life in asked), 95) / SECOND,
+    )
+
+
+def _of_all_jobs(replay: Replay, capacity: int) -> Measures:
     lives = replay.lives
     within = max(life.job.arrival for life in lives)
     waits = sorted(life.waited for life in lives)

@@ -25,7 +25,6 @@ from reprieve.simulation.reporting.intervals import FEWEST_FOR_A_STAR, Estimate
 from reprieve.simulation.reporting.report_page import SCRIPT, STYLE
 from reprieve.simulation.reporting.summary import (
     COLUMNS,
-    IDLE_COLUMNS,
     Column,
     Found,
     LoadSummary,
@@ -281,8 +280,8 @@ def _configuration(results: Results) -> Iterator[str]:
     yield "\n<h2>Configuration</h2>"
     yield f"<pre>{escape(study.text.rstrip())}</pre>"
     yield "<h3>What the columns are</h3><table class=meanings><tbody>"
-    idle = any(summary.idle for summary in results.loads)
-    for column in (*COLUMNS, *IDLE_COLUMNS) if idle else COLUMNS:
+    shown = dict.fromkeys(column for each in results.loads for column in each.columns)
+    for column in shown or COLUMNS:
         yield f"<tr><td>{escape(column.title)}</td><td>{escape(column.meaning)}</td></tr>"
     yield "</tbody></table>"
     yield "<details><summary>Policies as they were understood</summary><pre>"

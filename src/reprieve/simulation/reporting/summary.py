@@ -20,6 +20,7 @@ from reprieve.simulation.study import Study
 
 __all__ = [
     "COLUMNS",
+    "DOMAIN_COLUMNS",
     "IDLE_COLUMNS",
     "NOTICE_COLUMNS",
     "Column",
@@ -180,6 +181,20 @@ NOTICE_COLUMNS: Final = (
 )
 
 
+#: Of studies in which jobs ask for a domain.
+DOMAIN_COLUMNS: Final = (
+    Column(
+        "in one domain",
+        "starts of jobs that ask for a domain, with all pods in one",
+        lambda m: m.together,
+        _share,
+    ),
+    Column(
+        "their wait p95", "of jobs that ask for one", lambda m: m.asked_wait_p95_s, duration_text
+    ),
+)
+
+
 def summarised(study: Study, runs: Sequence[Run], ended: Sequence[Outcome | Failed]) -> Results:
     """Return the results of the runs that have ended, in the order of the study."""
     outcomes = sorted((each for each in ended if isinstance(each, Outcome)), key=_number)
@@ -219,19 +234,25 @@ def _of_load(
     idle = any(IDLE in each.planes for each in study.policies) or any(
         each.measures.unused_h for row in rows.values() for each in row
     )
+    asked = any(each.measures.asked for row in rows.values() for each in row)
     told = any(each.measures.told for row in rows.values() for each in row)
     return LoadSummary(
         load,
         {key: of[names[0]].submitted for key, of in whole.items()},
         tuple(_of_policy(name, rows[name], None if name == names[0] else base) for name in names),
-        (*COLUMNS, *IDLE_COLUMNS * idle, *NOTICE_COLUMNS * told),
+        (
+            *COLUMNS,
+            *IDLE_COLUMNS * idle,
+            *NOTICE_COLUMNS * told,
+            *DOMAIN_COLUMNS * asked,
+        ),
         tuple(name for name in planned if name not in names),
     )
 
 
 def _of_policy(name: str, outcomes: list[Outcome], base: list[Outcome] | None) -> PolicySummary:
     columns = {}
-    for column in (*COLUMNS, *IDLE_COLUMNS, *NOTICE_COLUMNS):
+    for column in (*COLUMNS, *IDLE_COLUMNS, *NOTICE_COLUMNS, *DOMAIN_COLUMNS):
         values = [column.value(each.measures) for each in outcomes]
         change = None
         if base is not None:

@@ -36,6 +36,9 @@ _LAST = (
     "told_saved",
     "spared_device_hours",
     "wait_p95_highest_priority_s",
+    "jobs_asking_for_a_domain",
+    "starts_in_one_domain",
+    "wait_p95_asking_for_a_domain_s",
 )
 _LOW = 0.05  # an own load at which hardly anything ever waits
 
@@ -144,6 +147,9 @@ def results_csv(results: Results) -> str:
             found.told_saved,
             f"{found.spared_h:.3f}",
             f"{found.urgent_wait_p95_s:.3f}",
+            found.asked,
+            f"{found.together:.6f}",
+            f"{found.asked_wait_p95_s:.3f}",
         )
         rows.writerow([*(cell for _, cell in _cells(outcome)), *last])
     return content.getvalue()
