@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -62,6 +62,8 @@ class Site:
         self.nodes = snapshot_of(*nodes, *self.pods)
         self.templates: dict[str, Template] = {}
         self.moves = False
+        self.idle: Collection[Uid] = ()
+        self.opted = True
 
     def decide(self, *workloads: Workload, proof: bool = True) -> CycleResult:
         holdings, queues = Holdings(self.configuration), Queues(self.configuration)
@@ -83,6 +85,8 @@ class Site:
             NOW,
             scheduler_preempts=self.moves,
             moves=self.moves,
+            reclaimable=self.idle,
+            opted=lambda workload: self.opted,
         )
 
     def template(self, found: Workload) -> Mapping[str, Template]:
@@ -271,6 +275,27 @@ def test_what_fits_gets_the_flavor_whose_nodes_have_most_room_where_nodes_are_lo
         assert entry.outcome is Outcome.ADMITTED and entry.admission is not None
         (pod_set,) = entry.admission.pod_sets
         assert (pod_set.flavors[GPU], entry.moved) == expected, (pods, moves)
+
+
+def test_what_fits_gets_the_flavor_where_the_fewest_devices_have_to_go() -> None:
+    """Idle work goes before lower priorities, whatever they hold, and only for who has opted in."""
+    nodes = [node("n1", gpus=8, labels={"pool": "new"}), node("n2", gpus=8, labels={"pool": "old"})]
+    wanted = workload("wanted", 1, 4)
+    eight, four = pod("eight", node="n1", gpus=8, priority=0), pod("four", node="n2", gpus=4)
+    beside = pod("beside", node="n2", gpus=4, priority=9)
+    two = [pod(f"two-{n}", node="n2", gpus=2, priority=0) for n in range(2)]
+    for pods, idle, opted, expected in (
+        ([eight, four, beside], (), True, "old"),
+        ([eight, *two, beside], (), True, "old"),
+        ([eight, four, beside], (eight.uid,), True, ""),
+        ([eight, four, beside], (eight.uid,), False, "old"),
+        ([eight, beside, pod("high", node="n2", gpus=4, priority=9)], (), True, ""),
+    ):
+        site = two_flavors(nodes, pods)
+        site.templates["wanted"] = Template(pod_class(gpus=4), preempts_below=5)
+        site.moves, site.idle, site.opted = True, idle, opted
+        (entry,) = site.decide(wanted).entries
+        assert (entry.outcome, entry.moved) == (Outcome.ADMITTED, expected), (pods, idle, opted)
 
 
 def test_each_of_one_cycle_gets_a_flavor_whose_nodes_the_others_have_left() -> None:

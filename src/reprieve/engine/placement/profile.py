@@ -6,7 +6,7 @@ Source: specification of the scheduling plane, sections 15 to 17 and 21.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -187,7 +187,8 @@ class Policy:
     most. `protection`: as victims pods and groups may have a priority of their own, None: none has.
     `non_uniform_groups`: groups go one by one down to their floor only, and leaders with all.
     `max_min_runtime`: seconds for which work that has just started may be no victim, at most; 0:
-    what it says of that does not count. `choice`: how victims are chosen.
+    what it says of that does not count. `choice`: how victims are chosen. `fewest_devices`: of
+    victims of the same priority those that hold the fewest devices, where several planes decide.
     """
 
     profiles: tuple[Profile, ...] = (Profile(),)
@@ -208,6 +209,14 @@ class Policy:
     non_uniform_groups: bool = field(default=False, metadata={_OPTION: True})
     max_min_runtime: int = field(default=0, metadata={_OPTION: True})
     choice: VictimChoice = field(default=VictimChoice.COMPATIBLE, metadata={_OPTION: True})
+    fewest_devices: bool = field(default=False, metadata={_OPTION: True})
+
+    def beside_others(self) -> Policy:
+        """Return the policy where other planes decide about the same demands.
+
+        What one demand costs is counted alike then, whichever plane evicts for it: in devices.
+        """
+        return replace(self, fewest_devices=self.best and not self.harm_order)
 
     @property
     def best(self) -> bool:

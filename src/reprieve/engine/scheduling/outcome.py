@@ -179,8 +179,9 @@ class Preemption:
     `unhelpful`: how many nodes say what, when a plain pod has no candidate; nodes that were not
     examined are counted too. `reprieved`: units put back, by rule. `refused`: for `-v 6`, units
     that could not be put back with the first filter that refused. `placements`: how many were tried
-    in the empty state. `gap`: per cent by which the victims' pods, or their lost work with
-    `harmOrder`, exceed at most what has to go at this priority; None where no bound is known.
+    in the empty state. `gap`: per cent by which the victims' pods, their lost work with
+    `harmOrder`, or their devices where several planes decide, exceed at most what has to go at this
+    priority; None where no bound is known.
     """
 
     code: Code

@@ -77,6 +77,10 @@ class IdleSide(Protocol):
         """Return for each pending Kueue Workload, by uid, whether idle work is evicted for it."""
         ...
 
+    def has_opted_in(self, workload: Uid) -> bool:
+        """Whether idle work may go for a Kueue Workload, as far as is known."""
+        ...
+
     def reclaimable(self) -> frozenset[Uid]:
         """Return the pods of all work that is idle now."""
         ...

@@ -69,6 +69,7 @@ class SchedulingContext:
     notices: Notices | None = None
     shared: InitVar[Mirror | None] = None
     mirror: Mirror = field(init=False)
+    _beside_others: Policy = field(init=False)
 
     @property
     def client(self) -> OwnWriter:
@@ -77,11 +78,13 @@ class SchedulingContext:
 
     def __post_init__(self, shared: Mirror | None) -> None:
         self.mirror = shared or Mirror(self.client, self.clock)
+        self._beside_others = self.settings.policy.beside_others()
 
     @property
     def policy(self) -> Policy:
         """What decisions depend on."""
-        return self.settings.policy
+        several = len(self.joint.planes) > 1
+        return self._beside_others if several else self.settings.policy
 
     @property
     def scheduler_names(self) -> frozenset[str]:

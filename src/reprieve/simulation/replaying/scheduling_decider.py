@@ -110,7 +110,9 @@ class SchedulingDecider:
         self.governor = governor or governor_of(policy)
         self._harm = NodeHarm(self.governor, SCHEDULING, saved)
         count, self._node_devices = nodes
-        self._name, self._policy, self._preempts = policy.name, policy.placing, policy.preempts
+        self._name, self._preempts = policy.name, policy.preempts
+        together = len(policy.planes) > 1
+        self._policy = policy.placing.beside_others() if together else policy.placing
         self._scheduler = self._policy.profiles[0].scheduler_name
         self._saved = saved
         self._cluster = Cluster()

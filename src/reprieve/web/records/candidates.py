@@ -59,7 +59,9 @@ def order_of(replay: Replays) -> str:
             )
         return f"other ClusterQueues first, then lower priority, then {last}"
     if isinstance(replay, SchedulingReplay):
-        cost = " less lost work, then" if replay.decided_on.policy.harm_order else ""
+        policy = replay.decided_on.policy
+        cost = " less lost work, then" if policy.harm_order else ""
+        cost = " fewer devices, then" if policy.fewest_devices else cost
         return f"lower priority first, then{cost} a later start"
     return "idle for the longest first"
 

@@ -38,6 +38,7 @@ from reprieve.engine.quota.assigning.assignment import Assignment
 from reprieve.engine.quota.entries import Entry
 from reprieve.engine.quota.holdings.holders import Holder
 from reprieve.engine.quota.model import ResourceFlavor, Workload
+from reprieve.engine.quota.proofs.making_room import devices_to_evict
 from reprieve.units.ids import Uid
 
 __all__ = ["NodeProof", "Template"]
@@ -77,7 +78,7 @@ class NodeProof:
         now: the instant of the run.
         scheduler_preempts: the scheduler of this process may preempt pods of lower priority for
             the preemptor's once it has its quota; who fits after that is not refused.
-        reclaimable: pods of idle work, which may go for them as well.
+        reclaimable: pods of idle work, which may go for those of them that have `opted` in.
         moves: what fits gets another flavor where nodes have more room for it.
     """
 
@@ -91,7 +92,9 @@ class NodeProof:
         scheduler_preempts: bool = False,
         reclaimable: Collection[Uid] = (),
         moves: bool = False,
+        opted: Callable[[Workload], bool] = lambda workload: True,
     ) -> None:
+        self._opted = opted
         self._moves = moves
         self._scheduler_preempts = scheduler_preempts
         self._reclaimable = reclaimable
@@ -184,26 +187,30 @@ class NodeProof:
     ) -> tuple[str, Assignment] | None:
         """Return the first of other assignments for whose pods nodes have more room; None: none.
 
-        Room that is free, or on its way, is more than room that the scheduling plane and idle work
-        could make, and that is more than none. Of equals the entry keeps what it has.
+        Room that is free, or on its way, is more than room that idle work could make, that is more
+        than room that the scheduling plane could make as well, and that is more than none; of
+        equals in this those where fewer devices have to go. Else the entry keeps what it has.
         """
         if not self._moves or entry.assignment is None:
             return None
         self._ready(holders, flavors)
         least = self._effort(entry.workload, entry.assignment, flavors)
         best = None
-        for flavor, other in others if least else ():
+        for flavor, other in others if least[0] else ():
             effort = self._effort(entry.workload, other, flavors)
             if effort < least:
                 least, best = effort, (flavor, other)
-            if not least:
+            if not least[0]:
                 break
         return best
 
     def _effort(
         self, workload: Workload, assignment: Assignment, flavors: Mapping[str, ResourceFlavor]
-    ) -> int:
-        """Return 0 where all pods have nodes now, 1 where they could be made, 2 otherwise."""
+    ) -> tuple[int, int]:
+        """Return how room for all pods is made, and how many devices have to go for it.
+
+        0: there is room now; 1: with idle work gone; 2: with lower priorities gone as well; 3: not.
+        """
         simulation = self._simulation
         assert simulation is not None
         placed, _ = self._place(self._waiting)
@@ -212,29 +219,42 @@ class NodeProof:
         for pod in reversed([*placed, *found]):
             simulation.unplace(pod)
         if not without:
-            return 0
-        return 1 if self._fits_by_priority(workload, wanted) else 2
+            return 0, 0
+        for by, slots in ((1, self._idle_for(workload)), (2, self._may_go_for(workload))):
+            devices = devices_to_evict(simulation, wanted, slots) if len(slots) else None
+            if devices is not None:
+                return by, devices
+        return 3, 0
 
     def _fits_by_priority(self, workload: Workload, wanted: Sequence[Pending]) -> bool:
         """Whether the pods would fit with all pods gone that a scheduler may preempt for them.
 
         An upper bound: budgets and protections are the scheduler's, which searches for itself.
         """
-        simulation, nodes = self._simulation, self._nodes
+        simulation = self._simulation
         assert simulation is not None
-        below = [each.preempts_below for each in self._templates(workload).values()]
-        lower = nodes.pod_priority < max(below, default=0)
-        lower[list(self._there(self._reclaimable))] = True
-        lower &= nodes.pod_node >= 0
-        lower[nodes.pod_flags & Flag.DELETING != 0] = False
-        slots = np.flatnonzero(lower[: len(nodes.pod_node)]).astype(np.int64)
-        slots = slots[simulation.present[slots]]
+        slots = self._may_go_for(workload)
         simulation.remove(slots)
         placed, without = self._place(wanted)
         for pod in reversed(placed):
             simulation.unplace(pod)
         simulation.restore(slots)
         return not without
+
+    def _may_go_for(self, workload: Workload) -> I64:
+        """Return the pods that may go for those of a workload: idle ones and lower priorities."""
+        simulation, nodes = self._simulation, self._nodes
+        assert simulation is not None
+        below = [each.preempts_below for each in self._templates(workload).values()]
+        lower = nodes.pod_priority < max(below, default=0)
+        lower[list(self._idle_for(workload))] = True
+        lower &= nodes.pod_node >= 0
+        lower[nodes.pod_flags & Flag.DELETING != 0] = False
+        slots = np.flatnonzero(lower[: len(nodes.pod_node)]).astype(np.int64)
+        return slots[simulation.present[slots]]
+
+    def _idle_for(self, workload: Workload) -> I64:
+        return self._there(self._reclaimable if self._opted(workload) else ())
 
     def _let_go(self, targets: Collection[str]) -> list[Placed]:
         """Take back what is kept for pods of targets; return what was kept for all."""

@@ -20,11 +20,10 @@ from reprieve.engine.placement.simulation import Checkpoint, Simulation
 from reprieve.engine.scheduling.gangs.job import Budgets, JobPolicy
 from reprieve.engine.scheduling.least_cost.fewest import Proposal, without_nominations
 from reprieve.engine.scheduling.least_cost.least_costly import least_costly
-from reprieve.engine.scheduling.least_cost.plan_cost import plan_cost
+from reprieve.engine.scheduling.least_cost.plan_cost import plan_cost, weights_of
 from reprieve.engine.scheduling.nodes.packing import place_otherwise
 from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence
 from reprieve.engine.scheduling.victims.budgets import BudgetMatches
-from reprieve.engine.scheduling.victims.harm import lost_pods
 from reprieve.engine.scheduling.victims.reprieve import Reprieved, reprieve
 from reprieve.engine.scheduling.victims.trackers import Members
 from reprieve.engine.scheduling.victims.units import Units
@@ -59,12 +58,12 @@ def cheapest(
     `full`: all possible victims are there. `candidates`: (nodes,) where members may go. The
     simulation is left in any state.
     """
-    lost, snapshot = lost_pods(simulation), simulation.snapshot
+    weights, snapshot = weights_of(simulation), simulation.snapshot
     members = [pending for pending, _ in choices[0].placement]
     units = choices[0].units
-    search = _Search(simulation, full, members, lost, candidates, matches, policy, units)
+    search = _Search(simulation, full, members, candidates, matches, policy, units)
     found = [search.offered(choice) for choice in choices]
-    costs = [plan_cost(snapshot, each, matches, lost) for each in found]
+    costs = [plan_cost(snapshot, each, matches, weights) for each in found]
     best = least_costly(search, found[costs.index(min(costs))])
     choice = search.made[best.victims, best.nominated]
     return replace(choice, gap=best.gap)
@@ -91,7 +90,6 @@ class _Search:
     simulation: Simulation
     full: Checkpoint
     queued: Sequence[Pending]
-    lost: I64 | None
     candidates: Mask
     budgets: BudgetMatches
     policy: JobPolicy

@@ -20,12 +20,17 @@ from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.least_cost.plan_cost import UnitCosts, gap_of, plan_cost, unit_costs
+from reprieve.engine.scheduling.least_cost.plan_cost import (
+    UnitCosts,
+    gap_of,
+    plan_cost,
+    unit_costs,
+    weights_of,
+)
 from reprieve.engine.scheduling.nodes.covering import Instance, cover
 from reprieve.engine.scheduling.nodes.packing import needs_of, room_of
 from reprieve.engine.scheduling.outcome import Preemption
 from reprieve.engine.scheduling.victims.budgets import BudgetMatches, budget_matches
-from reprieve.engine.scheduling.victims.harm import lost_pods
 from reprieve.engine.scheduling.victims.node_by_node import Candidates
 from reprieve.engine.scheduling.victims.units import Units
 
@@ -47,7 +52,7 @@ def least_costly_node(
 ) -> Preemption:
     """Return these victims, or others on any of the candidates that cost less."""
     units, snapshot = candidates.units, simulation.snapshot
-    budgets, lost = budget_matches(simulation), lost_pods(simulation)
+    budgets, lost = budget_matches(simulation), weights_of(simulation)
     least = plan_cost(snapshot, found, budgets, lost)
     before = simulation.evictable
     parts = units.flat(np.arange(len(units)))

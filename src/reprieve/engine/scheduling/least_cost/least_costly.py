@@ -19,7 +19,12 @@ from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.simulation import Checkpoint, Simulation
 from reprieve.engine.scheduling.least_cost.fewest import Proposal, Proposals
-from reprieve.engine.scheduling.least_cost.plan_cost import gap_of, plan_cost, unit_costs
+from reprieve.engine.scheduling.least_cost.plan_cost import (
+    gap_of,
+    plan_cost,
+    unit_costs,
+    weights_of,
+)
 from reprieve.engine.scheduling.outcome import Preemption
 from reprieve.engine.scheduling.victims.budgets import BudgetMatches
 from reprieve.engine.scheduling.victims.units import Units
@@ -34,7 +39,6 @@ class Search(Protocol):
     simulation: Simulation
     full: Checkpoint
     queued: Sequence[Pending]
-    lost: I64 | None
 
     def empty(self) -> Units:
         """Bring the simulation into the state without all potential victims; return these."""
@@ -56,10 +60,11 @@ class Search(Protocol):
 def least_costly(search: Search, found: Preemption) -> Preemption:
     """Return these victims, or others for the same members that cost less."""
     snapshot, budgets = search.simulation.snapshot, search.matches()
+    weights = weights_of(search.simulation)
     placed = dict(found.nominated)
     members = [pending for pending in search.queued if pending.row.uid in placed]
     domains = search.domains(placed)
-    least = plan_cost(snapshot, found, budgets, search.lost)
+    least = plan_cost(snapshot, found, budgets, weights)
     units = search.empty()
     parts = units.flat(np.arange(len(units)))
     offered = Proposals(search.simulation, members, units, parts, search.full.used, domains)
@@ -68,7 +73,7 @@ def least_costly(search: Search, found: Preemption) -> Preemption:
     if limited and offered.large:
         broken = _beyond(units, parts, np.zeros(len(units), np.bool_), budgets)
     bound = offered.bound
-    counted = costs = unit_costs(units, parts, search.lost, broken)
+    counted = costs = unit_costs(units, parts, weights, broken)
     while True:
         again: Mask | None = None
         for proposal in offered.at_cost(costs):
@@ -77,7 +82,7 @@ def least_costly(search: Search, found: Preemption) -> Preemption:
             other = search.proposed(proposal)
             if other is None:
                 continue
-            cost = plan_cost(snapshot, other, budgets, search.lost)
+            cost = plan_cost(snapshot, other, budgets, weights)
             if cost[2] and broken is None:
                 again = proposal.leaving
             if cost < least:
@@ -88,15 +93,17 @@ def least_costly(search: Search, found: Preemption) -> Preemption:
         if again is None:
             return replace(found, gap=gap_of(least, *bound, counted))
         broken = _beyond(units, parts, again, budgets)
-        costs = unit_costs(units, parts, search.lost, broken)
+        costs = unit_costs(units, parts, weights, broken)
 
 
 def costs_less(search: Search, other: Preemption, found: Preemption) -> bool:
     """Return whether other victims cost less than those found, for no fewer members."""
     if len(other.nominated) < len(found.nominated):
         return False
-    snapshot, budgets, lost = search.simulation.snapshot, search.matches(), search.lost
-    return plan_cost(snapshot, other, budgets, lost) < plan_cost(snapshot, found, budgets, lost)
+    snapshot, budgets = search.simulation.snapshot, search.matches()
+    weights = weights_of(search.simulation)
+    cost = plan_cost(snapshot, other, budgets, weights)
+    return cost < plan_cost(snapshot, found, budgets, weights)
 
 
 def _beyond(units: Units, parts: tuple[I64, I64], first: Mask, budgets: BudgetMatches) -> I64:

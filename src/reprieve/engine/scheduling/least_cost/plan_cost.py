@@ -3,7 +3,8 @@
 The first difference decides:
 1. the priority of the first victim, which is the highest, then the highest own one of its pods;
 2. pods that go beyond what disruption budgets allow;
-3. with `harmOrder`, the device-seconds that are lost;
+3. with `harmOrder`, the device-seconds that are lost; where several planes decide, the devices
+   that the victims hold;
 4. the sum over the victims' pods of (priority + 2**31), as KEP-5710 counts;
 5. pods;
 6. devices that these pods hold;
@@ -22,24 +23,32 @@ import numpy as np
 from reprieve.engine.cluster.arrays import I64
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.lost_work import is_device
+from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.least_cost.alternatives import set_harm
 from reprieve.engine.scheduling.outcome import Preemption, pods_of
 from reprieve.engine.scheduling.victims.budgets import BudgetMatches
-from reprieve.engine.scheduling.victims.harm import claimed_by
+from reprieve.engine.scheduling.victims.harm import claimed_by, devices_of_pods, lost_pods
 from reprieve.engine.scheduling.victims.reach import reach_of
 from reprieve.engine.scheduling.victims.units import Units
 from reprieve.units.ids import Uid
 
-__all__ = ["MOST_COST", "UnitCosts", "gap_of", "plan_cost", "unit_costs"]
+__all__ = ["MOST_COST", "UnitCosts", "gap_of", "plan_cost", "unit_costs", "weights_of"]
 
 MOST_COST: Final = 1 << 60  # of all units together
 _OFFSET: Final = 2**31
 
 
+def weights_of(simulation: Simulation) -> I64 | None:
+    """Return what each pod counts for in criterion 3: (slots,); None where it is not asked for."""
+    if simulation.policy.fewest_devices:
+        return devices_of_pods(simulation.snapshot)
+    return lost_pods(simulation)
+
+
 def plan_cost(
     snapshot: Snapshot, found: Preemption, budgets: BudgetMatches, lost: I64 | None
 ) -> tuple[int, ...]:
-    """Return what these victims cost; `lost`: (slots,) device-seconds, None: they do not count."""
+    """Return what these victims cost; `lost`: (slots,) see `weights_of`."""
     reach = reach_of(snapshot, found, budgets)
     _, _, work, total, pods, start = set_harm(snapshot, found, lost)
     devices = _devices(snapshot, found)

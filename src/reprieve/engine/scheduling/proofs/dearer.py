@@ -4,7 +4,8 @@ Nothing of the search is used. What it finds is always a better choice, never a 
 
 1. the members fit with only pods of lower priorities gone than the highest among the victims;
 2. the plan says that nothing costs less (gap 0), and one pod would do in place of all victims that
-   go alone on a node: with `harmOrder` one that loses less, else one in place of several;
+   go alone on a node: with `harmOrder` one that loses less, where several planes decide one that
+   holds fewer devices, else one in place of several;
 3. the plan says so, and a plan that is made the plain way costs less (`naive_plan`).
 
 1 and 3 are not asked where the search does not promise it: for members whose filters depend on
@@ -29,7 +30,7 @@ from reprieve.engine.placement.filters.resources import ResourcesFilter
 from reprieve.engine.placement.profile import FilterName, Policy
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.proofs.naive_plan import naive_cost
-from reprieve.engine.scheduling.victims.harm import lost_work
+from reprieve.engine.scheduling.victims.harm import devices_of_pods, lost_work
 from reprieve.engine.scheduling.victims.hierarchy import whole_groups
 
 __all__ = ["beats_bound", "costs_more_than_plain", "fits_below", "promised"]
@@ -102,11 +103,11 @@ def beats_bound(
 ) -> int | None:
     """Return a victim in place of which, and of others there, one pod would do; None without one.
 
-    That pod loses less with `harmOrder`, else it is one in place of several. A plan that says that
-    nothing costs less (gap 0) has no such victim. `priority`: (slots,) by which victims are
-    compared. `now`: Unix seconds.
+    That pod loses less with `harmOrder`, or holds fewer devices where several planes decide, else
+    it is one in place of several. A plan that says that nothing costs less (gap 0) has no such
+    victim. `priority`: (slots,) by which victims are compared. `now`: Unix seconds.
     """
-    lost = lost_work(snapshot, now, policy.max_lost_work) if policy.harm_order else None
+    lost = _weights(snapshot, policy, now)
     alone = whole_groups(snapshot, policy)[snapshot.pod_group.astype(np.intp)] < 0
     free = evictable & alone & (snapshot.pod_node >= 0) & (priority <= priority[slots].max())
     free[slots] = False
@@ -144,8 +145,14 @@ def costs_more_than_plain(
     allowed = evictable & simulation.present & (priority <= priority[slots].max())
     groups = whole_groups(snapshot, policy)[snapshot.pod_group.astype(np.intp)]
     allowed &= ~np.isin(groups, np.unique(groups[simulation.present & ~allowed & (groups >= 0)]))
-    weight = np.ones(len(priority), np.int64)
-    if policy.harm_order:
-        weight = np.clip(lost_work(snapshot, now, policy.max_lost_work), 0, None)
+    weight = _weights(snapshot, policy, now)
+    weight = np.ones(len(priority), np.int64) if weight is None else np.clip(weight, 0, None)
     plain = naive_cost(simulation, members, allowed, weight)
     return plain is not None and plain < int(weight[slots].sum())
+
+
+def _weights(snapshot: Snapshot, policy: Policy, now: int) -> I64 | None:
+    """Return what each pod counts for before the number of pods: (slots,); None: nothing does."""
+    if policy.fewest_devices:
+        return devices_of_pods(snapshot)
+    return lost_work(snapshot, now, policy.max_lost_work) if policy.harm_order else None

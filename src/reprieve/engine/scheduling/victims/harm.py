@@ -27,7 +27,15 @@ from reprieve.engine.notice.expected import Terms, counts_from
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.units.ids import Uid
 
-__all__ = ["IDLE", "claimed_by", "idle_pods", "lost_by", "lost_pods", "lost_work"]
+__all__ = [
+    "IDLE",
+    "claimed_by",
+    "devices_of_pods",
+    "idle_pods",
+    "lost_by",
+    "lost_pods",
+    "lost_work",
+]
 
 #: Stands for the lost work of idle pods: less than nothing.
 IDLE: Final = -1
@@ -59,7 +67,7 @@ def lost_work(snapshot: Snapshot, now: int, most: int) -> I64:
     known = (checkpoint > 0) & (checkpoint <= now)
     silent = np.clip(now - start, 0, most)
     since = np.clip(now - np.maximum(start, checkpoint), 0, None)
-    undone, devices = np.where(known, since, silent), _devices(snapshot)
+    undone, devices = np.where(known, since, silent), devices_of_pods(snapshot)
     for slot, terms in _told(snapshot):
         undone[slot] = now - counts_from(now - int(undone[slot]), now, terms)
     lost: I64 = undone * devices
@@ -109,7 +117,8 @@ def _told(snapshot: Snapshot) -> Iterator[tuple[int, Terms]]:
             yield slot, Terms(row.time, row.save, credit=row.credit)
 
 
-def _devices(snapshot: Snapshot) -> I64:
+def devices_of_pods(snapshot: Snapshot) -> I64:
+    """Return the devices that each pod holds: (slots,)."""
     columns = [number for number, name in enumerate(snapshot.resources) if is_device(name)]
     devices: I64 = snapshot.pod_requests[:, columns].sum(axis=1)
     claimed = claimed_by(snapshot)

@@ -135,6 +135,14 @@ class JointSide:
         # Who makes the rest of the room does so once the Workload has its quota.
         return Verdict.SERVED if found is Verdict.HELPED else found
 
+    def has_opted_in(self, workload: Uid) -> bool:
+        """Whether idle work may go for a Kueue Workload, as far as is known."""
+        found = [self._ownership.root_of(uid) for uid in self._queued.pods(workload)]
+        asks = self._queued.asks(workload)
+        roots = [root.ref for root in found if root is not None]
+        roots += [] if asks is None else [asks[0]]
+        return not any(self._tracks(root) is False for root in roots)
+
     def reclaimable(self) -> frozenset[Uid]:
         """Return the pods of all work that is idle now."""
         return frozenset(

@@ -201,7 +201,13 @@ class NodeView:
             scheduler_preempts=lenient,
             reclaimable=idle.reclaimable() if lenient and idle is not None else (),
             moves=self._joins,
+            opted=self._opted,
         )
+
+    def _opted(self, workload: Workload) -> bool:
+        """Whether idle work may go for a workload, as far as is known."""
+        idle = self._context.joint.idle
+        return idle is not None and idle.has_opted_in(Uid(workload.uid))
 
     def joint_proof(self, now: Nanos, idle: Collection[Uid]) -> NodeProof | None:
         """Return the proof for idle work that goes for a workload; None without nodes.
