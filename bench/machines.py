@@ -24,11 +24,11 @@ from bench.core import CoreClock, CoreLoop
 from bench.measuring import peak_mib, print_line
 from kubelocal.cluster import EmbeddedCluster
 from kubelocal.machines.embedded import EmbeddedObjects
-from kubelocal.machines.node import podstatus
 from kubelocal.machines.node.kubelet import KubeletTimes
 from kubelocal.machines.node.nodes import NodeSpec
 from kubelocal.machines.objects import Change, ChangeType, Object
 from kubelocal.machines.run import Machines
+from kubeworld.controllers import pod_statuses
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos, format_instant, format_micro
 from reprieve.operator.collector import freeze_records, relax_collector
@@ -177,7 +177,7 @@ async def _fill(cluster: EmbeddedCluster, objects: EmbeddedObjects, size: Size) 
         pod["spec"]["nodeName"] = f"node-{number % size.nodes:05}"
         if number // size.nodes >= 6:  # six of them have a GPU each, two GPUs are left
             del pod["spec"]["containers"][0]["resources"]
-        pod["status"] = podstatus.running(pod, "198.18.0.1", now)
+        pod["status"] = pod_statuses.running(pod, "198.18.0.1", now)
         cluster.store.put("pods", pod)
         if number % 500 == 0:
             await asyncio.sleep(0)

@@ -37,6 +37,7 @@ READER: Final = (
 
 #: Rooms that no tenant's text comes to, or that are not the operator.
 ROOMS: Final = {
+    "kubeworld/controllers/": "numbers of the API's schema; texts go through the reader",
     "cli/": "what the person at the keyboard wrote",
     "scenarios/": "scenario files of the person who runs them",
     "engine/topology/": "elements of arrays",
@@ -77,7 +78,6 @@ REVIEWED: Final = {
     "whatif/questions/similar.py": "pods and Workloads by their schema",
     "whatif/questions/judging.py": "records of the copy's own planes, by their schema",
     "whatif/snapshots/forms.py": "places that were written here",
-    "whatif/controllers/job_pods.py": "numbers of the API's schema",
     "whatif/copy/lists.py": "answers of the API server to the person who asks",
     "whatif/questions/making_way.py": "records of the copy's own planes, by their schema",
     "whatif/measured.py": "GpuWorkloads by their schema, as the person asked gets them",
@@ -86,7 +86,6 @@ REVIEWED: Final = {
     "whatif/questions/emptied.py": "objects that were read already",
     "whatif/controllers/owned_pods.py": "pods by their schema, as the person asked gets them",
     "whatif/controllers/pod_templates.py": "PriorityClasses by their schema",
-    "whatif/controllers/replica_pods.py": "numbers of the API's schema",
     "whatif/controllers/stand_ins.py": "objects that were read already",
     "whatif/submitting/fields.py": "documents of the person who asks, bounded when they were read",
     "whatif/snapshots/stored.py": "documents and snapshots of the person who asks",

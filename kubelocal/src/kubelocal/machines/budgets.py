@@ -11,8 +11,8 @@ from typing import Final
 from kubelocal.machines.informer import Informer, Key
 from kubelocal.machines.objects import Change, ChangeType, Object
 from kubelocal.machines.selections import Selections
-from kubelocal.machines.workloads.replicas import replicas_of
 from kubeworld.controllers.budgets import budget_status, wanted_pods
+from kubeworld.controllers.replicas import replicas_of
 from kubeworld.objects.owners import controller_of
 from kubeworld.objects.pods import is_active, is_ready
 from kubeworld.units.clock import Clock

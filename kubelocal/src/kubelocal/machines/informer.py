@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from kubelocal.machines.objects import Change, Changed, ChangeType, Gone, Object, Objects
+from kubeworld.writes.changes import is_gone
 
 __all__ = ["Informer", "Key", "Listener", "key_of"]
 
@@ -132,7 +133,10 @@ class Informer:
         except (Changed, Gone):
             await self.refresh(key_of(resource, obj))
             raise
-        self.apply(Change(ChangeType.MODIFIED, resource, updated))
+        if is_gone(updated):
+            await self.refresh(key_of(resource, obj))
+        else:
+            self.apply(Change(ChangeType.MODIFIED, resource, updated))
         return updated
 
     async def delete(

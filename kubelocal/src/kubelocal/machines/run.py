@@ -26,14 +26,12 @@ from kubelocal.machines.objects import FREQUENT, ChangeType, Objects
 from kubelocal.machines.volumes import VolumeController
 from kubelocal.machines.worker import Machine, Worker
 from kubelocal.machines.workloads.children import ChildrenController
-from kubelocal.machines.workloads.cronjobs import CronJobController
 from kubelocal.machines.workloads.daemonsets import DaemonSetController
-from kubelocal.machines.workloads.deployments import DeploymentController
+from kubelocal.machines.workloads.driver import Driver, Stage
 from kubelocal.machines.workloads.jobs import JobController
 from kubelocal.machines.workloads.podgroups import PodGroupProtection
-from kubelocal.machines.workloads.replicasets import ReplicaSetController
+from kubelocal.machines.workloads.rules import RULES
 from kubelocal.machines.workloads.scheduling_groups import PodGroupMaker, Workloads
-from kubelocal.machines.workloads.statefulsets import StatefulSetController
 from kubelocal.server.clock import TimeSource
 from kubeworld.units.clock import Clock
 
@@ -99,33 +97,26 @@ class Machines:
             return random.Random(f"{seed}/{machine}")
 
         workloads = Workloads(self.informer)
+
+        def stage(component: str, machine: str) -> Stage:
+            return Stage(
+                self.informer, clock, recorder(component), generator(machine), workloads.join
+            )
+
         node_machine = NodeMachine(self.informer, clock, recorder("kubelet"), nodes)
         machines: list[Machine] = [
             node_machine,
             Heartbeats(self.informer, clock, node_machine.names()),
             Kubelet(self.informer, clock, recorder("kubelet"), times or KubeletTimes(), seed),
-            JobController(
-                self.informer, clock, recorder("job-controller"), generator("jobs"), workloads
-            ),
-            ReplicaSetController(
-                self.informer, clock, recorder("replicaset-controller"), generator("replicasets")
-            ),
-            DeploymentController(self.informer, clock, recorder("deployment-controller")),
-            StatefulSetController(
-                self.informer, clock, recorder("statefulset-controller"), workloads
-            ),
-            ChildrenController(
-                self.informer, clock, recorder("children-controller"), generator("children")
-            ),
+            JobController(stage("job-controller", "jobs")),
+            *(Driver(rule, stage(f"{rule.kind.lower()}-controller", rule.name)) for rule in RULES),
+            DaemonSetController(stage("daemonset-controller", "daemonsets")),
+            ChildrenController(stage("children-controller", "children")),
             GarbageCollector(self.informer),
             NodeLifecycle(self.informer, clock),
             TaintEviction(self.informer, clock, recorder("taint-eviction-controller")),
             DisruptionController(self.informer, clock),
             PodGarbageCollector(self.informer, clock),
-            DaemonSetController(
-                self.informer, clock, recorder("daemonset-controller"), generator("daemonsets")
-            ),
-            CronJobController(self.informer, clock, recorder("cronjob-controller")),
             EndpointsController(self.informer),
             PodGroupProtection(self.informer),
             PodGroupMaker(self.informer, workloads),

@@ -6,7 +6,7 @@ end, and one that is lost is made anew as it was; how they are owned in between 
 decision. What is suspended holds all that stands under it. A kind that is stopped says that
 nothing of it runs any more when its last pod is gone, as its row asks.
 
-Source: the Job controller of Kubernetes 1.37; specification of the quota plane, section 10.2.
+Source: `kubeworld.controllers.jobs`; specification of the quota plane, section 10.2.
 """
 
 from __future__ import annotations
@@ -15,6 +15,13 @@ import copy
 from itertools import count
 from typing import Any, Final
 
+from kubeworld.controllers.jobs import (
+    is_managed_here,
+    job_pod,
+    note_suspension,
+    wanted_pods,
+)
+from kubeworld.objects.owners import child
 from kubeworld.objects.paths import Json, first, put
 from kubeworld.units.clock import Clock
 from kubeworld.units.instants import format_instant
@@ -27,9 +34,9 @@ from reprieve.jobs.table import job_kinds
 from reprieve.jobs.training import RUNTIME
 from reprieve.kube.resource import PODS, Resource
 from reprieve.whatif.controllers.made_pods import MadePods
-from reprieve.whatif.controllers.owned_pods import COMPLETION_INDEX, OwnedPods, Tally, facts_of
+from reprieve.whatif.controllers.owned_pods import OwnedPods, Tally, facts_of
 from reprieve.whatif.controllers.pod_claims import PodClaims
-from reprieve.whatif.controllers.pod_templates import pod_of
+from reprieve.whatif.controllers.pod_templates import admitted_pod
 from reprieve.whatif.copy.overlay import Overlay
 
 __all__ = ["JobPods", "is_numbered"]
@@ -37,7 +44,6 @@ __all__ = ["JobPods", "is_numbered"]
 _SUSPENDS: Final = {(kind.group, kind.kind): kind.suspend for kind in job_kinds() if kind.suspend}
 #: What a pod that is made anew has of the one before.
 _KEPT: Final = ("namespace", "labels", "annotations", "ownerReferences")
-_JOB_CONTROLLER: Final = "kubernetes.io/job-controller"
 #: Pods that their controllers make when all the others are made.
 _LAST: Final = ("launcher",)
 #: A pod that KubeRay makes when all the others are ready.
@@ -71,7 +77,7 @@ class JobPods:
             if tally.active:
                 self._end(job["metadata"]["uid"])
         elif kind.kind == "Job":
-            self._fill(kind, job, tally)
+            self._fill(job, tally)
         elif started and not tally.pods:
             self._make(kind, job)
         elif tally.pods and tally.ready == tally.pods:
@@ -140,45 +146,21 @@ class JobPods:
             if not facts.over and not facts.leaving:
                 self._delete(metadata.get("namespace", ""), metadata["name"])
 
-    def _fill(self, kind: JobKind, job: Json, tally: Tally) -> None:
+    def _fill(self, job: Json, tally: Tally) -> None:
         """Make the pods that a Job lacks; of an indexed one each index has one."""
-        if first(job, "spec.managedBy") not in (None, _JOB_CONTROLLER):
+        if not is_managed_here(job):
             return  # another controller makes its pods, elsewhere or later
+        spec = job["spec"]
         succeeded = max(tally.succeeded, first(job, "status.succeeded") or 0)
-        wanted = first(job, "spec.parallelism")
-        wanted = 1 if wanted is None else int(wanted)
-        completions = first(job, "spec.completions")
-        if completions is not None:
-            wanted = min(wanted, max(0, int(completions) - succeeded))
+        wanted = wanted_pods(spec, succeeded, tally.active)
         if wanted <= tally.active:
             return
-        sets = found_pod_sets(kind, job)
-        lacking = self._made.allowed(job, wanted, wanted - tally.active) if sets else 0
-        indexed = first(job, "spec.completionMode") == "Indexed"
-        free = filter(lambda index: index not in tally.taken, map(str, count()))
-        for _ in range(lacking):
-            self._add(job, sets[0].template, next(free) if indexed else "")
-
-    def _add(self, job: Json, template: Json, index: str) -> None:
-        metadata = job["metadata"]
-        name, namespace = metadata["name"], metadata.get("namespace", "")
-        labels = {
-            "job-name": name,
-            "batch.kubernetes.io/job-name": name,
-            "controller-uid": metadata["uid"],
-            "batch.kubernetes.io/controller-uid": metadata["uid"],
-        }
-        if index:
-            labels[COMPLETION_INDEX] = index
-        stem = f"{name}-{index}-" if index else f"{name}-"
-        full = stem + self._overlay.suffix(PODS, namespace, stem)
-        pod = pod_of(self._overlay, job, template, full, labels)
-        if index:
-            pod["metadata"]["annotations"] = {
-                **pod["metadata"]["annotations"],
-                COMPLETION_INDEX: index,
-            }
-        self._claims.create_pod(pod)
+        suffix = self._overlay.suffixes(PODS, job)
+        indexed = spec.get("completionMode") == "Indexed"
+        free = (index for index in count() if str(index) not in tally.taken)
+        for _ in range(self._made.allowed(job, wanted, wanted - tally.active)):
+            pod = job_pod(job, suffix, next(free) if indexed else None)
+            self._claims.create_pod(admitted_pod(self._overlay, pod))
 
     def _make(self, kind: JobKind, job: Json) -> None:
         """Make all pods of another kind."""
@@ -206,7 +188,8 @@ class JobPods:
             template = copy.deepcopy(one.template)
             spec = template.setdefault("spec", {})
             spec["containers"] = [*(spec.get("containers") or ()), *one.added]
-            self._claims.create_pod(pod_of(self._overlay, job, template, name, {}))
+            pod = child(job, "v1", "Pod", name, template)
+            self._claims.create_pod(admitted_pod(self._overlay, pod))
 
     def _tell(self, kind: JobKind, metadata: Json) -> None:
         """Write what the kind's own controller would say of its pods."""
@@ -216,7 +199,7 @@ class JobPods:
             return
         tally = self._owned.of(metadata["uid"])
         if kind.kind == "Job":
-            status = self._job_status(kind, job, tally)
+            status = self._job_status(job, tally)
         elif first(job, kind.suspend) and not tally.pods:
             status = _inactive(kind, job)
         else:
@@ -224,26 +207,10 @@ class JobPods:
         if status != (job.get("status") or {}):
             self._overlay.change(resource, {**job, "status": status})
 
-    def _job_status(self, kind: JobKind, job: Json, tally: Tally) -> Json:
-        status = dict(job.get("status") or {})
+    def _job_status(self, job: Json, tally: Tally) -> Json:
+        status = copy.deepcopy(job.get("status") or {})
         status |= {"active": tally.active, "ready": tally.ready, "terminating": tally.leaving}
-        now = format_instant(self._clock.wall())
-        stopped = bool(first(job, kind.suspend))
-        if stopped:
-            status.pop("startTime", None)
-        else:
-            status.setdefault("startTime", now)
-        conditions = status.get("conditions") or []
-        said = next((each for each in conditions if each["type"] == "Suspended"), None)
-        if stopped != (said is not None and said["status"] == "True") and (stopped or said):
-            others = [each for each in conditions if each["type"] != "Suspended"]
-            condition = {
-                "type": "Suspended",
-                "status": str(stopped),
-                "reason": "JobSuspended" if stopped else "JobResumed",
-                "lastTransitionTime": now,
-            }
-            status["conditions"] = [*others, condition]
+        note_suspension(job, status, format_instant(self._clock.wall()))
         return status
 
     def _delete(self, namespace: str, name: str) -> None:

@@ -1,11 +1,10 @@
 """The pods that a controller would make of a template, with what admission and defaulting add.
 
-Source: `kubeworld.admission.pods`; `batch/v1` Jobs for labels and names.
+Source: `kubeworld.admission.pods`.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import Final
 
@@ -22,7 +21,6 @@ from kubeworld.admission.pods import (
     request_limits,
     tolerate_failing_nodes,
 )
-from kubeworld.objects.owners import owner_reference
 from kubeworld.objects.paths import Json, first
 from kubeworld.objects.quality import quality
 from reprieve.kube.resource import Resource
@@ -35,7 +33,6 @@ __all__ = [
     "admitted_group",
     "admitted_pod",
     "labels_of_flavors",
-    "pod_of",
     "preempting_classes",
 ]
 
@@ -58,23 +55,6 @@ class _PriorityClass(msgspec.Struct, gc=False, rename="camel"):
 _CLASS: Final = msgspec.json.Decoder(_PriorityClass)
 _RANGE: Final = msgspec.json.Decoder(Json)
 _FLAVORS: Final = ("kueue.x-k8s.io", "resourceflavors")
-
-
-def pod_of(overlay: Overlay, owner: Json, template: Json, name: str, labels: Json) -> Json:
-    """Return a pod of a controller, as the API server would store it; `labels` come on top."""
-    metadata = copy.deepcopy(template.get("metadata") or {})
-    metadata = {
-        "name": name,
-        "namespace": owner["metadata"].get("namespace", ""),
-        "labels": {**(metadata.get("labels") or {}), **labels},
-        "annotations": metadata.get("annotations") or {},
-        "finalizers": metadata.get("finalizers") or [],
-        "ownerReferences": [owner_reference(owner)],
-    }
-    spec = copy.deepcopy(template.get("spec") or {})
-    return admitted_pod(
-        overlay, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-    )
 
 
 def preempting_classes(overlay: Overlay) -> Iterator[tuple[int, str]]:

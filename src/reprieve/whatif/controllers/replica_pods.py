@@ -1,30 +1,34 @@
 """Pods of what runs for ever: made when it is created, and again when one of them is lost.
 
-1. A ReplicaSet has as many pods as it says; a Deployment that is created gets one of its template.
-2. A StatefulSet has pods with ordinals: all at once where it is `Parallel`, else each when those
-   before it are ready.
-3. A LeaderWorkerSet that is created gets a StatefulSet of its leaders and one of the workers of
-   each group, all `Parallel`: by these the scheduler spreads its pods.
+A Deployment and a LeaderWorkerSet that are created get their ReplicaSet and StatefulSets.
 
-Their status is not written: no decision reads it. Source: the controllers of Kubernetes 1.37;
-`LeaderWorkerSet` of leaderworkerset.x-k8s.io/v1 for names, labels and annotations.
+Their status is not written: no decision reads it. Source:
+`kubeworld.controllers`, `kubeworld.kinds`.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from kubeworld.controllers.deployments import new_replica_set
+from kubeworld.controllers.replica_sets import replica_pod
+from kubeworld.controllers.replicas import replicas_of
+from kubeworld.controllers.stateful_sets import (
+    is_ordered,
+    ordinal_pod,
+    ordinals,
+    revision_wanted,
+)
 from kubeworld.kinds.families import FAMILIES, Child, children
-from kubeworld.objects.owners import child, owner_reference
-from kubeworld.objects.paths import Json, first
+from kubeworld.objects.owners import child, template_hash
+from kubeworld.objects.paths import Json
 from reprieve.kube.resource import PODS, Resource
 from reprieve.whatif.controllers.made_pods import MadePods
 from reprieve.whatif.controllers.owned_pods import OwnedPods, Tally
 from reprieve.whatif.controllers.pod_claims import PodClaims
-from reprieve.whatif.controllers.pod_templates import pod_of
+from reprieve.whatif.controllers.pod_templates import admitted_pod
 from reprieve.whatif.copy.overlay import Overlay
 
 __all__ = ["ReplicaPods"]
@@ -34,7 +38,6 @@ _STATEFUL_SETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet")
 _DEPLOYMENT, _REPLICA_SET = ("apps", "Deployment"), ("apps", "ReplicaSet")
 _STATEFUL_SET = ("apps", "StatefulSet")
 _LEADER_WORKER_SET = ("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
-_HASH: Final = "pod-template-hash"
 _LEADER_WORKER_SETS: Final = "leaderworkersets.leaderworkerset.x-k8s.io"
 
 
@@ -81,61 +84,33 @@ class ReplicaPods:
 
     def _deployment(self, owner: Json) -> None:
         """Make its ReplicaSet; one that has any is left to what its controller did before."""
-        metadata, spec = owner["metadata"], owner.get("spec") or {}
-        if spec.get("paused"):
+        if owner["spec"].get("paused"):
             return  # its controller rolls nothing out until it is let go
-        uid = metadata["uid"]
+        uid = owner["metadata"]["uid"]
         known = self._overlay.all(_REPLICA_SETS)
         if any(ref["uid"] == uid for each in known for ref in _owners(each)):
             return
-        template = copy.deepcopy(spec.get("template") or {})
-        text = self._overlay.suffix(_REPLICA_SETS, metadata.get("namespace", ""), uid)
-        labels = {**(first(template, "metadata.labels") or {}), _HASH: text}
-        template["metadata"] = {**(template.get("metadata") or {}), "labels": labels}
-        selector = copy.deepcopy(spec.get("selector") or {})
-        selector["matchLabels"] = {**(selector.get("matchLabels") or {}), _HASH: text}
-        replicas = spec.get("replicas")
-        made = {
-            "metadata": {
-                "name": f"{metadata['name']}-{text}",
-                "namespace": metadata.get("namespace", ""),
-                "labels": labels,
-                "ownerReferences": [owner_reference(owner)],
-            },
-            "spec": {"selector": selector, "template": template},
-        }
-        if replicas is not None:
-            made["spec"]["replicas"] = replicas
-        self._overlay.create(_REPLICA_SETS, made)
+        digest, count = template_hash(owner["spec"]["template"]), owner["spec"].get("replicas")
+        self._overlay.create(_REPLICA_SETS, new_replica_set(owner, digest, count, 1))
 
     def _replica_set(self, owner: Json) -> None:
-        metadata = owner["metadata"]
-        here = self._owned.of(metadata["uid"]).active
-        stem = f"{metadata['name']}-"
-        wanted = _replicas(owner)
+        wanted, here = replicas_of(owner), self._owned.of(owner["metadata"]["uid"]).active
         for _ in range(self._made.allowed(owner, wanted, wanted - here)):
-            suffix = self._overlay.suffix(PODS, metadata.get("namespace", ""), stem)
-            self._add(owner, _template(owner), stem + suffix)
+            self._add(replica_pod(owner, self._overlay.suffixes(PODS, owner)))
 
     def _stateful_set(self, owner: Json) -> None:
-        metadata = owner["metadata"]
-        tally = self._owned.of(metadata["uid"])
-        start = int(first(owner, "spec.ordinals.start") or 0)
-        ordered = first(owner, "spec.podManagementPolicy") != "Parallel"
-        wanted, lacking = _replicas(owner), _replicas(owner) - tally.pods
-        if not ordered and lacking > 0 and not self._made.allowed(owner, wanted, lacking):
+        tally, numbers = self._owned.of(owner["metadata"]["uid"]), ordinals(owner)
+        ordered, lacking = is_ordered(owner), len(numbers) - tally.pods
+        if not ordered and lacking > 0 and not self._made.allowed(owner, len(numbers), lacking):
             return
-        done = self._done_of(owner, tally, start)
-        for ordinal in range(max(start, done.number), start + wanted):
-            name = f"{metadata['name']}-{ordinal}"
+        done, revision = self._done_of(owner, tally, numbers.start), ""
+        for ordinal in range(max(numbers.start, done.number), numbers.stop):
+            name = f"{owner['metadata']['name']}-{ordinal}"
             if name not in tally.names:
-                if ordered and not self._made.allowed(owner, wanted, 1):
+                if ordered and not self._made.allowed(owner, len(numbers), 1):
                     return
-                labels = {
-                    "apps.kubernetes.io/pod-index": str(ordinal),
-                    "statefulset.kubernetes.io/pod-name": name,
-                }
-                self._add(owner, _template(owner), name, labels)
+                revision = revision or revision_wanted(owner)
+                self._add(ordinal_pod(owner, ordinal, revision))
             if ordered and not tally.names[name]:
                 return  # the next one waits for this one
             done.number = ordinal + 1
@@ -164,22 +139,10 @@ class ReplicaPods:
             done = self._done[uid] = _Done(tally.losses, shape)
         return done
 
-    def _add(
-        self, owner: Json, template: Json, name: str, labels: dict[str, str] | None = None
-    ) -> None:
-        self._claims.create_pod(pod_of(self._overlay, owner, template, name, labels or {}))
+    def _add(self, pod: Json) -> None:
+        self._claims.create_pod(admitted_pod(self._overlay, pod))
 
 
 def _owners(obj: Json) -> list[Json]:
     found: list[Json] = obj["metadata"].get("ownerReferences") or []
     return found
-
-
-def _template(owner: Json) -> Json:
-    found: Json = first(owner, "spec.template") or {}
-    return found
-
-
-def _replicas(owner: Json) -> int:
-    found: Any = first(owner, "spec.replicas")
-    return 1 if found is None else int(found)

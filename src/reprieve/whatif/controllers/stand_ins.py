@@ -25,7 +25,11 @@ from typing import Final
 
 import msgspec
 
+from kubeworld.controllers import garbage
+from kubeworld.controllers.acts import Delete
+from kubeworld.controllers.pod_statuses import running
 from kubeworld.objects.paths import Json, first
+from kubeworld.objects.pods import phase_of
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import format_instant
@@ -51,6 +55,7 @@ _PACE: Final = SECOND // 1000
 _ENDS_WITHIN: Final = 1  # seconds, unless the grace period is shorter
 _DEPTH: Final = 10  # of owners above a pod
 _TRACKING: Final = "batch.kubernetes.io/job-tracking"
+_THERE: Final[Json] = {"metadata": {}}  # an owner that is not gone
 _DELETED: Final = b'"deletionTimestamp"'
 
 
@@ -161,14 +166,18 @@ class StandIns:
             self._look_at_pod(change)
 
     def _collect(self, uid: str) -> None:
-        """Delete what was owned by one that is gone, and by nobody else."""
+        """Do with what was owned by one that is gone as the garbage collector does."""
         for resource, namespace, name in self.owned.gone(uid):
             found = self._overlay.get(resource, namespace, name)
             if found is None:
                 continue
-            owners = found["metadata"].get("ownerReferences") or ()
-            if all(owner["uid"] == uid for owner in owners):
-                self._delete(resource, namespace, name)
+            named = found["metadata"].get("ownerReferences") or ()
+            owners = {each["uid"]: None if each["uid"] == uid else _THERE for each in named}
+            for act in garbage.step(found, owners, ()):
+                if isinstance(act, Delete):
+                    self._delete(resource, namespace, name)
+                else:
+                    self._overlay.change(resource, act.object)
 
     def _look_at_job(self, kind: JobKind, namespace: str, name: str, *, started: bool) -> None:
         job = self._overlay.get(resource_of(kind), namespace, name)
@@ -249,16 +258,9 @@ class StandIns:
         pod = self._overlay.get(PODS, namespace, name)
         if pod is None or pod["metadata"].get("deletionTimestamp"):
             return
-        status = dict(pod.get("status") or {})
-        if status.get("phase") not in (None, "Pending"):
+        if phase_of(pod) not in ("", "Pending"):
             return
-        now = format_instant(self._clock.wall())
-        ready = {"Initialized", "ContainersReady", "Ready"}
-        others = [each for each in status.get("conditions") or () if each["type"] not in ready]
-        said = [
-            {"type": type, "status": "True", "lastTransitionTime": now} for type in sorted(ready)
-        ]
-        status |= {"phase": "Running", "startTime": now, "conditions": [*others, *said]}
+        status = running(pod, "", format_instant(self._clock.wall()))
         self._overlay.change(PODS, {**pod, "status": status})
 
     def _delete(

@@ -319,6 +319,11 @@ class Overlay:
             if table is None or (namespace, stem + letters) not in table.objects:
                 return letters
 
+    def suffixes(self, resource: Resource, owner: Json) -> Callable[[str], str]:
+        """Return what gives letters for the names of an owner's children, by their stem."""
+        namespace = owner["metadata"].get("namespace", "")
+        return lambda stem: self.suffix(resource, namespace, stem)
+
     # The way in
 
     def _settle(self, table: Table, key: tuple[str, str], old: Json, new: Json) -> Json:

@@ -15,10 +15,10 @@ from typing import Final, TypeAlias
 
 from kubelocal.machines import simulation
 from kubelocal.machines.informer import Informer, Key, key_of
-from kubelocal.machines.node.podstatus import running_since
 from kubelocal.machines.node.utilization import InvalidScript, Script, parse_script
 from kubelocal.machines.objects import Change, ChangeType, Object
 from kubelocal.machines.simulation import Setting
+from kubeworld.controllers.pod_statuses import running_since
 from kubeworld.objects.requests import amounts, container_requests
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import SECOND

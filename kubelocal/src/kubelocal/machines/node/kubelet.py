@@ -24,7 +24,6 @@ from typing import TypeVar
 from kubelocal.machines import simulation
 from kubelocal.machines.events import Recorder
 from kubelocal.machines.informer import Informer, Key, key_of
-from kubelocal.machines.node import podstatus
 from kubelocal.machines.node.admission import Admission
 from kubelocal.machines.node.latency import Latency
 from kubelocal.machines.objects import Change, ChangeType, Object
@@ -35,6 +34,7 @@ from kubelocal.machines.simulation import (
     Setting,
     effective_readiness,
 )
+from kubeworld.controllers import pod_statuses
 from kubeworld.objects.pods import OVER, is_ready
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import SECOND
@@ -127,7 +127,7 @@ class Kubelet:
             return await self._start(pod, life, node)
         if phase == "Running":
             if effective_readiness(node) is Readiness.TRUE and not is_ready(pod):
-                pod = await self._write(pod, podstatus.set_ready(pod, True, self._wall()))
+                pod = await self._write(pod, pod_statuses.set_ready(pod, True, self._wall()))
             return await self._run(pod, life)
         return None
 
@@ -137,14 +137,14 @@ class Kubelet:
         address = next((a["address"] for a in addresses if a.get("type") == "InternalIP"), "")
         if self._failure(pod) is Failure.IMAGE_PULL:
             life.bound = None  # its time begins when it may pull
-            status = podstatus.waiting(pod, address, self._wall(), Failure.IMAGE_PULL)
+            status = pod_statuses.waiting(pod, address, self._wall(), Failure.IMAGE_PULL)
             if status != pod.get("status"):
                 await self._write(pod, status)
             return None
         rejected = self._admission.let_in(pod, node)
         if rejected is not None:
             self._recorder.warning(pod, rejected.reason, rejected.message)
-            status = podstatus.rejected(pod, rejected.reason, rejected.message, self._wall())
+            status = pod_statuses.rejected(pod, rejected.reason, rejected.message, self._wall())
             await self._write(pod, status)
             return None
         if life.bound is None:
@@ -155,14 +155,14 @@ class Kubelet:
             length += self._length(pod, Setting.PULL_LATENCY, self._times.pull_latency)
         rest = life.bound + length - now
         if rest <= 0:
-            status = podstatus.running(pod, address, self._wall())
+            status = pod_statuses.running(pod, address, self._wall())
             pod = await self._write(pod, status)
             life.running = self._clock.monotonic()
             self._images[node["metadata"]["name"]] |= _images(pod)
             self._recorder.normal(pod, "Started", "Container started")
             return await self._run(pod, life)
         if not (pod.get("status") or {}).get("startTime"):
-            await self._write(pod, podstatus.waiting(pod, address, self._wall()))
+            await self._write(pod, pod_statuses.waiting(pod, address, self._wall()))
         return rest
 
     async def _run(self, pod: Object, life: _Life) -> int | None:
@@ -171,7 +171,7 @@ class Kubelet:
             life.failed = failure
             if failure is Failure.EVICTED:
                 self._recorder.warning(pod, "Evicted", "The node was told to evict the pod.")
-                await self._write(pod, podstatus.evicted(pod, self._wall()))
+                await self._write(pod, pod_statuses.evicted(pod, self._wall()))
                 return None
             if isinstance(failure, int):
                 return await self._exit(pod, life, failure)
@@ -181,7 +181,7 @@ class Kubelet:
             return None
         now = self._clock.monotonic()
         if life.running is None:
-            life.running = now - max(0, self._clock.wall() - podstatus.running_since(pod))
+            life.running = now - max(0, self._clock.wall() - pod_statuses.running_since(pod))
         rest = life.running + run_time - now
         if rest > 0:
             return rest
@@ -191,11 +191,11 @@ class Kubelet:
         """Write that the containers have ended, and start them again if the policy says so."""
         policy = pod["spec"].get("restartPolicy") or "Always"
         if policy == "Always" or (policy == "OnFailure" and code != 0):
-            pod = await self._write(pod, podstatus.restarted(pod, code, self._wall(), reason))
+            pod = await self._write(pod, pod_statuses.restarted(pod, code, self._wall(), reason))
             life.running = self._clock.monotonic()
             run_time = self._run_time(pod)
             return None if run_time is None else max(run_time, SECOND)
-        await self._write(pod, podstatus.finished(pod, code, self._wall(), reason))
+        await self._write(pod, pod_statuses.finished(pod, code, self._wall(), reason))
         return None
 
     async def _end(self, pod: Object, life: _Life, phase: str) -> int | None:
@@ -213,7 +213,7 @@ class Kubelet:
             if rest > 0:
                 return rest
             self._next_end = now + self._times.apart
-            status = podstatus.finished(pod, podstatus.KILLED, self._wall())
+            status = pod_statuses.finished(pod, pod_statuses.KILLED, self._wall())
             pod = await self._write(pod, status)
         await self._informer.delete("pods", pod, grace_seconds=0)
         return None

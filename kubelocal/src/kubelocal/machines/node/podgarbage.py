@@ -12,8 +12,8 @@ from itertools import islice
 from typing import Final
 
 from kubelocal.machines.informer import Informer, Key, key_of
-from kubelocal.machines.node import podstatus
 from kubelocal.machines.objects import Change, ChangeType, Object
+from kubeworld.controllers import pod_statuses
 from kubeworld.objects.pods import is_over
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import SECOND
@@ -77,7 +77,7 @@ class PodGarbageCollector:
     async def _remove(self, pod: Object) -> None:
         if not is_over(pod):
             wall, message = format_instant(self._clock.wall()), "PodGC: node no longer exists"
-            status = podstatus.disrupted(pod, "DeletionByPodGC", message, wall)
+            status = pod_statuses.disrupted(pod, "DeletionByPodGC", message, wall)
             failed = {**pod, "status": {**status, "phase": "Failed"}}
             pod = await self._informer.update("pods", failed, subresource="status")
         await self._informer.delete("pods", pod, grace_seconds=0)

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from kubelocal.machines.events import Recorder
 from kubelocal.machines.informer import Informer, Key, key_of
-from kubelocal.machines.node import podstatus
 from kubelocal.machines.objects import Change, ChangeType, Object
+from kubeworld.controllers import pod_statuses
 from kubeworld.objects.conditions import condition, set_condition
 from kubeworld.objects.pods import is_ready
 from kubeworld.objects.selectors import tolerates_one
@@ -107,7 +107,7 @@ class NodeLifecycle:
             await self._informer.update("nodes", {**node, "spec": spec})
         for pod in self._informer.on_node(name) if wanted else ():
             if is_ready(pod):
-                status = podstatus.set_ready(pod, False, now)
+                status = pod_statuses.set_ready(pod, False, now)
                 await self._informer.update("pods", {**pod, "status": status}, subresource="status")
 
 
@@ -142,7 +142,7 @@ class TaintEviction:
         if rest is None or rest > 0:
             return rest
         now = format_instant(self._clock.wall())
-        status = podstatus.disrupted(pod, _REASON, _MESSAGE, now)
+        status = pod_statuses.disrupted(pod, _REASON, _MESSAGE, now)
         pod = await self._informer.update("pods", {**pod, "status": status}, subresource="status")
         text = f"Marking for deletion Pod {key.namespace}/{key.name}"
         self._recorder.normal(pod, "TaintManagerEviction", text)

@@ -13,21 +13,19 @@ from __future__ import annotations
 
 import copy
 import itertools
-import random
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kubelocal.machines.events import Recorder
-from kubelocal.machines.informer import Informer, Key, key_of
+from kubelocal.machines.informer import Key, key_of
 from kubelocal.machines.objects import Change, ChangeType, Object
-from kubelocal.machines.workloads.pod_creation import create_pod
+from kubelocal.machines.workloads.driver import Stage, create
 from kubelocal.machines.workloads.progress import COUNTS, STATUSES, State, pods_below, state_of
-from kubelocal.machines.workloads.replicas import in_order_of_removal
+from kubeworld.controllers.acts import Create
+from kubeworld.controllers.replicas import in_order_of_removal
 from kubeworld.kinds.families import FAMILIES, Child, Pods, children
 from kubeworld.objects.owners import child, controller_of, suffix
 from kubeworld.objects.pods import is_active, is_over
 from kubeworld.objects.selectors import matches_labels
-from kubeworld.units.clock import Clock
 from kubeworld.units.instants import format_instant
 
 __all__ = ["ChildrenController"]
@@ -41,13 +39,11 @@ class ChildrenController:
 
     name = "children"
 
-    def __init__(
-        self, informer: Informer, clock: Clock, recorder: Recorder, generator: random.Random
-    ) -> None:
-        self._informer = informer
-        self._clock = clock
-        self._recorder = recorder
-        self._generator = generator
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._informer = stage.informer
+        self._clock = stage.clock
+        self._recorder = stage.recorder
 
     def concerns(self, change: Change, before: Object | None) -> Iterable[Key]:
         if change.resource in FAMILIES and change.type is not ChangeType.DELETED:
@@ -190,9 +186,11 @@ class ChildrenController:
         names = {pod["metadata"]["name"] for pod in [*active, *done]}
         free = (n for i in itertools.count() if (n := f"{wanted.stem}-{i}") not in names)
         for _ in range(-surplus):
-            name = next(free) if wanted.numbered else f"{wanted.stem}-{suffix(self._generator)}"
+            name = (
+                next(free) if wanted.numbered else f"{wanted.stem}-{suffix(self._stage.generator)}"
+            )
             pod = child(owner, "v1", "Pod", name, wanted.template, labels=wanted.labels)
-            await create_pod(self._informer, self._recorder, owner, pod)
+            await create(self._stage, "pods", owner, Create(pod, "Error creating"))
             self._recorder.normal(owner, "CreatedPod", f"Created pod: {name}")
 
 

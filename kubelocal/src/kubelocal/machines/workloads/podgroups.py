@@ -46,8 +46,7 @@ class PodGroupProtection:
             return
         freed = copy.deepcopy(group)
         freed["metadata"]["finalizers"] = [one for one in finalizers if one != _FINALIZER]
-        await self._informer.objects.update(_GROUPS, freed)
-        await self._informer.refresh(key)
+        await self._informer.update(_GROUPS, freed)
 
     def _is_used(self, key: Key) -> bool:
         return any(

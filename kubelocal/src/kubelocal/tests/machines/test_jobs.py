@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from kubelocal.machines.objects import Change, Object
-from kubelocal.machines.workloads.indexes import INDEX, free_indexes
 from kubelocal.tests.machines.cluster import job, running, sim
+from kubeworld.controllers.job_indexes import INDEX, free_indexes
 
 
 async def test_a_job_makes_a_pod_that_runs_on_a_node_with_room() -> None:

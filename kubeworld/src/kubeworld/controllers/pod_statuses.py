@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any, Final
 
-from kubelocal.machines.objects import Object
+from kubeworld.controllers.acts import Object
 from kubeworld.objects.conditions import set_condition
 from kubeworld.units.instants import parse_instant
 
@@ -164,8 +164,7 @@ def _base(pod: Object, node_address: str, now: str) -> _Status:
     old = pod.get("status") or {}
     status: _Status = {
         **_copied(pod),
-        "hostIP": node_address,
-        "hostIPs": [{"ip": node_address}],
+        **({"hostIP": node_address, "hostIPs": [{"ip": node_address}]} if node_address else {}),
         "startTime": old.get("startTime") or now,
     }
     status.pop("nominatedNodeName", None)

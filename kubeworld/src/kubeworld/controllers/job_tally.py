@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kubelocal.machines.objects import Object
-from kubelocal.machines.workloads.failurepolicy import judge
+from kubeworld.controllers.acts import Object
+from kubeworld.controllers.job_failures import judge
 from kubeworld.units.durations import MINUTE, SECOND
 
 __all__ = ["Tally"]
@@ -32,7 +32,7 @@ class Tally:
     removed: set[str] = field(default_factory=set)
     fatal: str = ""  # why the policy has the Job fail
     failures_in_a_row: int = 0
-    failed_at: int = 0  # monotonic, of the last failure
+    failed_at: int = 0  # of the last failure
 
     @classmethod
     def started(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from kubelocal.machines.objects import Object
-from kubelocal.machines.workloads.failurepolicy import judge
+from kubeworld.controllers.acts import Object
+from kubeworld.controllers.job_failures import judge
 from kubeworld.objects.pods import is_active
+from kubeworld.units.untrusted import integer_or_none
 
 __all__ = [
     "FAILURES",
@@ -38,7 +39,7 @@ def completed_indexes(status: dict[str, Any], pods: Iterable[Object]) -> set[int
 
 
 def free_indexes(
-    spec: dict[str, Any], status: dict[str, Any], pods: list[Object], most: int
+    spec: dict[str, Any], status: dict[str, Any], pods: Sequence[Object], most: int
 ) -> list[int]:
     """Return up to `most` indexes that are neither done, failed nor worked on, lowest first."""
     taken = completed_indexes(status, pods) | failed_indexes(spec, status, pods)
@@ -49,7 +50,9 @@ def free_indexes(
     return list(islice(free, most))
 
 
-def failed_indexes(spec: dict[str, Any], status: dict[str, Any], pods: list[Object]) -> set[int]:
+def failed_indexes(
+    spec: dict[str, Any], status: dict[str, Any], pods: Sequence[Object]
+) -> set[int]:
     """Return the indexes that may not be tried again: over their limit, or failed by the policy."""
     limit, failed = (
         spec.get("backoffLimitPerIndex"),
@@ -65,7 +68,7 @@ def failed_indexes(spec: dict[str, Any], status: dict[str, Any], pods: list[Obje
     return failed - completed_indexes(status, pods)
 
 
-def failures_so_far(index: int, spec: dict[str, Any], pods: list[Object]) -> int:
+def failures_so_far(index: int, spec: dict[str, Any], pods: Sequence[Object]) -> int:
     """Return how often pods of this index have failed, as far as that counts."""
     counts = [
         _failures(pod) + (judge(spec.get("podFailurePolicy"), pod)[0] != "Ignore")
@@ -90,13 +93,12 @@ def met_rule(policy: dict[str, Any] | None, completed: set[int]) -> int | None:
 
 
 def _failures(pod: Object) -> int:
-    text = (pod["metadata"].get("annotations") or {}).get(FAILURES, "0")
-    return int(text) if text.isdigit() else 0
+    return integer_or_none((pod["metadata"].get("annotations") or {}).get(FAILURES), least=0) or 0
 
 
 def _index(pod: Object) -> set[int]:
-    text = (pod["metadata"].get("annotations") or {}).get(INDEX, "")
-    return {int(text)} if text.isdigit() else set()
+    index = integer_or_none((pod["metadata"].get("annotations") or {}).get(INDEX), least=0)
+    return set() if index is None else {index}
 
 
 def format_ranges(numbers: set[int]) -> str:
@@ -115,5 +117,7 @@ def parse_ranges(text: str) -> set[int]:
     numbers: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        numbers |= set(range(int(first), int(last or first) + 1))
+        start, end = integer_or_none(first, least=0), integer_or_none(last or first, least=0)
+        if start is not None and end is not None:
+            numbers |= set(range(start, end + 1))
     return numbers

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kubelocal.machines.objects import Object
+from kubeworld.controllers.acts import Object
 
 __all__ = ["judge"]
 
