@@ -120,7 +120,10 @@ async def test_the_operator_reads_budgets_and_lets_go_when_one_is_deleted(tmp_pa
 
         async def told() -> bool:
             events = await site.events("GpuWorkload/job-demand", "Waiting")
-            return any("spared by a harm budget" in each for each in events)
+            return any(
+                "left alone until 2" in each and "used up: harm budget none" in each
+                for each in events
+            )
 
         await site.until(told)
         assert await site.records() == []

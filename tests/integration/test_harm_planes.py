@@ -1,16 +1,17 @@
-"""Harm budgets over the idle and the quota plane on a real API server.
+"""Harm budgets over the idle and the quota plane on a real API server, judged by its audit log.
 
 A window that began nine minutes ago ends while the operator has been killed and started again; own
-quota that a budget keeps from its ClusterQueue comes back when the stated time is over.
+quota that a budget keeps from its ClusterQueue comes back when the stated time is over; the
+scheduling and the idle plane charge one account, and its third displacement is held from both.
 """
 
 from __future__ import annotations
 
-import asyncio
 import datetime
 import os
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,16 +19,26 @@ import pytest
 
 from kubeworld.units.clock import SystemClock
 from kubeworld.units.durations import SECOND
-from kubeworld.units.instants import parse_instant
-from reprieve.kube.client import Client, connect
-from reprieve.kube.credentials import load_connection
-from reprieve.kube.resource import HARM_BUDGETS, NAMESPACES, PREEMPTIONS
+from kubeworld.units.instants import Nanos, parse_instant
+from reprieve.kube.bodies import Propagation
+from reprieve.kube.client import Client
+from reprieve.kube.resource import EVENTS, HARM_BUDGETS, NAMESPACES
 from reprieve.scenarios.model import NodeSpec
-from tests.integration.control_plane import Binaries
-from tests.integration.group_plane import on_plane
-from tests.integration.settled_story import Story, audited_plane
-from tests.integration.site import JOBS, Object, Site
-from tests.integration.site import job as gpu_job
+from reprieve.scenarios.operator import OperatorProcesses
+from reprieve.scenarios.stage import Stage
+from tests.integration.audited_planes import (
+    PATIENCE_S,
+    audited_plane,
+    create,
+    decided,
+    evictions,
+    idle_for,
+    runs,
+    until,
+    use,
+)
+from tests.integration.control_plane import Binaries, ControlPlane
+from tests.integration.site import JOBS, Object
 from tests.integration.test_quota_plan import _FLAVORS
 from tests.quota_plane.site import (
     CLUSTER_QUEUES,
@@ -35,14 +46,16 @@ from tests.quota_plane.site import (
     NAMESPACE,
     cluster_queue,
     flavor,
-    job,
     local_queue,
 )
+from tests.quota_plane.site import job as queued_job
+from tests.together.site import KINDS, deployment, job, node
 
 _NODES: Final = (NodeSpec("node-0", {"cpu": "8", "memory": "16Gi", "pods": "20"}),)
 _RECLAIM: Final = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
+_USED_UP: Final = "used up: harm budget few"
 _WAIT_S: Final = 25
-_PATIENCE_S: Final = 180
+_WINDOW_S: Final = 240.0
 
 
 def budget(**spec: Any) -> Object:
@@ -63,81 +76,107 @@ def ending_soon() -> tuple[str, datetime.datetime]:
     return f"{began.minute} {began.hour} * * *", end
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("site", ["real"], indirect=True)
-async def test_idle_work_is_spared_over_a_kill_until_the_window_is_over(site: Site) -> None:
-    for number in range(2):
-        site.reports(f"Job/demand-{number}", 90)
-    schedule, end = ending_soon()
-    given = {"schedule": schedule, "duration": "10m", "planes": ["idle"]}
-    await site.create(budget(limits={"displacements": 1}, **given))
-    first = await site.operator()
-    await _idle_then_wanted(site, 0)
-    await site.in_phase("Job/demand-0", "Active")
-    await site.delete(JOBS, "demand-0")
-
-    async def stored() -> bool:
-        found: Object = await site.client.get(HARM_BUDGETS, "", "few", dict)
-        return bool((found.get("status") or {}).get("exhausted"))
-
-    await site.until(stored, "the budget is used up")
-    os.kill(first.pids[0], signal.SIGKILL)
-    await site.operator()
-    await _idle_then_wanted(site, 1)
-    waiting = await site.in_phase("Job/demand-1", "PendingGpu")
-
-    async def waits() -> bool:
-        return "Normal Waiting" in await site.events(waiting)
-
-    await site.until(waits, "the demand is told why it waits")
-    assert datetime.datetime.now(datetime.UTC) < end, "the story was too slow to show it"
-    assert len(await site.all(PREEMPTIONS)) == 1
-    while datetime.datetime.now(datetime.UTC) < end:
-        assert len(await site.all(PREEMPTIONS)) == 1
-        await asyncio.sleep(1)
-    await site.in_phase("Job/demand-1", "Active")
-    decided = sorted(each["spec"]["decidedAt"] for each in await site.all(PREEMPTIONS))
-    assert len(decided) == 2
-    assert parse_instant(decided[1]) >= int(end.timestamp()) * SECOND
-
-
-async def _idle_then_wanted(site: Site, number: int) -> None:
-    await site.create(gpu_job(f"victim-{number}", 4, grace_period="1s"))
-    await site.in_phase(f"Job/victim-{number}", "Idle")
-    await site.create(gpu_job(f"demand-{number}", 4, enabled="true"))
-
-
 @pytest.fixture
-def story(with_pod_groups: Binaries, controllers: Binaries, tmp_path: Path) -> Iterator[Story]:
+def plane(
+    with_pod_groups: Binaries, controllers: Binaries, tmp_path: Path
+) -> Iterator[ControlPlane]:
     assert with_pod_groups == controllers
-    with audited_plane(controllers, tmp_path) as audited:
-        yield audited
+    with audited_plane(controllers, tmp_path) as found:
+        yield found
 
 
 @pytest.mark.slow
-async def test_own_quota_comes_back_when_the_stated_time_is_over(story: Story) -> None:
-    given = (story.plane, story.folder, _NODES, "--controllers", "quota")
-    async with on_plane(*given, kueue=True, ready="quota plane runs") as stage:
-        connection = await load_connection(str(story.folder / "kubeconfig"))
-        client = connect(connection, SystemClock(), field_manager="tests")
-        operator = stage.launch({}, 1)
-        await operator.start()
-        try:
-            await _prepared(client)
-            for name in ("one", "two"):
-                await client.create(JOBS, job(name, "theirs"), dict)
-            await _until("both run", lambda: _run(client, "one", "two"))
-            await client.create(JOBS, job("own", "ours"), dict)
-            await _until("own quota is back", lambda: _run(client, "own"))
-            (record,) = (await client.list(PREEMPTIONS, dict)).items
-            own: Object = await client.get(JOBS, NAMESPACE, "own", dict)
-        except AssertionError as failure:
-            raise AssertionError("\n".join([str(failure), *operator.tail(40)])) from None
-        finally:
-            await operator.stop()
-            await client.close()
-    asked = parse_instant(own["metadata"]["creationTimestamp"])
-    waited = parse_instant(record["spec"]["decidedAt"]) - asked
+async def test_idle_work_is_spared_over_a_kill_until_the_window_is_over(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    async with decided(plane, tmp_path, (node("n0", 4),)) as (stage, client, operator):
+        schedule, end = ending_soon()
+        given = {"schedule": schedule, "duration": "10m", "planes": ["idle"]}
+        await client.create(HARM_BUDGETS, budget(limits={"displacements": 1}, **given), dict)
+        await _idle_then_wanted(client, stage, 0)
+        await until("demand-0 runs", lambda: runs(client, "demand-0"))
+        await _delete(client, "demand-0")
+        await until("the budget is used up", lambda: _is_exhausted(client))
+        await _killed(operator)
+        await _idle_then_wanted(client, stage, 1)
+        await until("demand-1 waits", lambda: _idle_work_is_spared(client, "demand-1"))
+        assert [each.name for each in evictions(tmp_path)] == ["victim-0"]
+        assert datetime.datetime.now(datetime.UTC) < end, "the story was too slow to show it"
+        await until("demand-1 runs", lambda: runs(client, "demand-1"), _WINDOW_S + PATIENCE_S)
+    _, second = evictions(tmp_path)
+    assert (second.resource, second.name) == ("deployments", "victim-1")
+    assert second.at >= int(end.timestamp()) * SECOND
+    print(f"evicted {second.at / SECOND - end.timestamp():.1f} s after the end of the window")
+
+
+async def _idle_then_wanted(client: Client, stage: Stage, number: int) -> None:
+    victim = deployment(f"victim-{number}", "b", priority="high")
+    await create(client, stage, victim)
+    await until("the victim runs", lambda: runs(client, f"victim-{number}"))
+    use(stage, victim, 0.0)
+    await until("it is idle", lambda: idle_for(client, 6))
+    await create(client, stage, job(f"demand-{number}", "c", priority="high"))
+
+
+@pytest.mark.slow
+async def test_two_planes_charge_one_account_and_neither_gets_a_third(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    """The idle plane displaces one, the scheduling plane another; the budget allows two."""
+    async with decided(plane, tmp_path, (node("n0"),)) as (stage, client, _):
+        given = {"planes": ["idle", "scheduling"], "window": "24h"}
+        await client.create(HARM_BUDGETS, budget(limits={"displacements": 2}, **given), dict)
+        await _runs_beside_idle(client, stage, "bob", "ann")
+        for name in ("first", "second"):
+            await create(client, stage, job(name, "c", priority="high"))
+            await until("it runs", partial(runs, client, name))
+        assert _units(tmp_path) == ["deployments/ann", "pods/bob"]
+        await _delete(client, "bob", "first", "second")
+        await _runs_beside_idle(client, stage, "carl", "dora")
+        # The idle plane alone could serve the one, both planes the other.
+        await create(client, stage, job("calm", "c", priority="low"))
+        await until("it waits", lambda: _idle_work_is_spared(client, "calm"))
+        await _delete(client, "calm")
+        await create(client, stage, job("urgent", "c", priority="high"))
+        await until("it waits", lambda: _pods_are_spared(client, "urgent"))
+        await until("it waits", lambda: _idle_work_is_spared(client, "urgent"))
+        assert len(evictions(tmp_path)) == 2
+        raised = SystemClock().wall()
+        await client.patch(
+            HARM_BUDGETS, "", "few", {"spec": {"limits": {"displacements": 3}}}, dict
+        )
+        await until("it runs", lambda: runs(client, "urgent"))
+        await until("all is counted", lambda: _has_used(client, "b", 3))
+    third = evictions(tmp_path)[2]
+    assert len(evictions(tmp_path)) == 3
+    assert third.at >= Nanos(raised)
+    print(*_units(tmp_path))
+
+
+async def _runs_beside_idle(client: Client, stage: Stage, busy: str, idle: str) -> None:
+    unused = deployment(idle, "b", priority="high")
+    for unit in (unused, job(busy, "b", priority="low", opted=False)):
+        await create(client, stage, unit)
+    await until("both run", lambda: runs(client, busy, idle))
+    use(stage, unused, 0.0)
+    await until("it is idle", lambda: idle_for(client, 6))
+
+
+@pytest.mark.slow
+async def test_own_quota_comes_back_when_the_stated_time_is_over(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    async with decided(plane, tmp_path, _NODES, {}) as (_, client, _operator):
+        await _prepared(client)
+        for name in ("one", "two"):
+            await client.create(JOBS, queued_job(name, "theirs"), dict)
+        await until("both run", lambda: _run(client, "one", "two"))
+        await client.create(JOBS, queued_job("own", "ours"), dict)
+        await until("own quota is back", lambda: _run(client, "own"))
+        own: Object = await client.get(JOBS, NAMESPACE, "own", dict)
+    (evicted,) = evictions(tmp_path)
+    assert (evicted.resource, evicted.name) in (("jobs", "one"), ("jobs", "two"))
+    waited = evicted.at - parse_instant(own["metadata"]["creationTimestamp"])
     assert _WAIT_S * SECOND <= waited <= (_WAIT_S + 20) * SECOND
     print(f"own quota came back after {waited / SECOND} s")
 
@@ -161,9 +200,64 @@ async def _run(client: Client, *names: str) -> bool:
     return not any(held.get(name, True) for name in names)
 
 
-async def _until(what: str, holds: Callable[[], Awaitable[object]]) -> None:
-    for _ in range(_PATIENCE_S * 4):
-        if await holds():
-            return
-        await asyncio.sleep(0.25)
-    raise AssertionError(f"not within {_PATIENCE_S} s: {what}")
+async def _delete(client: Client, *names: str) -> None:
+    """Delete Jobs, and wait until they and their pods are gone."""
+    found = {each["metadata"]["name"]: each for each in (await client.list(JOBS, dict)).items}
+    for name in names:
+        namespace = found[name]["metadata"]["namespace"]
+        await client.delete(JOBS, namespace, name, propagation=Propagation.BACKGROUND)
+    await until("they are gone", lambda: _gone(client, *names))
+
+
+async def _gone(client: Client, *names: str) -> bool:
+    pods = (await client.list(KINDS["Pod"], dict)).items
+    return not any(each["metadata"]["name"].startswith(names) for each in pods)
+
+
+async def _killed(operator: OperatorProcesses) -> None:
+    """Kill the only replica, and start another one."""
+    (pid,) = operator.pids
+    os.kill(pid, signal.SIGKILL)
+    await until("it has ended", lambda: _is_over(operator))
+    await operator.start()
+
+
+async def _is_over(operator: OperatorProcesses) -> bool:
+    return not operator.pids
+
+
+async def _idle_work_is_spared(client: Client, name: str) -> bool:
+    """Tell whether an event on a demand says that a budget spares the idle work for it."""
+    return any(
+        each["involvedObject"]["name"].startswith(f"job-{name}-")
+        and each["reason"] == "Waiting"
+        and _USED_UP in each["message"]
+        for each in (await client.list(EVENTS, dict)).items
+    )
+
+
+async def _pods_are_spared(client: Client, name: str) -> bool:
+    """Tell whether the conditions of a pod say that a budget spares whom it could take."""
+    for pod in (await client.list(KINDS["Pod"], dict)).items:
+        if pod["metadata"]["name"].startswith(f"{name}-"):
+            conditions = (pod.get("status") or {}).get("conditions") or ()
+            return any(
+                "harm budget few is used up" in each.get("message", "") for each in conditions
+            )
+    return False
+
+
+async def _is_exhausted(client: Client) -> bool:
+    found: Object = await client.get(HARM_BUDGETS, "", "few", dict)
+    return bool((found.get("status") or {}).get("exhausted"))
+
+
+async def _has_used(client: Client, tenant: str, displacements: int) -> bool:
+    found: Object = await client.get(HARM_BUDGETS, "", "few", dict)
+    used = (found.get("status") or {}).get("used") or ()
+    return [(each["of"], each["displacements"]) for each in used] == [(tenant, displacements)]
+
+
+def _units(folder: Path) -> list[str]:
+    """Return whom the operator evicted, pods by the Job that made them."""
+    return [f"{each.resource}/{each.name.partition('-')[0]}" for each in evictions(folder)]

@@ -235,7 +235,7 @@ _IDLE: Final[Mapping[Reason, Words]] = {
         "The idle work that could make way for it was displaced too often, cannot be "
         "evicted, or is spared by a harm budget",
         "Wait until that ends; its Disruptions say why.",
-        ("the first is left alone until {until}",),
+        ("the first is left alone until {until}", "used up: harm budget {budgets}"),
     ),
     Reason.NOT_OPTED_IN: Words(
         "Nothing that holds GPUs of the kind that it needs has opted in to make way when idle",

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import combinations
 from typing import Final
 
@@ -64,12 +65,13 @@ _NOT_ITS_DEMAND: Final = (
     outcome.Reason.DISPLACED,
 )
 _NAMED: Final = 20  # blockers
+_BUDGETS: Final = 3
 _TRIES: Final = 20  # instants at which more work will have been idle for long enough
 _IN_USE: Final = "in use"
 _NOT_ENOUGH: Final = "not enough"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class IdleFacts:
     """What there is to know about the demands of one evaluation.
 
@@ -82,10 +84,21 @@ class IdleFacts:
     evaluation: Evaluation
     busy: Mapping[Reference, Mapping[str, int]] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def kept(self) -> Mapping[Reference, Declined]:
-        """Return why each idle workload stays, and why each demand got nobody."""
+        """Why each idle workload stays, and why each demand got nobody."""
         return {each.subject: each for each in self.evaluation.declined}
+
+    @cached_property
+    def protected(self) -> Sequence[tuple[Workload, Declined]]:
+        """The idle workloads that the governor or a harm budget protects, with their holds."""
+        found = ((each, self.kept.get(each.ref)) for each in self.snapshot.workloads)
+        return [(each, kept) for each, kept in found if kept and kept.reason is outcome.Reason.HELD]
+
+    @cached_property
+    def workloads(self) -> Mapping[Reference, Workload]:
+        """All workloads, by reference."""
+        return {each.ref: each for each in self.snapshot.workloads}
 
 
 def diagnose_demand(
@@ -133,7 +146,24 @@ def counted(facts: IdleFacts, ref: Reference, reason: Reason) -> Diagnosis:
     declined = facts.kept.get(ref)
     if declined is not None and declined.reason is outcome.Reason.DELAYED and declined.until:
         return _delayed(declined.until)
+    demand = facts.workloads.get(ref)
+    if reason is Reason.VICTIMS_PROTECTED and demand is not None:
+        values, earliest = _protection(facts, demand)
+        return Diagnosis(Plane.IDLE, reason, values, earliest=earliest)
     return Diagnosis(Plane.IDLE, reason)
+
+
+def _protection(facts: IdleFacts, demand: Workload) -> tuple[dict[str, str], Nanos | None]:
+    """Return when the first protection of what a demand asks for ends, and by which budgets."""
+    held = [declined for each, declined in facts.protected if _held(each.gpus, demand)]
+    earliest = min((each.until for each in held if each.until is not None), default=None)
+    values = {} if earliest is None else {"until": format_instant(earliest)}
+    budgets = sorted({each.budget for each in held if each.budget})
+    if budgets:
+        more = len(budgets) - _BUDGETS
+        beside = f" and {more} others" if more > 0 else ""
+        values["budgets"] = ", ".join(budgets[:_BUDGETS]) + beside
+    return values, earliest
 
 
 def _delayed(until: Nanos) -> Diagnosis:
@@ -279,10 +309,7 @@ def _passing(
         if earliest is not None:
             values["until"] = format_instant(earliest)
     elif reason is Reason.VICTIMS_PROTECTED:
-        held = [e.until for e in declined if e.reason is outcome.Reason.HELD and e.until]
-        earliest = min(held, default=None)
-        if earliest is not None:
-            values["until"] = format_instant(earliest)
+        values, earliest = _protection(facts, demand)
     elif reason is Reason.HELD_BY_CLAIM:
         claims = facts.snapshot.claims
         whose = {str(claims[each.root.uid] or "") for each in idle if each.root.uid in claims}
