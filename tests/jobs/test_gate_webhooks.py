@@ -90,6 +90,9 @@ def test_a_pod_whose_template_names_a_parent_is_gated_anywhere_and_not_kept() ->
     assert ROLE in made["metadata"]["annotations"]
 
 
+OFFSET = "kueue.x-k8s.io/pod-index-offset"
+
+
 def workload(kind: str, **labels: str) -> Json:
     inner = {"template": template()}
     if kind == "LeaderWorkerSet":
@@ -117,7 +120,8 @@ def test_templates_say_who_gates_their_pods() -> None:
     assert told("StatefulSet") == [{"annotations": {PARENT: "statefulset"}}]
     lws = "leaderworkerset.x-k8s.io/leaderworkerset"
     said = {"annotations": {PARENT: lws, SERVING: "true"}, "labels": labels}
-    assert told("LeaderWorkerSet") == [said, said]
+    first = {**said, "annotations": {**said["annotations"], OFFSET: "1"}}
+    assert told("LeaderWorkerSet") == [said, first]
     plain = workload("StatefulSet")
     assert hook("mstatefulset").judge(asked(plain)).changed is None
     below = hook("mstatefulset", Town(below=True)).judge(asked(workload("StatefulSet", **labels)))

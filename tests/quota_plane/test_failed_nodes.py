@@ -100,6 +100,34 @@ async def test_without_fail_fast_the_failed_node_is_named_until_there_is_another
         assert await unhealthy(cluster) == []
 
 
+async def test_a_taint_that_is_tolerated_for_seconds_alone_fails_a_node_once_no_pod_runs_there(
+    tmp_path: Path,
+) -> None:
+    """The tainted node has room for the pods and takes them for a while: it is not chosen again."""
+    nodes = racks(a="r1", b="r1", d="r1")
+    async with site(tmp_path, *queues(), nodes=nodes) as cluster:
+        gang = asking("gang", 3, cpu="1500m")
+        tolerated = {"key": "repair", "operator": "Exists", "effect": "NoExecute"}
+        gang["spec"]["template"]["spec"]["tolerations"] = [{**tolerated, "tolerationSeconds": 3600}]
+        await cluster.create(gang)
+        await are_on(cluster, "a", "a", "b")
+        taint = {"spec": {"taints": [{"key": "repair", "effect": "NoExecute"}]}}
+        await cluster.client.patch(NODES, "", "b", taint, dict)
+        await cluster.create(asking("other", 1))
+
+        async def runs() -> bool:
+            return await hosts(cluster, "other") != [""]
+
+        await cluster.until("another job is placed meanwhile", runs)
+        assert await hosts(cluster, "gang") == ["a", "a", "b"]
+        for pod in await cluster.pods_of("gang"):
+            if pod["spec"]["nodeName"] == "b":
+                name = pod["metadata"]["name"]
+                await cluster.client.delete(PODS, NAMESPACE, name, grace_seconds=0)
+        await are_on(cluster, "a", "a", "d")
+        assert await evictions(cluster) == set()
+
+
 async def test_a_taint_that_its_pods_do_not_tolerate_fails_a_node_once_none_of_them_runs_there(
     tmp_path: Path,
 ) -> None:

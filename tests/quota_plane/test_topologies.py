@@ -10,6 +10,8 @@ import msgspec
 from reprieve.answers.preemptions.recorded import judged
 from reprieve.api.reprieve import Preemption
 from reprieve.kube.resource import NODES, PODS
+from tests.quota_plane.gated_site import gated_site
+from tests.quota_plane.kind_stories import ROWS, manifest, resource
 from tests.quota_plane.site import (
     CLUSTER_QUEUES,
     NAMESPACE,
@@ -97,6 +99,41 @@ async def test_a_job_runs_in_one_rack_and_its_pods_are_let_go_with_their_places(
                     "valuesPerLevel": [{"individual": {"roots": ["b", "c"]}}],
                 }
             ],
+        }
+
+
+async def test_replicas_of_a_job_set_are_neighbours_by_their_numbers(tmp_path: Path) -> None:
+    """Each of eleven replicas numbers its one pod 0; by name the eleventh comes second."""
+    many = manifest("JobSet", "many")
+    many["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "q"}
+    many["spec"] |= {"suspend": True, "replicatedJobs": many["spec"]["replicatedJobs"][:1]}
+    (replicated,) = many["spec"]["replicatedJobs"]
+    replicated["replicas"] = 11
+    kinds, nodes = (ROWS["JobSet"],), racks(a="r1", b="r1", c="r1")
+    async with gated_site(tmp_path, *queues(), kinds=kinds, nodes=nodes) as cluster:
+        await cluster.client.create(resource(ROWS["JobSet"]), many, dict)
+
+        async def bound() -> dict[int, str]:
+            page = await cluster.client.list(PODS, dict, namespace=NAMESPACE)
+            return {
+                int(each["metadata"]["labels"]["jobset.sigs.k8s.io/job-index"]): each["spec"].get(
+                    "nodeName", ""
+                )
+                for each in page.items
+            }
+
+        async def all_bound() -> bool:
+            found = await bound()
+            return len(found) == 11 and all(found.values())
+
+        await cluster.until("all replicas run", all_bound)
+        assert [node for _, node in sorted((await bound()).items())] == [*"aaaabbbbccc"]
+        (workload,) = (await cluster.workloads()).values()
+        (pod_set,) = workload["spec"]["podSets"]
+        assert pod_set["topologyRequest"] == {
+            "podIndexLabel": "batch.kubernetes.io/job-completion-index",
+            "subGroupIndexLabel": "jobset.sigs.k8s.io/job-index",
+            "subGroupCount": 11,
         }
 
 

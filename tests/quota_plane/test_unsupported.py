@@ -100,6 +100,7 @@ async def test_a_check_of_provisioning_requests_that_nobody_answers_is_named(
 def test_the_workload_of_a_job_asks_for_what_its_template_is_annotated_with() -> None:
     (kind,) = (each for each in BUILT_IN if each.kind == "Job")
     (pod_set,) = pod_sets_of(kind, asking("a", REQUIRED))
-    assert pod_set["topologyRequest"] == {"required": "cloud.example/rack"}
+    index = {"podIndexLabel": "batch.kubernetes.io/job-completion-index"}
+    assert pod_set["topologyRequest"] == {"required": "cloud.example/rack", **index}
     (pod_set,) = pod_sets_of(kind, job("b"))
-    assert "topologyRequest" not in pod_set
+    assert pod_set["topologyRequest"] == index

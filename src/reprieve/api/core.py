@@ -114,12 +114,13 @@ class Container(_Struct, frozen=True):
 
 
 class Toleration(_Struct, frozen=True):
-    """A toleration of a pod."""
+    """A toleration of a pod; with `toleration_seconds` the pod is evicted after that time."""
 
     key: str = ""
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
+    toleration_seconds: int | None = None
 
 
 class NodeSelectorRequirement(_Struct, frozen=True):

@@ -15,6 +15,7 @@ from kubeworld.units.untrusted import integer_or_none, read_json
 __all__ = [
     "CONSTRAINTS",
     "GROUP",
+    "INDEX_OFFSET",
     "MULTI_KUEUE",
     "PREFERRED",
     "PROVISIONING",
@@ -37,6 +38,8 @@ SLICE_LEVEL: Final = f"{_PREFIX}slice-required-topology"
 SLICE_SIZE: Final = f"{_PREFIX}slice-size"
 CONSTRAINTS: Final = f"{_PREFIX}slice-required-topology-constraints"
 GROUP: Final = f"{_PREFIX}group-name"
+#: Annotation of pods: with which number the first of them begins.
+INDEX_OFFSET: Final = "kueue.x-k8s.io/pod-index-offset"
 _MOST_LAYERS: Final = 3
 
 

@@ -155,7 +155,11 @@ def topology_row(topology: kueue.Topology) -> Topology:
 def toleration_row(toleration: core.Toleration) -> Toleration:
     """Return a toleration of a pod or a flavor."""
     return Toleration(
-        toleration.key, toleration.operator or "Equal", toleration.value, toleration.effect
+        toleration.key,
+        toleration.operator or "Equal",
+        toleration.value,
+        toleration.effect,
+        toleration.toleration_seconds is None,
     )
 
 

@@ -127,6 +127,9 @@ class PodSetSource(_Row, frozen=True):
         flat: labels, annotations, node selector and tolerations stand beside `template`, in the
             object at this path.
         asked: what the container asks for, below `flat`.
+        index: label that numbers its pods, those of one replica where `replica` is given.
+        replica: label that numbers the replicas, of which the first of `counts` says how many.
+        shifted: holds where another pod has the number 0, so that these begin with 1.
     """
 
     template: str
@@ -141,6 +144,9 @@ class PodSetSource(_Row, frozen=True):
     sidecars: list[Sidecar] = []
     flat: str = ""
     asked: Asked | None = None
+    index: str = ""
+    replica: str = ""
+    shifted: Test | None = None
 
 
 class Progress(_Row, frozen=True):

@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from kubeworld.objects.paths import Json, first
-from reprieve.jobs.model import PassesOn
+from reprieve.api.kueue_topology import GROUP, INDEX_OFFSET
+from reprieve.jobs.evaluation import holds
+from reprieve.jobs.model import JobKind, PassesOn
 from reprieve.jobs.pods import MANAGED, PARENT, SERVING, labels_of
 
-__all__ = ["name_of_set", "pass_on"]
+__all__ = ["name_of_set", "pass_on", "shift_numbers"]
 
 _HASH: Final = "pod-template-hash"
 
@@ -36,6 +38,21 @@ def pass_on(
         more |= {name: labels[name] for name in queue_labels if labels.get(name)}
     if more:
         metadata["labels"] = {**(metadata.get("labels") or {}), **more}
+
+
+def shift_numbers(kind: JobKind, job: Json) -> None:
+    """Write into templates that the numbers of their pods begin with 1, where they do.
+
+    Not where both pod sets are placed together: then the smaller one tells where they begin.
+    """
+    for source in kind.pod_sets:
+        template = first(job, source.template)
+        if source.shifted is None or not isinstance(template, dict):
+            continue
+        metadata = template.get("metadata") or {}
+        notes = metadata.get("annotations") or {}
+        if GROUP not in notes and holds(source.shifted, job):
+            template["metadata"] = {**metadata, "annotations": {**notes, INDEX_OFFSET: "1"}}
 
 
 def name_of_set(group: str, kind: str, passes_on: PassesOn, pod: Json) -> str:

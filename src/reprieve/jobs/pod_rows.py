@@ -25,7 +25,7 @@ def _rows() -> tuple[JobKind, ...]:
             plural="pods",
             framework="pod",
             gate="kueue.x-k8s.io/admission",
-            pod_sets=[PodSetSource("")],
+            pod_sets=[PodSetSource("", index="kueue.x-k8s.io/pod-group-pod-index")],
             succeeded=[Test(field="status.phase", values=["Succeeded"])],
             failed=[Test(field="status.phase", values=["Failed"])],
             ready=_READY,
@@ -48,7 +48,13 @@ def _rows() -> tuple[JobKind, ...]:
                 total="spec.replicas",
                 revision="controller-revision-hash",
             ),
-            pod_sets=[PodSetSource("spec.template", counts=[["spec.replicas"]])],
+            pod_sets=[
+                PodSetSource(
+                    "spec.template",
+                    counts=[["spec.replicas"]],
+                    index="apps.kubernetes.io/pod-index",
+                )
+            ],
         ),
         JobKind(
             api_version="leaderworkerset.x-k8s.io/v1",
@@ -72,6 +78,8 @@ def _rows() -> tuple[JobKind, ...]:
                     f"{whole}.workerTemplate",
                     counts=[[f"{whole}.size"]],
                     beside=Beside(f"{whole}.leaderTemplate", "worker", fewer=1),
+                    index=f"{groups}/worker-index",
+                    shifted=Test(field=f"{whole}.leaderTemplate", without=[""]),
                 ),
             ],
         ),

@@ -39,7 +39,8 @@ class Found:
     where labels, annotations, node selector and tolerations stand, in the object. `each` is the
     number of pods of one replica, `added` are containers that the kind's controller adds, and
     `alone` those that it runs when no other does. `at` is the path of the metadata of `template`,
-    or of `flat`, in the object; empty for what a job wraps.
+    or of `flat`, in the object; empty for what a job wraps. `index` is the label that numbers its
+    pods, those of each of `replicas` that are numbered by `replica` where that is given.
     """
 
     name: str
@@ -51,6 +52,9 @@ class Found:
     added: tuple[Json, ...] = ()
     alone: tuple[Json, ...] = ()
     at: str = ""
+    index: str = ""
+    replica: str = ""
+    replicas: int = 1
 
 
 def found_pod_sets(kind: JobKind, job: Json) -> list[Found]:
@@ -92,6 +96,10 @@ def pod_sets_of(kind: JobKind, job: Json) -> list[Json]:
 def _pod_set(kind: JobKind, found: Found) -> Json:
     annotations = first(found.template, "metadata.annotations")
     request = topology_request(annotations if isinstance(annotations, dict) else {})
+    if found.index:
+        request["podIndexLabel"] = found.index
+    if found.replica:
+        request |= {"subGroupIndexLabel": found.replica, "subGroupCount": found.replicas}
     return {
         "name": found.name,
         "count": found.count,
@@ -132,6 +140,9 @@ def _of_source(source: PodSetSource, item: Json, job: Json, number: int) -> Iter
         added=tuple(added[False]),
         alone=tuple(added[True]),
         at=_place_of(source, number),
+        index=source.index,
+        replica=source.replica,
+        replicas=counts[0] if counts else 1,
     )
 
 

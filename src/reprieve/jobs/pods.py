@@ -67,6 +67,8 @@ PREBUILT: Final = "kueue.x-k8s.io/prebuilt-workload-name"
 IS_GROUP: Final = "kueue.x-k8s.io/is-group-workload"
 #: Condition of a pod that is one more than its group may have.
 SURPLUS: Final = "reprieve.dev/Surplus"
+_INDEX: Final = "kueue.x-k8s.io/pod-group-pod-index"
+_INDEX_FROM: Final = f"{_INDEX}-label"
 _ORDINAL: Final = "apps.kubernetes.io/pod-index"
 _SHAPE: Final = (
     "affinity",
@@ -192,6 +194,8 @@ def gated(
 ) -> Json:
     """Return the pod as it is held back at its creation.
 
+    Its number in its group is taken over from the label that an annotation names.
+
     Args:
         pod: as it was sent.
         gate: the scheduling gate.
@@ -206,8 +210,12 @@ def gated(
     wanted = [gate, *([TOPOLOGY_GATE] if topology else [])]
     spec["schedulingGates"] = [*gates, *({"name": name} for name in wanted if name not in names)]
     metadata["annotations"] = {**annotations_of(pod), ROLE: role_of(pod)}
-    if managed:
-        metadata["labels"] = {**labels_of(pod), MANAGED: "true"}
+    more = {MANAGED: "true"} if managed else {}
+    number = labels_of(pod).get(annotations_of(pod).get(_INDEX_FROM, ""))
+    if number is not None:
+        more[_INDEX] = number
+    if more:
+        metadata["labels"] = {**labels_of(pod), **more}
     if finalizer and not has_finalizer(pod):
         metadata["finalizers"] = [*(metadata.get("finalizers") or ()), FINALIZER]
     return changed

@@ -32,6 +32,8 @@ _RUNNING: Final = [Test(condition="Running")]
 _SUSPEND: Final = "spec.suspend"
 _JOB_SET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"
 _RAY_CLUSTER: Final = "ray.io/cluster"
+_AS_WORKER: Final = Test(field="spec.runLauncherAsWorker", values=["true"])
+_COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 
 
 def _job() -> JobKind:
@@ -41,7 +43,13 @@ def _job() -> JobKind:
         plural="jobs",
         framework="batch/job",
         suspend=_SUSPEND,
-        pod_sets=[PodSetSource("spec.template", counts=[["spec.parallelism", "spec.completions"]])],
+        pod_sets=[
+            PodSetSource(
+                "spec.template",
+                counts=[["spec.parallelism", "spec.completions"]],
+                index=_COMPLETION_INDEX,
+            )
+        ],
         succeeded=_COMPLETE,
         failed=_FAILED,
         ready=[
@@ -84,6 +92,8 @@ def _job_set() -> JobKind:
                     ["replicas"],
                     ["template.spec.parallelism", "template.spec.completions"],
                 ],
+                index=_COMPLETION_INDEX,
+                replica="jobset.sigs.k8s.io/job-index",
             )
         ],
         succeeded=_COMPLETED,
@@ -152,6 +162,8 @@ def _training(kind: str, replicas: str, roles: Sequence[str], version: str = "v1
                 f"spec.{replicas}.{role}.template",
                 name=role.lower(),
                 counts=[[f"spec.{replicas}.{role}.replicas"]],
+                index="training.kubeflow.org/replica-index",
+                shifted=_AS_WORKER if (kind, role) == ("MPIJob", "Worker") else None,
             )
             for role in roles
         ],

@@ -173,6 +173,11 @@ class Cluster:
         pod = self._state.pods.get(uid)
         return None if pod is None else pod.row
 
+    def node(self, name: str) -> NodeRow | None:
+        """Return a node as it is now, None where there is none."""
+        held = self._state.tables[Kind.NODE].get(("", name))
+        return None if held is None else held.row
+
     def extended_classes(self) -> Mapping[str, DeviceClassRow]:
         """Return the DeviceClass that stands for each extended resource."""
         held = self._state.tables[Kind.DEVICE_CLASS]

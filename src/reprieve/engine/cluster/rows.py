@@ -143,6 +143,8 @@ class PodRow:
     notice: int = 0
     speaks: bool = False  # it answers a notice for its unit
     save_cost: int = 0  # seconds that a save takes, 0 where it says nothing
+    # With which number its pod set begins; -1: what cannot be read.
+    index_offset: int = 0
 
 
 @value

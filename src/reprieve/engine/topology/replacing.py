@@ -2,7 +2,8 @@
 
 The failed node's domain is taken out of the assignment and its pods are placed like others, inside
 the domain that the request binds them to; the workload's own usage, that of the failed node
-included, still counts. Nobody is preempted for it.
+included, still counts. Nobody is preempted for it. A failed node that has a taint which its pods
+tolerate for some seconds only could take them again, and gets none.
 
 Several failed nodes are replaced at once: first every slice that lost pods is filled up in its own
 domain, from the finest layer to the coarsest, and then the slices that are lost as a whole are
@@ -20,6 +21,7 @@ import numpy as np
 
 from reprieve.engine.topology.assign import Placing, merged, place, without
 from reprieve.engine.topology.counts import Slicing
+from reprieve.engine.topology.leaves import first_untolerated
 from reprieve.engine.topology.model import Outcome, PodsWanted, TopologyAssignment
 from reprieve.engine.topology.requests import Meant, TopologyRequestError, meaning
 from reprieve.engine.topology.tree import Marks, Tree, Usage
@@ -196,13 +198,25 @@ def _replaced(
         return Outcome(None, str(fault))
     bound = _bound(tree, meant, rest, missing)
     inside = None if bound is None else _leaves_of(tree, bound)
-    if inside is not None or missing % meant.slicing.size:
+    bound_by_size = inside is not None
+    if _tolerated_for_a_while(on, wanted, failed):
+        others = _but(tree, {failed})
+        inside = others if inside is None else inside & others
+    if bound_by_size or missing % meant.slicing.size:
         # A leader is one pod whatever the size of a slice is.
         meant = _finer(meant, missing, len(tree.levels) - 1)
     outcome = place(on, replace(wanted, count=missing), None, assumed, inside, meant)[wanted.name]
     if outcome.assignment is None:
         return outcome
     return Outcome(merged(tree, rest, outcome.assignment))
+
+
+def _tolerated_for_a_while(on: Placing, wanted: PodsWanted, failed: tuple[str, ...]) -> bool:
+    leaf = on.tree.index.get(failed)
+    if leaf is None:
+        return False
+    lasting = [each for each in (*wanted.tolerations, *on.tolerations) if each.lasting]
+    return first_untolerated(on.tree.first[leaf].taints, lasting) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,10 @@ Where every pod has a rank the domains are handed out in the order of the ranks,
 are close to each other; where a pod has none, two have the same, or one that runs is not where its
 rank says, each domain takes the next pods until it is full.
 
+A rank comes from the number that the pod's controller gave it. Replicas that number their pods each
+anew have theirs one after the other, and of two pod sets that are placed together the numbers of
+the larger one begin where the smaller one ends.
+
 Source: specification of topology-aware scheduling, section 8.
 """
 
@@ -15,7 +19,7 @@ from dataclasses import dataclass
 
 from reprieve.engine.topology.model import TopologyAssignment
 
-__all__ = ["PlacedPod", "Values", "places_for"]
+__all__ = ["Numbering", "PlacedPod", "Values", "group_offsets", "places_for"]
 
 Values = tuple[str, ...]
 
@@ -27,6 +31,54 @@ class PlacedPod:
     key: str
     at: Values | None = None
     rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Numbering:
+    """How the pods of a pod set are numbered.
+
+    `count` of them from `offset` on; with `replicas` each replica numbers its own from 0.
+    """
+
+    count: int
+    offset: int = 0
+    replicas: int | None = None
+
+    def rank(self, index: int | None, replica: int | None = None) -> int | None:
+        """Return the rank of the pod with a number, None where the number makes no sense.
+
+        `replica`: the number of its replica, where these are numbered.
+        """
+        if index is None or not 0 <= index < self.count + self.offset:
+            return None
+        if self.replicas is None:
+            rank = index - self.offset
+        else:
+            if replica is None or not 0 <= replica < self.replicas:
+                return None
+            size = self.count // self.replicas
+            if index >= size:
+                return None
+            rank = index + replica * size - self.offset
+        return rank if 0 <= rank < self.count else None
+
+
+def group_offsets(pod_sets: Sequence[tuple[str, str, int]]) -> dict[str, int]:
+    """Return by name where the numbers of each pod set begin.
+
+    Args:
+        pod_sets: name, group (empty for none) and number of pods of each.
+    """
+    groups: dict[str, list[tuple[str, int]]] = {}
+    for name, group, count in pod_sets:
+        if group:
+            groups.setdefault(group, []).append((name, count))
+    offsets = {name: 0 for name, _, _ in pod_sets}
+    for members in groups.values():
+        if len(members) == 2:
+            (first, one), (second, other) = members
+            offsets[first if one > other else second] = min(one, other)
+    return offsets
 
 
 def places_for(assignment: TopologyAssignment, pods: Sequence[PlacedPod]) -> dict[str, Values]:

@@ -10,7 +10,9 @@ from sys import intern
 from typing import Final, TypeVar
 
 from kubeworld.objects.pods import OVER
+from kubeworld.units.untrusted import integer_or_none
 from reprieve.api.gangs import RELEASED
+from reprieve.api.kueue_topology import INDEX_OFFSET
 from reprieve.api.reprieve import NOTICE, NOTICE_SPEAKER, PREEMPT_MIN_RUNTIME, SAVE_COST
 from reprieve.api.scheduling import PodObject, PodSpec
 from reprieve.engine.cluster.rows import PodClass, PodRow
@@ -56,6 +58,7 @@ _NOTES: Final = _BELONGING.union(
         NOTICE,
         NOTICE_SPEAKER,
         SAVE_COST,
+        INDEX_OFFSET,
     ),
     RELEASED,
 )
@@ -115,6 +118,7 @@ def pod_row(pod: PodObject, classes: PodClasses | None = None) -> PodRow:
         notice_of(metadata) if said else 0,
         speaks_of(metadata) if said else False,
         save_cost_in(notes) if said else 0,
+        _index_offset(notes) if INDEX_OFFSET in notes else 0,
     )
 
 
@@ -169,6 +173,11 @@ def _workload(namespace: str, labels: Mapping[str, str], annotations: Mapping[st
     """Return the key of the Kueue Workload that a pod was started for, or is gated for."""
     name = annotations.get(_WORKLOAD) or annotations.get(_GROUP) or labels.get(_GROUP)
     return f"{namespace}/{name}" if name else ""
+
+
+def _index_offset(annotations: Mapping[str, str]) -> int:
+    number = integer_or_none(annotations[INDEX_OFFSET], 0, 2**31 - 1)
+    return -1 if number is None else number
 
 
 def _is_preempted(pod: PodObject) -> bool:

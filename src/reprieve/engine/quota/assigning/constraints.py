@@ -51,12 +51,16 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A toleration of a pod or of a flavor; empty fields match everything."""
+    """A toleration of a pod or of a flavor; empty fields match everything.
+
+    `lasting`: for as long as the taint is there, not for some seconds.
+    """
 
     key: str = ""
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
+    lasting: bool = True
 
     def tolerates(self, taint: Taint) -> bool:
         """Tell whether the taint does not keep the pod away."""

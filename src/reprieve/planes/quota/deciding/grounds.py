@@ -11,17 +11,18 @@ which belong to a workload with places count through that workload alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
+from reprieve.engine.cluster.rows import NodeRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.quota.assigning.constraints import Taint
 from reprieve.engine.quota.failing_nodes import failing_nodes
 from reprieve.engine.quota.holdings.placed import queues_with_places
-from reprieve.engine.quota.model import Configuration
+from reprieve.engine.quota.model import Configuration, Workload
 from reprieve.engine.quota.node_failures import Marks, marks_of
 from reprieve.engine.topology.model import HOSTNAME, TopologyNode
-from reprieve.engine.topology.places import Grounds
+from reprieve.engine.topology.places import Grounds, Places
 from reprieve.planes.quota.deciding.node_view import NodeView
 from reprieve.planes.quota.state import QuotaState
 from reprieve.units.ids import Uid
@@ -45,6 +46,8 @@ class GroundView:
         self._known: list[TopologyNode] | None = None
         self._configuration: Configuration | None = None
         self._snapshot: Snapshot | None = None
+        self._named: Mapping[str, NodeRow] = {}
+        self._named_of: Sequence[NodeRow] | None = None
         state.settlers.append(self.settle)
 
     @property
@@ -78,29 +81,49 @@ class GroundView:
         places = state.holdings.places
         if places is None or snapshot is None:
             return
-        hosts = {row.labels.get(HOSTNAME, row.name): row.name for row in snapshot.nodes}
+        hosts = self._by_host(snapshot)
         for key, holder in list(state.holdings.holders.items()):
             workload = holder.workload
             if holder.evicted or key in state.deciding:
                 continue
             if not holder.placed and not workload.unhealthy_nodes:
                 continue
-            failed = failing_nodes(
-                workload,
-                state.configuration,
-                places,
-                lambda host, key=key: self._runs_on(key, hosts.get(host)),  # type: ignore[misc]
-            )
+            failed = self._failed(key, workload, places, hosts)
             marks = marks_of(workload, failed, state.configuration.settings.profile)
             if marks is not None:
                 yield key, marks
 
-    def _runs_on(self, workload: str, node: str | None) -> bool:
-        """Tell whether a pod of a workload still runs on a node; None is one that is gone."""
+    def failed(self, key: str) -> list[str]:
+        """Return the nodes of a workload's places that have failed, also those not named yet."""
+        state, snapshot = self._state, self._snapshot
+        places, holder = state.holdings.places, state.holdings.holders.get(key)
+        if places is None or snapshot is None or holder is None:
+            return []
+        return self._failed(key, holder.workload, places, self._by_host(snapshot))
+
+    def _failed(
+        self, key: str, workload: Workload, places: Places, hosts: Mapping[str, NodeRow]
+    ) -> list[str]:
+        def runs_on(host: str) -> bool:
+            return host in hosts and self._runs_on(key, hosts[host].name)
+
+        def taints_of(host: str) -> tuple[Taint, ...] | None:
+            # As they are now: no decision may have been made since a taint came.
+            row = self._nodes.node(hosts[host].name) if host in hosts else None
+            return None if row is None else _taints(row)
+
+        return failing_nodes(workload, self._state.configuration, places, runs_on, taints_of)
+
+    def _by_host(self, snapshot: Snapshot) -> Mapping[str, NodeRow]:
+        if snapshot.nodes is not self._named_of:
+            self._named_of = snapshot.nodes
+            self._named = {row.labels.get(HOSTNAME, row.name): row for row in snapshot.nodes}
+        return self._named
+
+    def _runs_on(self, workload: str, node: str) -> bool:
+        """Tell whether a pod of a workload still runs on a node."""
         rows = (self._nodes.row(uid) for uid in self._nodes.pods_of(workload))
-        return node is not None and any(
-            row is not None and row.node == node and not row.deleting for row in rows
-        )
+        return any(row is not None and row.node == node and not row.deleting for row in rows)
 
     def _placed_pods(self) -> set[Uid]:
         """Return the pods of those that hold places."""
@@ -111,6 +134,10 @@ class GroundView:
             and any(each.topology is not None for each in holder.workload.admission.pod_sets)
             for uid in self._nodes.pods_of(key)
         }
+
+
+def _taints(row: NodeRow) -> tuple[Taint, ...]:
+    return tuple(Taint(each.key, each.value, each.effect) for each in row.taints)
 
 
 def nodes_of(snapshot: Snapshot, placed: Collection[Uid]) -> list[TopologyNode]:
@@ -132,7 +159,7 @@ def nodes_of(snapshot: Snapshot, placed: Collection[Uid]) -> list[TopologyNode]:
                 row.name,
                 row.labels,
                 dict(zip(names, amounts, strict=True)),
-                tuple(Taint(each.key, each.value, each.effect) for each in row.taints),
+                _taints(row),
                 all(each.key not in _NOT_READY for each in row.taints),
                 row.unschedulable,
             )

@@ -16,7 +16,7 @@ from kubeworld.units.instants import Nanos
 from reprieve.api.core import Namespace
 from reprieve.api.scheduling import NodeObject, PodObject
 from reprieve.engine.cluster.cluster import Cluster, NotSynced
-from reprieve.engine.cluster.rows import Change, Gone, Kind, PodRow
+from reprieve.engine.cluster.rows import Change, Gone, Kind, NodeRow, PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.quota.model import Workload
 from reprieve.engine.quota.proofs.node_proof import NodeProof, Template
@@ -129,6 +129,10 @@ class NodeView:
             return self._cluster.snapshot()
         except NotSynced:
             return None
+
+    def node(self, name: str) -> NodeRow | None:
+        """Return a node as it is now, None where there is none."""
+        return self._cluster.node(name)
 
     def pods_of(self, workload: str) -> frozenset[Uid]:
         """Return the pods of a workload that have not finished."""

@@ -57,6 +57,8 @@ _NORMAL: Final = "Normal"
 _COMPOSE: Final = "ErrWorkloadCompose"
 _ORPHAN: Final = ("OwnerNotFound", "The workload's owner no longer exists")
 _CLASS: Final = "WorkloadPriorityClass"
+#: How the pods are numbered; a Workload of an earlier version may not say it.
+_NUMBERING: Final = ("podIndexLabel", "subGroupIndexLabel", "subGroupCount")
 _NO_RESERVATION: Final = ("NoReservation", "The workload has no reservation")
 
 
@@ -360,5 +362,6 @@ class JobWorkloads:
 
 
 def _asked(pod_sets: Sequence[Json]) -> list[Json]:
-    """Return what each pod set asks of topologies."""
-    return [each.get("topologyRequest") or {} for each in pod_sets]
+    """Return what each pod set asks of topologies, without how its pods are numbered."""
+    asked = (each.get("topologyRequest") or {} for each in pod_sets)
+    return [{k: v for k, v in each.items() if k not in _NUMBERING} for each in asked]

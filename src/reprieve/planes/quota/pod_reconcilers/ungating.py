@@ -3,7 +3,8 @@
 A pod of a pod set with places is created with the gate `kueue.x-k8s.io/topology`. Once its Workload
 is admitted it is given a domain by node selector, and loses the gate in the same write. Pods that
 were given a domain are known by the selector that they have. A domain whose node failed gets no
-pods; one that waits for a node that is none of its places any more is ended, and made anew.
+pods; one that waits for a failed node, or for one that is none of its places any more, is ended and
+made anew.
 
 Source: specification of topology-aware scheduling, section 8.
 """
@@ -11,22 +12,24 @@ Source: specification of topology-aware scheduling, section 8.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Final
 
-from kubeworld.units.untrusted import integer_or_none
 from reprieve.api.kueue import Workload
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.topology.encoding import TopologyEncodingError, decoded
-from reprieve.engine.topology.model import TopologyAssignment
+from reprieve.engine.topology.model import HOSTNAME, TopologyAssignment
 from reprieve.engine.topology.ungating import PlacedPod, Values, places_for
 from reprieve.execution.writes.pods import PodWriter
 from reprieve.intake.quota_workloads import is_condition_true
 from reprieve.jobs.pods import TOPOLOGY_GATE
 from reprieve.planes.quota.context import QuotaContext, log
 from reprieve.planes.quota.deciding.node_view import NodeView
+from reprieve.planes.quota.pod_reconcilers.pod_numbers import PodNumbers, numbers_of
 from reprieve.planes.quota.queue_status.meters import count_ungated
 from reprieve.planes.quota.state import QuotaState
+from reprieve.units.references import Reference
+from reprieve.wording.events import EventText
 
 __all__ = ["TopologyUngater"]
 
@@ -36,22 +39,24 @@ _UNSCHEDULABLE: Final = "UnschedulableOnAssignedNode"
 _ENDED: Final = "Pod terminated by Kueue NodeController due to node taint"
 #: So many pods are placed at a time.
 _AT_ONCE: Final = 16
-#: Labels that number the pods of a pod set, those of Jobs, StatefulSets and training jobs.
-_INDEXES: Final = (
-    "batch.kubernetes.io/job-completion-index",
-    "apps.kubernetes.io/pod-index",
-    "training.kubeflow.org/replica-index",
-    "leaderworkerset.sigs.k8s.io/worker-index",
-)
+_TERMINATED: Final = "PodTerminatedByKueue"
 
 
 class TopologyUngater:
     """Looks at the pods of one Workload at a time."""
 
-    def __init__(self, context: QuotaContext, state: QuotaState, nodes: NodeView) -> None:
+    def __init__(
+        self,
+        context: QuotaContext,
+        state: QuotaState,
+        nodes: NodeView,
+        failed: Callable[[str], Collection[str]],
+    ) -> None:
+        """`failed`: by Workload, the nodes of its places that have failed and may not be named."""
         self._context = context
         self._state = state
         self._nodes = nodes
+        self._failed = failed
         self._writer = PodWriter(context.full_client, context.fence, context.clock)
 
     async def reconcile(self, key: str) -> None:
@@ -80,14 +85,25 @@ class TopologyUngater:
             name = "" if row is None else dict(row.labels).get(_POD_SET, "")
             if row is not None and name in placed and not row.deleting:
                 rows.setdefault(name, []).append(row)
+        numbered = numbers_of(workload)
         for name, members in rows.items():
-            await self._place(workload, placed[name], members, flavors.get(name, ()))
+            if all(row.node for row in members):
+                continue
+            lost = self._lost(workload, placed[name], flavors.get(name, ()))
+            await self._place(workload, placed[name], members, lost, numbered.get(name))
 
-    def _lost(self, assignment: TopologyAssignment, flavors: Collection[str]) -> set[Values]:
-        """Return the domains of an assignment that are no places now."""
+    def _lost(
+        self, workload: Workload, assignment: TopologyAssignment, flavors: Collection[str]
+    ) -> set[Values]:
+        """Return the domains of an assignment that are no places now, or have failed."""
+        failed: set[Values] = set()
+        if assignment.levels == (HOSTNAME,):
+            key = f"{workload.metadata.namespace}/{workload.metadata.name}"
+            named = (each["name"] for each in workload.status.unhealthy_nodes or ())
+            failed = {(name,) for name in (*named, *self._failed(key))}
         places = self._state.holdings.places
         trees = [] if places is None else [places.trees[f] for f in flavors if f in places.trees]
-        return {
+        return failed | {
             each.values
             for each in assignment.domains
             if trees and all(each.values not in tree.index for tree in trees)
@@ -96,21 +112,23 @@ class TopologyUngater:
     async def _end(self, key: str, row: PodRow) -> None:
         metadata = {"namespace": row.namespace, "name": row.name, "uid": row.uid}
         if await self._writer.terminate({"metadata": metadata}, _UNSCHEDULABLE, _ENDED):
-            log.info("%s: pod %s ended: its node is none of its places any more", key, row.name)
+            log.info("%s: pod %s ended: its node failed, or is no place of it", key, row.name)
+            pod = Reference("v1", "Pod", row.namespace, row.name, row.uid)
+            self._context.announce(pod, EventText("Normal", _TERMINATED, _ENDED))
 
     async def _place(
         self,
         workload: Workload,
         assignment: TopologyAssignment,
         rows: list[PodRow],
-        flavors: Collection[str],
+        lost: Collection[Values],
+        numbered: PodNumbers | None,
     ) -> None:
         key = f"{workload.metadata.namespace}/{workload.metadata.name}"
         rows.sort(key=lambda row: (row.created, row.name))
         by_uid = {str(row.uid): row for row in rows}
-        pods = [_pod(row, assignment) for row in rows]
-        lost = self._lost(assignment, flavors)
-        known = {each.values for each in assignment.domains}
+        pods = [_pod(row, assignment, numbered, rows[0].index_offset) for row in rows]
+        known = {each.values for each in assignment.domains}.difference(lost)
         for pod in pods:
             row = by_uid[pod.key]
             if pod.at is not None and pod.at not in known and not row.node:
@@ -130,19 +148,15 @@ class TopologyUngater:
             await asyncio.gather(*(each(*one) for one in due[begin : begin + _AT_ONCE]))
 
 
-def _pod(row: PodRow, assignment: TopologyAssignment) -> PlacedPod:
+def _pod(
+    row: PodRow, assignment: TopologyAssignment, numbers: PodNumbers | None, offset: int
+) -> PlacedPod:
     at = None
     if TOPOLOGY_GATE not in row.gates:
         selector = dict(row.pod_class.node_selector)
         at = tuple(selector.get(level, "") for level in assignment.levels)
-    return PlacedPod(str(row.uid), at, _rank(dict(row.labels)))
-
-
-def _rank(labels: Mapping[str, str]) -> int | None:
-    for name in _INDEXES:
-        if name in labels:
-            return integer_or_none(labels[name])
-    return None
+    rank = None if numbers is None else numbers.rank(dict(row.labels), offset)
+    return PlacedPod(str(row.uid), at, rank)
 
 
 def _placed(workload: Workload) -> dict[str, TopologyAssignment]:

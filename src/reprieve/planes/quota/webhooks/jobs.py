@@ -38,6 +38,7 @@ from reprieve.api.kueue_validation_topology import (
 )
 from reprieve.engine.quota.model import LabelSelector
 from reprieve.jobs.model import JobKind
+from reprieve.jobs.passing_on import shift_numbers
 from reprieve.jobs.pod_sets import found_pod_sets
 from reprieve.jobs.reading import is_managed as can_be_queued
 from reprieve.jobs.reading import is_suspended
@@ -141,6 +142,8 @@ def _changing(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
         managed = is_managed(job, namespace, tenancy, rules) and can_be_queued(kind, job)
         if managed and not is_suspended(kind, job):
             put(job, kind.suspend, True)
+        if managed:
+            shift_numbers(kind, job)
         if kind.runtime is not None:
             # There from the start, since patches can only be added then.
             patches = first(job, kind.runtime.patches) or ()

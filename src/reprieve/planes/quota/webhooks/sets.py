@@ -19,7 +19,7 @@ from reprieve.api import field_errors as wrong
 from reprieve.api.kueue_validation_jobs import QUEUE_NAME
 from reprieve.api.kueue_validation_topology import Template, asked_of_topology, topology_errors
 from reprieve.jobs.model import JobKind, PassesOn
-from reprieve.jobs.passing_on import pass_on
+from reprieve.jobs.passing_on import pass_on, shift_numbers
 from reprieve.jobs.pods import shape
 from reprieve.planes.quota.job_reconciler.job_lookup import workload_key
 from reprieve.planes.quota.webhooks.defaults import (
@@ -53,6 +53,7 @@ def passing_on(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
                 template = first(obj, path)
                 if isinstance(template, dict):
                     pass_on(template, kind.framework, passes_on, labels_of(obj), PASSED_ON)
+            shift_numbers(kind, obj)
         return Verdict(changed=None if obj == asked.obj else obj)
 
     return judge
