@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.virtual_time import loop_factories
 
 if TYPE_CHECKING:
     from tests.scenarios.concert import Concert
@@ -21,6 +24,15 @@ STORIES = (
     "degraded-inference",
 )
 DEFAULT = Path(__file__).parents[2].parent / "shared" / "conformance" / "idle" / "scenarios"
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Let the demo's tests run in virtual time; those of scenarios start processes."""
+    if item.path.name.startswith("test_demo"):
+        return loop_factories(item)
+    return {"real": asyncio.new_event_loop}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

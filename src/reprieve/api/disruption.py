@@ -50,7 +50,8 @@ class DisruptionSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
     `subject`: the object that was evicted, or the group that went as a whole, without a uid then.
     `objects`: how many were evicted. `preemptor`: as people of this namespace may know it.
-    `lost_device_seconds`: since the last checkpoint or the start, as of the decision. `times`: how
+    `lost_device_seconds`: since the last checkpoint or the start, as of the decision; of a
+    unit that saved when it was told, since then, as of its eviction. `times`: how
     often this line of work was displaced within `window`, this time included. Instants are RFC 3339
     in UTC. `demand`: None where one plane decides alone.
     """

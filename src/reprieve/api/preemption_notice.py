@@ -7,11 +7,21 @@ says nothing of other namespaces. Source: the contract of notices in `docs/notic
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from reprieve.api.reprieve import API_VERSION, Metadata, ObjectRef
 
-__all__ = ["PreemptionNotice", "PreemptionNoticeSpec", "PreemptionNoticeStatus"]
+__all__ = [
+    "NOTICE_AUDIENCE",
+    "PreemptionNotice",
+    "PreemptionNoticeSpec",
+    "PreemptionNoticeStatus",
+]
+
+#: For whom the tokens are made that pods show to the operator.
+NOTICE_AUDIENCE: Final = "reprieve.dev"
 
 
 class PreemptionNoticeSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -16,16 +16,15 @@ from typing import Any, Final
 
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import SECOND
+from reprieve.api.preemption_notice import NOTICE_AUDIENCE
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError
 from reprieve.operator.metrics_access import TOKEN_REVIEWS
 
-__all__ = ["AUDIENCE", "PodTokens", "Undecided"]
+__all__ = ["PodTokens", "Undecided"]
 
 log: Final = logging.getLogger(__name__)
 
-#: For whom the tokens of pods have to be made.
-AUDIENCE: Final = "reprieve.dev"
 _POD_UID: Final = "authentication.kubernetes.io/pod-uid"
 _MOST_PODS: Final = 32_768
 _MOST_STRANGERS: Final = 256
@@ -79,14 +78,15 @@ class PodTokens:
         return uid
 
     async def _asked(self, token: str) -> str:
-        review = {"spec": {"token": token, "audiences": [AUDIENCE]}}
+        review = {"spec": {"token": token, "audiences": [NOTICE_AUDIENCE]}}
         try:
             answer: dict[str, Any] = await self._client.create(TOKEN_REVIEWS, review, dict)
         except ApiError as error:
             log.warning("the API server does not review tokens of pods: %s", error)
             raise Undecided from None
         status = answer.get("status") or {}
-        if not status.get("authenticated") or AUDIENCE not in (status.get("audiences") or ()):
+        meant = status.get("audiences") or ()
+        if not status.get("authenticated") or NOTICE_AUDIENCE not in meant:
             return ""
         extra = (status.get("user") or {}).get("extra") or {}
         return next(iter(extra.get(_POD_UID) or ()), "")

@@ -18,6 +18,7 @@ from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.api.reprieve import IntentPhase, ObjectRef, Preemption, Victim, VictimState
 from reprieve.engine.disruptions.ledger import Actor, Displacement
 from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.records.units import lost_of_unit, units_of
 from reprieve.records.victim_states import victim_states
 
 __all__ = ["HARM_KEY", "displacements_of", "kept_of", "stored", "was_evicted"]
@@ -88,6 +89,7 @@ def displacements_of(
     at = _instant(intent.spec.decided_at)
     states = victim_states(intent)
     units: set[str] = set()
+    members = units_of(intent.spec.victims)
     for victim in intent.spec.victims:
         subject = victim.subject
         shown = states.get(victim.root.uid) or states.get(subject.uid)
@@ -105,6 +107,7 @@ def displacements_of(
                 above=above,
             )
         )
+        unit = members[victim.unit or victim.root.uid]
         yield Displacement(
             at,
             Actor(plane),
@@ -113,7 +116,7 @@ def displacements_of(
             subject.uid,
             row.number,
             row.devices,
-            row.lost_device_seconds,
+            lost_of_unit(unit, intent.status.lost_after_save),
             row.above,
             row.cause,
         )

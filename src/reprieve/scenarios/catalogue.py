@@ -12,6 +12,7 @@ __all__ = ["DEFAULT", "find", "names", "packaged", "playground"]
 
 DEFAULT: Final = "idle-guide"
 _GPU: Final = "amd.com/gpu"
+_NOTICE: Final = {"max": "10m"}
 _LIBRARY: Final = files("reprieve.scenarios").joinpath("library")
 
 
@@ -64,5 +65,9 @@ def playground(nodes: int, gpus: int) -> Scenario:
         nodes=tuple(NodeSpec(f"node-{number}", dict(amount)) for number in range(nodes)),
         steps=(),
         controllers=("idle", "scheduling", "quota"),
-        operator_config={"quota": {"webhooks": {"url": "https://127.0.0.1:0"}}},
+        operator_config={
+            "scheduling": {"notice": _NOTICE},
+            "quota": {"webhooks": {"url": "https://127.0.0.1:0"}, "notice": _NOTICE},
+            "gpuPreemption": {"notice": _NOTICE},
+        },
     )

@@ -35,7 +35,7 @@ from reprieve.scenarios.stage import Rights, Stage
 __all__ = ["OPERATOR_NAMESPACE", "Staging", "staged"]
 
 OPERATOR_NAMESPACE: Final = "kaiwo-system"
-_OBSERVED: Final = ("nodes", "pods", "events", GPUWORKLOADS)
+_OBSERVED: Final = ("nodes", "pods", "events", GPUWORKLOADS, "disruptions.reprieve.dev")
 _OBSERVED_WITH_KUEUE: Final = (CLUSTER_QUEUES, WORKLOADS)
 _CONNECTIONS: Final = 1_000
 _LOOK: Final = 20 * MILLISECOND

@@ -24,6 +24,7 @@ import yaml
 from kubelocal.machines.objects import StoreError
 from kubeworld.units.durations import MINUTE, SECOND
 from kubeworld.units.instants import format_instant
+from reprieve.api.preemption_notice import NOTICE_AUDIENCE
 from reprieve.cli.sessions.opening import has_display, open_page
 from reprieve.cli.sessions.page_process import PageProcess
 from reprieve.cli.sessions.published_settings import PublishedSettings
@@ -32,6 +33,7 @@ from reprieve.scenarios.demo.cast import Pace
 from reprieve.scenarios.demo.director import Director
 from reprieve.scenarios.demo.expiry import expire_events
 from reprieve.scenarios.demo.stories import play_demo
+from reprieve.scenarios.demo.trainings import Trainings
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, EmbeddedStage, embedded_stage
 from reprieve.scenarios.model import Scenario
 from reprieve.scenarios.observer import CLUSTER_QUEUES
@@ -51,6 +53,8 @@ _REFRESH: Final = SECOND // 4
 _HISTORY: Final = 5 * MINUTE
 #: A line of the operator's log that says what a GpuWorkload has become.
 _TRANSITION: Final = re.compile(r" INFO [\w.]+: \S+/\S+: \w+ -> \w+ \(")
+#: Where its operator answers pods that ask for notice.
+_NOTICES: Final = re.compile(r"pods ask for notices on port (\d+)")
 _TROUBLE: Final = re.compile(r" (ERROR|CRITICAL) |^Error: ")
 _TO_SEE: Final = (
     "What to see there: who holds GPUs and who waits (Now), why each of them waits and what helps",
@@ -118,6 +122,7 @@ class UpSession:
         self._scenario = scenario
         self._stop = stop
         self._operator: OperatorProcesses | None = None
+        self._notices = ""  # address where pods ask for notice
         self._printed = 0  # transitions that have been printed
         self._queues: dict[str, str] = {}  # the last line that was printed, by ClusterQueue
         self._last_step = "starting"
@@ -142,7 +147,7 @@ class UpSession:
             if self._options.demo is not None:
                 keeping = asyncio.create_task(embedded.cluster.keep_history(_HISTORY))
                 stack.push_async_callback(_cancel, keeping)
-            playing = asyncio.create_task(self._play(stage))
+            playing = asyncio.create_task(self._play(embedded))
             stack.push_async_callback(_cancel, playing)
             await self._until_over(stage, playing)
             return self._verdict(playing)
@@ -175,20 +180,21 @@ class UpSession:
             self._options.idle_profile,
         )
 
-    async def _play(self, stage: Stage) -> ScenarioResult:
+    async def _play(self, embedded: EmbeddedStage) -> ScenarioResult:
         """Play the scenario, or the demo until cancelled."""
         demo = self._options.demo
         if demo is not None:
-            return await self._play_demo(stage, demo)
+            return await self._play_demo(embedded, demo)
         return await play_scenario(
             self._scenario,
-            stage,
+            embedded.stage,
             on_step=self._note_step,
             on_operator=self._note_operator,
             keep_operator=True,
         )
 
-    async def _play_demo(self, stage: Stage, demo: Demo) -> NoReturn:
+    async def _play_demo(self, embedded: EmbeddedStage, demo: Demo) -> NoReturn:
+        stage, pace = embedded.stage, Pace(demo.speed)
         operator = stage.launch(self._scenario.operator_env, 1)
         operator.configure(self._scenario.operator_config)
         self._note_operator(operator)
@@ -196,11 +202,19 @@ class UpSession:
             self._say(line)
         await operator.start()
         narrator = Narrator(stage.clock, self._say)
-        director = Director(stage, Pace(demo.speed), demo.seed, narrator.say)
+        director = Director(stage, pace, demo.seed, narrator.say)
+        trainings = Trainings(
+            stage,
+            pace,
+            lambda: self._notices,
+            lambda account, uid: embedded.cluster.token(account, (NOTICE_AUDIENCE,), uid),
+            narrator.say,
+        )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(narrator.keep_company(director.status))
             tasks.create_task(play_demo(director))
             tasks.create_task(expire_events(stage))
+            tasks.create_task(trainings.run())
         raise AssertionError("the demo goes on until it is cancelled")
 
     async def _start_page(
@@ -243,8 +257,8 @@ class UpSession:
                     kubeconfig=kubeconfig,
                     tls=options.tls,
                     rbac=options.rbac,
-                    operator_arguments=self._operator_arguments(),
-                    on_operator_line=None if self._is_shown_live else self._note_operator_line,
+                    operator_arguments=(*self._operator_arguments(), "--notice-port", "0"),
+                    on_operator_line=self._note_operator_line,
                     scheduler=False,
                     feature_gates={name: wish.on for name, wish in gates.items()},
                     strict_disruption_mode=options.strict_disruption_mode,
@@ -340,6 +354,13 @@ class UpSession:
         self._operator = operator
 
     def _note_operator_line(self, line: str) -> None:
+        asked = _NOTICES.search(line)
+        if asked is not None:
+            self._notices = f"http://127.0.0.1:{asked[1]}"
+            if self._options.nodes is not None or self._options.gpus is not None:
+                self._say(f"export REPRIEVE_NOTICE_URL={self._notices}")
+        if self._is_shown_live:
+            return
         if self._options.demo is not None and not _TROUBLE.search(line):
             return  # its terminal is kept calm
         if not _TRANSITION.search(line):  # told on standard output already

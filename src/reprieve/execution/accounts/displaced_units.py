@@ -24,6 +24,7 @@ from reprieve.api.reprieve import (
 )
 from reprieve.engine.disruptions.ledger import Actor, Displacement
 from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.records.units import lost_of_unit, units_of
 
 __all__ = ["DisplacedUnit", "displaced_units", "displacement_of", "subject_of", "unit_name"]
 
@@ -62,11 +63,8 @@ def displaced_units(
         states: what became of each victim, by the uid of its root.
         ended: when each was seen to be out of the way; of others their state says it.
     """
-    units: dict[str, list[Victim]] = {}
-    for victim in intent.spec.victims:
-        units.setdefault(victim.unit or victim.root.uid, []).append(victim)
     found = []
-    for unit, victims in units.items():
+    for unit, victims in units_of(intent.spec.victims).items():
         gone = [each for each in victims if _went(states.get(each.root.uid))]
         if not gone:
             continue
@@ -80,7 +78,7 @@ def displaced_units(
                 first.lineage or f"object/{first.root.uid}",
                 first.rule,
                 len(gone),
-                first.lost_device_seconds,
+                lost_of_unit(victims, intent.status.lost_after_save),
                 max(instants),
                 tuple(each.root.uid for each in gone if each.action is Action.DELETE),
                 first.frees or _NOT_SAID,

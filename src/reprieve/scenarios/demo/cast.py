@@ -2,7 +2,9 @@
 
 Three teams have 20 GPUs of nominal quota each and lend each other what they do not use; the fourth
 works without a queue, with notebooks, a service that a PodDisruptionBudget protects, and gangs. Two
-small queues are for work that displaces other work in vain until it is held from it.
+of the three are told before their jobs are evicted, and save. Two small queues are for work that
+displaces other work in vain until it is held from it, and two for trainings of which one saves
+before it is evicted and the other cannot.
 """
 
 from __future__ import annotations
@@ -12,13 +14,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kubelocal.machines.simulation import PREFIX, Setting
+from reprieve.api.reprieve import NOTICE, SAVE_COST
 from reprieve.scenarios.model import NodeSpec, Scenario
 
 __all__ = [
     "GPU",
     "GUARDED",
+    "LABS",
     "PLATFORM",
     "QUEUED",
+    "SAVING",
     "Pace",
     "demo_scenario",
     "furniture",
@@ -32,10 +37,17 @@ Object = dict[str, Any]
 GPU: Final = "amd.com/gpu"
 QUEUED: Final = ("research", "vision", "speech")
 PLATFORM: Final = "platform"
+#: Teams whose jobs ask to be told of their eviction, and save then.
+SAVING: Final = ("vision", "speech")
+_NOTICE: Final = "10s"
+_SAVE: Final = "1s"
 _NODES: Final = 12
 _NOMINAL: Final = 20
 #: Two queues of their own, in which work displaces work in vain: the team and the quota of each.
 GUARDED: Final = {"nights": ("vision", 0), "days": ("research", 8)}
+#: A queue without a cohort for each of two teams, of which one has its jobs told.
+LABS: Final = {"speech": "lab-a", "research": "lab-b"}
+_LAB: Final = 8
 _OPT_IN: Final = "kaiwo.silogen.ai/gpu-preemption."
 _CLASSES: Final = (("batch", 100), ("service", 500), ("urgent", 1000))
 
@@ -69,7 +81,11 @@ def demo_scenario(pace: Pace) -> Scenario:
         controllers=("idle", "scheduling", "quota"),
         operator_config={
             "gpuPreemption": {"profile": "best"},
-            "quota": {"profile": "best", "webhooks": {"url": "https://127.0.0.1:0"}},
+            "quota": {
+                "profile": "best",
+                "webhooks": {"url": "https://127.0.0.1:0"},
+                "notice": {"max": _NOTICE},
+            },
             "governor": {"loopLimit": 2, "loopWindow": pace.text(240)},
         },
     )
@@ -99,6 +115,9 @@ def furniture(pace: Pace) -> Iterator[Object]:
         yield _local_queue("gpus", name, name)
     for name, (team, nominal) in GUARDED.items():
         yield _cluster_queue(name, nominal, "guard")
+        yield _local_queue(name, team, name)
+    for team, name in LABS.items():
+        yield _cluster_queue(name, _LAB, name)
         yield _local_queue(name, team, name)
     yield from _service()
 
@@ -162,6 +181,11 @@ def queued_job(
     spec = pod_spec(gpus, "batch")
     made = _job(team, name, pods, spec, lasts, {**labels, **_line(line)})
     made["spec"]["suspend"] = True
+    if team in SAVING:
+        made["spec"]["template"]["metadata"]["annotations"] |= {
+            NOTICE: _NOTICE,
+            SAVE_COST: _SAVE,
+        }
     return made
 
 

@@ -22,6 +22,7 @@ __all__ = ["Director"]
 
 Object = Mapping[str, Any]
 _HELD: Final = ("PreemptionLoop", "PreemptionPairHeld")
+_DISRUPTIONS: Final = "disruptions.reprieve.dev"
 _OVER: Final = ("Complete", "Failed")
 
 
@@ -93,6 +94,15 @@ class Director:
             if _is_true(each, "Evicted"):
                 found |= {owner["name"] for owner in each["metadata"].get("ownerReferences", ())}
         return found
+
+    async def lost(self, namespace: str, job: str, seconds: float) -> int | None:
+        """Return the GPU-seconds that a queued job lost, None if that is not told in time."""
+        return await self.stage.observer.until(lambda: self._lost(namespace, job), seconds)
+
+    def _lost(self, namespace: str, job: str) -> int | None:
+        specs = (each["spec"] for each in self.stage.observer.all(_DISRUPTIONS, namespace))
+        told = [each for each in specs if each["subject"]["name"].startswith(f"job-{job}-")]
+        return sum(int(each["lostDeviceSeconds"]) for each in told) if told else None
 
     def is_held(self, namespace: str) -> bool:
         """Return whether work of a namespace is held from other work that it would displace."""

@@ -12,8 +12,10 @@ from typing import Final
 
 from reprieve.scenarios.demo.cast import (
     GUARDED,
+    LABS,
     PLATFORM,
     QUEUED,
+    SAVING,
     gang,
     notebook,
     plain_job,
@@ -27,6 +29,8 @@ _NOTEBOOKS: Final = 2
 _PATIENCE: Final = 25.0
 _TURNS: Final = 5
 _HELD_AFTER: Final = 10.0  # seconds in which who is not held would run
+#: Seconds of work, at any pace, of which a save spares more than the urgent work waits for it.
+_WORTH_SAVING: Final = 20.0
 _AT_ONCE: Final = 4  # small jobs
 
 
@@ -104,6 +108,34 @@ async def a_higher_priority_within_a_queue(director: Director) -> None:
         director.say(f"{team}/{name} runs with its team's GPUs")
 
 
+async def a_training_saves_and_another_loses(director: Director) -> None:
+    """Two trainings are evicted for urgent work; who is told before it loses next to nothing."""
+    names = {team: director.numbered("finetune") for team in LABS}
+    (told,) = (team for team in LABS if team in SAVING)
+    (untold,) = (team for team in LABS if team not in SAVING)
+    director.say(f"{told} and {untold} train on 8 GPUs each; {told} asks to be told before")
+    for team, name in names.items():
+        await director.submit(queued_job(team, name, 2, 4, "batch", "", queue=LABS[team]))
+    for team, name in names.items():
+        await director.run(team, name, 2, _PATIENCE)
+    await director.until(lambda: False, _WORTH_SAVING)
+    urgent = {team: director.numbered("deadline") for team in LABS}
+    director.say("something urgent comes behind both")
+    for team, name in urgent.items():
+        lasts = director.pace.text(20)
+        await director.submit(queued_job(team, name, 2, 4, "urgent", lasts, queue=LABS[team]))
+    for team, name in urgent.items():
+        await director.run(team, name, 2, _PATIENCE)
+    lost = {team: await director.lost(team, name, _PATIENCE / 2) for team, name in names.items()}
+    if None not in lost.values():
+        director.say(
+            f"{told}/{names[told]} lost {lost[told]} GPU-seconds of work, "
+            f"{untold}/{names[untold]} lost {lost[untold]}"
+        )
+    for team, name in names.items():
+        await director.end("Job", team, name)
+
+
 async def work_that_gains_nothing_is_held(director: Director) -> None:
     """What displaces the same work twice, and loses each time what it gained, is held from it."""
     line, holder = director.numbered("etl"), director.numbered("nightly")
@@ -136,6 +168,7 @@ STORIES: Final[tuple[Callable[[Director], Awaitable[None]], ...]] = (
     an_idle_notebook_makes_way,
     a_higher_priority_within_a_queue,
     work_that_gains_nothing_is_held,
+    a_training_saves_and_another_loses,
 )
 
 

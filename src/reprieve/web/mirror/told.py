@@ -19,6 +19,7 @@ from reprieve.api.preemption_notice import PreemptionNotice
 from reprieve.api.reprieve import ObjectRef, Preemption
 from reprieve.kube.objects import version_number
 from reprieve.records.displacements import kept
+from reprieve.records.units import lost_of_unit, units_of
 from reprieve.web.mirror.pods import NEVER, instant
 from reprieve.web.mirror.units import unit_id
 from reprieve.web.records.victims import VictimUnit, victim_units
@@ -218,7 +219,7 @@ def preemption_record(preemption: Preemption) -> PreemptionRecord:
         tuple(dict.fromkeys((unit_of(each.root), each.root.namespace) for each in spec.victims)),
         tuple((freed if spec.victims else spec.proof.freed).items()),
         tuple(Counter(each.rule for each in spec.victims).items()),
-        sum(each.lost_device_seconds for each in spec.victims),
+        sum(lost_of_unit(each, status.lost_after_save) for each in units_of(spec.victims).values()),
         sum(spec.reprieved.values()),
         instant(spec.decided_at) or NEVER,
         instant(status.finished_at),

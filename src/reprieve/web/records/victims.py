@@ -22,6 +22,7 @@ from reprieve.api.reprieve import (
 )
 from reprieve.engine.lost_work import devices_of
 from reprieve.engine.plan import Plane
+from reprieve.records.units import lost_of_unit, units_of
 from reprieve.records.victim_states import victim_states
 from reprieve.web.mirror.pods import instant
 from reprieve.web.mirror.units import unit_id
@@ -92,10 +93,8 @@ class Need:
 def victim_units(record: Preemption) -> list[VictimUnit]:
     """Return the units of a record in the order in which they were chosen."""
     states = victim_states(record)
-    by_unit: dict[str, list[Victim]] = {}
-    for victim in record.spec.victims:
-        by_unit.setdefault(victim.unit or victim.root.uid, []).append(victim)
-    return [_unit(each, states) for each in by_unit.values()]
+    saved = record.status.lost_after_save
+    return [_unit(each, states, saved) for each in units_of(record.spec.victims).values()]
 
 
 def need_of(plane: str, proof: Proof) -> Need | None:
@@ -123,7 +122,9 @@ def need_of(plane: str, proof: Proof) -> Need | None:
     return Need(name, needed, free, coming, lacking, taken, exact)
 
 
-def _unit(victims: Sequence[Victim], states: Mapping[str, VictimStatus]) -> VictimUnit:
+def _unit(
+    victims: Sequence[Victim], states: Mapping[str, VictimStatus], saved: Mapping[str, int]
+) -> VictimUnit:
     first = victims[0]
     found = [states.get(each.root.uid) for each in victims]
     state = _state(found)
@@ -141,7 +142,7 @@ def _unit(victims: Sequence[Victim], states: Mapping[str, VictimStatus]) -> Vict
         rule=first.rule,
         reason=first.reason,
         action=first.action,
-        lost=first.lost_device_seconds if first.lineage else None,
+        lost=lost_of_unit(victims, saved) if first.lineage else None,
         state=state,
         message=min(said, default=""),
         at=max(known, default=None),

@@ -18,7 +18,15 @@ from kubelocal.server.wire import discovery, openapi
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos, format_instant
 
-__all__ = ["audiences", "connection_refused", "document", "log", "public", "token_request"]
+__all__ = [
+    "audiences",
+    "bound_pod",
+    "connection_refused",
+    "document",
+    "log",
+    "public",
+    "token_request",
+]
 
 VERSION: Final = {
     "major": "1",
@@ -112,6 +120,22 @@ def audiences(obj: dict[str, Any]) -> list[str]:
     spec = obj.get("spec")
     asked = spec.get("audiences") if isinstance(spec, dict) else None
     return [str(each) for each in asked] if isinstance(asked, list) else []
+
+
+def bound_pod(obj: dict[str, Any]) -> tuple[str, str]:
+    """Return name and uid of the pod that a token is asked for, empty where nobody is named.
+
+    Raises:
+        StatusError: 400, tokens are bound to nothing else here.
+    """
+    spec = obj.get("spec")
+    bound = spec.get("boundObjectRef") if isinstance(spec, dict) else None
+    if not isinstance(bound, dict):
+        return "", ""
+    kind = str(bound.get("kind", ""))
+    if (kind, bound.get("apiVersion", "v1")) != ("Pod", "v1"):
+        raise bad_request(f"cannot bind a token to an object of kind {kind!r}; accepted: Pod of v1")
+    return str(bound.get("name", "")), str(bound.get("uid") or "")
 
 
 def token_request(obj: dict[str, Any], token: str, meant: list[str], now: Nanos) -> dict[str, Any]:

@@ -22,6 +22,8 @@ from kubelocal.server.api import Api
 from kubelocal.server.causes import Cause
 from kubelocal.server.errors import (
     StatusError,
+    bad_request,
+    conflict,
     invalid,
     method_not_allowed,
     other_kind,
@@ -335,11 +337,25 @@ class HttpServer:
         if target.subresource == "token" and "token" in kind.subresources:
             self.api.stored(kind, namespace, name)
             user, audiences = f"system:serviceaccount:{namespace}:{name}", courtesy.audiences(obj)
-            answer = courtesy.token_request(
-                obj, self.access.token(user, audiences), audiences, self.api.clock.wall()
-            )
+            token = self.access.token(user, audiences, self._bound_to(namespace, name, obj))
+            answer = courtesy.token_request(obj, token, audiences, self.api.clock.wall())
             return answers.plain(answer, 201)
         raise path_not_found()
+
+    def _bound_to(self, namespace: str, account: str, obj: dict[str, Any]) -> str:
+        """Return the uid of the pod that a token of an account is asked for, empty for none."""
+        name, uid = courtesy.bound_pod(obj)
+        if not name:
+            return ""
+        pods = self.api.registry.by_kind("v1", "Pod")
+        assert pods is not None
+        pod = self.api.stored(pods, namespace, name).decode()
+        found = str(pod["metadata"]["uid"])
+        if (pod["spec"].get("serviceAccountName") or "default") != account:
+            raise bad_request(f"pod {name} does not run as the service account {account}")
+        if uid and uid != found:
+            raise conflict(pods, name, f"the pod's uid is {found}, and not {uid}")
+        return found
 
     async def _update(
         self, request: web.BaseRequest, target: Target, body: bytes, options: WriteOptions

@@ -352,3 +352,45 @@ async def test_who_may_escalate_or_bind_need_not_hold_the_rights(
     await client.create(BINDINGS, binding("own", "Role", "own", "User", "alice"))
     await alice.create(ROLES, role("more", ["get"], ["secrets"]))
     await alice.create(BINDINGS, binding("more", "Role", "more", "User", "alice"))
+
+
+async def test_a_token_is_bound_to_a_pod_of_its_account_and_to_nothing_else(
+    cluster: EmbeddedCluster,
+) -> None:
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "train"}}
+    path = "/api/v1/namespaces/default/serviceaccounts/train/token"
+
+    async with Client(cluster) as administrator:
+        await administrator.request("POST", "/api/v1/namespaces/default/serviceaccounts", account)
+        for name, user in (("mine", "train"), ("others", "other")):
+            made = pod(name)
+            made["spec"]["serviceAccountName"] = user
+            await administrator.request("POST", PODS, made)
+        _, mine = await administrator.request("GET", f"{PODS}/mine")
+        uid = mine["metadata"]["uid"]
+
+        async def asked(**bound: str) -> tuple[int, dict[str, Any]]:
+            spec = {"audiences": ["page"], "boundObjectRef": bound}
+            return await administrator.request("POST", path, {"spec": spec})
+
+        pods = {"apiVersion": "v1", "kind": "Pod"}
+        statuses = [
+            (await asked(**bound))[0]
+            for bound in (
+                {**pods, "name": "mine", "uid": uid},
+                {**pods, "name": "mine"},
+                {**pods, "name": "mine", "uid": "another"},
+                {**pods, "name": "others"},
+                {**pods, "name": "gone"},
+                {"apiVersion": "v1", "kind": "Secret", "name": "mine"},
+            )
+        ]
+        assert statuses == [201, 201, 409, 400, 404, 400]
+
+        _, answer = await asked(**pods, name="mine")
+        review = {"spec": {"token": answer["status"]["token"], "audiences": ["page"]}}
+        reviews = "/apis/authentication.k8s.io/v1/tokenreviews"
+        _, reviewed = await administrator.request("POST", reviews, review)
+        assert reviewed["status"]["user"]["extra"] == {
+            "authentication.kubernetes.io/pod-uid": [uid]
+        }
