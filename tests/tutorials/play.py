@@ -34,6 +34,7 @@ _EXPORTS: Final = ".exports"
 _BLOCK: Final = re.compile(r"```(sh|text)\n(.*?)```", re.DOTALL)
 _RUN: Final = ".venv/bin/uv run "
 _READY: Final = "quota plane runs"
+_NOTICES: Final = "export REPRIEVE_NOTICE_URL="
 _TRIES: Final = 60
 _SETTLED_S: Final = 9
 # What differs from run to run, the longer forms first.
@@ -46,6 +47,7 @@ _VARIES: Final = tuple(
         (r"\b\d+(\.\d+)? device (hour|second)s?\b", "LOST"),
         (r"\b[0-9a-f]{16}\b", "PLAN"),
         (r"-[0-9a-z]{8,10}-[0-9a-z]{5}\b", "-RANDOM"),
+        (r"-[0-9a-f]{10}\b", "-RANDOM"),
         (r"-[0-9a-f]{8}\b", "-RANDOM"),
         # Of the Workload of a job or pod, and of the pod of a Job.
         (r"\b((?:job|pod)-[0-9a-z-]+)-[0-9a-f]{5}\b", r"\1-RANDOM"),
@@ -119,6 +121,10 @@ async def playground(command: str, folder: Path) -> AsyncIterator[dict[str, str]
         environment["KUBECONFIG"] = first.removeprefix("export KUBECONFIG=").strip()
         while _READY not in (await process.stderr.readline()).decode():
             pass
+        if "--nodes" in command:
+            while _NOTICES not in (line := (await process.stdout.readline()).decode()):
+                assert line, "the command has ended"
+            environment["REPRIEVE_NOTICE_URL"] = line.removeprefix(_NOTICES).strip()
         reading = [
             asyncio.create_task(_drain(stream)) for stream in (process.stdout, process.stderr)
         ]

@@ -17,6 +17,7 @@ TUTORIALS: Final = (
     "idle",
     "koordinator-jobs",
     "notebooks",
+    "notice",
     "quotas",
     "topology",
     "whole-gangs",
