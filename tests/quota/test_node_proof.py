@@ -24,7 +24,8 @@ from reprieve.engine.quota.model import (
     Workload,
 )
 from reprieve.engine.quota.plans import plan_of
-from reprieve.engine.quota.proofs.node_proof import NodeProof, Template
+from reprieve.engine.quota.proofs.node_proof import NodeProof
+from reprieve.engine.quota.proofs.pods_wanted import Template
 from reprieve.engine.quota.waiting.queues import Queues
 from reprieve.units.ids import Uid
 from tests.engine.builders import GPU, node, pod, pod_class, snapshot_of

@@ -9,7 +9,7 @@ import msgspec
 
 from reprieve.api import kueue
 from reprieve.engine.quota import model
-from reprieve.engine.quota.proofs.node_proof import Template
+from reprieve.engine.quota.proofs.pods_wanted import Template
 from reprieve.intake.quota_limits import NO_LIMITS, ContainerLimits
 from reprieve.intake.quota_workloads import PodSetRows
 from reprieve.jobs.table import BUILT_IN

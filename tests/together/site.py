@@ -63,6 +63,7 @@ KINDS: Final = {
         "kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False
     ),
     "LocalQueue": Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue"),
+    "Topology": Resource("kueue.x-k8s.io", "v1beta2", "topologies", "Topology", namespaced=False),
 }
 _PATH: Final = re.compile(r"^/apis?/.*namespaces/([^/]+)/(pods|jobs|deployments)/([^/?]+)(/\w+)?$")
 _INFORMED: Final = {"pods": "pods", "jobs": "jobs.batch", "deployments": "deployments.apps"}
@@ -108,19 +109,23 @@ def job(
     priority: str = "",
     opted: bool = True,
     queued: bool = False,
+    within: str = "",
     **spec: Any,
 ) -> list[dict[str, Any]]:
-    """Return a Job; `queued`: it waits in the team's LocalQueue."""
+    """Return a Job; `queued`: it waits in the team's LocalQueue, `within` one domain of a level."""
     metadata = _metadata(unit, team, opted=opted)
     if queued:
         metadata["labels"]["kueue.x-k8s.io/queue-name"] = "main"
-    body = {
+    body: dict[str, Any] = {
         "parallelism": pods,
         "completions": pods,
         "backoffLimit": 1000,
         "suspend": queued,
         "template": _template(unit, gpus, priority, {"restartPolicy": "Never", **spec}),
     }
+    if within:
+        notes = {"kueue.x-k8s.io/podset-required-topology": within}
+        body["template"]["metadata"]["annotations"] = notes
     return [{"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": body}]
 
 
@@ -306,7 +311,7 @@ class Site:
 
     def placed(self, unit: str) -> int:
         """Return how many pods of a unit hold a node and stay."""
-        return sum(1 for name, _ in self._running() if name == unit)
+        return sum(1 for name, _ in self.running() if name == unit)
 
     def _state(self) -> set[tuple[str, str]]:
         informer = self.stage.machines.informer
@@ -316,7 +321,8 @@ class Site:
             for each in informer.all(kind)
         }
 
-    def _running(self) -> list[tuple[str, dict[str, Any]]]:
+    def running(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return the pods that hold a node and stay, each with its unit."""
         found = []
         for pod in self.stage.machines.informer.all("pods"):
             unit = (pod["metadata"].get("labels") or {}).get(UNIT, "")
@@ -372,7 +378,7 @@ class Site:
             stopped = known.get("suspend") is True or known.get("replicas") == 0
             if (metadata["namespace"], metadata["name"]) == (team, name) and not stopped:
                 self._asked[write.index] = metadata["uid"]
-        for unit, pod in self._running():
+        for unit, pod in self.running():
             metadata = pod["metadata"]
             named = metadata["name"] if kind == "pods" else unit
             if (
@@ -393,13 +399,15 @@ async def site(
     *,
     planes: str | Sequence[str] = "idle,scheduling,quota",
     flavors: Sequence[str] = ("gpus",),
+    levels: Sequence[str] = (),
     on_line: Callable[[str], None] | None = None,
     config: str = "",
 ) -> AsyncIterator[Site]:
     """Start a cluster and an operator; `queues`: quota by team, each a namespace of its own.
 
     `planes`: of one process, or of each of several. `flavors`: their nodes have the label `gpu`
-    with their name, where there are several. `config`: the operator's settings, as YAML.
+    with their name, where there are several. `levels`: of the flavors' topology, if they have one;
+    nodes then have the label `gpu`. `config`: the operator's settings, as YAML.
     """
     arguments: list[str] = []
     if config:
@@ -425,8 +433,13 @@ async def site(
                 made = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
                 await found.create({**made, "metadata": {"name": name}, "value": value})
             flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor"}
+            if levels:
+                spec: dict[str, Any] = {"levels": [{"nodeLabel": each} for each in levels]}
+                made = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Topology"}
+                await found.create({**made, "metadata": {"name": "racks"}, "spec": spec})
             for name in flavors:
-                spec = {"nodeLabels": {"gpu": name}} if len(flavors) > 1 else {}
+                spec = {"nodeLabels": {"gpu": name}} if levels or len(flavors) > 1 else {}
+                spec |= {"topologyName": "racks"} if levels else {}
                 await found.create({**flavor, "metadata": {"name": name}, "spec": spec})
             for team, quota in queues.items():
                 space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": team}}

@@ -24,13 +24,14 @@ from dataclasses import replace
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.pace import UNHURRIED, Pace
-from reprieve.engine.quota.assigning.assignment import Assignment, Mode
+from reprieve.engine.quota.assigning.assignment import Assignment, Mode, NoFitReason
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import CycleResult, Entry, NodeCheck, Outcome, Unready
 from reprieve.engine.quota.evictions import Evictions
 from reprieve.engine.quota.heads import RequeueReason
 from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.kept_places import fits_after, places_planned
+from reprieve.engine.quota.made_places import assigned_without
 from reprieve.engine.quota.model import Admission, Policy, Workload
 from reprieve.engine.quota.node_failures import evict_for_nodes, replace_failed_nodes
 from reprieve.engine.quota.nominated import Nominated
@@ -261,13 +262,9 @@ class _Cycle:
         self.result.progress = True
 
     def _decide(self, entry: Entry) -> None:
-        overlap = self.room.overlaps(entry)
-        if overlap and self.settings.gates.recompute_assignment_upon_preemption_targets_overlap:
-            without = self.snapshot.without(self.room.leaving(entry))
-            key = (entry.cluster_queue, self.nominations.again(entry, without))
-            self.result.recomputations[key] = self.result.recomputations.get(key, 0) + 1
-        elif self.settings.gates.tas_recompute_assignment_within_scheduling_cycle:
-            self._place_again(entry)
+        self._look_again(entry)
+        if self._waits_for_places(entry):
+            return
         assignment = entry.assignment
         assert assignment is not None
         mode = entry.mode
@@ -321,6 +318,16 @@ class _Cycle:
                 self.evictions.prove(entry, entry.assignment or assignment)
             self._accept(entry, entry.assignment or assignment)
 
+    def _look_again(self, entry: Entry) -> None:
+        """Nominate an entry again whose victims or nodes an earlier one has taken."""
+        overlap = self.room.overlaps(entry)
+        if overlap and self.settings.gates.recompute_assignment_upon_preemption_targets_overlap:
+            without = self.snapshot.without(self.room.leaving(entry))
+            key = (entry.cluster_queue, self.nominations.again(entry, without))
+            self.result.recomputations[key] = self.result.recomputations.get(key, 0) + 1
+        elif self.settings.gates.tas_recompute_assignment_within_scheduling_cycle:
+            self._place_again(entry)
+
     def _defer(self, entry: Entry, assignment: Assignment, message: str) -> None:
         """Let an entry wait for who leaves for others, and keep what it will take."""
         entry.reason, entry.message = Unready.WAITING_FOR_PREEMPTED_WORKLOADS, message
@@ -365,13 +372,51 @@ class _Cycle:
         self.snapshot.add_usage(entry.queue, assignment.usage.items())
         self.snapshot.place(entry.placed, 1)
 
+    def _waits_for_places(self, entry: Entry) -> bool:
+        """Return whether an entry waits until idle work was looked at, before places are made."""
+        why = self._make_places(entry)
+        if why:
+            assert entry.assignment is not None
+            entry.reason = Unready.WAITING_FOR_QUOTA
+            entry.message = f"{entry.assignment.message}. {why}"
+            entry.requeue = RequeueReason.GENERIC
+            self._finish(entry, Outcome.PUT_OFF)
+        return bool(why)
+
+    def _make_places(self, entry: Entry) -> str:
+        """Give an entry places that other planes make; return why it waits before that."""
+        assignment, proof, snapshot = entry.assignment, self.proof, self.snapshot
+        if proof is None or snapshot.places is None or assignment is None or entry.targets:
+            return ""
+        failed = NoFitReason.TOPOLOGY_PLACEMENT_FAILED
+        if not assignment.lacks_places and assignment.no_fit_reason is not failed:
+            return ""
+        workload, holders = entry.workload, self.holdings.holders.values()
+        if entry.replaced is not None or self._gated(workload):
+            return ""
+        if workload.preempts_from > self.now:
+            self._retry_at(entry, workload.preempts_from)
+            return ""
+        made = proof.room_made(entry, snapshot, holders, snapshot.configuration.flavors)
+        found = assigned_without(snapshot, workload, entry.queue, made) if made else None
+        if found is None:
+            return ""
+        if other := next(self.nominations.elsewhere(entry), None):
+            entry.moved, entry.assignment = other
+            return ""
+        if why := proof.puts_off(entry):
+            return why
+        snapshot.free(made)
+        entry.made, entry.assignment, entry.whole = made, found, None
+        return ""
+
     def _refusal(self, entry: Entry) -> tuple[Outcome, str] | None:
         """Return why nobody is preempted for the entry: idle work may go, or no node takes it."""
         if self.proof is None:
             return None
         flavors = self.snapshot.configuration.flavors
         if not any(not target.holder.evicted for target in entry.targets):
-            if entry.mode is Mode.FIT and entry.replaced is None:
+            if entry.mode is Mode.FIT and entry.replaced is None and not entry.made:
                 self._move(entry, self.proof)
             self.proof.claim(entry, flavors)
             return None

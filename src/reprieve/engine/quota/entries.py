@@ -14,11 +14,12 @@ from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.assigning.assignment import Assignment, Bookmark, Mode
 from reprieve.engine.quota.heads import LastScan, RequeueReason
 from reprieve.engine.quota.holdings.holders import Holder
+from reprieve.engine.quota.holdings.snapshot import Snapshot
 from reprieve.engine.quota.model import Admission, ResourceFlavor, Workload
 from reprieve.engine.quota.targets.candidates import Target
 from reprieve.engine.quota.targets.protection import Spared
-from reprieve.engine.topology.model import PlacedPods, TopologyAssignment
-from reprieve.engine.topology.places import Placed
+from reprieve.engine.topology.model import TopologyAssignment
+from reprieve.engine.topology.places import NodeUse, Placed
 
 __all__ = ["CycleResult", "Entry", "NodeCheck", "Outcome", "Recomputation", "Unready"]
 
@@ -79,8 +80,8 @@ class Entry:
     nodes have more room there. `found`: the targets of the reference where others, that cost less,
     stand in their place; `gap`: per cent by which these exceed the least possible at most, None:
     not known. `as_found`: nodes would not have taken it with the others. `planned`: the places that
-    earlier victims were chosen for. `failure` is what deciding
-    about it raised.
+    earlier victims were chosen for. `made`: what other planes evict before its pods have their
+    places. `failure` is what deciding about it raised.
     """
 
     workload: Workload
@@ -111,6 +112,7 @@ class Entry:
     best: bool = False
     as_found: bool = False
     planned: Mapping[str, TopologyAssignment] = field(default_factory=dict)
+    made: tuple[NodeUse, ...] = ()
     failure: Exception | None = None
 
     @property
@@ -127,15 +129,7 @@ class Entry:
     @property
     def placed(self) -> list[Placed]:
         """Return the places of the assignment, by flavor."""
-        if self.assignment is None:
-            return []
-        rows = {each.name: each for each in self.workload.pod_sets}
-        return [
-            (flavor, PlacedPods(rows[each.name].on_node, each.topology))
-            for each in self.assignment.pod_sets
-            if each.topology is not None
-            for flavor in sorted({choice.flavor for choice in each.flavors.values()})
-        ]
+        return [] if self.assignment is None else self.assignment.placed(self.workload)
 
     @property
     def counted(self) -> Mapping[int, int]:
@@ -163,6 +157,16 @@ class NodeCheck(Protocol):
 
         `others`: each with the flavor that it is in; made as they are looked at.
         """
+        ...
+
+    def room_made(
+        self,
+        entry: Entry,
+        snapshot: Snapshot,
+        holders: Iterable[Holder],
+        flavors: Mapping[str, ResourceFlavor],
+    ) -> tuple[NodeUse, ...]:
+        """Return what other planes evict so that an entry gets places; nothing: they do not."""
         ...
 
     def claim(self, entry: Entry, flavors: Mapping[str, ResourceFlavor]) -> None:

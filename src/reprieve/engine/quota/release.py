@@ -38,6 +38,7 @@ from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import ResourceFlavor, Workload
 from reprieve.engine.quota.targets.preemption import nobody
 from reprieve.engine.quota.waiting.queues import Queues
+from reprieve.engine.topology.places import NodeUse
 from reprieve.units.ids import Uid
 
 __all__ = ["IdleUnit", "NodeTest", "Promise", "Release", "Standing", "release"]
@@ -91,6 +92,18 @@ class Release:
 class NodeTest(Protocol):
     """Whether pods of workloads find nodes; `node_proof` is the one that looks."""
 
+    def uses(self, pods: Collection[Uid], holders: Iterable[Holder]) -> tuple[NodeUse, ...]:
+        """Return what these pods use of their nodes, but for those that hold places."""
+        ...
+
+    def ending(self) -> Collection[Uid]:
+        """Return the pods that end already."""
+        ...
+
+    def lower_than(self, workload: Workload) -> Collection[Uid]:
+        """Return the pods that a scheduler may preempt for those of a workload."""
+        ...
+
     def fits_without(
         self,
         workload: Workload,
@@ -139,6 +152,8 @@ def release(standing: Standing, key: str, units: Sequence[IdleUnit]) -> Release:
     found = _fewest(search, useful)
     if found is None and standing.nodes is not None and not search.preempts_by_rules():
         search.by_priority = True
+        if search.places_are_made_by_others(useful):
+            return Release(why="its quota is free, and others make room for its pods where they go")
         found = _fewest(search, useful)
     if found is None:
         return Release(why="all idle work together is not enough for it")
@@ -200,6 +215,9 @@ class _Search:
     base: Snapshot
     root: int
     by_priority: bool = False
+    # Pods that end already, and what they use, where places are given.
+    ending: frozenset[Uid] = frozenset()
+    leaving: tuple[NodeUse, ...] = ()
 
     @classmethod
     def begin(cls, standing: Standing, key: str) -> _Search | Release:
@@ -222,8 +240,17 @@ class _Search:
         ):
             return Release(why="what was evicted in its cohort still ends", waits=True)
         search = cls(standing, workload, queue, base, root)
+        search.count_ending()
         search.keep_promises()
         return search
+
+    def count_ending(self) -> None:
+        """Count pods that end already as gone from the nodes where places are given."""
+        nodes, holdings = self.standing.nodes, self.standing.holdings
+        if nodes is not None and self.base.places is not None:
+            self.ending = frozenset(nodes.ending())
+            self.leaving = nodes.uses(self.ending, holdings.holders.values())
+            self.base.free(self.leaving)
 
     def keep_promises(self) -> None:
         """Take the victims of earlier plans out, and let their workloads hold what they ask."""
@@ -231,6 +258,7 @@ class _Search:
         for promise in self.standing.promised:
             gone = [known[each] for each in promise.workloads if each in known]
             self.base = self.base.without(gone)
+            self.base.free(self.uses(promise.pods))
             workload = self.standing.queues.workload(promise.key)
             home = self.standing.queues.home(promise.key)
             if workload is None or home not in self.base.tree.queues:
@@ -239,6 +267,7 @@ class _Search:
             assignment = _assignment(self.base, workload, queue)
             if assignment.mode is Mode.FIT:
                 self.base.add_usage(queue, assignment.usage.items())
+                self.base.place(assignment.placed(workload), 1)
                 self._on_nodes(workload, assignment, promise.pods, keep=True)
 
     def is_useful(self, unit: IdleUnit) -> bool:
@@ -262,9 +291,34 @@ class _Search:
 
     def without(self, units: Iterable[IdleUnit]) -> Snapshot:
         """Return the snapshot with the quota of these free."""
+        gone = tuple(units)
         known = self.standing.holdings.holders
-        keys = dict.fromkeys(key for unit in units for key in unit.workloads if key in known)
-        return self.base.without(known[key] for key in keys)
+        keys = dict.fromkeys(key for unit in gone for key in unit.workloads if key in known)
+        without = self.base.without(known[key] for key in keys)
+        without.free(self.uses(uid for unit in gone for uid in unit.pods))
+        return without
+
+    def uses(self, pods: Iterable[Uid]) -> tuple[NodeUse, ...]:
+        """Return what pods that hold no places use of nodes, where places are given.
+
+        But for those that end already. With `by_priority` those that a scheduler may preempt are
+        among them.
+        """
+        nodes = self.standing.nodes
+        if nodes is None or self.base.places is None:
+            return ()
+        lower = nodes.lower_than(self.workload) if self.by_priority else ()
+        asked = frozenset((*pods, *lower)) - self.ending
+        return nodes.uses(asked, self.standing.holdings.holders.values())
+
+    def places_are_made_by_others(self, units: Iterable[IdleUnit]) -> bool:
+        """Whether only places are lacking, which others make once the workload has its quota."""
+        if self.base.places is None:
+            return False
+        beside = self.base.without(())
+        beside.free(self.uses(uid for unit in units for uid in unit.pods))
+        assignment = _assignment(beside, self.workload, self.queue)
+        return assignment.mode is Mode.FIT and bool(assignment.placed(self.workload))
 
     def preempts_by_rules(self) -> bool:
         """Whether a cycle would preempt others for the workload by the rules of its queue."""
@@ -277,10 +331,14 @@ class _Search:
     def _played(self, units: Sequence[IdleUnit]) -> tuple[Holdings, Queues]:
         """Return who holds quota in the cohort with these gone, and queues without anybody."""
         holdings = Holdings(self.base.configuration)
+        pods = [uid for unit in units for uid in unit.pods]
+        pods += [uid for promise in self.standing.promised for uid in promise.pods]
+        holdings.stand_beside(self.standing.holdings, (*self.leaving, *self.uses(pods)))
         gone = {key for unit in units for key in unit.workloads}
         gone.update(key for promise in self.standing.promised for key in promise.workloads)
         for key, holder in self.standing.holdings.holders.items():
-            if key not in gone and self.base.tree.root(holder.queue) == self.root:
+            related = self.base.tree.root(holder.queue) == self.root or holder.placed
+            if key not in gone and related:
                 holdings.hold(holder.workload)
         return holdings, Queues(self.base.configuration)
 

@@ -113,6 +113,15 @@ class Places:
             for name in self._by_host if tree.by_host else (flavor,):
                 self._used[name].add(pods.assignment, pods.requests, times)
 
+    def free(self, uses: Iterable[NodeUse]) -> None:
+        """Count pods that no topology has placed as gone from their nodes."""
+        for each in uses:
+            amounts = {**each.requests, "pods": 1}
+            for name, tree in self.trees.items():
+                leaf = tree.leaf_of_node.get(each.node)
+                if leaf is not None:
+                    self._used[name].add_to(leaf, amounts, -1)
+
     def on(self, flavor: str) -> Placing:
         """Return what pods are placed on in a flavor."""
         row = self.flavors[flavor]

@@ -187,7 +187,11 @@ class Usage:
         """Add amounts to a leaf; a leaf that the tree does not have is left out."""
         leaf = self.tree.index.get(key)
         if leaf is not None:
-            self.tree._add(self.of, leaf, amounts, times)
+            self.add_to(leaf, amounts, times)
+
+    def add_to(self, leaf: int, amounts: Mapping[str, int], times: int = 1) -> None:
+        """Add amounts to a leaf, by its number."""
+        self.tree._add(self.of, leaf, amounts, times)
 
     def add(
         self, assignment: TopologyAssignment, requests: Mapping[str, int], times: int = 1

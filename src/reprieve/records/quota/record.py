@@ -59,7 +59,7 @@ class Head(msgspec.Struct, frozen=True):
     it was waiting for victims of its own. `refused`: why nodes would not have taken it; `proven`:
     they would; `moved`: the flavor that it got in place of the first. `saves_since`: when it waited
     for a save of its victims for the first time. `planned`: the places that earlier victims were
-    chosen for, by pod set.
+    chosen for, by pod set. `made`: what other planes were to evict so that it had places.
     """
 
     cluster_queue: str
@@ -72,6 +72,7 @@ class Head(msgspec.Struct, frozen=True):
     saves_since: Nanos | None = None
     as_found: bool = False
     planned: dict[str, TopologyAssignment] | msgspec.UnsetType = msgspec.UNSET
+    made: tuple[NodeUse, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class QuotaInput(msgspec.Struct, frozen=True):
@@ -315,6 +316,7 @@ def _head(entry: Entry) -> Head:
         entry.saves_since,
         entry.as_found,
         {**entry.planned} or msgspec.UNSET,
+        entry.made or msgspec.UNSET,
     )
 
 

@@ -26,6 +26,7 @@ from reprieve.engine.quota.model import Policy, Reason, ResourceFlavor
 from reprieve.engine.quota.plans import plan_of
 from reprieve.engine.quota.targets.candidates import Preemptor, preemptor, satisfies
 from reprieve.engine.quota.targets.protection import protected
+from reprieve.engine.topology.places import NodeUse
 from reprieve.records.idle.replay import SpoiltInput, unpacked
 from reprieve.records.quota.record import QuotaInput, policy_text, restored
 
@@ -95,6 +96,7 @@ class _Told:
     proven: frozenset[str]
     moved: Mapping[str, str]
     as_found: frozenset[str]
+    made: Mapping[str, tuple[NodeUse, ...]]
 
     def refusal(
         self, entry: Entry, holders: Iterable[Holder], flavors: Mapping[str, ResourceFlavor]
@@ -117,6 +119,15 @@ class _Told:
     ) -> tuple[str, Assignment] | None:
         moved = self.moved.get(entry.workload.key)
         return next((each for each in others if each[0] == moved), None) if moved else None
+
+    def room_made(
+        self,
+        entry: Entry,
+        snapshot: Snapshot,
+        holders: Iterable[Holder],
+        flavors: Mapping[str, ResourceFlavor],
+    ) -> tuple[NodeUse, ...]:
+        return self.made.get(entry.workload.key, ())
 
     def claim(self, entry: Entry, flavors: Mapping[str, ResourceFlavor]) -> None:
         """Nodes are not looked at again."""
@@ -147,6 +158,7 @@ def decide_quota_input(decided_on: QuotaInput) -> QuotaReplay:
             frozenset(head.workload.key for head in decided_on.heads if head.proven),
             {head.workload.key: head.moved for head in decided_on.heads},
             frozenset(head.workload.key for head in decided_on.heads if head.as_found),
+            {head.workload.key: head.made or () for head in decided_on.heads},
         )
         result = cycle(holdings, queues, decided_on.now, 1, ledger, told)
         (entry,) = [e for e in result.entries if e.workload.key == decided_on.preemptor]

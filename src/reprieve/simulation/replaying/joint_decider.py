@@ -28,9 +28,12 @@ from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.assigning.assignment import Assignment
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
 from reprieve.engine.quota.holdings.holders import Holder
+from reprieve.engine.quota.holdings.snapshot import Snapshot
 from reprieve.engine.quota.model import Eviction, ResourceFlavor, Workload
-from reprieve.engine.quota.proofs.node_proof import NodeProof, Template
+from reprieve.engine.quota.proofs.node_proof import NodeProof
+from reprieve.engine.quota.proofs.pods_wanted import Template
 from reprieve.engine.quota.release import IdleUnit, Promise, Release
+from reprieve.engine.topology.places import NodeUse
 from reprieve.simulation.domains import NO_DOMAINS, Domains
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.replaying.deciding import EngineDecider, Placements
@@ -90,6 +93,16 @@ class _Check:
     ) -> tuple[str, Assignment] | None:
         """There is one flavor."""
         return None
+
+    def room_made(
+        self,
+        entry: Entry,
+        snapshot: Snapshot,
+        holders: Iterable[Holder],
+        flavors: Mapping[str, ResourceFlavor],
+    ) -> tuple[NodeUse, ...]:
+        """Jobs with places wait until there is room for them."""
+        return ()
 
     def claim(self, entry: Entry, flavors: Mapping[str, ResourceFlavor]) -> None:
         """Keep room for an entry that needs nobody evicted."""

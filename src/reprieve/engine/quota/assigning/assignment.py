@@ -15,9 +15,11 @@ from reprieve.engine.quota.model import (
     AdmittedPodSet,
     FlavorFungibility,
     Preference,
+    Workload,
 )
 from reprieve.engine.quota.targets.preemption import Possibility
-from reprieve.engine.topology.model import TopologyAssignment
+from reprieve.engine.topology.model import PlacedPods, TopologyAssignment
+from reprieve.engine.topology.places import Placed
 
 __all__ = [
     "Assignment",
@@ -178,6 +180,16 @@ class Assignment:
             for each in self.pod_sets
             if each.reasons
         )
+
+    def placed(self, workload: Workload) -> list[Placed]:
+        """Return the places that a workload gets by it, by flavor."""
+        rows = {each.name: each for each in workload.pod_sets}
+        return [
+            (flavor, PlacedPods(rows[each.name].on_node, each.topology))
+            for each in self.pod_sets
+            if each.topology is not None
+            for flavor in sorted({choice.flavor for choice in each.flavors.values()})
+        ]
 
     @property
     def bookmark(self) -> Bookmark:

@@ -5,11 +5,14 @@ Source: specification of topology-aware scheduling, sections 1.2 and 2.4.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from reprieve.engine.quota.holdings.holders import Holder
 from reprieve.engine.quota.model import Admission, Configuration, Workload
 from reprieve.engine.topology.model import PlacedPods
 from reprieve.engine.topology.places import Grounds, Placed, Places, TasFlavor
 
-__all__ = ["placed_by", "places_of", "queues_with_places"]
+__all__ = ["placed_by", "places_of", "placing_keys", "queues_with_places"]
 
 
 def places_of(configuration: Configuration, grounds: Grounds | None) -> Places | None:
@@ -42,6 +45,16 @@ def placed_by(workload: Workload, admission: Admission | None, places: Places) -
         flavors = set(each.flavors.values()) & places.trees.keys()
         found += [(flavor, pods) for flavor in sorted(flavors)]
     return found
+
+
+def placing_keys(holders: Iterable[Holder]) -> list[str]:
+    """Return the keys of those whose pods are counted by the places that they hold."""
+    return [
+        holder.key
+        for holder in holders
+        if holder.workload.admission is not None
+        and any(each.topology is not None for each in holder.workload.admission.pod_sets)
+    ]
 
 
 def queues_with_places(configuration: Configuration) -> list[str]:

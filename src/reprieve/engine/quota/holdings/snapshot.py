@@ -12,7 +12,7 @@ from reprieve.engine.quota.holdings.holders import Borrowers, Holder, Lists
 from reprieve.engine.quota.holdings.reckoning import Reckoning
 from reprieve.engine.quota.holdings.tree import Column, Tree, add, remove
 from reprieve.engine.quota.model import Configuration
-from reprieve.engine.topology.places import Placed, Places
+from reprieve.engine.topology.places import NodeUse, Placed, Places
 
 __all__ = ["Snapshot"]
 
@@ -108,6 +108,11 @@ class Snapshot:
         """Count what holds places, `times` 1, or count it no more, -1."""
         if self.places is not None:
             self.places.change(placed, times)
+
+    def free(self, uses: Iterable[NodeUse]) -> None:
+        """Count pods that no topology has placed as gone from their nodes."""
+        if self.places is not None:
+            self.places.free(uses)
 
     def _extend(self, column: int) -> None:
         while column >= len(self.usage):

@@ -36,7 +36,7 @@ from reprieve.engine.quota.holdings.tree import Column, Tree, add, remove
 from reprieve.engine.quota.model import Configuration, Eviction, FlavorResource, Reason, Workload
 from reprieve.engine.quota.targets.harm import UNRESERVED, unsaved_since
 from reprieve.engine.quota.waiting.timing import queue_timestamp
-from reprieve.engine.topology.places import Grounds, Places
+from reprieve.engine.topology.places import Grounds, NodeUse, Places
 
 __all__ = ["Holdings"]
 
@@ -111,6 +111,13 @@ class Holdings:
             self._places.change(placed, 1)
             rows = self._rows(holder.queue)[holder.evicted, holder.columns]
             rows[bisect_left(rows, row_of(holder))] = row_of(again)
+
+    def stand_beside(self, other: Holdings, gone: Iterable[NodeUse]) -> None:
+        """Take the nodes of others, without these pods; nobody holds quota here yet."""
+        self._grounds = other.grounds
+        self._places = None if other.places is None else other.places.emptied()
+        if self._places is not None:
+            self._places.free(gone)
 
     @property
     def grounds(self) -> Grounds | None:

@@ -1,9 +1,11 @@
-"""How many devices have to be evicted for the pods of a workload: an estimate.
+"""Which pods have to be evicted for the pods of a workload, so that few devices go.
 
-Asked where several flavors have the quota of a workload and none has nodes with room for it. Pods
-go one after the other to the node where the fewest devices more have to go; there the pods with the
-most devices stay as long as they fit. Whole jobs and gangs, which go together, are not looked at.
-Source: the design's "Where the planes meet".
+Asked where the quota of a workload is free and the nodes have no room for it. On each node pods
+stay whose devices are the most that fit beside those that come. Pods that are all alike are divided
+among nodes so that the fewest devices go in all; others go one after the other to the node where
+the fewest devices more have to go. Of many nodes those that lack the fewest devices are looked at.
+Whole jobs and gangs, which go together, are not seen: it is an estimate. Source: the design's
+"Where the planes meet".
 """
 
 from __future__ import annotations
@@ -14,45 +16,57 @@ from typing import Final
 
 import numpy as np
 
-from reprieve.engine.cluster.arrays import I64
+from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.lost_work import is_device
 from reprieve.engine.placement.simulation import Simulation
 
-__all__ = ["devices_to_evict"]
+__all__ = ["Leaving", "pods_to_evict"]
 
-_NODES: Final = 16  # that are looked at for one pod: those that lack the fewest devices
+_NODES: Final = 16  # that are looked at beyond one for each pod
+_MOST: Final = 1 << 60
 
 
-def devices_to_evict(simulation: Simulation, wanted: Sequence[Pending], slots: I64) -> int | None:
-    """Return how many devices of these pods have to go; None where all of them are too few.
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """Slots of pods that go, in order, and how many devices they hold."""
 
-    `wanted`: pods that wait, the largest first. `slots`: pods that may go, which are there. The
-    simulation is left as it was.
+    slots: I64
+    devices: int
+
+
+def pods_to_evict(
+    simulation: Simulation, wanted: Sequence[Pending], slots: I64, within: Mask | None = None
+) -> Leaving | None:
+    """Return which of these pods go; None where all of them are too few.
+
+    `wanted`: pods that wait, the largest first. `slots`: pods that may go, which are there.
+    `within`: (nodes,) where alone the pods may be placed. The simulation is left as it was.
     """
     before = simulation.checkpoint()
     board = _Board(simulation, slots)
     simulation.remove(slots)
     try:
-        for pending in wanted:
-            nodes = np.flatnonzero(simulation.codes(pending) == 0)
-            if not len(nodes):
+        if all(each is wanted[0] for each in wanted):
+            if not board.divide(wanted, within):
                 return None
-            board.place(pending, nodes)
+        elif not all(board.place(each, within) for each in wanted):
+            return None
     finally:
         simulation.rollback(before)
-    return sum(board.gone.values())
+    gone = np.array(sorted(slot for node in board.gone.values() for slot in node), np.int64)
+    return Leaving(gone, int(board.held[gone].sum()))
 
 
 @dataclass(slots=True)
 class _Board:
-    """What may go by node, and how many devices of each node go so far."""
+    """What may go by node, and what goes so far."""
 
     simulation: Simulation
     slots: I64
     devices: list[int] = field(init=False)  # columns
-    there: dict[int, I64] = field(default_factory=dict)  # slots by node, the most devices first
-    gone: dict[int, int] = field(default_factory=dict)
+    there: dict[int, list[int]] = field(default_factory=dict)  # slots by node, most devices first
+    gone: dict[int, list[int]] = field(default_factory=dict)  # slots by node
     held: I64 = field(init=False)  # (slots,) devices of each pod
     used: I64 = field(init=False)  # (nodes, resources) with nobody gone
 
@@ -62,37 +76,91 @@ class _Board:
         self.held = snapshot.pod_requests[:, self.devices].sum(axis=1)
         self.used = self.simulation.used.copy()
         order = self.slots[np.lexsort((self.slots, -self.held[self.slots]))]
-        nodes = snapshot.pod_node[order]
-        self.there = {node: order[nodes == node] for node in np.unique(nodes).tolist()}
+        for slot, node in zip(order.tolist(), snapshot.pod_node[order].tolist(), strict=True):
+            self.there.setdefault(node, []).append(slot)
 
-    def place(self, pending: Pending, nodes: I64) -> None:
-        """Place a pod on the one of these nodes where the fewest devices more go."""
+    def divide(self, wanted: Sequence[Pending], within: Mask | None) -> bool:
+        """Place pods that are all alike, so that the fewest devices go; False: they do not fit."""
+        simulation, count = self.simulation, len(wanted)
+        if not count:
+            return True
+        asked = simulation.requests_of(wanted[0].pod_class)
+        steps: list[tuple[int, list[list[int]]]] = []
+        for node in self._nodes(wanted[0], within, _NODES + count):
+            going: list[list[int]] = []
+            before = simulation.checkpoint()
+            while len(going) < count and simulation.code_at(wanted[0], node) == 0:
+                going.append(self._going(node, asked))
+                simulation.place(wanted[0], node)
+            simulation.rollback(before)
+            steps.append((node, going))
+        least = [0, *[_MOST] * count]
+        taken: list[list[int]] = []  # by node, how many pods it takes of each number so far
+        for _, going in steps:
+            costs = [0, *(self._devices_of(each) for each in going)]
+            after, takes = least[:], [0] * (count + 1)
+            for number in range(1, count + 1):
+                for here in range(1, min(number, len(going)) + 1):
+                    cost = least[number - here] + costs[here]
+                    if cost < after[number]:
+                        after[number], takes[number] = cost, here
+            least = after
+            taken.append(takes)
+        if least[count] >= _MOST:
+            return False
+        for (node, going), takes in zip(reversed(steps), reversed(taken), strict=True):
+            here = takes[count]
+            if here:
+                self.gone[node] = going[here - 1]
+                count -= here
+        return True
+
+    def place(self, pending: Pending, within: Mask | None) -> bool:
+        """Place a pod on the node where the fewest devices more go; False: it has none."""
         simulation = self.simulation
+        asked = simulation.requests_of(pending.pod_class)
+        best: tuple[int, int, list[int]] | None = None
+        for node in self._nodes(pending, within, _NODES):
+            going = self._going(node, asked)
+            more = self._devices_of(going) - self._devices_of(self.gone.get(node, []))
+            if best is None or more < best[0]:
+                best = (more, node, going)
+            if not more:
+                break
+        if best is None:
+            return False
+        _, node, self.gone[best[1]] = best
+        simulation.place(pending, node)
+        self.used[node] += asked
+        return True
+
+    def _nodes(self, pending: Pending, within: Mask | None, most: int) -> list[int]:
+        """Return the nodes where a pod may be placed, those that lack the fewest devices first."""
+        simulation = self.simulation
+        passes = simulation.codes(pending) == 0
+        nodes = np.flatnonzero(passes if within is None else passes & within)
         asked = simulation.requests_of(pending.pod_class)
         left = simulation.snapshot.allocatable[nodes] - self.used[nodes] - asked
         lacking = np.clip(-left[:, self.devices], 0, None).sum(axis=1)
-        best: tuple[int, int] | None = None
-        for node in nodes[np.argsort(lacking, kind="stable")[:_NODES]].tolist():
-            more = self._going(node, asked) - self.gone.get(node, 0)
-            if best is None or more < best[0]:
-                best = (more, node)
-            if not more:
-                break
-        assert best is not None, "nodes are not empty"
-        more, node = best
-        simulation.place(pending, node)
-        self.used[node] += asked
-        self.gone[node] = self.gone.get(node, 0) + more
+        found: list[int] = nodes[np.argsort(lacking, kind="stable")[:most]].tolist()
+        return found
 
-    def _going(self, node: int, asked: I64) -> int:
-        """Return how many devices of a node go when a pod is placed there as well."""
-        simulation = self.simulation
+    def _devices_of(self, slots: list[int]) -> int:
+        return int(self.held[slots].sum())
+
+    def _going(self, node: int, asked: I64) -> list[int]:
+        """Return which pods of a node go when a pod is placed there as well.
+
+        Of sets that hold equally many devices the first one is kept.
+        """
+        simulation, slots = self.simulation, self.there.get(node, [])
         room = simulation.snapshot.allocatable[node] - simulation.used[node] - asked
-        gone = 0
-        for slot in self.there.get(node, ()):
+        staying: dict[int, tuple[list[int], I64]] = {0: ([], room)}
+        for slot in slots:
             amounts = simulation.snapshot.pod_requests[slot]
-            if (amounts <= room).all():
-                room = room - amounts
-            else:
-                gone += int(self.held[slot])
-        return gone
+            held = int(self.held[slot])
+            for devices, (kept, left) in list(staying.items()):
+                if (amounts <= left).all():
+                    staying.setdefault(devices + held, ([*kept, slot], left - amounts))
+        kept, _ = staying[max(staying)]
+        return [slot for slot in slots if slot not in kept]

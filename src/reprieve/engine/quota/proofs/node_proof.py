@@ -17,18 +17,14 @@ Source: issue contract of the quota plane ("beyond the reference").
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from kubeworld.units.durations import MINUTE
 from kubeworld.units.instants import Nanos
-from reprieve.engine.cluster import rows
-from reprieve.engine.cluster.arrays import I64
-from reprieve.engine.cluster.facts import LabelFacts
-from reprieve.engine.cluster.rows import Labels, PodClass, PodLabels, PodRow
+from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.cluster.snapshot import Flag, Pending
 from reprieve.engine.cluster.snapshot import Snapshot as Nodes
 from reprieve.engine.placement.filtering import Placed
@@ -37,11 +33,22 @@ from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.quota.assigning.assignment import Assignment
 from reprieve.engine.quota.entries import Entry
 from reprieve.engine.quota.holdings.holders import Holder
+from reprieve.engine.quota.holdings.placed import placing_keys
+from reprieve.engine.quota.holdings.snapshot import Snapshot
+from reprieve.engine.quota.made_places import Leaver, MayGo, places_made
 from reprieve.engine.quota.model import ResourceFlavor, Workload
-from reprieve.engine.quota.proofs.making_room import devices_to_evict
+from reprieve.engine.quota.proofs.making_room import Leaving, pods_to_evict
+from reprieve.engine.quota.proofs.pod_uses import PodUses
+from reprieve.engine.quota.proofs.pods_wanted import (
+    PodsWanted,
+    Template,
+    admitted_sets,
+    assigned_sets,
+)
+from reprieve.engine.topology.places import NodeUse
 from reprieve.units.ids import Uid
 
-__all__ = ["NodeProof", "Template"]
+__all__ = ["NodeProof"]
 
 FILTERS: Final = (
     FilterName.NODE_UNSCHEDULABLE,
@@ -54,18 +61,6 @@ FILTERS: Final = (
 )
 #: How long room is kept for a workload that has quota and no pods yet.
 STARTING: Final = MINUTE
-
-
-@dataclass(frozen=True, slots=True)
-class Template:
-    """What a scheduler sees of the pods of one pod set, before they are told their flavors.
-
-    `preempts_below`: which priority its pods may preempt, by their class.
-    """
-
-    pod_class: PodClass
-    labels: Labels = ()
-    preempts_below: int = 0
 
 
 class NodeProof:
@@ -105,8 +100,8 @@ class NodeProof:
         self._simulation: Simulation | None = None
         self._promised: list[Entry] = []
         self._waiting: list[Pending] = []
-        self._slots: dict[Uid, int] = {}
-        self._known: dict[tuple[PodClass, PodLabels], Pending] = {}
+        self._uses = PodUses(nodes)
+        self._made: PodsWanted | None = None
 
     def refusal(
         self,
@@ -178,6 +173,53 @@ class NodeProof:
         simulation.restore(leaving)
         return not without
 
+    def uses(self, pods: Collection[Uid], holders: Iterable[Holder]) -> tuple[NodeUse, ...]:
+        """Return what these pods use of their nodes, but for those that hold places."""
+        placing = {uid for key in placing_keys(holders) for uid in self._pods.get(key, ())}
+        return self._uses.of(uid for uid in pods if uid not in placing)
+
+    def ending(self) -> Collection[Uid]:
+        """Return the pods that end already."""
+        return self._uses.ending()
+
+    def lower_than(self, workload: Workload) -> Collection[Uid]:
+        """Return the pods that a scheduler may preempt for those of a workload."""
+        slots = self._lower(workload) & (self._nodes.pod_node >= 0)
+        return self._uses.uids(np.flatnonzero(slots))
+
+    def room_made(
+        self,
+        entry: Entry,
+        snapshot: Snapshot,
+        holders: Iterable[Holder],
+        flavors: Mapping[str, ResourceFlavor],
+    ) -> tuple[NodeUse, ...]:
+        """Return what goes so that an entry gets places; nothing where that does not help.
+
+        Only where the scheduler of this process evicts for it once it has its quota.
+        """
+        if not (self._moves and self._scheduler_preempts):
+            return ()
+        known, workload = list(holders), entry.workload
+        self._ready(known, flavors)
+        placing = self._slots_of(placing_keys(known))
+        slots = np.setdiff1d(self._may_go_for(workload), placing)
+
+        def leaving(assignment: Assignment, within: Collection[str] | None) -> Leaver | None:
+            wanted = self._assigned(workload, assignment, flavors, pinned=False)
+            allowed = None if within is None else self._uses.nodes_named(within)
+            by, found = self._leaving_for(workload, wanted, slots, allowed)
+            if found is None:
+                return None
+            uids = self._uses.uids(found.slots)
+            return Leaver(by, found.devices, self._uses.of(uids), uids)
+
+        def fits(assignment: Assignment, leaver: Leaver) -> bool:
+            return self.fits_without(workload, assignment, leaver.pods, known, flavors)
+
+        every = self._uses.of(self._uses.uids(slots))
+        return places_made(snapshot, workload, entry.queue, MayGo(every, leaving, fits))
+
     def flavor_for(
         self,
         entry: Entry,
@@ -220,11 +262,25 @@ class NodeProof:
             simulation.unplace(pod)
         if not without:
             return 0, 0
-        for by, slots in ((1, self._idle_for(workload)), (2, self._may_go_for(workload))):
-            devices = devices_to_evict(simulation, wanted, slots) if len(slots) else None
-            if devices is not None:
-                return by, devices
-        return 3, 0
+        by, leaving = self._leaving_for(workload, wanted, self._may_go_for(workload))
+        return by, 0 if leaving is None else leaving.devices
+
+    def _leaving_for(
+        self,
+        workload: Workload,
+        wanted: Sequence[Pending],
+        slots: I64,
+        within: Mask | None = None,
+    ) -> tuple[int, Leaving | None]:
+        """Return who of these goes for pods: 1 and idle work; 2 and lower priorities, too; 3."""
+        simulation = self._simulation
+        assert simulation is not None
+        idle = np.intersect1d(slots, self._idle_for(workload))
+        for by, chosen in ((1, idle), (2, slots)):
+            leaving = pods_to_evict(simulation, wanted, chosen, within) if len(chosen) else None
+            if leaving is not None:
+                return by, leaving
+        return 3, None
 
     def _fits_by_priority(self, workload: Workload, wanted: Sequence[Pending]) -> bool:
         """Whether the pods would fit with all pods gone that a scheduler may preempt for them.
@@ -245,13 +301,18 @@ class NodeProof:
         """Return the pods that may go for those of a workload: idle ones and lower priorities."""
         simulation, nodes = self._simulation, self._nodes
         assert simulation is not None
-        below = [each.preempts_below for each in self._templates(workload).values()]
-        lower = nodes.pod_priority < max(below, default=0)
+        lower = self._lower(workload)
         lower[list(self._idle_for(workload))] = True
         lower &= nodes.pod_node >= 0
         lower[nodes.pod_flags & Flag.DELETING != 0] = False
         slots = np.flatnonzero(lower[: len(nodes.pod_node)]).astype(np.int64)
         return slots[simulation.present[slots]]
+
+    def _lower(self, workload: Workload) -> Mask:
+        """Return which pods have a priority that those of a workload may preempt: (slots,)."""
+        below = [each.preempts_below for each in self._templates(workload).values()]
+        lower: Mask = self._nodes.pod_priority < max(below, default=0)
+        return lower
 
     def _idle_for(self, workload: Workload) -> I64:
         return self._there(self._reclaimable if self._opted(workload) else ())
@@ -278,7 +339,9 @@ class NodeProof:
             simulation.place(pod.pending, pod.node)
 
     def _there(self, uids: Iterable[Uid]) -> I64:
-        found = np.array(sorted({self._slots[u] for u in uids if u in self._slots}), np.int64)
+        found = np.array(
+            sorted({self._uses.slots[u] for u in uids if u in self._uses.slots}), np.int64
+        )
         assert self._simulation is not None
         return found[self._simulation.present[found]]
 
@@ -302,99 +365,56 @@ class NodeProof:
             return self._simulation
         nodes = self._nodes
         self._simulation = simulation = Simulation(nodes, Policy(), Profile(filters=FILTERS))
-        self._slots = {uid: slot for slot, uid in enumerate(nodes.pod_uids) if uid}
+        self._made = made = PodsWanted(simulation, self._templates)
         known = sorted(holders, key=lambda holder: holder.key)
         evicted = self._slots_of(holder.key for holder in known if holder.evicted)
         deleting = np.flatnonzero(nodes.pod_flags & Flag.DELETING)
         leaving = np.union1d(evicted, deleting).astype(np.int64)
         simulation.remove(leaving[simulation.present[leaving]])
         staying = {holder.key: holder for holder in known if not holder.evicted}
+        gated = self._gated(staying)
+        for holder in gated.values():
+            self._promise(made.of(holder.workload, admitted_sets(holder.workload), flavors))
         for pending in sorted(nodes.pending.values(), key=lambda each: each.row.uid):
             row = pending.row
-            if row.workload in staying or row.nominated:
+            if row.workload not in gated and (row.workload in staying or row.nominated):
                 self._promise((pending,), row.nominated)
         for holder in staying.values():
             reserved = holder.workload.reserved_at
             if holder.key not in self._pods and reserved and self._now - reserved < STARTING:
-                self._promise(self._held(holder.workload, flavors))
+                sets = admitted_sets(holder.workload)
+                self._promise(made.of(holder.workload, sets, flavors))
         for entry in self._promised:
             self._promise(self._wanted(entry, flavors))
         return simulation
 
-    def _held(self, workload: Workload, flavors: Mapping[str, ResourceFlavor]) -> Sequence[Pending]:
-        assert workload.admission is not None
-        sets = (
-            (each.name, each.count, set(each.flavors.values()))
-            for each in workload.admission.pod_sets
-        )
-        return self._pendings(workload, sets, flavors)
+    def _gated(self, holders: Mapping[str, Holder]) -> dict[str, Holder]:
+        """Return those who hold places, and no pod of whom is on its way to them yet."""
+        nodes, gates = self._nodes, dict[str, bool]()
+        for pending in nodes.pending.values():
+            key = pending.row.workload
+            if key in holders and holders[key].placed:
+                gates[key] = gates.get(key, True) and bool(pending.row.gates)
+        return {
+            key: holders[key]
+            for key, all_gated in gates.items()
+            if all_gated and not (nodes.pod_node[self._slots_of([key])] >= 0).any()
+        }
 
     def _wanted(self, entry: Entry, flavors: Mapping[str, ResourceFlavor]) -> Sequence[Pending]:
         assert entry.assignment is not None
         return self._assigned(entry.workload, entry.assignment, flavors)
 
     def _assigned(
-        self, workload: Workload, assignment: Assignment, flavors: Mapping[str, ResourceFlavor]
-    ) -> Sequence[Pending]:
-        sets = (
-            (each.name, each.count, {choice.flavor for choice in each.flavors.values()})
-            for each in assignment.pod_sets
-        )
-        return self._pendings(workload, sets, flavors)
-
-    def _pendings(
         self,
         workload: Workload,
-        sets: Iterable[tuple[str, int, Collection[str]]],
+        assignment: Assignment,
         flavors: Mapping[str, ResourceFlavor],
+        *,
+        pinned: bool = True,
     ) -> Sequence[Pending]:
-        """Return the pods of a workload, the largest first, as if they waited for a node."""
-        templates = self._templates(workload)
-        found = []
-        for name, count, chosen in sets:
-            template = templates.get(name)
-            if template is not None:
-                told = _told(
-                    template.pod_class, (flavors[f] for f in sorted(chosen) if f in flavors)
-                )
-                pending = self._pending(told, PodLabels(workload.namespace, template.labels))
-                found += [pending] * count
-        return sorted(found, key=self._size, reverse=True)
-
-    def _size(self, pending: Pending) -> float:
-        """Return the largest part of any node's room that the pod asks for."""
-        entry = self._class(pending)
-        most = self._nodes.allocatable.max(axis=0, initial=1)
-        offered = dict(zip(self._nodes.resources, most.tolist(), strict=True))
-        return max((n / max(1, offered.get(name, 1)) for name, n in entry.requests), default=0.0)
-
-    def _pending(self, pod_class: PodClass, labels: PodLabels) -> Pending:
-        """Return a pod that does not exist, with numbers that the simulation knows."""
-        known = self._known.get((pod_class, labels))
-        if known is None:
-            simulation = self._simulation
-            assert simulation is not None
-            nodes = simulation.snapshot
-            row = PodRow(Uid(""), labels.namespace, "", 0, pod_class, labels.labels)
-            known = Pending(row, len(nodes.classes), len(nodes.labels))
-            self._known[pod_class, labels] = known
-            every = (*nodes.labels, labels)
-            simulation.snapshot = replace(
-                nodes,
-                classes=(*nodes.classes, pod_class),
-                labels=every,
-                label_facts=LabelFacts(every),
-            )
-            # What was compiled knows fewer labels.
-            simulation.shared = {}
-            simulation.rollback(simulation.checkpoint())
-        return known
-
-    def _class(self, pending: Pending) -> PodClass:
-        assert self._simulation is not None
-        entry = self._simulation.snapshot.classes[pending.pod_class]
-        assert entry is not None, "a pod's class is never free"
-        return entry
+        assert self._made is not None
+        return self._made.of(workload, assigned_sets(assignment), flavors, pinned=pinned)
 
     def _promise(self, pods: Sequence[Pending], nominated: str = "") -> None:
         """Keep room for pods: now, or of what comes free."""
@@ -433,20 +453,6 @@ class NodeProof:
 
     def _slots_of(self, keys: Iterable[str]) -> I64:
         uids = (uid for key in keys for uid in self._pods.get(key, ()))
-        return np.array(sorted({self._slots[u] for u in uids if u in self._slots}), np.int64)
-
-
-def _told(pod_class: PodClass, flavors: Iterable[ResourceFlavor]) -> PodClass:
-    """Return a class with what the flavors add: node labels and tolerations."""
-    selector, tolerations = dict(pod_class.node_selector), list(pod_class.tolerations)
-    for flavor in flavors:
-        selector.update(flavor.labels)
-        tolerations += _tolerations(flavor)
-    return replace(
-        pod_class, node_selector=tuple(sorted(selector.items())), tolerations=tuple(tolerations)
-    )
-
-
-def _tolerations(flavor: ResourceFlavor) -> Iterator[rows.Toleration]:
-    for each in flavor.tolerations:
-        yield rows.Toleration(each.key, each.operator, each.value, each.effect)
+        return np.array(
+            sorted({self._uses.slots[u] for u in uids if u in self._uses.slots}), np.int64
+        )

@@ -18,7 +18,7 @@ from reprieve.engine.cluster.rows import NodeRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.quota.assigning.constraints import Taint
 from reprieve.engine.quota.failing_nodes import failing_nodes
-from reprieve.engine.quota.holdings.placed import queues_with_places
+from reprieve.engine.quota.holdings.placed import placing_keys, queues_with_places
 from reprieve.engine.quota.model import Configuration, Workload
 from reprieve.engine.quota.node_failures import Marks, marks_of
 from reprieve.engine.topology.model import HOSTNAME, TopologyNode
@@ -129,9 +129,7 @@ class GroundView:
         """Return the pods of those that hold places."""
         return {
             uid
-            for key, holder in self._state.holdings.holders.items()
-            if holder.workload.admission is not None
-            and any(each.topology is not None for each in holder.workload.admission.pod_sets)
+            for key in placing_keys(self._state.holdings.holders.values())
             for uid in self._nodes.pods_of(key)
         }
 

@@ -21,8 +21,10 @@ from reprieve.engine.plan import Plane
 from reprieve.engine.quota.assigning.assignment import Assignment
 from reprieve.engine.quota.entries import Entry, NodeCheck
 from reprieve.engine.quota.holdings.holders import Holder
+from reprieve.engine.quota.holdings.snapshot import Snapshot
 from reprieve.engine.quota.model import ResourceFlavor
 from reprieve.engine.quota.release import IdleUnit, Promise, Release, Standing, release
+from reprieve.engine.topology.places import NodeUse
 from reprieve.execution.not_evictable import NotEvictable
 from reprieve.planes.common.joint import STARTING_FOR, Verdict
 from reprieve.planes.common.solve import Solver
@@ -102,6 +104,17 @@ class PuttingOff:
         """Return which of other assignments an entry gets instead, as nodes say."""
         inner = self._inner
         return None if inner is None else inner.flavor_for(entry, others, holders, flavors)
+
+    def room_made(
+        self,
+        entry: Entry,
+        snapshot: Snapshot,
+        holders: Iterable[Holder],
+        flavors: Mapping[str, ResourceFlavor],
+    ) -> tuple[NodeUse, ...]:
+        """Return what other planes evict so that an entry gets places; nothing: they do not."""
+        inner = self._inner
+        return () if inner is None else inner.room_made(entry, snapshot, holders, flavors)
 
     def claim(self, entry: Entry, flavors: Mapping[str, ResourceFlavor]) -> None:
         """Keep room for an entry that needs nobody evicted."""

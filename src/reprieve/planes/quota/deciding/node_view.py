@@ -19,7 +19,8 @@ from reprieve.engine.cluster.cluster import Cluster, NotSynced
 from reprieve.engine.cluster.rows import Change, Gone, Kind, NodeRow, PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.quota.model import Workload
-from reprieve.engine.quota.proofs.node_proof import NodeProof, Template
+from reprieve.engine.quota.proofs.node_proof import NodeProof
+from reprieve.engine.quota.proofs.pods_wanted import Template
 from reprieve.intake.cluster.nodes import node_row
 from reprieve.intake.cluster.pod_classes import PodClasses
 from reprieve.intake.cluster.pods import pod_row

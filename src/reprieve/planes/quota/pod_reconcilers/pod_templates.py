@@ -18,7 +18,7 @@ from reprieve.api.core import ObjectMeta
 from reprieve.api.kueue import Workload
 from reprieve.api.scheduling import PodObject, PodSpec
 from reprieve.engine.quota import model
-from reprieve.engine.quota.proofs.node_proof import Template
+from reprieve.engine.quota.proofs.pods_wanted import Template
 from reprieve.intake.cluster.pod_classes import PodClasses
 from reprieve.intake.cluster.selectors import labels_of
 from reprieve.intake.quota_workloads import PodSetRows

@@ -1,0 +1,146 @@
+"""Three planes of one process, and one demand that wants all of its pods in one rack."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprieve.scenarios.model import NodeSpec
+from tests.together.site import Site, job, node, site
+
+LEVELS = ("rack", "kubernetes.io/hostname")
+HOST = "kubernetes.io/hostname"
+QUOTAS = {"a": 32, "b": 0}
+
+
+def racks(*gpus: Sequence[int]) -> list[NodeSpec]:
+    """Return nodes by rack: r0-0, r0-1, r1-0 and so on."""
+    return [
+        node(
+            f"r{rack}-{number}",
+            each,
+            {"gpu": "gpus", "rack": f"r{rack}", HOST: f"r{rack}-{number}"},
+        )
+        for rack, nodes in enumerate(gpus)
+        for number, each in enumerate(nodes)
+    ]
+
+
+def on(name: str, host: str, **given: Any) -> list[dict[str, Any]]:
+    """Return a job of the other team on a node."""
+    return job(name, "b", nodeSelector={HOST: host}, **{"gpus": 8, **given})
+
+
+def wanted(name: str = "wanted", **given: Any) -> list[dict[str, Any]]:
+    """Return a gang of two pods that want a node each, in one rack."""
+    given = {"pods": 2, "gpus": 8, "priority": "high", "within": "rack", **given}
+    return job(name, "a", queued=True, **given)
+
+
+def nodes_of(cluster: Site, unit: str) -> set[str]:
+    """Return the nodes of a unit's pods."""
+    return {pod["spec"]["nodeName"] for name, pod in cluster.running() if name == unit}
+
+
+async def test_idle_work_goes_in_the_rack_that_can_be_completed(tmp_path: Path) -> None:
+    """The older idle job is in a rack that busy work of high priority keeps from being emptied."""
+    older, newer = (
+        on(name, host, priority="high") for name, host in (("o", "r0-0"), ("n", "r1-0"))
+    )
+    busy = on("busy", "r0-1", priority="high")
+    async with site(tmp_path, racks((8, 8), (8, 8)), QUOTAS, levels=LEVELS) as cluster:
+        await cluster.runs(older, newer, busy)
+        await cluster.idle(older)
+        await cluster.idle(newer)
+        evicted = await cluster.demand(wanted())
+        assert (evicted, nodes_of(cluster, "wanted")) == ({"n": 8}, {"r1-0", "r1-1"})
+
+
+@pytest.mark.thorough
+async def test_lower_priorities_go_in_the_rack_that_can_be_completed(tmp_path: Path) -> None:
+    one, other = on("one", "r0-0"), on("other", "r1-0")
+    busy = on("busy", "r0-1", priority="high")
+    async with site(tmp_path, racks((8, 8), (8, 8)), QUOTAS, levels=LEVELS) as cluster:
+        await cluster.runs(one, other, busy)
+        evicted = await cluster.demand(wanted())
+        assert (evicted, nodes_of(cluster, "wanted")) == ({"other": 8}, {"r1-0", "r1-1"})
+
+
+@pytest.mark.thorough
+async def test_lower_priorities_go_in_the_rack_where_fewest_devices_do(tmp_path: Path) -> None:
+    full = [on(f"full-{number}", f"r0-{number}") for number in range(2)]
+    half = [on(f"half-{number}", f"r1-{number}", gpus=4) for number in range(2)]
+    async with site(tmp_path, racks((8, 8), (8, 8)), QUOTAS, levels=LEVELS) as cluster:
+        await cluster.runs(*full, *half)
+        evicted = await cluster.demand(wanted())
+        assert evicted == {"half-0": 4, "half-1": 4}
+        assert nodes_of(cluster, "wanted") == {"r1-0", "r1-1"}
+
+
+@pytest.mark.thorough
+async def test_idle_work_and_lower_priorities_complete_a_rack_together(tmp_path: Path) -> None:
+    idle, lower = on("idle", "r1-0", priority="high"), on("lower", "r1-1")
+    busy, beside = on("busy", "r0-1", priority="high"), on("beside", "r0-0", gpus=4)
+    async with site(tmp_path, racks((8, 8), (8, 8)), QUOTAS, levels=LEVELS) as cluster:
+        await cluster.runs(idle, lower, busy, beside)
+        await cluster.idle(idle)
+        evicted = await cluster.demand(wanted())
+        assert evicted == {"idle": 8, "lower": 8}
+        assert nodes_of(cluster, "wanted") == {"r1-0", "r1-1"}
+
+
+@pytest.mark.thorough
+async def test_idle_work_that_holds_places_goes_in_the_rack_that_it_completes(
+    tmp_path: Path,
+) -> None:
+    one, other, busy = (
+        on(name, host, priority="high", queued=True)
+        for name, host in (("one", "r0-0"), ("other", "r1-0"), ("busy", "r0-1"))
+    )
+    async with site(tmp_path, racks((8, 8), (8, 8)), {"a": 16, "b": 24}, levels=LEVELS) as cluster:
+        await cluster.runs(one, other, busy)
+        await cluster.idle(one, other)
+        evicted = await cluster.demand(wanted())
+        assert (evicted, nodes_of(cluster, "wanted")) == ({"other": 8}, {"r1-0", "r1-1"})
+
+
+@pytest.mark.thorough
+async def test_nobody_goes_where_no_rack_can_be_completed(tmp_path: Path) -> None:
+    """Two racks have room for one pod each once idle work and lower priorities are gone."""
+    idle, lower = on("idle", "r0-0", priority="high"), on("lower", "r1-0")
+    busy = [on(f"busy-{rack}", f"r{rack}-1", priority="high") for rack in range(2)]
+    async with site(tmp_path, racks((8, 8), (8, 8)), QUOTAS, levels=LEVELS) as cluster:
+        await cluster.runs(idle, lower, *busy)
+        await cluster.idle(idle)
+        evicted = await cluster.demand(wanted())
+        assert (evicted, cluster.placed("wanted")) == ({}, 0)
+
+
+@pytest.mark.thorough
+async def test_work_that_asks_for_no_level_gets_the_nodes_where_fewest_devices_go(
+    tmp_path: Path,
+) -> None:
+    """The queue has no flavors but those with a topology."""
+    full = [on(f"full-{number}", f"r0-{number}") for number in range(2)]
+    half = [on(f"half-{number}", f"r1-{number}", gpus=4) for number in range(2)]
+    async with site(tmp_path, racks((8, 8), (8, 8)), QUOTAS, levels=LEVELS) as cluster:
+        await cluster.runs(*full, *half)
+        evicted = await cluster.demand(wanted(within=""))
+        assert (evicted, cluster.placed("wanted")) == ({"half-0": 4, "half-1": 4}, 2)
+
+
+@pytest.mark.thorough
+async def test_two_gangs_get_a_rack_each_of_idle_work(tmp_path: Path) -> None:
+    idle = [on(f"idle-{n}", f"r{n}-0", priority="high") for n in range(3)]
+    busy = on("busy", "r0-1", priority="high")
+    async with site(tmp_path, racks((8, 8), (8, 8), (8, 8)), QUOTAS, levels=LEVELS) as cluster:
+        await cluster.runs(*idle, busy)
+        await cluster.idle(*idle)
+        cluster.evicted.clear()
+        await cluster.create(*wanted("first"), *wanted("second"))
+        await cluster.rest()
+        assert cluster.evicted == {"idle-1": 8, "idle-2": 8}
+        assert (cluster.placed("first"), cluster.placed("second")) == (2, 2)
