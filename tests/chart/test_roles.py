@@ -427,3 +427,16 @@ def test_config_maps_are_written_by_name_in_the_operators_namespace_alone(tmp_pa
     assert made["verbs"] == ["create"]
     assert (written["verbs"], written["resourceNames"]) == (["get", "update"], harm_ledger())
     assert (refused["verbs"], refused["resourceNames"]) == (["get", "update"], [REFUSED])
+
+
+def test_pods_may_be_patched_only_where_they_are_told_in_files(tmp_path: Path) -> None:
+    def told(values: dict[str, object]) -> tuple[bool, bool]:
+        rendered = render(tmp_path, {"controllers": ["idle"], **values})
+        rules = [rule for role in rendered.all("ClusterRole") for rule in role["rules"]]
+        may = any("pods" in each["resources"] and "patch" in each["verbs"] for each in rules)
+        return may, "--notice-files" in rendered.container["args"]
+
+    assert told({}) == (False, False)
+    assert told({"notice": {"enabled": True}}) == (False, False)
+    assert told({"notice": {"enabled": False, "files": True}}) == (False, False)
+    assert told({"notice": {"enabled": True, "files": True}}) == (True, True)

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any, Callable
 
 from reprieve_notice.agreement import agreement
-from reprieve_notice.http import Away, HttpSource, Told
+from reprieve_notice.file import FileSource
+from reprieve_notice.http import Away, HttpSource
+from reprieve_notice.told import Told
 
 __all__ = ["Notice", "Notices"]
 
@@ -32,12 +34,13 @@ class Notices:
     """The notices of this pod; in a pod without any, `due` never returns one.
 
     `source`: whom to ask; without it the variables REPRIEVE_NOTICE_URL and REPRIEVE_NOTICE_TOKEN
-    say so. `pause` waits for so many seconds, and returns whether `close` was called.
+    say so, else REPRIEVE_NOTICE_FILE names a file that is read. `pause` waits for so many seconds,
+    and returns whether `close` was called.
     """
 
     def __init__(
         self,
-        source: HttpSource | None = None,
+        source: HttpSource | FileSource | None = None,
         pause: Callable[[float], bool] | None = None,
     ) -> None:
         self._source = source or _source_of_the_pod()
@@ -113,7 +116,7 @@ class Notices:
                     return False
                 self._word = {"id": told.id, "state": state, **more}
                 self._told = told = self._source.say(told.id, state, **more)
-                return told is not None and not told.withdrawn
+                return self._source.hears and told is not None and not told.withdrawn
             except Away as failure:
                 log.warning("the operator does not hear that this pod is %s: %s", state, failure)
             if self._source.monotonic() >= until or self._pause(pause):
@@ -195,8 +198,9 @@ class Notice:
         return self._notices.say("saved", **more)
 
 
-def _source_of_the_pod() -> HttpSource | None:
+def _source_of_the_pod() -> HttpSource | FileSource | None:
     url, token = os.environ.get("REPRIEVE_NOTICE_URL"), os.environ.get("REPRIEVE_NOTICE_TOKEN")
-    if not url:
-        return None
-    return HttpSource(url, Path(token or _TOKEN))
+    file = os.environ.get("REPRIEVE_NOTICE_FILE")
+    if url:
+        return HttpSource(url, Path(token or _TOKEN))
+    return FileSource(Path(file)) if file else None

@@ -20,8 +20,10 @@ __all__ = [
     "API_VERSION",
     "DRY_RUN_LABEL",
     "NOTICE",
+    "NOTICE_FILE",
     "NOTICE_MAX",
     "NOTICE_SPEAKER",
+    "NOTICE_TOLD",
     "ON_PREEMPTION",
     "PLAN_ANNOTATION",
     "PREEMPTION_DELAY",
@@ -69,6 +71,10 @@ NOTICE_MAX: Final = "reprieve.dev/notice-max"
 SAVE_COST: Final = "reprieve.dev/save-cost"
 #: On a pod: it answers for its unit.
 NOTICE_SPEAKER: Final = "reprieve.dev/notice-speaker"
+#: On a pod: `true`, it reads its notice from a file.
+NOTICE_FILE: Final = "reprieve.dev/notice-file"
+#: What the operator writes there; JSON, which a downwardAPI volume shows.
+NOTICE_TOLD: Final = "reprieve.dev/notice-told"
 #: On a ClusterQueue or a class of priorities: how long its work waits before it preempts; a
 #: duration.
 PREEMPTION_DELAY: Final = "reprieve.dev/preemption-delay"

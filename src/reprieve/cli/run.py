@@ -73,6 +73,12 @@ _CONTROLLERS = ("idle", "scheduling", "quota")
     "a free one. Without it they cannot ask.",
 )
 @click.option(
+    "--notice-files",
+    is_flag=True,
+    help="Tell pods of evictions in a file, too, that ask for it (reprieve.dev/notice-file); needs "
+    "the right to patch pods.",
+)
+@click.option(
     "--named-series",
     default=0,
     show_default=True,

@@ -40,11 +40,15 @@ def is_told(intent: Preemption) -> bool:
 
 
 class Member(NamedTuple):
-    """A pod of a unit: whether it answers for the unit, and whether it has ended."""
+    """A pod of a unit: whether it answers for the unit, and whether it has ended.
+
+    `name`: in the namespace of the victim; empty for a pod that is gone.
+    """
 
     uid: str
     speaks: bool = False
     ended: bool = False
+    name: str = ""
 
 
 #: Gives the pods of a victim, None where the victim itself is gone.
@@ -84,6 +88,7 @@ NO_WORD: Final = Word()
 class Told:
     """One unit that was told: `pods` may read its notice, the speakers among them answer it.
 
+    `names`: of those that were there, by uid.
     `speaks`: those of `pods` that said that they answer for all. `since`: when it was told, or
     taken over. `keeps`: it may say that it is needed; `kept`: it did. `word`: what a pod said last;
     `heard`: one said something; `unheard`: it ended at its deadline without a word.
@@ -96,6 +101,7 @@ class Told:
     notice: Notice
     since: int
     pods: set[str] = field(default_factory=set)
+    names: dict[str, str] = field(default_factory=dict)
     speaks: set[str] = field(default_factory=set)
     keeps: bool = False
     kept: bool = False
@@ -249,6 +255,10 @@ class Notices:
                     self._by_pod[pod.uid].append(told.id)
                     self._wake(pod.uid)
             told.speaks.update(pod.uid for pod in pods if pod.speaks)
+            joined = {pod.uid: pod.name for pod in pods if pod.name and not pod.ended}
+            if not joined.keys() <= told.names.keys():
+                told.names |= joined
+                self._observe(told)
             if all(each is None for each in found):
                 self._said(told, told.notice.ended(self._now()))
                 continue

@@ -31,6 +31,7 @@ from kubeworld.units.untrusted import integer_or_none
 from reprieve.execution.notices import Notices, Told, Word
 from reprieve.operator.pod_tokens import Undecided
 from reprieve.telemetry.connections import IDLE_S, Connections, Limits, listening
+from reprieve.wording.displacements import NOTICE_REASON
 
 __all__ = ["NoticeDesk", "serve_notices"]
 
@@ -43,7 +44,6 @@ _LONGEST_POLL: Final = 55
 _LONGEST: Final = 256  # letters of what is told to people
 _BODY_S: Final = 5.0
 _BEARER: Final = "Bearer "
-_REASON: Final = "another workload needs the capacity"
 
 
 class _Word(msgspec.Struct, frozen=True):
@@ -113,7 +113,7 @@ class NoticeDesk:
                 "state": notice.state.value,
                 "deadline": format_instant(Nanos(notice.due)),
                 "now": format_instant(now),
-                "reason": _REASON,
+                "reason": NOTICE_REASON,
             }
         )
 

@@ -33,6 +33,7 @@ from reprieve.execution.accounts.harm_ledger import HarmLedger
 from reprieve.execution.accounts.harm_refusals import HarmRefusals
 from reprieve.execution.accounts.harm_store import HarmSite
 from reprieve.execution.accounts.notice_objects import PreemptionNotices
+from reprieve.execution.accounts.told_files import ToldFiles
 from reprieve.execution.fence import Fence
 from reprieve.execution.notices import Notices
 from reprieve.kube.bodies import Json
@@ -254,6 +255,8 @@ async def _served(
             runners.append(
                 PreemptionNotices(given.notices, client, given.fence, clock, events, told)
             )
+            if options.notice_files and not options.dry_run:
+                runners.append(ToldFiles(given.notices, client, given.fence, clock))
         beside: list[Runner] = [events, lag, harm, *_keepers_of_harm(given, harm), *runners]
         background = [asyncio.create_task(each.run()) for each in beside]
         answering = None if serving is None else asyncio.create_task(serving.run())

@@ -14,10 +14,20 @@ from typing import Final
 from kubeworld.units.durations import format_duration
 from reprieve.engine.disruptions.questions import Enforcement
 
-__all__ = ["NOBODY", "REPEATED", "known_as", "repeated_text", "rule_text", "spared_by"]
+__all__ = [
+    "NOBODY",
+    "NOTICE_REASON",
+    "REPEATED",
+    "known_as",
+    "repeated_text",
+    "rule_text",
+    "spared_by",
+]
 
 #: For whom work made way where room was wanted for nothing.
 NOBODY: Final = "nobody"
+#: Why a pod is told before its eviction: the preemptor is nobody's business.
+NOTICE_REASON: Final = "another workload needs the capacity"
 #: Reason of the event on work that is displaced again and again.
 REPEATED: Final = "DisplacedRepeatedly"
 _DIGITS: Final = 4

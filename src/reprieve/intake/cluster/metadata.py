@@ -10,7 +10,14 @@ from kubeworld.units.durations import SECOND, InvalidDuration, parse_duration
 from kubeworld.units.instants import parse_instant
 from kubeworld.units.untrusted import INT64, integer_or_none
 from reprieve.api.core import ObjectMeta, PodResourceClaim, ResourceClaimStatus
-from reprieve.api.reprieve import NOTICE, NOTICE_MAX, NOTICE_SPEAKER, PREEMPT_MIN_RUNTIME, SAVE_COST
+from reprieve.api.reprieve import (
+    NOTICE,
+    NOTICE_FILE,
+    NOTICE_MAX,
+    NOTICE_SPEAKER,
+    PREEMPT_MIN_RUNTIME,
+    SAVE_COST,
+)
 from reprieve.units.ids import Uid
 
 __all__ = [
@@ -44,6 +51,8 @@ LAST_CHECKPOINT: Final = "reprieve.dev/last-checkpoint"
 DISRUPTION: Final = "reprieve.dev/disruption"
 #: On a PodGroup: of how many pods fewer are of no use.
 DISRUPTION_FLOOR: Final = "reprieve.dev/disruption-floor"
+#: Seconds after which a kubelet shows a changed annotation in a file at the latest.
+_FILE_S: Final = 90
 
 
 def uid_of(metadata: ObjectMeta) -> Uid:
@@ -110,8 +119,9 @@ def notice_of(metadata: ObjectMeta) -> int:
 
 
 def notice_in(annotations: Mapping[str, str]) -> int:
-    """Return the same for annotations alone."""
-    return _seconds_in(annotations, NOTICE, unreadable=-1)
+    """Return the same for annotations alone; a file comes later, which is granted on top."""
+    found = _seconds_in(annotations, NOTICE, unreadable=-1)
+    return found + _FILE_S if found > 0 and annotations.get(NOTICE_FILE) == "true" else found
 
 
 def notice_max_in(annotations: Mapping[str, str]) -> int | None:

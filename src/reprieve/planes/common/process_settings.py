@@ -48,7 +48,7 @@ class OperatorOptions:
     would hold, in place of it. `decision_log`: a file, or `-`.
     `named_series`: how many names of tenants' work metrics show. `notify`: hosts of webhooks that
     may be called, `notify_key`: a file with what messages are signed with. `notice_port`: where
-    pods ask for notices, None where they cannot.
+    pods ask for notices, None where they cannot; `notice_files`: pods are told in files, too.
     """
 
     controllers: tuple[str, ...]
@@ -80,6 +80,7 @@ class OperatorOptions:
     notify_key: Path | None = None
     decision_log: str | None = None
     notice_port: int | None = None
+    notice_files: bool = False
 
 
 @dataclass(frozen=True, slots=True)

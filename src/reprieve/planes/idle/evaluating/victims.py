@@ -232,7 +232,7 @@ class IdleVictims:
         if not self._workloads.of_root(victim.root.uid):
             return None
         pods = self._pods_of(victim.root.reference)
-        return [Member(pod.uid, pod.speaks, not pod.occupies) for pod in pods]
+        return [Member(pod.uid, pod.speaks, not pod.occupies, pod.name) for pod in pods]
 
     @property
     def keeps(self) -> bool:

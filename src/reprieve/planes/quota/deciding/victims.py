@@ -199,7 +199,7 @@ class QuotaVictims:
         if is_condition_true(workload, "Finished") or is_condition_true(workload, "Evicted"):
             return None
         return [
-            Member(row.uid, row.speaks, row.finished or not row.node)
+            Member(row.uid, row.speaks, row.finished or not row.node, row.name)
             for row in self._pods(key_of(workload))
         ]
 

@@ -255,7 +255,7 @@ class SchedulingVictims:
         row = self._state.pod(Uid(uid))
         if row is None:
             return (Member(uid, ended=True),)
-        return (Member(uid, row.speaks, row.finished),)
+        return (Member(uid, row.speaks, row.finished, row.name),)
 
     @property
     def keeps(self) -> bool:
