@@ -18,19 +18,12 @@ import pytest
 
 from reprieve.engine.topology.encoding import decoded, encoded
 from tests.conformance.topology_cycles import run_cycle
-from tests.conformance.topology_objects import Json, assignment, cases, decide, files
+from tests.conformance.topology_deviations import DEVIATIONS
+from tests.conformance.topology_objects import FOLDER, Json, assignment, cases, decide, files
 
-#: With the gate TASFailedNodeReplacementFailFast off the reference lets a workload that lost a node
-#: preempt others, whose nodes it may not use: they go in vain. Here nobody goes for it.
-_PREEMPTS_FOR_A_REPLACEMENT: Final = {
-    f"replace-{number}" for number in ("0024", "0037", "0067", "0068", "0078", "0081")
-}
-#: Assignments that wait for a ProvisioningRequest, which no check of ours makes.
-_DELAYED: Final = {
-    "workload in CQ with ProvisioningRequest gets QuotaReserved only; implicit defaulting"
-}
-_DEVIATES: Final = _PREEMPTS_FOR_A_REPLACEMENT | _DELAYED
+_DEVIATES: Final = frozenset[str]().union(*(e.cases for e in DEVIATIONS if not e.fault))
 
+DOCS: Final = Path(__file__).parents[2] / "docs"
 _ABSENT = pytest.param(
     None, id="absent", marks=pytest.mark.skip("no cases of topologies beside the project")
 )
@@ -69,6 +62,31 @@ def test_each_assignment_is_written_as_recorded_and_read_back(path: Path) -> Non
             if encoded(assigned) != form or decoded(form) != assigned:
                 different.append((case["name"], name))
     assert different == []
+
+
+@pytest.mark.skipif(not files(), reason="no cases of topologies beside the project")
+def test_each_deviation_is_listed_and_none_is_stale() -> None:
+    recorded = {case["name"] for path in files() for case in cases(path)}
+    listed = [name for each in DEVIATIONS if not each.fault for name in each.cases]
+    assert len(listed) == len(set(listed))
+    assert set(listed) <= recorded
+    faults = {case["name"] for case in cases(FOLDER / "reference_faults.json")}
+    assert faults == {name for each in DEVIATIONS if each.fault for name in each.cases}
+    for each in DEVIATIONS:
+        assert each.said in " ".join((DOCS / each.page).read_text().split())
+
+
+@pytest.mark.skipif(not files(), reason="no cases of topologies beside the project")
+def test_what_the_reference_answers_wrongly_is_answered_rightly() -> None:
+    found = {case["name"]: case for case in cases(FOLDER / "reference_faults.json")}
+    for case in found.values():
+        expected = {name: _decision(each) for name, each in case["expect"].items()}
+        assert decide(case) != expected, case["name"]
+    balanced = decide(found["balanced-0344"])["ps0"]["assignment"]
+    assert sum(each["count"] for each in balanced["domains"]) == 16
+    assert all(each["count"] % 2 == 0 for each in balanced["domains"])
+    # The block with the empty value has no node for these pods.
+    assert decide(found["replacement-0167"])["ps0"]["assignment"] is None
 
 
 def _alike(outcome: Json) -> Any:

@@ -1,0 +1,53 @@
+"""Where our topology decides otherwise than recorded, and where the pages say so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["DEVIATIONS", "Deviation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """Recorded cases with another outcome; `said` stands in `docs/<page>`.
+
+    `fault`: the reference itself is wrong, so that they are no part of what has to agree.
+    """
+
+    cases: frozenset[str]
+    page: str
+    said: str
+    fault: bool = False
+
+
+DEVIATIONS: Final = (
+    # The reference lets it preempt others whose nodes it may not use: they go in vain.
+    Deviation(
+        frozenset(
+            f"replace-{number}" for number in ("0024", "0037", "0067", "0068", "0078", "0081")
+        ),
+        "topology.md",
+        "`TASFailedNodeReplacementFailFast` off nobody is preempted for a replacement",
+    ),
+    # Assignments that wait for what no check of ours makes.
+    Deviation(
+        frozenset(
+            {"workload in CQ with ProvisioningRequest gets QuotaReserved only; implicit defaulting"}
+        ),
+        "topology.md",
+        "ProvisioningRequests (a ClusterQueue with such a check is inactive and says so)",
+    ),
+    Deviation(
+        frozenset({"balanced-0344"}),
+        "topology.md",
+        "slices more than one level below the preferred level places all pods",
+        fault=True,
+    ),
+    Deviation(
+        frozenset({"replacement-0167"}),
+        "topology.md",
+        "A label with an empty value is a domain like others",
+        fault=True,
+    ),
+)
