@@ -2,9 +2,12 @@
 
 The clusters of `bench.optimum`, changed: some pods are under disruption budgets (`budgets`), CPUs
 are short and pods ask for several times as many for each GPU (`cpu`), members are spread over nodes
-(`spread`), or there are up to 24 nodes with more units (`large`). Each decision is compared with
-that of profile compatible by the order of profile best, and held against the proof. Printed are how
-many plans cost less, how many say which gap, and how many places only one of the two finds.
+(`spread`), all GPUs are claimed as devices, with `simulateClaims` (`claims`), or there are up to 24
+nodes with more units (`large`). Each decision is compared with that of profile compatible by the
+order of profile best, and held against the proof. Printed are how many plans cost less, how many
+say which gap, and how many places only one of the two finds; but for `large` also what plans cost
+for each that the least costs (`optimum_exact`), pods or with `harmOrder` lost work, where as few
+budgets are broken at the same top priority.
 `--quick`: few clusters, which assert what must never be.
 """
 
@@ -19,11 +22,26 @@ from dataclasses import replace
 from typing import Final
 
 from bench.measuring import print_line
-from bench.optimum import KINDS, Mismatch, instance
+from bench.optimum import KINDS, Instance, Mismatch, instance
+from bench.optimum_exact import Exact, ExactUnit
 from reprieve.engine.cluster.cluster import Cluster
+from reprieve.engine.cluster.devices import (
+    AllocatedDevice,
+    Allocation,
+    Consumer,
+    Device,
+    DeviceClassRow,
+    DeviceRequest,
+    Reach,
+    Request,
+    ResourceClaimRow,
+    ResourceSliceRow,
+)
 from reprieve.engine.cluster.rows import (
     BudgetRow,
     Change,
+    Entry,
+    Kind,
     NodeRow,
     Operator,
     PodRow,
@@ -44,10 +62,11 @@ from reprieve.units.ids import Uid
 __all__ = ["VARIANTS", "main"]
 
 BENCH: Final = "optimum_variants"
-VARIANTS: Final = ("budgets", "cpu", "spread", "large")
+VARIANTS: Final = ("budgets", "cpu", "spread", "claims", "large")
 _NOW: Final = 1_800_000_000
 _GPU: Final = "nvidia.com/gpu"
 _APP: Final = "app"
+_DRIVER: Final = "gpu.example.com"
 _BESIDE: Final = 3  # clusters that make up a large one
 
 
@@ -57,12 +76,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--instances", type=int, default=200, help="clusters of each kind")
     parser.add_argument("--first", type=int, default=0, help="seed of the first one")
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=VARIANTS)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--quick", action="store_true")
     chosen = parser.parse_args(arguments)
     count = 5 if chosen.quick else chosen.instances
     try:
         for variant in chosen.variants:
-            for kind in KINDS:
+            for kind in chosen.kinds:
                 for harm in (False, True):
                     seeds = range(chosen.first, chosen.first + count)
                     _compare(variant, kind, seeds, harm=harm)
@@ -74,9 +94,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _compare(variant: str, kind: str, seeds: range, *, harm: bool) -> None:
     seen: Counter[str] = Counter()
+    ratios: list[float] = []
     for seed in seeds:
-        snapshot, unit = _drawn(variant, kind, seed)
-        compatible = Policy(harm_order=harm)
+        given, rows = _drawn(variant, kind, seed)
+        cluster = Cluster()
+        cluster.apply(_claimed(rows) if variant == "claims" else rows)
+        snapshot, unit = cluster.snapshot(), given.unit
+        compatible = Policy(harm_order=harm, simulate_claims=variant == "claims")
         best = replace(compatible, choice=VictimChoice.BEST)
         before, after = (_decided(snapshot, unit, policy) for policy in (compatible, best))
         faults = faults_of(snapshot, best, after, _NOW)
@@ -90,6 +114,12 @@ def _compare(variant: str, kind: str, seeds: range, *, harm: bool) -> None:
             seen["free_only_with_best"] += placed and before.plan is not None
             continue
         seen["plans"] += 1
+        if variant != "large":
+            of_least = _of_least(variant, seed, given, rows, after, harm=harm)
+            if of_least is None:
+                seen["further_than_least"] += 1
+            else:
+                ratios.append(of_least)
         gap = after.plan.proof.gap
         seen["gap_0" if gap == 0 else "gap_unknown" if gap is None else "gap_above_0"] += 1
         if before.plan is None:
@@ -100,7 +130,83 @@ def _compare(variant: str, kind: str, seeds: range, *, harm: bool) -> None:
             raise Mismatch(f"{variant} {kind} {seed}: best costs more than compatible")
         seen["cheaper"] += mine < theirs
     policy = "best + harmOrder" if harm else "best"
-    print_line(BENCH, f"{variant}, {kind}", policy=policy, clusters=len(seeds), **seen)
+    figures: dict[str, float] = {}
+    if ratios:
+        figures["cost_to_least"] = round(sum(ratios) / len(ratios), 4)
+        figures["most"] = round(max(ratios), 3)
+        figures["exact"] = sum(each <= 1 for each in ratios)
+    print_line(BENCH, f"{variant}, {kind}", policy=policy, clusters=len(seeds), **seen, **figures)
+
+
+def _of_least(
+    variant: str,
+    seed: int,
+    given: Instance,
+    rows: Sequence[Change],
+    attempt: Attempt,
+    *,
+    harm: bool,
+) -> float | None:
+    """Return what a plan costs for what the least costs; None: it goes further than that one.
+
+    Raises:
+        Mismatch: it costs less than the least, or somebody is evicted though nobody has to go.
+    """
+    exact, of_pod = _exact(variant, given, rows), given.of_pod
+    assert attempt.plan is not None
+    if exact.fits_free():
+        raise Mismatch(f"{variant} {seed}: somebody is evicted though nobody has to go")
+
+    def cost(unit: ExactUnit) -> int:
+        return unit.lost if harm else unit.pods
+
+    least = exact.least(cost)
+    names = {each.subject.name for each in attempt.plan.victims}
+    gone = [exact.units[number] for number in sorted({of_pod[name] for name in names})]
+    top, broken = max(each.priority for each in gone), 0
+    for number, allowed in enumerate(exact.allowed):
+        broken += max(0, sum(each.guarded.get(number, 0) for each in gone) - allowed)
+    paid = sum(map(cost, gone))
+    if least is None or (top, broken, paid) < (least.priority, least.broken, least.cost):
+        raise Mismatch(f"{variant} {seed}: {top}, {broken}, {paid} is below {least}")
+    if (top, broken) > (least.priority, least.broken):
+        return None
+    return paid / least.cost if least.cost else 1.0
+
+
+def _exact(variant: str, given: Instance, rows: Sequence[Change]) -> Exact:
+    """Return a cluster as the exact model takes it, as its rows are."""
+    names = ("cpu", _GPU) if variant == "cpu" else (_GPU,)
+    nodes = [row for row in rows if isinstance(row, NodeRow)]
+    index = {row.name: number for number, row in enumerate(nodes)}
+    on: list[dict[int, tuple[int, ...]]] = [{} for _ in given.units]
+    guarded: list[Counter[int]] = [Counter() for _ in given.units]
+    members = []
+    for row in rows:
+        if not isinstance(row, PodRow):
+            continue
+        requests = dict(row.pod_class.requests)
+        amounts = tuple(requests[name] for name in names)
+        if not row.node:
+            members.append(amounts)
+            continue
+        number = given.of_pod[row.name]
+        node = index[row.node]
+        had = on[number].get(node, (0,) * len(names))
+        on[number][node] = tuple(a + b for a, b in zip(had, amounts, strict=True))
+        if row.labels:
+            guarded[number]["ab".index(dict(row.labels)[_APP])] += 1
+    budgets = sorted((row for row in rows if isinstance(row, BudgetRow)), key=lambda b: b.name)
+    return Exact(
+        [tuple(row.allocatable[name] for name in names) for row in nodes],
+        [
+            ExactUnit(each.priority, on[number], each.pods, each.lost, guarded[number])
+            for number, each in enumerate(given.units)
+        ],
+        members,
+        [row.allowed for row in budgets],
+        1 if variant == "spread" else None,
+    )
 
 
 def _decided(snapshot: Snapshot, unit: Unit, policy: Policy) -> Attempt:
@@ -120,7 +226,7 @@ def _cost(snapshot: Snapshot, policy: Policy, attempt: Attempt) -> tuple[int, ..
 # Clusters.
 
 
-def _drawn(variant: str, kind: str, seed: int) -> tuple[Snapshot, Unit]:
+def _drawn(variant: str, kind: str, seed: int) -> tuple[Instance, list[Change]]:
     given = instance(seed, kind)
     chance = random.Random(f"{variant} {seed}")
     rows = [*given.rows, *given.waiting]
@@ -130,15 +236,13 @@ def _drawn(variant: str, kind: str, seed: int) -> tuple[Snapshot, Unit]:
         rows = _short_of_cpu(rows, chance)
     elif variant == "spread":
         rows = _spread(rows)
-    else:
+    elif variant == "large":
         rows += [
             row
             for number in range(1, _BESIDE)
             for row in _renamed(instance(10_000 * number + seed, kind).rows, f"-{number}")
         ]
-    cluster = Cluster()
-    cluster.apply(rows)
-    return cluster.snapshot(), given.unit
+    return given, rows
 
 
 def _guarded(rows: Sequence[Change], chance: random.Random) -> list[Change]:
@@ -195,6 +299,47 @@ def _spread(rows: Sequence[Change]) -> list[Change]:
         else row
         for row in rows
     ]
+
+
+def _claimed(rows: Sequence[Change]) -> list[Change]:
+    """Let GPUs be devices, which pods have by claims of their own."""
+    kind = DeviceClassRow(Uid("gpu"), "gpu", 1)
+    found: list[Change] = [Entry(Kind.DEVICE_CLASS, kind.uid, "", kind.name, 1, kind)]
+    given: Counter[str] = Counter()
+    for row in rows:
+        if isinstance(row, NodeRow):
+            name, count = row.name, row.allocatable[_GPU]
+            amounts = {key: each for key, each in row.allocatable.items() if key != _GPU}
+            devices = tuple(Device(f"gpu-{number}") for number in range(count))
+            pool = ResourceSliceRow(
+                Uid(f"slice-{name}"), name, 1, _DRIVER, name, reach=Reach(name), devices=devices
+            )
+            found.append(Entry(Kind.RESOURCE_SLICE, pool.uid, "", name, 1, pool))
+            row = replace(row, allocatable=amounts)
+        elif isinstance(row, PodRow):
+            requests = dict(row.pod_class.requests)
+            count = requests.pop(_GPU)
+            allocation = None
+            if row.node:
+                first = given[row.node]
+                given[row.node] += count
+                ids = [(_DRIVER, row.node, f"gpu-{first + n}") for n in range(count)]
+                allocation = Allocation(tuple(AllocatedDevice("gpus", each) for each in ids))
+            asks = DeviceRequest("gpus", kind.name, count=count)
+            claim = ResourceClaimRow(
+                Uid(f"claim-{row.name}"),
+                row.namespace,
+                row.name,
+                1,
+                (Request("gpus", (asks,)),),
+                allocation=allocation,
+                reserved_for=(Consumer("pods", row.name, row.uid),) if row.node else (),
+            )
+            found.append(Entry(Kind.RESOURCE_CLAIM, claim.uid, row.namespace, row.name, 1, claim))
+            entry = replace(row.pod_class, requests=tuple(sorted(requests.items())))
+            row = replace(row, pod_class=entry, claims=(("gpus", row.name),))
+        found.append(row)
+    return found
 
 
 def _renamed(rows: Sequence[Change], suffix: str) -> list[Change]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from random import Random
 
@@ -54,6 +55,44 @@ def least(instance: Instance) -> int | None:
         if (best is None or cost < best) and any(fits(instance, gone, p, members) for p in places):
             best = cost
     return best
+
+
+def has_room_for(instance: Instance, gone: set[int], node: int, here: list[int]) -> bool:
+    """Tell whether these members and as many others as the node has to have fit there."""
+    ranges = [range(here.count(row), count + 1) for row, count in enumerate(instance.counts)]
+    for pattern in product(*ranges):
+        members = [row for row, count in enumerate(pattern) for _ in range(count)]
+        enough = len(members) >= instance.least[node]
+        if enough and fits(instance, gone, (node,) * len(members), members):
+            return True
+    return False
+
+
+def test_nodes_that_have_to_have_members_have_room_for_them() -> None:
+    seen: dict[bool, int] = {}
+    for seed in range(30):
+        random, instance = Random(seed), drawn(seed)
+        least = [random.choice((0, 0, 1)) for _ in instance.free]
+        instance = replace(instance, least=least)
+        members = [row for row, count in enumerate(instance.counts) for _ in range(count)]
+        best = None
+        for chosen in product((False, True), repeat=len(instance.cost)):
+            gone = {unit for unit, out in enumerate(chosen) if out}
+            cost = sum(instance.cost[unit] for unit in gone)
+            if best is not None and cost >= best:
+                continue
+            for at in product(range(len(instance.free)), repeat=len(members)):
+                here = [
+                    [row for row, place in zip(members, at, strict=True) if place == node]
+                    for node in range(len(instance.free))
+                ]
+                if all(has_room_for(instance, gone, n, each) for n, each in enumerate(here)):
+                    best = cost
+                    break
+        found = cover(instance)
+        assert (None if found is None else found.cost) == best, seed
+        seen[best is None] = seen.get(best is None, 0) + 1
+    assert min(seen.values()) > 5, seen
 
 
 def test_the_cheapest_units_are_found() -> None:

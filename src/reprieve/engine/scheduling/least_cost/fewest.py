@@ -1,10 +1,11 @@
 """Chooses the least costly victims for members that were placed with all potential victims gone.
 
 The lowest priority up to which units have to be evicted is found first, then the cheapest of these
-units (`covering`), counting the resources that members ask for and the nodes that take each member
-while all potential victims are gone. The result is only a proposal: the members are placed by all
-filters with exactly these units gone, and the reprieve decides who of them stays all the same. With
-a topology constraint each domain is worked out for itself.
+units (`covering`), counting the resources that members ask for, what they allow of one another on a
+node (`node_limits`), and the nodes that take each member while all potential victims are gone. The
+result is only a proposal: the members are placed by all filters with exactly these units gone, and
+the reprieve decides who of them stays all the same. With a topology constraint each domain is
+worked out for itself.
 
 On more than 64 nodes units for equal members are chosen by what slots cost (`frontier`), and those
 for members of several classes on the nodes that are cheapest for the largest ones. What comes of it
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -23,7 +25,9 @@ import numpy as np
 from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.least_cost.claimed_room import claims_of
 from reprieve.engine.scheduling.least_cost.frontier import Slots, cheapest_nodes, wide
+from reprieve.engine.scheduling.least_cost.node_limits import node_limits
 from reprieve.engine.scheduling.least_cost.plan_cost import UnitCosts
 from reprieve.engine.scheduling.nodes.covering import Cover, Instance, cover
 from reprieve.engine.scheduling.nodes.packing import Needs, assigned, room_of
@@ -71,6 +75,22 @@ def without_nominations(queued: Sequence[Pending]) -> Sequence[Pending]:
     return [replace(each, row=replace(each.row, nominated="")) for each in queued]
 
 
+def in_rounds(needs: Needs, nodes: Sequence[int], members: Sequence[Sequence[int]]) -> list[int]:
+    """Return the node of each member so that each node has one before any has another.
+
+    `members`: for how many of each class each of these nodes has room, at least as many as there
+    are. Spread constraints look at the members that came before.
+    """
+    places: list[list[tuple[int, int]]] = [[] for _ in needs.classes]
+    for node, pattern in zip(nodes, members, strict=True):
+        earlier = 0
+        for row, count in enumerate(pattern):
+            places[row] += [(earlier + number, node) for number in range(count)]
+            earlier += count
+    taken = [iter(sorted(each)) for each in places]
+    return [next(taken[row])[1] for row in needs.of]
+
+
 class Proposals:
     """What is free with all units there, and what each unit frees where, for members of a group.
 
@@ -91,7 +111,7 @@ class Proposals:
         """Count the resources that members ask for."""
         snapshot = units.snapshot
         self.members, self.units = members, units
-        self.needs = needs = Needs(simulation, members)
+        self.needs = needs = Needs(simulation, members, partial(claims_of, simulation))
         free = room_of(simulation, needs, used)
         passes = np.array([simulation.codes(pending) == 0 for pending in needs.classes])
         self.domains = [
@@ -107,6 +127,12 @@ class Proposals:
         slots, self.unit_of = parts
         self.node_of = snapshot.pod_node[slots].astype(np.int64)
         self.frees = snapshot.pod_requests.take(slots, axis=0)[:, needs.columns[scarce]]
+        self.least: I64 | None = None  # (nodes,) members that each has to have
+        self.limits = limits = node_limits(simulation, needs, slots, passes)
+        if limits is not None:
+            self.amounts = np.hstack((self.amounts, limits.amounts))
+            self.frees = np.hstack((self.frees, limits.frees))
+            self.total = np.array(needs.counts, np.int64) @ self.amounts
         self.costs = np.zeros(len(units), np.int64)
         self.more = len(domains) > _DOMAINS  # than are worked out
         # The lowest priority that is enough, and what its units cost at least, -1: not known.
@@ -115,14 +141,15 @@ class Proposals:
     def at_cost(self, costs: UnitCosts) -> Iterator[Proposal]:
         """Yield the proposal of each domain, the least costly first."""
         self.costs = costs.cost
-        found = []
+        found, bounding = [], list[Proposal]()
         for number, passes in enumerate(self.domains):
-            proposal = self._solved(passes)
-            if proposal is not None:
+            for proposal, bounds_it in self._proposed(passes):
                 found.append((proposal.priority, proposal.cost, number, proposal))
-        if found:
-            lowest = min(each[0] for each in found)
-            bounds = [each[3].least for each in found if each[0] == lowest]
+                if bounds_it:
+                    bounding.append(proposal)
+        if bounding:
+            lowest = min(each.priority for each in bounding)
+            bounds = [each.least for each in bounding if each.priority == lowest]
             self.bound = lowest, -1 if self.more else min(bounds)
         for _, _, _, proposal in sorted(found, key=lambda each: each[:3]):
             yield proposal
@@ -139,6 +166,26 @@ class Proposals:
         largest = int((self.amounts / np.maximum(self.total, 1)).max(axis=1).argmax())
         nodes = cheapest_nodes(self._slots(largest, passes[largest]), _NODES)
         return self._exact(nodes, passes, sure=False) if len(nodes) else None
+
+    def _proposed(self, passes: Mask) -> Iterator[tuple[Proposal, bool]]:
+        """Yield proposals on these nodes, and whether each one's bound is one of all plans there.
+
+        Of several cases, one of which holds for each plan, all bounds are told.
+        """
+        if self.limits is None:
+            proposal = self._solved(passes)
+            if proposal is not None:
+                yield proposal, True
+            return
+        resources = self.free
+        for case in self.limits.cases:
+            self.free, self.least = np.hstack((resources, case.free)), case.least
+            try:
+                proposal = self._solved(passes)
+            finally:
+                self.free, self.least = resources, None
+            if proposal is not None:
+                yield proposal, case.bounds
 
     def _slots(self, row: int, passes: Mask) -> Slots:
         """Return the room for the members of one class."""
@@ -186,6 +233,8 @@ class Proposals:
         leaving = np.zeros(len(self.units), np.bool_)
         leaving[list(found.units)] = True
         at = assigned(self.needs, chosen.tolist(), found.members)
+        if self.limits is not None:
+            at = in_rounds(self.needs, chosen.tolist(), found.members)
         uids = (pending.row.uid for pending in self.members)
         return Proposal(
             leaving,
@@ -226,5 +275,6 @@ class Proposals:
                 allowed=passes[:, nodes].T.tolist(),
                 frees=frees,
                 cost=costs,
+                least=() if self.least is None else self.least[nodes].tolist(),
             )
         )

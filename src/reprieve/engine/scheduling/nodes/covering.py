@@ -44,7 +44,8 @@ class Instance:
 
     `free`: by node, what is free there. `needs` and `counts`: by class of members, what one asks
     for and how many there are. `allowed`: by node, the classes that may go there. `frees`: by node,
-    what each unit frees there. `cost`: of each unit, at least 0.
+    what each unit frees there. `cost`: of each unit, at least 0. `least`: by node, so many members
+    have to have room there; none where it is empty.
     """
 
     free: Sequence[Amounts]
@@ -53,6 +54,7 @@ class Instance:
     allowed: Sequence[Sequence[bool]]
     frees: Sequence[Mapping[int, Amounts]]
     cost: Sequence[int]
+    least: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,10 +226,12 @@ class _Search:
         price = np.array([cost for _, cost, _ in options], np.int64)
         enough = (freed[None] >= asked[:, None]).all(axis=2)
         costs = np.where(enough, price[None], _NEVER)
+        if instance.least and instance.least[node]:
+            costs[np.array(patterns, np.int64).sum(axis=1) < instance.least[node]] = _NEVER
         self.cells -= costs.size
         which = costs.argmin(axis=1)
         least = costs[np.arange(len(patterns)), which]
-        kept = _undominated(patterns, least)
+        kept = _undominated(patterns, least) or [0]
         return _Table(
             tuple(patterns[each] for each in kept),
             least[kept],

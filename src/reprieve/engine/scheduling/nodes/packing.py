@@ -13,7 +13,7 @@ go to what is left. Filters have the last word: every member is placed by them. 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -55,13 +55,18 @@ class Needs:
     columns) of the snapshot's `columns`. `plain`: nothing but resources depends on who is there.
     """
 
-    def __init__(self, simulation: Simulation, members: Sequence[Pending]) -> None:
-        """Sort the members into classes."""
-        number: dict[tuple[int, int], int] = {}
+    def __init__(
+        self,
+        simulation: Simulation,
+        members: Sequence[Pending],
+        apart: Callable[[Pending], object] = lambda pending: None,
+    ) -> None:
+        """Sort the members into classes; `apart`: what else equal ones have in common."""
+        number: dict[tuple[int, int, object], int] = {}
         self.classes: list[Pending] = []
         self.of: list[int] = []
         for pending in members:
-            key = (pending.pod_class, pending.labels)
+            key = (pending.pod_class, pending.labels, apart(pending))
             if key not in number:
                 number[key] = len(self.classes)
                 self.classes.append(pending)

@@ -293,6 +293,14 @@ class DeviceState:
                 if answers.forgotten is not None:
                     answers.forgotten.add(node)
 
+    def users(self) -> dict[ClaimKey, list[Uid]]:
+        """Return the pods whose going frees each claim's devices, with `simulate_claims`."""
+        found: dict[ClaimKey, list[Uid]] = {}
+        for uid, keys in self._claims_of.items():
+            for key in keys:
+                found.setdefault(key, []).append(uid)
+        return found
+
     def _read_users(self) -> None:
         snapshot = self._snapshot
         placed = {
