@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from reprieve.answers.preemptions.recorded import judged
+from reprieve.api.reprieve import Preemption
 from reprieve.engine.quota.model import Gates, Settings
 from reprieve.engine.victim_choice import VictimChoice
 from reprieve.kube.resource import NODES, PODS
 from reprieve.planes.quota.context import QuotaOptions
-from tests.quota_plane.site import NAMESPACE, Site, site
-from tests.quota_plane.test_topologies import asking, hosts, queues, racks
+from tests.quota_plane.site import NAMESPACE, Object, Site, priority_class, site
+from tests.quota_plane.test_topologies import HOST, asking, hosts, queues, racks
 
 TWO = "Workload eviction triggered due to multiple TAS assigned node failures, including: a, b"
 
@@ -150,3 +154,37 @@ async def test_a_taint_that_its_pods_do_not_tolerate_fails_a_node_once_none_of_t
                 name = pod["metadata"]["name"]
                 await cluster.client.delete(PODS, NAMESPACE, name, grace_seconds=0)
         await are_on(cluster, "a", "a", "d", "d")
+
+
+def low(name: str, pods: int, cpu: str) -> Object:
+    return asking(name, pods, cpu=cpu, level=HOST, priority="low")
+
+
+async def test_with_profile_best_lower_priorities_make_way_for_pods_of_a_failed_node(
+    tmp_path: Path,
+) -> None:
+    """No other node of the rack has room: the job there goes, and no pod of the gang that runs."""
+    nodes = racks(a="r1", b="r1", c="r1", d="r2")
+    best = options(Settings(profile=VictimChoice.BEST))
+    rules = {"preemption": {"withinClusterQueue": "LowerPriority"}}
+    classes = (priority_class("low", 0), priority_class("high", 100))
+    async with site(tmp_path, *queues(**rules), *classes, nodes=nodes, options=best) as cluster:
+        await cluster.create(asking("gang", 4, cpu="2", priority="high"))
+        await are_on(cluster, "a", "a", "b", "b")
+        await cluster.create(low("small", 1, "3"))
+        await cluster.create(low("other", 1, "3"))
+
+        async def placed() -> bool:
+            return {*await hosts(cluster, "small"), *await hosts(cluster, "other")} == {"c", "d"}
+
+        await cluster.until("both small jobs run", placed)
+        (victim,) = [n for n in ("small", "other") if await hosts(cluster, n) == ["c"]]
+        await lose(cluster, "b")
+        await are_on(cluster, "a", "a", "c", "c")
+        assert await evictions(cluster) == set()
+        conditions = await cluster.conditions(victim)
+        assert conditions["Preempted"][:2] == ("True", "InClusterQueue")
+        (record,) = await cluster.intents()
+        assert len(record["spec"]["victims"]) == 1
+        _, said, upheld = judged(msgspec.convert(record, Preemption, strict=False))
+        assert upheld, said

@@ -24,6 +24,7 @@ from dataclasses import replace
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.pace import UNHURRIED, Pace
+from reprieve.engine.plan_faults import PlanRefused
 from reprieve.engine.quota.assigning.assignment import Assignment, Mode, NoFitReason
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import CycleResult, Entry, NodeCheck, Outcome, Unready
@@ -33,7 +34,11 @@ from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.kept_places import fits_after, places_planned
 from reprieve.engine.quota.made_places import assigned_without
 from reprieve.engine.quota.model import Admission, Policy, Workload
-from reprieve.engine.quota.node_failures import evict_for_nodes, replace_failed_nodes
+from reprieve.engine.quota.node_failures import (
+    NodeVictims,
+    evict_for_nodes,
+    replace_failed_nodes,
+)
 from reprieve.engine.quota.nominated import Nominated
 from reprieve.engine.quota.nominations import Nominations
 from reprieve.engine.quota.refusals import Refusals
@@ -167,7 +172,24 @@ class _Cycle:
         replaced, failed = replace_failed_nodes(self.holdings, self.snapshot)
         self.result.entries += replaced
         self.result.progress = self.result.progress or bool(replaced)
+        if self.settings.best and self.settings.gates.tas_failed_node_replacement_fail_fast:
+            failed = [each for each in failed if not self._makes_way(each)]
         return failed
+
+    def _makes_way(self, entry: Entry) -> bool:
+        """Tell whether others make way for pods of a failed node, or are waited for."""
+        victims = NodeVictims(
+            self.holdings, self.snapshot, self.nominations, self.evictions, self.room
+        )
+        try:
+            if not victims.make_way(entry):
+                return False
+        except PlanRefused:
+            return False  # a fault of ours: it is evicted and placed anew, as without this
+        if entry.issued:
+            self.result.entries.append(entry)
+            self.result.progress = True
+        return True
 
     def evict_for_nodes(self, failed: Sequence[Entry]) -> None:
         """Evict those for whose pods there is no other node, unless they are preempted."""

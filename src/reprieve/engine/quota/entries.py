@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.assigning.assignment import Assignment, Bookmark, Mode
@@ -21,7 +21,7 @@ from reprieve.engine.quota.targets.protection import Spared
 from reprieve.engine.topology.model import TopologyAssignment
 from reprieve.engine.topology.places import NodeUse, Placed
 
-__all__ = ["CycleResult", "Entry", "NodeCheck", "Outcome", "Recomputation", "Unready"]
+__all__ = ["OF_HOLDERS", "CycleResult", "Entry", "NodeCheck", "Outcome", "Recomputation", "Unready"]
 
 
 class Outcome(StrEnum):
@@ -41,7 +41,12 @@ class Outcome(StrEnum):
     INADMISSIBLE = "inadmissible"
     NODE_REPLACED = "node replaced"  # of the places of a running one
     NODE_FAILED = "node failed"  # and there is no other for its pods
+    NODE_PREEMPTING = "node preempting"  # others make way for its pods on other nodes
     FAULT = "fault"  # deciding about it raised what nobody expected
+
+
+#: Of workloads that run, which are no heads.
+OF_HOLDERS: Final = (Outcome.NODE_REPLACED, Outcome.NODE_FAILED, Outcome.NODE_PREEMPTING)
 
 
 class Unready(StrEnum):

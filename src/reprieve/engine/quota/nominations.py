@@ -76,7 +76,7 @@ class Nominations:
         `deferred`: what fits then fits only once these are gone.
         """
         assert entry.assignment is not None
-        who = self._preemptor(entry)
+        who = self.preemptor(entry)
         # A group is asked about by its first pod set, also for what only another of it requests.
         first = _first_of_groups(entry.workload.pod_sets)
         chosen = {
@@ -162,7 +162,7 @@ class Nominations:
     def _assign(self, entry: Entry) -> None:
         """Nominate: the full assignment, or a reduced one where only that helps."""
         workload = entry.workload
-        who = self._preemptor(entry)
+        who = self.preemptor(entry)
         last = self._last_scan(workload, entry.cluster_queue)
         entry.resumed = last.bookmark if last else None
         if self._is_refused_again(entry, who):
@@ -285,7 +285,8 @@ class Nominations:
         self._note_scan(entry)
         return True
 
-    def _preemptor(self, entry: Entry) -> Preemptor:
+    def preemptor(self, entry: Entry) -> Preemptor:
+        """Return an entry as one that preempts, with whom it spares."""
         who = preemptor(entry.workload, entry.queue, self.settings)
         entry.spared = protected(who, self.now, self.holdings.protects, self.ledger, self.causes)
         return who if entry.spared is None else sparing(who, entry.spared)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from reprieve.engine.quota.entries import Entry
+from reprieve.engine.quota.entries import Entry, Outcome
 from reprieve.engine.quota.heads import RequeueReason
 from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.waiting.queues import Queues
@@ -34,6 +34,8 @@ def preemptions_failed(
     assert entry.assignment is not None
     for key in failed:
         holdings.eviction_failed(key)
+    if entry.outcome is Outcome.NODE_PREEMPTING:
+        return  # it runs, and is decided about again while its node is a failed one
     left = sum(target.holder.key not in failed for target in entry.targets)
     if left:
         entry.message = f"{entry.assignment.message}. Pending the preemption of {left} workload(s)"

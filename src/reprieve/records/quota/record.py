@@ -20,7 +20,7 @@ import reprieve
 from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.assigning.assignment import Bookmark
 from reprieve.engine.quota.displacements import Displacements, Uids
-from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
+from reprieve.engine.quota.entries import OF_HOLDERS, CycleResult, Entry, Outcome
 from reprieve.engine.quota.heads import LastScan, RequeueReason, shape
 from reprieve.engine.quota.holdings.holders import effective_priority
 from reprieve.engine.quota.holdings.state import Holdings
@@ -49,7 +49,6 @@ log: Final = logging.getLogger("reprieve.quota")
 MOST_WORKLOADS: Final = 3_000
 # Who is held back in a decision that is made again stands in its input; nobody else is.
 _MOST_TURNS: Final = 2**31
-_OF_HOLDERS: Final = (Outcome.NODE_REPLACED, Outcome.NODE_FAILED)
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -204,13 +203,13 @@ def restored(decided_on: QuotaInput) -> tuple[Holdings, Queues, Displacements | 
 
 def _is_refused(entry: Entry) -> bool:
     """Tell whether a head was considered, and got no quota."""
-    refused = entry.outcome not in (Outcome.ADMITTED, Outcome.FAULT, *_OF_HOLDERS)
+    refused = entry.outcome not in (Outcome.ADMITTED, Outcome.FAULT, *OF_HOLDERS)
     return refused and entry.queue >= 0 and entry.assignment is not None
 
 
 def _holds(entry: Entry) -> bool:
     """Tell whether it is about places of a workload that runs."""
-    return entry.outcome in _OF_HOLDERS
+    return entry.outcome in OF_HOLDERS
 
 
 def _uids(entry: Entry) -> list[str]:
@@ -243,9 +242,9 @@ def _encoded(
         for each in result.entries
         if each.cluster_queue in names
         and each.queue >= 0
-        and each.outcome not in (Outcome.FAULT, *_OF_HOLDERS)
+        and each.outcome not in (Outcome.FAULT, *OF_HOLDERS)
     ]
-    uids = {head.workload.uid for head in heads}
+    uids = {entry.workload.uid, *(head.workload.uid for head in heads)}
     flavors = {f.flavor for row in rows for group in row.groups for f in group.flavors}
     doors = {w.queue for w in holders} | {head.workload.queue for head in heads}
     spaces = {head.workload.namespace for head in heads}

@@ -14,7 +14,7 @@ from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.api.kueue import Workload
 from reprieve.engine.plan import Plan, Plane
-from reprieve.engine.quota.entries import Entry
+from reprieve.engine.quota.entries import Entry, Outcome
 from reprieve.engine.quota.taking_back import preemptions_failed
 from reprieve.execution.fence import Deposed
 from reprieve.kube.errors import ApiError
@@ -183,6 +183,7 @@ class CarryOut:
         entry, plan, markings = effect.entry, effect.plan, effect.markings
         failed = {marking.victim.key for marking in markings}
         unrecorded: ApiError | None = None
+        runs = entry.outcome is Outcome.NODE_PREEMPTING
         try:
             failed = await self._preemptions.carry(
                 plan, preemptor, entry.cluster_queue, markings, effect.decision_input
@@ -198,11 +199,14 @@ class CarryOut:
                 preemptions_failed(self._state.holdings, self._state.queues, entry, failed)
                 victims = (m.victim.uid for m in markings if m.victim.key in failed)
                 self._held_pairs.failed(entry.workload, victims)
-                if unrecorded is not None:
+                if unrecorded is not None and runs:
+                    log.error("plan %s was not begun: %s", plan.id, unrecorded)
+                elif unrecorded is not None:
                     self._set_aside(entry, preemptor, plan, unrecorded)
             for key in failed:
                 self._state.look_at(key)
-            self._explanations.explain(entry)
+            if not runs:
+                self._explanations.explain(entry)
         self._held_pairs.written(entry.workload, (each.victim for each in markings))
 
     def _set_aside(self, entry: Entry, preemptor: Workload, plan: Plan, failure: ApiError) -> None:

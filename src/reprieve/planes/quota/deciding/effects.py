@@ -24,7 +24,13 @@ from typing import Any, TypeAlias
 from kubeworld.units.instants import Nanos
 from reprieve.engine.plan import Plan
 from reprieve.engine.quota import model
-from reprieve.engine.quota.entries import CycleResult, Entry, Outcome, Recomputation
+from reprieve.engine.quota.entries import (
+    OF_HOLDERS,
+    CycleResult,
+    Entry,
+    Outcome,
+    Recomputation,
+)
 from reprieve.engine.quota.holdings.tree import Tree
 from reprieve.engine.quota.plans import plan_of
 from reprieve.records.quota.record import policy_text
@@ -230,9 +236,9 @@ def effects_of(recorded: Sequence[Recorded], facts: Facts) -> Iterator[Effect]:
             yield ReplaceNode(entry)
         elif entry.outcome is Outcome.NODE_FAILED:
             yield EvictForNode(entry)
-        elif entry.outcome is not Outcome.ADMITTED:
+        elif entry.outcome not in (Outcome.ADMITTED, Outcome.NODE_PREEMPTING):
             yield Explain(entry)
-    yield ExplainAlike(last)
+    yield ExplainAlike({key: each for key, each in last.items() if each.outcome not in OF_HOLDERS})
     told = [result for result in results if result.entries]
     for result in told:
         yield Measure(
