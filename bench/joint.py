@@ -108,7 +108,10 @@ async def _confirmed(case: _Case, idle: frozenset[Uid], runs: int) -> Measuremen
         with watch.part("snapshot"):
             snapshot = case.cluster.snapshot()
         with watch.part("confirmation"):
-            why, _ = refusal(snapshot, _POLICY, [case.unit], idle, idle, frozenset(), _NOW, {})
+            units, nobody = [case.unit], frozenset[Uid]()
+            why, _ = refusal(
+                snapshot, _POLICY, units, idle, idle, nobody, _NOW, {}, by_priority=True
+            )
         return why
 
     return await best_of(runs, lambda run: _stir(case), decide, _expect(""))

@@ -101,6 +101,18 @@ STORIES: Final = {
         job("wanted", "a", priority="high"),
         {"bob"},
     ),
+    "busy work where idle work holds twice as much": Story(
+        (8, 8),
+        _OF_A,
+        (
+            job("large", "b", gpus=8, priority="high"),
+            deployment("bob", "b"),
+            deployment("cat", "b", priority="high"),
+        ),
+        job("wanted", "a", priority="high"),
+        {"bob"},
+        idle=1,
+    ),
     "nobody where there is room": Story(
         (8, 8),
         _OF_A,

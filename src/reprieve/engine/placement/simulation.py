@@ -33,6 +33,7 @@ from reprieve.engine.placement.scores import compile_scores
 __all__ = ["Checkpoint", "Simulation"]
 
 _FEW: Final = 64  # changes that compiled filters are told one by one
+_PART: Final = 8  # of how many pods one moves at most, so that sums follow the change
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class Checkpoint:
     used: I64
     simulated: tuple[Placed, ...]
     shared: dict[str, object]
+    scored: I64 | None
 
 
 class Simulation:
@@ -213,7 +215,11 @@ class Simulation:
     def checkpoint(self) -> Checkpoint:
         """Return the present state, to which `rollback` goes back."""
         return Checkpoint(
-            self.present.copy(), self.used.copy(), tuple(self.simulated), dict(self.shared)
+            self.present.copy(),
+            self.used.copy(),
+            tuple(self.simulated),
+            dict(self.shared),
+            None if self._scored is None else self._scored.copy(),
         )
 
     def rollback(self, state: Checkpoint) -> None:
@@ -224,7 +230,7 @@ class Simulation:
         self.used = state.used.copy()
         self.simulated = list(state.simulated)
         self.shared = dict(state.shared)
-        self._scored = None
+        self._scored = None if state.scored is None else state.scored.copy()
         self._compiled.forget()
 
     def placed_at(self, slot: int) -> Placed:
@@ -303,7 +309,11 @@ class Simulation:
             self.used = self._count_used()
         else:
             _add(self.used, snapshot.pod_node[slots], sign * snapshot.pod_requests.take(slots, 0))
-        self._scored = None
+        if self._scored is not None and _PART * len(slots) <= len(self.present):
+            amounts = sign * self._scored_amounts[snapshot.pod_class[slots]]
+            np.add.at(self._scored, snapshot.pod_node[slots], amounts)
+        else:
+            self._scored = None
         self._compiled.forget()
 
     def _count_used(self) -> I64:
@@ -316,12 +326,16 @@ class Simulation:
             used[pod.node] += self.requests_of(pod.pod_class)
         return used
 
-    def _count_scored(self) -> I64:
-        snapshot = self.snapshot
-        amounts = np.array(
-            [(0, 0) if c is None else (c.scored_cpu, c.scored_memory) for c in snapshot.classes],
-            np.int64,
+    @property
+    def _scored_amounts(self) -> I64:
+        """Return cpu and memory of pods by class, as scores count them: (classes, 2)."""
+        classes = self.snapshot.classes
+        return np.array(
+            [(0, 0) if c is None else (c.scored_cpu, c.scored_memory) for c in classes], np.int64
         ).reshape(-1, 2)
+
+    def _count_scored(self) -> I64:
+        snapshot, amounts = self.snapshot, self._scored_amounts
         scored = np.zeros((len(snapshot.nodes), 2), np.int64)
         slots = np.flatnonzero(self.present)
         np.add.at(scored, snapshot.pod_node[slots], amounts[snapshot.pod_class[slots]])

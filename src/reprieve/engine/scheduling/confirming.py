@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from reprieve.engine.cluster.snapshot import Snapshot
+import numpy as np
+
+from reprieve.engine.cluster.snapshot import Flag, Snapshot
 from reprieve.engine.cluster.texts import places_of
+from reprieve.engine.lost_work import is_device
 from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.mixtures import held_devices, priority_of
@@ -19,10 +22,14 @@ from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import Session
 from reprieve.units.ids import Uid
 
-__all__ = ["MOST_AHEAD", "refusal"]
+__all__ = ["FAR_FEWER", "MOST_AHEAD", "refusal"]
 
+#: Said where idle work stays, since it holds more than what has to go by priority.
+FAR_FEWER: Final = "far fewer devices have to go by priority"
 #: How many units of higher priority are looked at.
 MOST_AHEAD: Final = 20
+#: Idle work goes first that holds at most so many times the devices that go by priority: halves.
+_MOST: Final = 3
 
 
 def refusal(
@@ -35,12 +42,16 @@ def refusal(
     now: int,
     scorers: Mapping[str, PlacementScorer],
     ahead: Collection[Unit] = (),
+    *,
+    by_priority: bool = False,
 ) -> tuple[str, frozenset[Uid]]:
     """Return why it is wrong to evict `gone` for these units; empty where it is right.
 
     Where the units could preempt idle pods by priority, so that fewer devices go, it is wrong, and
     the pods of idle work are returned: they alone may be their victims. `ahead`: units of higher
-    priority that wait as well, and take what comes free where they fit.
+    priority that wait as well, and take what comes free where they fit. `by_priority`: lower
+    priorities may be preempted for the units now; where these hold far fewer devices (`_MOST`), it
+    is wrong to evict idle work.
     """
     # Whoever is among the victims of the last of these sessions is one of these.
     slots = places_of(snapshot.pod_uids, gone | idle)
@@ -61,19 +72,83 @@ def refusal(
         return "not all of its pods have a node with the victims gone", frozenset()
     if ahead and not session().places_all(units, gone, ahead):
         return "what comes free goes to others that wait, with a higher priority", frozenset()
+    devices, _ = held_devices(snapshot, units, gone, slots)
+    if by_priority and _exceeds(devices, least_lacking(snapshot, units)):
+        others = _by_priority(session(patient=frozenset(units)), snapshot, units)
+        if others is not None and _exceeds(devices, others):
+            return FAR_FEWER, frozenset()
     lower = snapshot.pod_priority < max(priority_of(snapshot, unit) for unit in units)
     if not (lower & are_named(snapshot, idle, slots)).any():
         return "", frozenset()
     among = session(patient=frozenset(units), among=dict.fromkeys(units, idle))
+    if _needs_fewer(among, snapshot, units, gone, slots):
+        return "fewer of the idle pods have to go by their priority", idle
+    return "", frozenset()
+
+
+def _needs_fewer(
+    among: Session,
+    snapshot: Snapshot,
+    units: Sequence[Unit],
+    gone: frozenset[Uid],
+    slots: Mapping[Uid, int],
+) -> bool:
+    """Return whether fewer idle pods than these have to go where they go by their priority."""
     victims: set[Uid] = set()
     for unit in units:
         attempt = among.attempt(unit)
         found = None if attempt is None else attempt.preemption
         if attempt is None or (attempt.plan is None and (found is None or not found.nominated)):
-            return "", frozenset()
+            return False
         if attempt.plan is not None:
             victims.update(victim.root.uid for victim in attempt.plan.victims)
     fewest = held_devices(snapshot, units, victims, slots)
-    if fewest < held_devices(snapshot, units, gone, slots):
-        return "fewer of the idle pods have to go by their priority", idle
-    return "", frozenset()
+    return fewest < held_devices(snapshot, units, gone, slots)
+
+
+def _exceeds(devices: int, fewest: int) -> bool:
+    return 2 * devices > _MOST * fewest
+
+
+def _by_priority(session: Session, snapshot: Snapshot, units: Sequence[Unit]) -> int | None:
+    """Return how many devices go by priority alone, with no budget broken; None: it is no way."""
+    victims: set[Uid] = set()
+    for unit in units:
+        attempt = session.attempt(unit)
+        found = None if attempt is None else attempt.preemption
+        placed = attempt is not None and any(member.bind for member in attempt.members)
+        if found is not None and found.violating:
+            return None
+        if attempt is None or (attempt.plan is None and not placed):
+            return None
+        if attempt.plan is not None:
+            victims.update(victim.root.uid for victim in attempt.plan.victims)
+    return held_devices(snapshot, units, victims, None)[0]
+
+
+def least_lacking(snapshot: Snapshot, units: Sequence[Unit]) -> int:
+    """Return how many devices have to be evicted for these units at least, whoever goes.
+
+    Each node that has room for some of the largest pods lacks for one more what is left over of
+    it; only pods that ask for one kind of devices are counted.
+    """
+    pods = [snapshot.pending[uid] for unit in units for uid in unit.pods if uid in snapshot.pending]
+    asked = [dict(e.row.pod_class.requests) for e in pods]
+    names = {name for each in asked for name, amount in each.items() if amount and is_device(name)}
+    if len(names) != 1:
+        return 0
+    (name,) = names
+    column = snapshot.resources.index(name) if name in snapshot.resources else -1
+    sizes = [each.get(name, 0) for each in asked]
+    size = min(sizes, default=0)
+    if column < 0 or not size:
+        return 0
+    free = snapshot.allocatable[:, column] - snapshot.used[:, column]
+    ends = np.flatnonzero((snapshot.pod_flags & Flag.DELETING > 0) & (snapshot.pod_node >= 0))
+    np.add.at(free, snapshot.pod_node[ends], snapshot.pod_requests[ends, column])
+    free = np.clip(free[snapshot.allocatable[:, column] >= size], 0, None)
+    more = len(sizes) - int((free // size).sum())
+    if more <= 0 or not len(free):
+        return 0
+    lacking = np.sort(size - free % size)[:more]
+    return int(lacking.sum()) + size * (more - len(lacking))

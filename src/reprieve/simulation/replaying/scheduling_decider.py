@@ -217,6 +217,7 @@ class SchedulingDecider:
             now // SECOND,
             {},
             self._ahead_of(self._waiting[job]),
+            by_priority=self._preempts,
         )
         if fewer and self.answers is not None:
             self.answers.among[job] = fewer

@@ -32,7 +32,7 @@ from reprieve.engine.mixed import IdlePods, Mixture
 from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.plan import Plane
-from reprieve.engine.scheduling.confirming import MOST_AHEAD, refusal
+from reprieve.engine.scheduling.confirming import FAR_FEWER, MOST_AHEAD, refusal
 from reprieve.engine.scheduling.gangs.job import JobOptions
 from reprieve.engine.scheduling.mixtures import mixture, priority_of
 from reprieve.engine.scheduling.nodes.leaving import PutOff
@@ -75,6 +75,8 @@ class Deferrals:
         self._patient: dict[str, int] = {}
         # The only pods that may be victims of a unit, by its name.
         self.among: dict[str, frozenset[Uid]] = {}
+        # Units for which idle work stays, since fewer devices have to go by priority, by name.
+        self.by_priority: dict[str, None] = {}
         # What the idle plane said of the units of the last slice, by name.
         self._said: dict[str, Rejection | None] = {}
 
@@ -93,7 +95,9 @@ class Deferrals:
         without: dict[Unit, frozenset[Uid]] = {}
         verdicts = idle.verdicts([unit.pods for unit in units])
         self._said = {
-            unit.name: Rejection.FEWER if unit in among else REJECTIONS.get(verdict)
+            unit.name: Rejection.FEWER
+            if unit in among or unit.name in self.by_priority
+            else REJECTIONS.get(verdict)
             for unit, verdict in zip(units, verdicts, strict=True)
         }
         for unit, verdict in zip(units, verdicts, strict=True):
@@ -149,6 +153,7 @@ class Deferrals:
         self._undecided.pop(unit.name, None)
         self._patient.pop(unit.name, None)
         self.among.pop(unit.name, None)
+        self.by_priority.pop(unit.name, None)
 
 
 def _since(known: dict[str, int], name: str, now: int) -> int:
@@ -221,8 +226,9 @@ class SchedulingJoint:
         if not units:
             return "its pods no longer wait for a node"
         context, snapshot = self._context, self._state.cluster.snapshot()
+        free = not self._holds(units) and not self._delays.of(units)
         refused, fewer = await self._solver.run(
-            refusal,
+            partial(refusal, by_priority=free),
             snapshot,
             context.policy,
             units,
@@ -233,6 +239,10 @@ class SchedulingJoint:
             context.scorers,
             self._ahead_of(snapshot, units),
         )
+        if refused == FAR_FEWER:
+            self._deferrals.by_priority.update(dict.fromkeys(unit.name for unit in units))
+            while len(self._deferrals.by_priority) > _REMEMBERED:
+                del self._deferrals.by_priority[next(iter(self._deferrals.by_priority))]
         if fewer:
             self._deferrals.among.update((unit.name, fewer) for unit in units)
             while len(self._deferrals.among) > _REMEMBERED:

@@ -1,0 +1,94 @@
+"""Idle work goes first, unless it holds far more devices than what has to go by priority."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+
+from reprieve.engine.cluster.rows import PodRow
+from reprieve.engine.cluster.snapshot import Snapshot
+from reprieve.engine.placement.profile import Policy
+from reprieve.engine.scheduling.confirming import least_lacking, refusal
+from reprieve.engine.scheduling.outcome import Unit
+from reprieve.engine.victim_choice import VictimChoice
+from tests.engine.builders import node, pod, snapshot_of
+from tests.oracle.mixtures import Held, ways
+
+POLICY = Policy(choice=VictimChoice.BEST).beside_others()
+FAR_FEWER = "far fewer devices have to go by priority"
+
+
+def cluster(*pods: PodRow, wanted: int = 4) -> tuple[Snapshot, Unit]:
+    waiting = pod("wanted", gpus=wanted, priority=1000)
+    nodes = [node("n0", gpus=8), node("n1", gpus=8)]
+    return snapshot_of(*nodes, *pods, waiting), Unit((waiting.uid,))
+
+
+@pytest.mark.parametrize(
+    ("idle", "lower", "by_priority", "said"),
+    [
+        (8, 4, True, FAR_FEWER),
+        (8, 4, False, ""),
+        (8, 6, True, ""),
+        (6, 4, True, ""),
+        (4, 4, True, ""),
+    ],
+)
+def test_idle_work_goes_up_to_half_as_many_devices_more(
+    idle: int, lower: int, by_priority: bool, said: str
+) -> None:
+    resting = pod("idle", node="n0", gpus=idle, priority=1000)
+    beside = pod("beside", node="n0", gpus=8 - idle, priority=2000) if idle < 8 else None
+    others = [pod("lower", node="n1", gpus=lower, priority=0)]
+    others += [pod("stays", node="n1", gpus=8 - lower, priority=2000)]
+    others += [] if beside is None else [beside]
+    snapshot, unit = cluster(resting, *others)
+    gone = frozenset([resting.uid])
+    found, among = refusal(
+        snapshot, POLICY, [unit], gone, gone, frozenset(), 0, {}, by_priority=by_priority
+    )
+    assert (found, among) == (said, frozenset())
+
+
+def test_idle_work_goes_where_priority_is_no_way() -> None:
+    resting = pod("idle", node="n0", gpus=8, priority=1000)
+    snapshot, unit = cluster(resting, pod("high", node="n1", gpus=8, priority=2000))
+    gone = frozenset([resting.uid])
+    assert refusal(snapshot, POLICY, [unit], gone, gone, frozenset(), 0, {}, by_priority=True) == (
+        "",
+        frozenset(),
+    )
+
+
+def lacking(nodes: dict[str, int], held: Sequence[Held], wanted: Sequence[int]) -> int:
+    waiting = [pod(f"wanted-{n}", gpus=gpus) for n, gpus in enumerate(wanted)]
+    snapshot = snapshot_of(
+        *(node(name, gpus=gpus) for name, gpus in nodes.items()),
+        *(pod(each.name, node=each.node, gpus=each.gpus) for each in held),
+        *waiting,
+    )
+    return least_lacking(snapshot, [Unit((each.uid,)) for each in waiting])
+
+
+def test_no_way_to_the_room_takes_fewer_devices_than_are_said_to_be_lacking() -> None:
+    random, exact = Random("lacking"), 0
+    for _ in range(400):
+        nodes = {f"n{n}": random.choice((4, 8)) for n in range(random.randint(1, 3))}
+        held: list[Held] = []
+        for name, gpus in nodes.items():
+            left = gpus - random.choice((0, 1, 2))
+            while left > 0 and len(held) < 8:
+                size = random.randint(1, min(4, left))
+                held.append(Held(f"p{len(held)}", name, size, 0))
+                left -= size
+        wanted = [random.choice((1, 2, 4))] * random.randint(1, 3)
+        known = ways(nodes, held, wanted, 1000)
+        bound = lacking(nodes, held, wanted)
+        if known.nobody:
+            assert bound == 0
+        elif known.priority is not None:
+            assert bound <= known.priority
+            exact += bound == known.priority
+    assert exact >= 60
