@@ -98,7 +98,7 @@ def test_the_library_for_notices_needs_nothing_and_runs_on_old_pythons(
             if isinstance(each, (ast.Import, ast.ImportFrom))
         }
         # Callbacks are imported by those alone who have the framework.
-        own = {Path(name).stem} & {"lightning", "transformers"}
+        own = {Path(name).stem} & {"lightning", "ray", "transformers"}
         assert {each.partition(".")[0] for each in imported} <= known | own, name
 
 

@@ -47,12 +47,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action="store_true",
         help="begin with the signal ignored, so that processes without a handler go on (torchrun)",
     )
+    commands.add_parser("ray", help="drain this pod's node of Ray once the pod is told")
     execute.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM")
     given = parser.parse_args(arguments)
+    if given.command == "ray":
+        return _drain_ray()
     program = given.program[1:] if given.program[:1] == ["--"] else given.program
     if not program:
         parser.error("accepted: reprieve-notice exec [--signal NAME] -- PROGRAM [ARGUMENT ...]")
     return run(program, given.signal, ignored=given.ignored)
+
+
+def _drain_ray() -> int:
+    """Join the Ray of this pod, and drain its node each time that the pod is told."""
+    try:
+        import ray
+
+        from reprieve_notice.ray import drain_when_told
+    except ImportError as missing:
+        print(f"reprieve-notice: ray: {missing}; install ray in this image", file=sys.stderr)
+        return 1
+    ray.init(address="auto", log_to_driver=False)
+    notices, last = Notices(), ""
+    while True:
+        told = drain_when_told(notices, last)
+        print(f"reprieve-notice: the node is drained, since the pod was told ({told})", flush=True)
+        last = told
 
 
 def run(program: Sequence[str], sent: signal.Signals, *, ignored: bool = False) -> int:

@@ -1,10 +1,13 @@
 """A rank of torch.distributed with gloo: trains until any rank is told, and prints what it saved.
 
-`python ranks.py RANK RANKS STORE TOLD_AT`: rank 0 is told at that step, the others never.
+`python ranks.py RANK RANKS STORE TOLD_AT [KILLED_AT]`: rank 0 is told at that step, the others
+never. The last rank ends as by SIGKILL at the step KILLED_AT, 0 for never.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import time
 from typing import Any
@@ -38,7 +41,7 @@ class Told:
     due = time.monotonic() + 600
 
 
-def main(rank: int, ranks: int, store: str, told_at: int) -> None:
+def main(rank: int, ranks: int, store: str, told_at: int, killed_at: int = 0) -> None:
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{store}", rank=rank, world_size=ranks
     )
@@ -47,6 +50,8 @@ def main(rank: int, ranks: int, store: str, told_at: int) -> None:
     weight = torch.zeros(4)
     for step in range(1, 200):
         weight += 1
+        if step == killed_at and rank == ranks - 1:
+            os.kill(os.getpid(), signal.SIGKILL)
         torch.distributed.all_reduce(weight)
         if rank == 0 and step == told_at:
             source.told = Told()
@@ -60,4 +65,4 @@ def main(rank: int, ranks: int, store: str, told_at: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], *map(int, sys.argv[4:]))

@@ -1,4 +1,4 @@
-"""The library below the real torch, transformers and Lightning, on the CPU.
+"""The library below the real torch, transformers, Lightning and Ray, on the CPU.
 
 They are no dependencies of ours: `$REPRIEVE_FRAMEWORKS` names a Python that has them, else it is
 `reprieve/frameworks/bin/python` in the user's cache folder. `pytest -m slow` runs these tests.
@@ -17,6 +17,7 @@ _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 _PYTHON = Path(
     os.environ.get("REPRIEVE_FRAMEWORKS") or _CACHE / "reprieve" / "frameworks" / "bin" / "python"
 )
+_RAY = _PYTHON.parents[1].glob("lib/python3*/site-packages/ray")
 _LACKING = "torch, transformers and Lightning are not installed: $REPRIEVE_FRAMEWORKS names none"
 _ENVIRONMENT = {
     **os.environ,
@@ -50,6 +51,21 @@ def test_all_ranks_save_the_same_step_although_one_was_told(ranks: int, tmp_path
     assert [said(each).strip() for each in processes] == [
         f"rank {rank} saved 10" for rank in range(ranks)
     ]
+
+
+def test_after_a_rank_was_killed_nobody_reports_a_save(tmp_path: Path) -> None:
+    """The unit is silent, and goes at its deadline."""
+    store = str(tmp_path / "store")
+    processes = [started("ranks.py", str(rank), "2", store, "7", "8") for rank in range(2)]
+    out = [process.communicate()[0] for process in processes]
+    assert out == ["", ""]
+    assert all(process.returncode for process in processes)
+
+
+@pytest.mark.skipif(not list(_RAY), reason="Ray is not installed: $REPRIEVE_FRAMEWORKS has none")
+def test_a_node_of_ray_is_drained_and_all_workers_know_it_at_the_same_step(tmp_path: Path) -> None:
+    last = said(started("ray_training.py", str(tmp_path))).strip().splitlines()[-1]
+    assert last == "1 step, told ['[0, 1] True']"
 
 
 @pytest.mark.parametrize("kind", ["transformers", "lightning"])
