@@ -61,13 +61,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _drain_ray() -> int:
     """Join the Ray of this pod, and drain its node each time that the pod is told."""
     try:
-        import ray
-
-        from reprieve_notice.ray import drain_when_told
+        from reprieve_notice.ray import drain_when_told, join
     except ImportError as missing:
         print(f"reprieve-notice: ray: {missing}; install ray in this image", file=sys.stderr)
         return 1
-    ray.init(address="auto", log_to_driver=False)
+    join()
     notices, last = Notices(), ""
     while True:
         told = drain_when_told(notices, last)

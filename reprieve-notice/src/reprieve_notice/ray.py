@@ -19,9 +19,14 @@ from ray.core.generated import autoscaler_pb2
 
 from reprieve_notice.notices import Notices
 
-__all__ = ["drain_when_told"]
+__all__ = ["drain_when_told", "join"]
 
 _LOOK_S = 1.0
+
+
+def join() -> None:
+    """Join the Ray that runs in this pod."""
+    ray.init(address="auto", log_to_driver=False)
 
 
 def drain_when_told(notices: Notices | None = None, last: str = "") -> str:
