@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubelocal.cluster import Stage, Write
+from kubelocal.server.errors import StatusError
 from kubeworld.units.durations import MINUTE
 from reprieve.answers.preemptions.recorded import judged
 from reprieve.api.kueue import Workload
@@ -19,9 +23,11 @@ from reprieve.engine.harm_budgets.accounts import HarmAccounts
 from reprieve.engine.notice.granting import NoticePolicy
 from reprieve.planes.quota.context import QuotaOptions
 from reprieve.planes.quota.queue_status.meters import lost_with
+from reprieve.scenarios.embedded import OPERATOR_USER
 from reprieve.scenarios.model import NodeSpec
 from tests.quota_plane.site import (
     Object,
+    Site,
     TurnedClock,
     cluster_queue,
     flavor,
@@ -31,7 +37,15 @@ from tests.quota_plane.site import (
     site,
 )
 from tests.quota_plane.test_jobs import LOWER
-from tests.quota_plane.test_notice import OPTIONS, recorded, say_saved
+from tests.quota_plane.test_notice import (
+    OPTIONS,
+    deadline_of,
+    is_evicted,
+    phases,
+    recorded,
+    say_saved,
+    until_phases,
+)
 
 GPU = "amd.com/gpu"
 NODE = NodeSpec("node-0", {"cpu": "16", "memory": "32Gi", "pods": "110", GPU: "4"}, {})
@@ -101,6 +115,125 @@ async def test_what_a_workload_loses_that_has_saved_counts_from_when_it_had(tmp_
 async def is_saved(harm: HarmAccounts) -> bool:
     ((_, row),) = harm.sums
     return row.lost_device_seconds < 4 * 60 < 4 * 600 - 4 * 60 < row.saved_device_seconds
+
+
+@asynccontextmanager
+async def two_that_save(folder: Path, clock: TurnedClock) -> AsyncIterator[Site]:
+    """Two workloads run for ten minutes; both have to go for the next, and ask for notice."""
+    classes = [priority_class("low", 100), priority_class("high", 10_000)]
+    objects = [flavor(), gpu_queue(), local_queue("q", "cq"), *classes]
+    async with site(folder, *objects, nodes=[NODE], clock=clock, options=KEPT) as cluster:
+        await cluster.create(*(narrow(f"old-{each}", notice="10m") for each in "ab"))
+        await cluster.until_admitted("old-a", "old-b")
+        clock.turn(600)
+        yield cluster
+
+
+def harm_rows(cluster: Site) -> list[tuple[int, int]]:
+    """Return what is lost and what was saved, in device seconds."""
+    plane = cluster.plane
+    ledger = None if plane is None else plane.held_pairs.ledger
+    rows = [] if ledger is None else [row for _, row in ledger.governor.harm.sums]
+    return sorted((row.lost_device_seconds, row.saved_device_seconds) for row in rows)
+
+
+async def test_what_is_saved_outlives_a_process_that_is_away_over_the_deadline(
+    tmp_path: Path,
+) -> None:
+    clock = TurnedClock()
+    async with two_that_save(tmp_path, clock) as cluster:
+        await cluster.create(gpu_job("high", priority="high"))
+        await recorded(cluster)
+        await say_saved(cluster, "old-a", 1)
+        await cluster.until("the first is evicted", lambda: is_evicted(cluster, "old-a"))
+        assert not await is_evicted(cluster, "old-b")
+        await cluster.stop()
+        clock.turn(700)
+        await cluster.start(KEPT)
+        await until_phases(cluster, "Completed")
+        ((lost, saved), (late, nothing)) = harm_rows(cluster)
+        assert lost < 60 < 1_140 < saved
+        assert nothing == 0
+        assert late >= 1_200
+
+
+async def test_who_stands_as_saved_in_the_record_is_not_waited_for_again(tmp_path: Path) -> None:
+    clock = TurnedClock()
+    async with two_that_save(tmp_path, clock) as cluster:
+
+        async def killed(write: Write, at: Stage) -> None:
+            if at is Stage.STORED and b"lostAfterSave" in write.body and cluster.epoch == 1:
+                for task in cluster._tasks:
+                    task.cancel()
+
+        cluster.embedded.cluster.on_write = killed
+        await cluster.create(gpu_job("high", priority="high"))
+        deadline = deadline_of(await recorded(cluster))
+        await say_saved(cluster, "old-a", 1)
+        await asyncio.wait(cluster._tasks)
+        assert not await is_evicted(cluster, "old-a")
+        await cluster.stop()
+        await cluster.start(KEPT)
+        await cluster.until("the first is evicted", lambda: is_evicted(cluster, "old-a"))
+        assert not await is_evicted(cluster, "old-b")
+        assert clock.wall() < deadline - 8 * MINUTE
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("stage", [Stage.BEFORE, Stage.STORED])
+async def test_what_is_saved_outlives_a_death_at_any_write(tmp_path: Path, stage: Stage) -> None:
+    number = 1
+    while await _dies_at(tmp_path / str(number), number, stage):
+        number += 1
+    assert number > 5
+
+
+async def _dies_at(folder: Path, number: int, stage: Stage) -> bool:
+    """Let two workloads save one after the other, with a death at a write; return if one came."""
+    clock, dead, left = TurnedClock(), False, number
+    async with two_that_save(folder, clock) as cluster:
+
+        async def killed(write: Write, at: Stage) -> None:
+            nonlocal dead, left
+            counts = "/preemptions" in write.path or "/workloads/job-old" in write.path
+            if at is not stage or write.user != OPERATOR_USER or not counts or dead:
+                return
+            left -= 1
+            if not left:
+                dead = True
+                for task in cluster._tasks:
+                    task.cancel()
+                if stage is Stage.BEFORE:
+                    raise StatusError(500, "InternalError", "it died before")
+
+        async def until(what: str, holds: Callable[[], Awaitable[bool]]) -> None:
+            for _ in range(1_000):
+                if dead and all(task.done() for task in cluster._tasks):
+                    await cluster.stop()
+                    await cluster.start(KEPT)
+                await say_saved(cluster, saving, 1)
+                if await holds():
+                    return
+                await asyncio.sleep(0.25)
+            raise AssertionError(f"never: {what}, write {number}")
+
+        saving = "old-a"
+        cluster.embedded.cluster.on_write = killed
+        await cluster.create(gpu_job("high", priority="high"))
+        await until("the first is evicted", lambda: is_evicted(cluster, "old-a"))
+        clock.turn(300)
+        saving = "old-b"
+        await until("both are evicted", lambda: is_evicted(cluster, "old-b"))
+
+        async def counted() -> bool:
+            rows = harm_rows(cluster)
+            closed = await phases(cluster) == ["Completed"]
+            return (
+                closed and len(rows) == 2 and all(lost < 60 < 1_140 < saved for lost, saved in rows)
+            )
+
+        await until("what was saved is counted", counted)
+        return dead
 
 
 def workload(*conditions: tuple[str, str], checkpoint: str = "", **usage: str) -> Workload:

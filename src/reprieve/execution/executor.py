@@ -138,13 +138,24 @@ class Executor(Generic[M]):
         self._saving.release(each.intent)
         return True
 
-    async def _release(self, each: Carried[M], victims: Sequence[Victim]) -> None:
-        """Evict these, while others of the plan still save."""
+    async def _release(self, each: Carried[M], victims: Sequence[Victim]) -> Preemption | None:
+        """Evict these, while others of the plan still save; return the record, None if they stay.
+
+        What they had saved is written before they go, since this process may end after that.
+        """
+        assert self._saving is not None, "nobody is told without it"
+        try:
+            lost = partial(self._saving.losses, each.intent)
+            each.intent = await self.book.note_losses(each.intent, lost)
+        except ApiError as failure:
+            log.warning("preemption %s: those who have saved stay for now: %s", each.name, failure)
+            return None
         with _stalling(each):
             going = [victim for victim in victims if not self._begun(each, victim)]
             told = [victim for victim in going if self._victims.is_told_first(victim)]
             await self._steps.mark(each, told)
             await self._steps.evict(each, [v for v in going if v.root.uid not in each.states])
+        return each.intent
 
     def _begun(self, each: Carried[M], victim: Victim) -> bool:
         return victim.root.uid in each.states or victim.root.uid in each.left
@@ -340,7 +351,9 @@ class Executor(Generic[M]):
         try:
             readings = await each_of(victims, read, self._victims.manner.evicted_at_once)
             if is_told(intent) and all(each.standing in _UNMARKED for each in readings):
-                return self._tell_again(intent)
+                # Nobody has gone: they are heard again.
+                unheard = replace(intent.status, lost_after_save={})
+                return self._tell_again(replace(intent, status=unheard))
             await self._go_on_from(each, list(zip(victims, readings, strict=True)))
             self._steps.tear(each)
             each.stalled = False

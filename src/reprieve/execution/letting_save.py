@@ -36,8 +36,8 @@ class Depth(IntEnum):
     HOLDS = 2
 
 
-#: Evicts some victims of a plan.
-Release: TypeAlias = Callable[[Sequence[Victim]], Awaitable[None]]
+#: Evicts some victims of a plan; returns its record as it stands, None where they did not go yet.
+Release: TypeAlias = Callable[[Sequence[Victim]], Awaitable[Preemption | None]]
 
 
 class Audience(Protocol):
@@ -88,10 +88,12 @@ class LettingSave:
                 return why
             if not longest:
                 return ""
-            for unit in ready:
+            if ready:
                 assert release is not None, "else nobody is ready"
-                await release(unit.victims)
-                notices.release(intent, unit)
+                written = await release([victim for unit in ready for victim in unit.victims])
+                intent = written or intent
+                for unit in ready if written else ():
+                    notices.release(intent, unit)
             turn += 1
             await notices.wait(intent.metadata.name, min(longest, _EVERY))
 

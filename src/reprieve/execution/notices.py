@@ -10,7 +10,6 @@ Source: the contract of notices in `docs/notice-reference.md`.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -239,7 +238,10 @@ class Notices:
         # The preemptor is nobody's business: its uid is part of the record's name.
         id = hashlib.sha256(f"{plan}/{unit}".encode()).hexdigest()[:32]
         deadline, until = parse_instant(said.deadline), parse_instant(said.extend_until)
-        notice = Notice(deadline, until, frozenset())
+        notice, known = Notice(deadline, until, frozenset()), intent.status.lost_after_save
+        if all(victim.root.uid in known for victim in victims):
+            # A former process has heard that they saved, and was about to evict them.
+            notice = notice.ended(min(self._now(), deadline - 1))
         history = self._histories.get(victims[0].lineage, NO_HISTORY)
         self._told[id] = Told(id, intent, victims, notice, self._now(), history=history)
         return id
@@ -289,7 +291,7 @@ class Notices:
             told.unheard = not saved and not told.heard
             if saved:
                 self._metrics.saved_device_seconds.labels(intent.spec.plane).inc(told.at_stake)
-                self._lost.setdefault(told.plan, {}).update(self._losses(told))
+                self._lost.setdefault(told.plan, {}).update(self._losses(told, intent))
             told.notice = told.notice.released()
             self._remember(told, told.history.ended(saved=saved, step=told.word.step))
             self._ended(told, "saved" if saved else "unheard" if told.unheard else "overdue")
@@ -302,12 +304,14 @@ class Notices:
         while len(self._histories) > _LINEAGES:
             del self._histories[next(iter(self._histories))]
 
-    def _losses(self, told: Told) -> dict[str, int]:
+    def _losses(self, told: Told, intent: Preemption) -> dict[str, int]:
+        """Return what a unit that has saved loses; what its record says of it counts."""
         seconds, found = (self._now() - told.saved_at) // SECOND, dict[str, int]()
         for victim in told.victims:
             spent = seconds * devices_of(victim.amounts.items())
             found[victim.root.uid] = found.get(victim.root.uid, 0) + spent
-        return found
+        known = intent.status.lost_after_save
+        return {uid: known.get(uid, spent) for uid, spent in found.items()}
 
     def losses(self, intent: Preemption) -> dict[str, int]:
         """Return the device seconds that victims lose who have saved, by the uids of their roots.
@@ -317,7 +321,7 @@ class Notices:
         found = dict(self._lost.get(intent.metadata.name, {}))
         for told in self._of_plan(intent):
             if told.notice.state is State.SAVED:
-                found |= self._losses(told)
+                found |= self._losses(told, intent)
         return found
 
     def lost(self, intent: Preemption) -> dict[str, int]:
@@ -419,9 +423,8 @@ class Notices:
         try:
             await asyncio.wait((changed, pause), return_when=asyncio.FIRST_COMPLETED)
         finally:
+            # Nobody waits for its end: that would take a cancellation of ours for one of the pause.
             pause.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await pause
             self._waiters[name].discard(changed)
             if not self._waiters[name]:
                 del self._waiters[name]

@@ -17,7 +17,7 @@ from reprieve.engine.disruptions.displacement import Displacement, Exemption
 from reprieve.engine.harm_budgets.budget import Harm, HarmSide
 from reprieve.records.displacements import HARM_KEY
 
-__all__ = ["harms_in", "stored_harm"]
+__all__ = ["harms_in", "in_truth", "stored_harm"]
 
 _MOST: Final = 300
 
@@ -43,7 +43,10 @@ def stored_harm(harms: Sequence[Harm], firsts: Sequence[str]) -> dict[str, Any]:
 
 
 def harms_in(intent: Preemption, rows: Sequence[Displacement]) -> tuple[Harm, ...]:
-    """Return what budgets count of a record; `rows` are its displacements."""
+    """Return what budgets count of a record; `rows` are its displacements.
+
+    Of a record that is closed it is what those lost in truth who had saved after a notice.
+    """
     known = _stored(intent.spec.input)
     victims = {victim.subject.uid: victim for victim in intent.spec.victims}
     units: dict[str, set[str]] = {}
@@ -67,12 +70,25 @@ def harms_in(intent: Preemption, rows: Sequence[Displacement]) -> tuple[Harm, ..
                 str(row.actor),
                 HarmSide(row.victim.tenant, sides.queue, sides.priority, row.victim.lineage),
                 preemptor,
-                row.lost_device_seconds or victim.lost_device_seconds,
+                victim.lost_device_seconds,
                 victim.rule,
                 frozenset(units[victim.unit or victim.root.uid]),
             )
         )
-    return tuple(found)
+    return (
+        tuple(found) if intent.status.phase.open else in_truth(found, intent.status.lost_after_save)
+    )
+
+
+def in_truth(harms: Sequence[Harm], lost: Mapping[str, int]) -> tuple[Harm, ...]:
+    """Return them with what units lost that had saved, of all of whose objects it is known.
+
+    `lost`: device seconds by the uids of roots.
+    """
+    return tuple(
+        harm.in_truth(sum(lost[uid] for uid in harm.uids)) if harm.uids <= lost.keys() else harm
+        for harm in harms
+    )
 
 
 def _stored(recorded: Mapping[str, Any] | None) -> Mapping[str, _Sides]:

@@ -8,7 +8,6 @@ plane's scenario files.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 
 from kubelocal.machines.objects import StoreError
@@ -141,8 +140,7 @@ async def _or_operator_stopped(play: Play, step: Step) -> None:
     finally:
         for task in (doing, stopped):
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, StepFailed, StepSkipped):
-                await task
+        await asyncio.gather(doing, stopped, return_exceptions=True)
 
 
 async def _play_step(play: Play, step: Step) -> None:

@@ -216,6 +216,26 @@ class Book:
             Deposed: the fence is closed.
             ApiError: to be tried again.
         """
+        return await self._with_losses(intent, lost, IntentPhase.EVICTING)
+
+    async def note_losses(
+        self, intent: Preemption, lost: Callable[[], Mapping[str, int]]
+    ) -> Preemption:
+        """Write what some victims of a plan lose, while others still save; as `go_on` does.
+
+        Nothing is written where nothing is known anew.
+
+        Raises:
+            Deposed: the fence is closed.
+            ApiError: to be tried again.
+        """
+        if lost().keys() <= intent.status.lost_after_save.keys():
+            return intent
+        return await self._with_losses(intent, lost, IntentPhase.NOTICED)
+
+    async def _with_losses(
+        self, intent: Preemption, lost: Callable[[], Mapping[str, int]], phase: IntentPhase
+    ) -> Preemption:
         known: Preemption | None = intent
 
         async def once() -> Preemption:
@@ -224,7 +244,7 @@ class Book:
             whole = replace(current, spec=intent.spec)
             # An answer may have been lost.
             waits = whole.status.phase is IntentPhase.NOTICED
-            return await self.log.go_on(whole, lost()) if waits else whole
+            return await self.log.go_on(whole, lost(), phase) if waits else whole
 
         return await retried(once, self._client.transport.pause, (*UNSETTLED, Conflict), soon=True)
 

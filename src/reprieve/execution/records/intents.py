@@ -173,8 +173,13 @@ class IntentLog:
             started_at=intent.status.started_at or format_instant(self._clock.wall()),
         )
 
-    async def go_on(self, intent: Preemption, lost: Mapping[str, int]) -> Preemption:
-        """Write `Evicting` of a plan whose victims were told before.
+    async def go_on(
+        self,
+        intent: Preemption,
+        lost: Mapping[str, int],
+        phase: IntentPhase = IntentPhase.EVICTING,
+    ) -> Preemption:
+        """Write the phase of a plan whose victims were told before, and what they lose.
 
         `lost`: device seconds that those lose who have saved, by uid; of more than `_MOST_SAVED`
         the decision's count stays.
@@ -185,7 +190,7 @@ class IntentLog:
         """
         known = {**intent.status.lost_after_save, **lost}
         kept = dict(islice(known.items(), _MOST_SAVED))
-        return await self._write(intent, phase=IntentPhase.EVICTING, lost_after_save=kept)
+        return await self._write(intent, phase=phase, lost_after_save=kept)
 
     async def finish(
         self,

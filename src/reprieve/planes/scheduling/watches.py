@@ -7,7 +7,6 @@ the newest version that is served, also when that changes. Source: the design's 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -219,8 +218,7 @@ class Watches:
         if self._groups is not None:
             task = self._groups[1]
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await asyncio.wait((task,))
             self._groups = None
         if resource is None:
             log.info("no version of PodGroup is served: only plain pods are scheduled")

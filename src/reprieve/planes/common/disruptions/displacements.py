@@ -22,7 +22,7 @@ from reprieve.engine.harm_budgets.budget import Harm, HarmSide
 from reprieve.engine.plan import Plan
 from reprieve.planes.common.disruptions.loop_notices import LoopNotices
 from reprieve.records.displacements import displacements_of
-from reprieve.records.harm import harms_in
+from reprieve.records.harm import harms_in, in_truth
 from reprieve.units.references import Reference
 
 __all__ = ["Issued", "PlaneDisplacements", "Side", "harms_of"]
@@ -181,7 +181,7 @@ class PlaneDisplacements:
             self._excuse(issued.displacements)
         kept = [each for each in issued.harms if not each.uids.isdisjoint(evicted)]
         with self.governor.guard:
-            for place, (harm, after) in enumerate(zip(kept, _in_truth(kept, lost), strict=True)):
+            for place, (harm, after) in enumerate(zip(kept, in_truth(kept, lost), strict=True)):
                 if after is not harm:
                     kept[place] = self.governor.harm.saved(harm, after.lost_device_seconds)
             self.governor.harm.close(record, kept)
@@ -223,8 +223,6 @@ class PlaneDisplacements:
             found = list(displacements_of(intent, lambda ref: None))
             rows += found
             harms = harms_in(intent, found)
-            if not intent.status.phase.open:
-                harms = _in_truth(harms, intent.status.lost_after_save)
             with self.governor.guard:
                 self.governor.harm.restore(
                     intent.metadata.name, harms, is_open=intent.status.phase.open
@@ -284,14 +282,6 @@ def harms_of(
             )
         )
     return tuple(found)
-
-
-def _in_truth(harms: Sequence[Harm], lost: Mapping[str, int]) -> tuple[Harm, ...]:
-    """Return them with what units lost that had saved, of all of whose objects it is known."""
-    return tuple(
-        harm.in_truth(sum(lost[uid] for uid in harm.uids)) if harm.uids <= lost.keys() else harm
-        for harm in harms
-    )
 
 
 def _units(plan: Plan) -> dict[str, list[int]]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any, Final
 
 from kubeworld.units.durations import MILLISECOND, MINUTE, SECOND
-from reprieve.api.reprieve import IntentPhase, Preemption, VictimState
+from reprieve.api.reprieve import Preemption, VictimState
 from reprieve.engine.cluster.snapshot import Nomination
 from reprieve.engine.demands import Beside
 from reprieve.engine.plan import Plan, Plane
@@ -171,8 +171,8 @@ class Preemptions:
         await self.book.keep_few(self._failures.clear)
 
     def _keep_waiting(self, each: Carried[Json]) -> None:
-        """Do not decide anew for whom a plan waits whose victims may still save."""
-        if each.intent.status.phase is IntentPhase.NOTICED and each.busy:
+        """Do not decide anew for whom a plan waits whose victims may still save, or go just now."""
+        if each.busy:
             queue, now = self._state.queue, self._context.clock.monotonic()
             keys = {queue.hold_back(row.uid, now) for row in self._victims.waiting(each.intent)}
             self._spawn(self._release_after(each, keys - {""}))
