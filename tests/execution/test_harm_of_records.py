@@ -16,12 +16,15 @@ def record(phase: str) -> Preemption:
         "subject": reference,
         "root": reference,
         "rule": "Priority",
+        "amounts": {"nvidia.com/gpu": 1},
         "action": "Delete",
         "lineage": "owner/old",
         "lostDeviceSeconds": 100,
     }
     spec = {
         "planId": "p",
+        "attempt": 1,
+        "proof": {"level": "Placement"},
         "plane": "scheduling",
         "decidedAt": "2026-03-04T10:00:00Z",
         "preemptor": {**reference, "name": "new", "uid": "n"},
