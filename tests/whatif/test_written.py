@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from reprieve.engine.diagnosis.model import Change, Fix
@@ -35,6 +36,16 @@ def test_fewer_pods_of_a_workload_are_the_numbers_of_its_job() -> None:
         Written("spec.parallelism", "4", "2"),
         Written("spec.completions", "4", "2"),
     )
+
+
+def test_a_wider_level_is_the_annotation_of_the_template() -> None:
+    required = "kueue.x-k8s.io/podset-required-topology"
+    job = copy.deepcopy(JOB)
+    job["spec"]["template"]["metadata"] = {"annotations": {required: "rack"}}
+    path = f"spec.podSets[main].template.metadata.annotations[{required}]"
+    wider = Fix(Change.WIDER_LEVEL, path, "rack", "block")
+    field = f"spec.template.metadata.annotations[{required}]"
+    assert written_by(wider, [job]) == (Written(field, "rack", "block"),)
 
 
 def test_a_priority_class_is_told_without_what_admission_made_of_the_former_one() -> None:

@@ -76,7 +76,7 @@ def _write(fix: Fix, objects: Sequence[Json]) -> None:
         _set_count(job, pod_set, read_integer(fix.after, 0))
     elif fix.change is Change.WIDER_LEVEL:
         for template in _pods(objects, pod_set):
-            template["metadata"]["annotations"][_keyed(fix.field)[1]] = fix.after
+            template["metadata"]["annotations"][_keyed(field)[1]] = fix.after
     elif field == "spec.queueName":
         for each in objects:
             each["metadata"].setdefault("labels", {})[_QUEUE] = fix.after

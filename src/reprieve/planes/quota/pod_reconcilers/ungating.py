@@ -2,9 +2,10 @@
 
 A pod of a pod set with places is created with the gate `kueue.x-k8s.io/topology`. Once its Workload
 is admitted it is given a domain by node selector, and loses the gate in the same write. Pods that
-were given a domain are known by the selector that they have. A domain whose node failed gets no
-pods; one that waits for a failed node, or for one that is none of its places any more, is ended and
-made anew.
+were given a domain are known by the selector that they have, or by what was written and is not seen
+yet: Jobs make their pods by and by, so that others come meanwhile. A domain whose node failed gets
+no pods; one that waits for a failed node, or for one that is none of its places any more, is ended
+and made anew.
 
 Source: specification of topology-aware scheduling, section 8.
 """
@@ -12,7 +13,7 @@ Source: specification of topology-aware scheduling, section 8.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from reprieve.api.kueue import Workload
@@ -57,6 +58,8 @@ class TopologyUngater:
         self._state = state
         self._nodes = nodes
         self._failed = failed
+        # By Workload, the domains that were written and are not seen yet, by the uid of the pod.
+        self._given: dict[str, dict[str, Values]] = {}
         self._writer = PodWriter(context.full_client, context.fence, context.clock)
 
     async def reconcile(self, key: str) -> None:
@@ -67,9 +70,12 @@ class TopologyUngater:
             ApiError: to be tried again.
         """
         workload = self._state.workload(key)
-        if workload is None or not is_condition_true(workload, "Admitted"):
-            return
-        if is_condition_true(workload, "Evicted"):
+        if (
+            workload is None
+            or not is_condition_true(workload, "Admitted")
+            or is_condition_true(workload, "Evicted")
+        ):
+            self._given.pop(key, None)
             return
         placed = _placed(workload)
         if not placed:
@@ -85,6 +91,9 @@ class TopologyUngater:
             name = "" if row is None else dict(row.labels).get(_POD_SET, "")
             if row is not None and name in placed and not row.deleting:
                 rows.setdefault(name, []).append(row)
+        gated = {str(r.uid) for members in rows.values() for r in members if _is_gated(r)}
+        given = {uid: values for uid, values in self._given.get(key, {}).items() if uid in gated}
+        self._given[key] = given
         numbered = numbers_of(workload)
         for name, members in rows.items():
             if all(row.node for row in members):
@@ -127,7 +136,8 @@ class TopologyUngater:
         key = f"{workload.metadata.namespace}/{workload.metadata.name}"
         rows.sort(key=lambda row: (row.created, row.name))
         by_uid = {str(row.uid): row for row in rows}
-        pods = [_pod(row, assignment, numbered, rows[0].index_offset) for row in rows]
+        given, offset = self._given[key], rows[0].index_offset
+        pods = [_pod(row, assignment, numbered, offset, given) for row in rows]
         known = {each.values for each in assignment.domains}.difference(lost)
         for pod in pods:
             row = by_uid[pod.key]
@@ -141,6 +151,7 @@ class TopologyUngater:
             metadata = {"namespace": row.namespace, "name": row.name, "uid": row.uid}
             if await self._writer.place({"metadata": metadata}, TOPOLOGY_GATE, selector):
                 where = ", ".join(f"{level}={value}" for level, value in selector.items())
+                given[str(row.uid)] = values
                 log.info("%s: pod %s placed: %s", key, row.name, where)
                 count_ungated(self._context, workload, TOPOLOGY_GATE)
 
@@ -148,11 +159,19 @@ class TopologyUngater:
             await asyncio.gather(*(each(*one) for one in due[begin : begin + _AT_ONCE]))
 
 
+def _is_gated(row: PodRow) -> bool:
+    return TOPOLOGY_GATE in row.gates
+
+
 def _pod(
-    row: PodRow, assignment: TopologyAssignment, numbers: PodNumbers | None, offset: int
+    row: PodRow,
+    assignment: TopologyAssignment,
+    numbers: PodNumbers | None,
+    offset: int,
+    given: Mapping[str, Values],
 ) -> PlacedPod:
-    at = None
-    if TOPOLOGY_GATE not in row.gates:
+    at = given.get(str(row.uid))
+    if not _is_gated(row):
         selector = dict(row.pod_class.node_selector)
         at = tuple(selector.get(level, "") for level in assignment.levels)
     rank = None if numbers is None else numbers.rank(dict(row.labels), offset)
