@@ -19,7 +19,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from reprieve.api.scheduling import NodeObject, PodDisruptionBudget, PodGroup, PodObject
+from reprieve.api.pod_groups import PodGroup
+from reprieve.api.scheduling import NodeObject, PodDisruptionBudget, PodObject
 from reprieve.engine.cluster.arrays import I64
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.rows import (

@@ -14,13 +14,8 @@ import msgspec
 from reprieve.api.core import Namespace
 from reprieve.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from reprieve.api.kaiwo import GpuWorkload
-from reprieve.api.scheduling import (
-    NodeObject,
-    PodDisruptionBudget,
-    PodGroup,
-    PodObject,
-    PriorityClass,
-)
+from reprieve.api.pod_groups import PodGroup
+from reprieve.api.scheduling import NodeObject, PodDisruptionBudget, PodObject, PriorityClass
 from reprieve.api.storage import (
     CsiDriver,
     CsiNode,

@@ -32,8 +32,9 @@ from reprieve.api.kaiwo import ANNOTATION_PREFIX, DERIVED_ANNOTATION, SUFFIXES, 
 from reprieve.api.kueue_conversion import KEPT, convert
 from reprieve.api.kueue_validation import workload_errors
 from reprieve.api.kueue_validation_jobs import pod_errors
+from reprieve.api.pod_groups import PodGroup
 from reprieve.api.reprieve import PREEMPT_MIN_RUNTIME
-from reprieve.api.scheduling import LabelSelector, PodGroup, PodObject
+from reprieve.api.scheduling import LabelSelector, PodObject
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.idle.resources import DEFAULT_VENDORS
 from reprieve.engine.placement.filters.dynamic.device_selectors import compile_selector

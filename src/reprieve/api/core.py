@@ -40,6 +40,7 @@ __all__ = [
     "PodTemplate",
     "ResourceClaimStatus",
     "SchedulingGroup",
+    "Struct",
     "Taint",
     "TemplatedObject",
     "TemplatedSpec",
@@ -51,11 +52,11 @@ __all__ = [
 KUEUE_MANAGED: Final = "kueue.x-k8s.io/managed"
 
 
-class _Struct(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+class Struct(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """Common settings: camel case in JSON, defaults left out."""
 
 
-class OwnerReference(_Struct, frozen=True):
+class OwnerReference(Struct, frozen=True):
     """One entry of `metadata.ownerReferences`."""
 
     api_version: str = ""
@@ -65,7 +66,7 @@ class OwnerReference(_Struct, frozen=True):
     controller: bool | None = None
 
 
-class ObjectMeta(_Struct, frozen=True):
+class ObjectMeta(Struct, frozen=True):
     """The part of object metadata that is read."""
 
     name: str = ""
@@ -86,7 +87,7 @@ class MetaWithFinalizers(ObjectMeta, frozen=True):
     finalizers: list[str] | None = None
 
 
-class OwnedObject(_Struct, frozen=True):
+class OwnedObject(Struct, frozen=True):
     """Any object, read for the sake of its owners and annotations.
 
     What it says of its children stands in spec or status, which have another form in each kind.
@@ -99,21 +100,21 @@ class OwnedObject(_Struct, frozen=True):
     status: msgspec.Raw = msgspec.Raw(b"")
 
 
-class ContainerResources(_Struct, frozen=True):
+class ContainerResources(Struct, frozen=True):
     """`resources` of a container; quantities as text, or as numbers where the manifest has them."""
 
     requests: dict[str, str | int | float] | None = None
     limits: dict[str, str | int | float] | None = None
 
 
-class Container(_Struct, frozen=True):
+class Container(Struct, frozen=True):
     """A container, for what it asks."""
 
     resources: ContainerResources | None = None
     restart_policy: str | None = None
 
 
-class Toleration(_Struct, frozen=True):
+class Toleration(Struct, frozen=True):
     """A toleration of a pod; with `toleration_seconds` the pod is evicted after that time."""
 
     key: str = ""
@@ -123,7 +124,7 @@ class Toleration(_Struct, frozen=True):
     toleration_seconds: int | None = None
 
 
-class NodeSelectorRequirement(_Struct, frozen=True):
+class NodeSelectorRequirement(Struct, frozen=True):
     """One expression of a node selector term."""
 
     key: str
@@ -131,46 +132,46 @@ class NodeSelectorRequirement(_Struct, frozen=True):
     values: list[str] | None = None
 
 
-class NodeSelectorTerm(_Struct, frozen=True):
+class NodeSelectorTerm(Struct, frozen=True):
     """Expressions that must all hold."""
 
     match_expressions: list[NodeSelectorRequirement] | None = None
     match_fields: list[NodeSelectorRequirement] | None = None
 
 
-class NodeSelector(_Struct, frozen=True):
+class NodeSelector(Struct, frozen=True):
     """Terms of which one must hold."""
 
     node_selector_terms: list[NodeSelectorTerm] | None = None
 
 
-class PreferredNodes(_Struct, frozen=True):
+class PreferredNodeTerm(Struct, frozen=True):
     """Nodes that a pod would rather run on."""
 
     weight: int = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
-class NodeAffinity(_Struct, frozen=True):
+class NodeAffinity(Struct, frozen=True):
     """Required and preferred node affinity."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
-    preferred_during_scheduling_ignored_during_execution: list[PreferredNodes] | None = None
+    preferred_during_scheduling_ignored_during_execution: list[PreferredNodeTerm] | None = None
 
 
-class Affinity(_Struct, frozen=True):
+class Affinity(Struct, frozen=True):
     """Affinity of a pod, nodes only."""
 
     node_affinity: NodeAffinity | None = None
 
 
-class SchedulingGroup(_Struct, frozen=True):
+class SchedulingGroup(Struct, frozen=True):
     """The group that a pod is scheduled with."""
 
     pod_group_name: str | None = None
 
 
-class PodResourceClaim(_Struct, frozen=True):
+class PodResourceClaim(Struct, frozen=True):
     """An entry of `spec.resourceClaims` of a pod or group: a claim, or a template for one."""
 
     name: str = ""
@@ -179,14 +180,14 @@ class PodResourceClaim(_Struct, frozen=True):
     pod_group_resource_claim: str | None = None
 
 
-class ResourceClaimStatus(_Struct, frozen=True):
+class ResourceClaimStatus(Struct, frozen=True):
     """The claim that was made from a template; no name when none is needed."""
 
     name: str = ""
     resource_claim_name: str | None = None
 
 
-class PodSpec(_Struct, frozen=True):
+class PodSpec(Struct, frozen=True):
     """What decides where a pod may go and how many GPUs it asks for."""
 
     containers: list[Container] | None = None
@@ -203,7 +204,7 @@ class PodSpec(_Struct, frozen=True):
     priority: int | None = None
 
 
-class PodTemplate(_Struct, frozen=True):
+class PodTemplate(Struct, frozen=True):
     """The pods that an object makes."""
 
     spec: PodSpec = PodSpec()
@@ -215,14 +216,14 @@ class TemplatedSpec(PodSpec, frozen=True, rename="camel"):
     template: PodTemplate | None = None
 
 
-class TemplatedObject(_Struct, frozen=True):
+class TemplatedObject(Struct, frozen=True):
     """Any object, read for the GPUs of the pods that it will make."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: TemplatedSpec = TemplatedSpec()
 
 
-class PodCondition(_Struct, frozen=True):
+class PodCondition(Struct, frozen=True):
     """A condition of a pod."""
 
     type: str = ""
@@ -231,7 +232,7 @@ class PodCondition(_Struct, frozen=True):
     message: str | None = None
 
 
-class PodStatus(_Struct, frozen=True):
+class PodStatus(Struct, frozen=True):
     """Phase and conditions of a pod, and the node where its scheduler makes room for it."""
 
     phase: str = ""
@@ -241,7 +242,7 @@ class PodStatus(_Struct, frozen=True):
     resource_claim_statuses: list[ResourceClaimStatus] | None = None
 
 
-class Pod(_Struct, frozen=True):
+class Pod(Struct, frozen=True):
     """A pod."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -251,7 +252,7 @@ class Pod(_Struct, frozen=True):
     kind: str = "Pod"
 
 
-class Taint(_Struct, frozen=True):
+class Taint(Struct, frozen=True):
     """A taint of a node."""
 
     key: str = ""
@@ -259,20 +260,20 @@ class Taint(_Struct, frozen=True):
     value: str = ""
 
 
-class NodeSpec(_Struct, frozen=True):
+class NodeSpec(Struct, frozen=True):
     """What keeps pods off a node."""
 
     unschedulable: bool = False
     taints: list[Taint] | None = None
 
 
-class NodeStatus(_Struct, frozen=True):
+class NodeStatus(Struct, frozen=True):
     """What a node offers."""
 
     allocatable: dict[str, str | int | float] | None = None
 
 
-class Node(_Struct, frozen=True):
+class Node(Struct, frozen=True):
     """A node."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -282,7 +283,7 @@ class Node(_Struct, frozen=True):
     kind: str = "Node"
 
 
-class Namespace(_Struct, frozen=True):
+class Namespace(Struct, frozen=True):
     """A namespace, for its annotations."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -290,7 +291,7 @@ class Namespace(_Struct, frozen=True):
     kind: str = "Namespace"
 
 
-class WorkloadCondition(_Struct, frozen=True):
+class WorkloadCondition(Struct, frozen=True):
     """A condition of a Kueue Workload."""
 
     type: str = ""
@@ -299,13 +300,13 @@ class WorkloadCondition(_Struct, frozen=True):
     message: str = ""
 
 
-class WorkloadStatus(_Struct, frozen=True):
+class WorkloadStatus(Struct, frozen=True):
     """Conditions of a Kueue Workload."""
 
     conditions: list[WorkloadCondition] | None = None
 
 
-class KueuePodSpec(_Struct, frozen=True):
+class KueuePodSpec(Struct, frozen=True):
     """What pods of a Kueue Workload ask for."""
 
     containers: list[Container] | None = None
@@ -313,27 +314,27 @@ class KueuePodSpec(_Struct, frozen=True):
     resource_claims: list[PodResourceClaim] | None = None
 
 
-class KueuePodTemplate(_Struct, frozen=True):
+class KueuePodTemplate(Struct, frozen=True):
     """The pods of a pod set."""
 
     spec: KueuePodSpec = KueuePodSpec()
 
 
-class KueuePodSet(_Struct, frozen=True):
+class KueuePodSet(Struct, frozen=True):
     """Pods of one shape."""
 
     count: int = 1
     template: KueuePodTemplate = KueuePodTemplate()
 
 
-class KueueWorkloadSpec(_Struct, frozen=True):
+class KueueWorkloadSpec(Struct, frozen=True):
     """What a Kueue Workload asks for."""
 
     pod_sets: list[KueuePodSet] = []
     priority: int | None = None
 
 
-class KueueWorkload(_Struct, frozen=True):
+class KueueWorkload(Struct, frozen=True):
     """A Kueue Workload, for whether it lacks GPU quota, how many GPUs it asks for, and its turn."""
 
     metadata: ObjectMeta = ObjectMeta()

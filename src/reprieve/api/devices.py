@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from reprieve.api.core import NodeSelector, ObjectMeta
+from reprieve.api.core import NodeSelector, ObjectMeta, Struct
 from reprieve.api.scheduling import Toleration
 
 __all__ = [
@@ -31,29 +31,25 @@ __all__ = [
 Amount: TypeAlias = str | int | float
 
 
-class _Struct(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """Common settings: camel case in JSON, defaults left out."""
-
-
-class CelSelector(_Struct, frozen=True):
+class CelSelector(Struct, frozen=True):
     """An expression over one device."""
 
     expression: str = ""
 
 
-class DeviceSelector(_Struct, frozen=True):
+class DeviceSelector(Struct, frozen=True):
     """A selector; there is one kind."""
 
     cel: CelSelector | None = None
 
 
-class CapacityRequirements(_Struct, frozen=True):
+class CapacityRequirements(Struct, frozen=True):
     """Amounts of capacity that every device of a request must have left."""
 
     requests: dict[str, Amount] | None = None
 
 
-class ExactDeviceRequest(_Struct, frozen=True):
+class ExactDeviceRequest(Struct, frozen=True):
     """What a request, or an alternative of one, asks for."""
 
     name: str = ""
@@ -66,7 +62,7 @@ class ExactDeviceRequest(_Struct, frozen=True):
     capacity: CapacityRequirements | None = None
 
 
-class NamedDeviceRequest(_Struct, frozen=True):
+class NamedDeviceRequest(Struct, frozen=True):
     """A request of a claim."""
 
     name: str = ""
@@ -81,7 +77,7 @@ class NamedDeviceRequest(_Struct, frozen=True):
     capacity: CapacityRequirements | None = None
 
 
-class DeviceConstraint(_Struct, frozen=True):
+class DeviceConstraint(Struct, frozen=True):
     """What devices must have in common, or not."""
 
     requests: list[str] | None = None
@@ -89,14 +85,14 @@ class DeviceConstraint(_Struct, frozen=True):
     distinct_attribute: str | None = None
 
 
-class OpaqueConfiguration(_Struct, frozen=True):
+class OpaqueConfiguration(Struct, frozen=True):
     """Parameters for a driver."""
 
     driver: str = ""
     parameters: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class ClaimConfiguration(_Struct, frozen=True):
+class ClaimConfiguration(Struct, frozen=True):
     """Configuration of a claim, a class or an allocation."""
 
     requests: list[str] | None = None
@@ -104,7 +100,7 @@ class ClaimConfiguration(_Struct, frozen=True):
     source: str | None = None
 
 
-class DeviceClaim(_Struct, frozen=True):
+class DeviceClaim(Struct, frozen=True):
     """The requests of a claim and what holds between them."""
 
     requests: list[NamedDeviceRequest] | None = None
@@ -112,13 +108,13 @@ class DeviceClaim(_Struct, frozen=True):
     config: list[ClaimConfiguration] | None = None
 
 
-class ResourceClaimSpec(_Struct, frozen=True):
+class ResourceClaimSpec(Struct, frozen=True):
     """What a claim asks for."""
 
     devices: DeviceClaim = DeviceClaim()
 
 
-class AllocatedResult(_Struct, frozen=True):
+class AllocatedResult(Struct, frozen=True):
     """A device of an allocation."""
 
     request: str = ""
@@ -131,21 +127,21 @@ class AllocatedResult(_Struct, frozen=True):
     tolerations: list[Toleration] | None = None
 
 
-class DeviceAllocationResult(_Struct, frozen=True):
+class DeviceAllocationResult(Struct, frozen=True):
     """The devices of an allocation, and the configuration that was valid then."""
 
     results: list[AllocatedResult] | None = None
     config: list[ClaimConfiguration] | None = None
 
 
-class AllocationResult(_Struct, frozen=True):
+class AllocationResult(Struct, frozen=True):
     """What a claim was given."""
 
     devices: DeviceAllocationResult = DeviceAllocationResult()
     node_selector: NodeSelector | None = None
 
 
-class ConsumerReference(_Struct, frozen=True):
+class ConsumerReference(Struct, frozen=True):
     """A user of a claim."""
 
     resource: str = ""
@@ -153,14 +149,14 @@ class ConsumerReference(_Struct, frozen=True):
     uid: str = ""
 
 
-class ResourceClaimStatus(_Struct, frozen=True):
+class ResourceClaimStatus(Struct, frozen=True):
     """Where a claim stands."""
 
     allocation: AllocationResult | None = None
     reserved_for: list[ConsumerReference] | None = None
 
 
-class ResourceClaim(_Struct, frozen=True):
+class ResourceClaim(Struct, frozen=True):
     """A claim to devices."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -168,7 +164,7 @@ class ResourceClaim(_Struct, frozen=True):
     status: ResourceClaimStatus = ResourceClaimStatus()
 
 
-class PublishedAttribute(_Struct, frozen=True):
+class PublishedAttribute(Struct, frozen=True):
     """An attribute: one of the values is set."""
 
     bool_value: bool | None = msgspec.field(name="bool", default=None)
@@ -177,7 +173,7 @@ class PublishedAttribute(_Struct, frozen=True):
     version: str | None = None
 
 
-class CapacityRange(_Struct, frozen=True):
+class CapacityRange(Struct, frozen=True):
     """Amounts that may be consumed: from `min` on, in steps."""
 
     min: Amount = "0"
@@ -185,7 +181,7 @@ class CapacityRange(_Struct, frozen=True):
     step: Amount | None = None
 
 
-class CapacityRequestPolicy(_Struct, frozen=True):
+class CapacityRequestPolicy(Struct, frozen=True):
     """How a capacity may be consumed."""
 
     default: Amount | None = None
@@ -193,33 +189,33 @@ class CapacityRequestPolicy(_Struct, frozen=True):
     valid_range: CapacityRange | None = None
 
 
-class PublishedCapacity(_Struct, frozen=True):
+class PublishedCapacity(Struct, frozen=True):
     """A capacity of a device."""
 
     value: Amount = "0"
     request_policy: CapacityRequestPolicy | None = None
 
 
-class ResourceClaimTemplateSpec(_Struct, frozen=True):
+class ResourceClaimTemplateSpec(Struct, frozen=True):
     """The claims that are made of a template."""
 
     spec: ResourceClaimSpec = ResourceClaimSpec()
 
 
-class ResourceClaimTemplate(_Struct, frozen=True):
+class ResourceClaimTemplate(Struct, frozen=True):
     """A template of the claims of single pods."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
 
 
-class Counter(_Struct, frozen=True):
+class Counter(Struct, frozen=True):
     """An amount of a counter."""
 
     value: Amount = "0"
 
 
-class CounterConsumption(_Struct, frozen=True):
+class CounterConsumption(Struct, frozen=True):
     """What a device takes of a counter set."""
 
     counter_set: str = ""
@@ -227,7 +223,7 @@ class CounterConsumption(_Struct, frozen=True):
     compatibility_groups: list[str] | None = None
 
 
-class PublishedTaint(_Struct, frozen=True):
+class PublishedTaint(Struct, frozen=True):
     """A taint of a device."""
 
     key: str = ""
@@ -235,7 +231,7 @@ class PublishedTaint(_Struct, frozen=True):
     effect: str = ""
 
 
-class PublishedDevice(_Struct, frozen=True):
+class PublishedDevice(Struct, frozen=True):
     """A device; `basic` holds all but the name in v1beta1."""
 
     name: str = ""
@@ -253,7 +249,7 @@ class PublishedDevice(_Struct, frozen=True):
     binding_failure_conditions: list[str] | None = None
 
 
-class ResourcePool(_Struct, frozen=True):
+class ResourcePool(Struct, frozen=True):
     """The pool that a slice belongs to."""
 
     name: str = ""
@@ -261,14 +257,14 @@ class ResourcePool(_Struct, frozen=True):
     resource_slice_count: int = 1
 
 
-class CounterSet(_Struct, frozen=True):
+class CounterSet(Struct, frozen=True):
     """Counters that devices of the pool share."""
 
     name: str = ""
     counters: dict[str, Counter] | None = None
 
 
-class ResourceSliceSpec(_Struct, frozen=True):
+class ResourceSliceSpec(Struct, frozen=True):
     """Devices of a pool."""
 
     driver: str = ""
@@ -281,14 +277,14 @@ class ResourceSliceSpec(_Struct, frozen=True):
     shared_counters: list[CounterSet] | None = None
 
 
-class ResourceSlice(_Struct, frozen=True):
+class ResourceSlice(Struct, frozen=True):
     """A part of a pool of devices."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceSliceSpec = ResourceSliceSpec()
 
 
-class DeviceClassSpec(_Struct, frozen=True):
+class DeviceClassSpec(Struct, frozen=True):
     """What devices of a class have in common."""
 
     selectors: list[DeviceSelector] | None = None
@@ -296,7 +292,7 @@ class DeviceClassSpec(_Struct, frozen=True):
     extended_resource_name: str | None = None
 
 
-class DeviceClass(_Struct, frozen=True):
+class DeviceClass(Struct, frozen=True):
     """A class of devices."""
 
     metadata: ObjectMeta = ObjectMeta()

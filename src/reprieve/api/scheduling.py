@@ -1,8 +1,7 @@
 """What the scheduling plane reads of Kubernetes objects, decoded from bytes or from plain mappings.
 
 Structs are partial on purpose, as in `core`: unknown fields are skipped, and none of these objects
-is ever written back whole. PodGroups are read in all three versions of `scheduling.k8s.io`; their
-shapes of `disruptionMode` differ. Field names follow the API (camel case in JSON).
+is ever written back whole. Field names follow the API (camel case in JSON).
 """
 
 from __future__ import annotations
@@ -13,13 +12,15 @@ import msgspec
 
 from reprieve.api.core import (
     ContainerResources,
-    NodeSelector,
-    NodeSelectorTerm,
+    NodeAffinity,
     NodeSpec,
     ObjectMeta,
     PodResourceClaim,
     ResourceClaimStatus,
+    SchedulingGroup,
+    Struct,
 )
+from reprieve.api.volumes import Volume
 
 __all__ = [
     "Affinity",
@@ -29,7 +30,6 @@ __all__ = [
     "ContainerImage",
     "ContainerPort",
     "ContainerStatus",
-    "DisruptionMode",
     "LabelSelector",
     "LabelSelectorOwner",
     "LabelSelectorRequirement",
@@ -39,7 +39,6 @@ __all__ = [
     "PodAffinity",
     "PodAffinityTerm",
     "PodDisruptionBudget",
-    "PodGroup",
     "PodObject",
     "PodSpec",
     "PodStatus",
@@ -47,18 +46,13 @@ __all__ = [
     "SelectorSpec",
     "Toleration",
     "TopologySpreadConstraint",
-    "Volume",
     "WeightedPodAffinityTerm",
 ]
 
 Amounts: TypeAlias = dict[str, str | int | float]
 
 
-class _Struct(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """Common settings: camel case in JSON, defaults left out."""
-
-
-class LabelSelectorRequirement(_Struct, frozen=True):
+class LabelSelectorRequirement(Struct, frozen=True):
     """One expression of a label selector."""
 
     key: str = ""
@@ -66,14 +60,14 @@ class LabelSelectorRequirement(_Struct, frozen=True):
     values: list[str] | None = None
 
 
-class LabelSelector(_Struct, frozen=True):
+class LabelSelector(Struct, frozen=True):
     """A label selector; one without contents selects all."""
 
     match_labels: dict[str, str] | None = None
     match_expressions: list[LabelSelectorRequirement] | None = None
 
 
-class Condition(_Struct, frozen=True):
+class Condition(Struct, frozen=True):
     """A condition of a pod or group."""
 
     type: str = ""
@@ -83,7 +77,7 @@ class Condition(_Struct, frozen=True):
     last_transition_time: str | None = None
 
 
-class ContainerPort(_Struct, frozen=True):
+class ContainerPort(Struct, frozen=True):
     """A port of a container; `hostPort` takes one of the node."""
 
     host_port: int = 0
@@ -91,19 +85,19 @@ class ContainerPort(_Struct, frozen=True):
     protocol: str = ""
 
 
-class RestartRule(_Struct, frozen=True):
+class RestartRule(Struct, frozen=True):
     """What happens when a container exits."""
 
     action: str = ""
 
 
-class VolumeMount(_Struct, frozen=True):
+class VolumeMount(Struct, frozen=True):
     """A mount of a volume, for the options that a node has to know."""
 
     bind_mount_options: list[str] | None = None
 
 
-class Container(_Struct, frozen=True):
+class Container(Struct, frozen=True):
     """A container or init container; `restartPolicy` Always makes the latter a sidecar."""
 
     name: str = ""
@@ -115,7 +109,7 @@ class Container(_Struct, frozen=True):
     volume_mounts: list[VolumeMount] | None = None
 
 
-class Toleration(_Struct, frozen=True):
+class Toleration(Struct, frozen=True):
     """A toleration, as written."""
 
     key: str = ""
@@ -124,21 +118,7 @@ class Toleration(_Struct, frozen=True):
     effect: str = ""
 
 
-class PreferredNodeTerm(_Struct, frozen=True):
-    """A preferred term of node affinity."""
-
-    weight: int = 0
-    preference: NodeSelectorTerm = NodeSelectorTerm()
-
-
-class NodeAffinity(_Struct, frozen=True):
-    """Required and preferred node affinity."""
-
-    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
-    preferred_during_scheduling_ignored_during_execution: list[PreferredNodeTerm] | None = None
-
-
-class PodAffinityTerm(_Struct, frozen=True):
+class PodAffinityTerm(Struct, frozen=True):
     """A term of pod affinity or anti-affinity."""
 
     topology_key: str = ""
@@ -147,14 +127,14 @@ class PodAffinityTerm(_Struct, frozen=True):
     namespace_selector: LabelSelector | None = None
 
 
-class WeightedPodAffinityTerm(_Struct, frozen=True):
+class WeightedPodAffinityTerm(Struct, frozen=True):
     """A preferred term of pod affinity or anti-affinity."""
 
     weight: int = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
-class PodAffinity(_Struct, frozen=True):
+class PodAffinity(Struct, frozen=True):
     """Required and preferred pod affinity, or anti-affinity."""
 
     required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = None
@@ -163,7 +143,7 @@ class PodAffinity(_Struct, frozen=True):
     )
 
 
-class Affinity(_Struct, frozen=True):
+class Affinity(Struct, frozen=True):
     """Affinity of a pod."""
 
     node_affinity: NodeAffinity | None = None
@@ -171,7 +151,7 @@ class Affinity(_Struct, frozen=True):
     pod_anti_affinity: PodAffinity | None = None
 
 
-class TopologySpreadConstraint(_Struct, frozen=True):
+class TopologySpreadConstraint(Struct, frozen=True):
     """A topology spread constraint."""
 
     topology_key: str = ""
@@ -184,110 +164,26 @@ class TopologySpreadConstraint(_Struct, frozen=True):
     node_taints_policy: str | None = None
 
 
-class ClaimSource(_Struct, frozen=True):
-    """The claim of a volume."""
-
-    claim_name: str = ""
-
-
-class GcePersistentDisk(_Struct, frozen=True):
-    """A disk of Google's."""
-
-    pd_name: str = ""
-    read_only: bool = False
-
-
-class VolumeById(_Struct, frozen=True):
-    """A disk that has a `volumeID`: of Amazon's, Cinder's, Portworx's."""
-
-    volume_id: str = msgspec.field(name="volumeID", default="")
-    read_only: bool = False
-
-
-class Iscsi(_Struct, frozen=True):
-    """An iSCSI target."""
-
-    iqn: str = ""
-    read_only: bool = False
-
-
-class Rbd(_Struct, frozen=True):
-    """A Ceph block device."""
-
-    monitors: list[str] | None = None
-    pool: str = "rbd"
-    image: str = ""
-    read_only: bool = False
-
-
-class AzureDisk(_Struct, frozen=True):
-    """A disk of Azure's."""
-
-    disk_uri: str = msgspec.field(name="diskURI", default="")
-
-
-class AzureFile(_Struct, frozen=True):
-    """A share of Azure's."""
-
-    share_name: str = ""
-
-
-class VsphereVolume(_Struct, frozen=True):
-    """A disk of vSphere's."""
-
-    volume_path: str = ""
-
-
-class ImageSource(_Struct, frozen=True):
-    """An image that is mounted."""
-
-    reference: str = ""
-
-
-class Volume(_Struct, frozen=True):
-    """A volume of a pod, for the kinds that decide where it may run."""
-
-    name: str = ""
-    persistent_volume_claim: ClaimSource | None = None
-    ephemeral: dict[str, Any] | None = None
-    gce_persistent_disk: GcePersistentDisk | None = None
-    aws_elastic_block_store: VolumeById | None = None
-    iscsi: Iscsi | None = None
-    rbd: Rbd | None = None
-    azure_disk: AzureDisk | None = None
-    azure_file: AzureFile | None = None
-    cinder: VolumeById | None = None
-    portworx_volume: VolumeById | None = None
-    vsphere_volume: VsphereVolume | None = None
-    image: ImageSource | None = None
-
-
-class AllocatableMapping(_Struct, frozen=True):
+class AllocatableMapping(Struct, frozen=True):
     """How much of a node's resource a claim takes."""
 
     name: str = ""
     quantity: str | int | float = "0"
 
 
-class AllocatableClaimStatus(_Struct, frozen=True):
+class AllocatableClaimStatus(Struct, frozen=True):
     """What a pod's claim takes of its node (gate DRANodeAllocatableResources)."""
 
     mapping: list[AllocatableMapping] | None = None
 
 
-class SchedulingGate(_Struct, frozen=True):
+class SchedulingGate(Struct, frozen=True):
     """What a pod waits for before it is scheduled."""
 
     name: str = ""
 
 
-class SchedulingGroup(_Struct, frozen=True):
-    """The group that a pod belongs to."""
-
-    pod_group_name: str | None = None
-
-
-class PodSpec(_Struct, frozen=True):
+class PodSpec(Struct, frozen=True):
     """What a pod's spec says to the scheduler."""
 
     containers: list[Container] | None = None
@@ -311,27 +207,27 @@ class PodSpec(_Struct, frozen=True):
     host_users: bool | None = None
 
 
-class ContainerWaiting(_Struct, frozen=True):
+class ContainerWaiting(Struct, frozen=True):
     """Why a container does not run yet."""
 
     reason: str | None = None
 
 
-class ContainerTerminated(_Struct, frozen=True):
+class ContainerTerminated(Struct, frozen=True):
     """How a container ended, and when."""
 
     exit_code: int = 0
     finished_at: str | None = None
 
 
-class ContainerState(_Struct, frozen=True):
+class ContainerState(Struct, frozen=True):
     """What a container does, of what tells how it fails."""
 
     waiting: ContainerWaiting | None = None
     terminated: ContainerTerminated | None = None
 
 
-class ContainerStatus(_Struct, frozen=True):
+class ContainerStatus(Struct, frozen=True):
     """What a container has been given: allocated, and actuated; and what it does."""
 
     name: str = ""
@@ -341,7 +237,7 @@ class ContainerStatus(_Struct, frozen=True):
     last_state: ContainerState | None = None
 
 
-class PodStatus(_Struct, frozen=True):
+class PodStatus(Struct, frozen=True):
     """Where a pod stands."""
 
     phase: str = ""
@@ -356,7 +252,7 @@ class PodStatus(_Struct, frozen=True):
     resources: ContainerResources | None = None
 
 
-class PodObject(_Struct, frozen=True):
+class PodObject(Struct, frozen=True):
     """A pod, as the scheduler reads it."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -366,14 +262,14 @@ class PodObject(_Struct, frozen=True):
     kind: str = "Pod"
 
 
-class ContainerImage(_Struct, frozen=True):
+class ContainerImage(Struct, frozen=True):
     """An image on a node."""
 
     names: list[str] | None = None
     size_bytes: int = 0
 
 
-class NodeStatus(_Struct, frozen=True):
+class NodeStatus(Struct, frozen=True):
     """What a node offers."""
 
     allocatable: Amounts | None = None
@@ -381,7 +277,7 @@ class NodeStatus(_Struct, frozen=True):
     declared_features: list[str] | None = None
 
 
-class NodeObject(_Struct, frozen=True):
+class NodeObject(Struct, frozen=True):
     """A node, as the scheduler reads it."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -391,82 +287,20 @@ class NodeObject(_Struct, frozen=True):
     kind: str = "Node"
 
 
-class GangPolicy(_Struct, frozen=True):
-    """All or nothing for `minCount` pods, or `minGroupCount` child groups."""
-
-    min_count: int = 1
-    min_group_count: int = 1
-
-
-class SchedulingPolicy(_Struct, frozen=True):
-    """One of basic and gang."""
-
-    basic: dict[str, Any] | None = None
-    gang: GangPolicy | None = None
-
-
-class DisruptionMode(_Struct, frozen=True):
-    """One of single and all (v1alpha3, v1beta1); v1alpha2 has the words Pod and PodGroup."""
-
-    single: dict[str, Any] | None = None
-    all: dict[str, Any] | None = None
-
-
-class TopologyConstraint(_Struct, frozen=True):
-    """The label whose value all pods of the group have to share."""
-
-    key: str = ""
-
-
-class SchedulingConstraints(_Struct, frozen=True):
-    """At most one topology."""
-
-    topology: list[TopologyConstraint] | None = None
-
-
-class PodGroupSpec(_Struct, frozen=True):
-    """The spec of a PodGroup, as the scheduler reads it."""
-
-    scheduling_policy: SchedulingPolicy | None = None
-    scheduling_constraints: SchedulingConstraints | None = None
-    disruption_mode: str | DisruptionMode | None = None
-    resource_claims: list[PodResourceClaim] | None = None
-    parent_composite_pod_group_name: str | None = None
-    priority: int | None = None
-    preemption_policy: str | None = None
-
-
-class PodGroupStatus(_Struct, frozen=True):
-    """The status of a PodGroup, as the scheduler reads it."""
-
-    conditions: list[Condition] | None = None
-    resource_claim_statuses: list[ResourceClaimStatus] | None = None
-
-
-class PodGroup(_Struct, frozen=True):
-    """A PodGroup of any version, or a CompositePodGroup, which has the same fields for groups."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: PodGroupSpec = PodGroupSpec()
-    status: PodGroupStatus = PodGroupStatus()
-    api_version: str = "scheduling.k8s.io/v1beta1"
-    kind: str = "PodGroup"
-
-
-class BudgetSpec(_Struct, frozen=True):
+class BudgetSpec(Struct, frozen=True):
     """The pods that a budget counts."""
 
     selector: LabelSelector | None = None
 
 
-class BudgetStatus(_Struct, frozen=True):
+class BudgetStatus(Struct, frozen=True):
     """What a budget still allows."""
 
     disruptions_allowed: int = 0
     disrupted_pods: dict[str, Any] | None = None
 
 
-class PodDisruptionBudget(_Struct, frozen=True):
+class PodDisruptionBudget(Struct, frozen=True):
     """A PodDisruptionBudget."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -476,7 +310,7 @@ class PodDisruptionBudget(_Struct, frozen=True):
     kind: str = "PodDisruptionBudget"
 
 
-class PriorityClass(_Struct, frozen=True):
+class PriorityClass(Struct, frozen=True):
     """A priority of pods, for its value and whether they preempt."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -487,13 +321,13 @@ class PriorityClass(_Struct, frozen=True):
     kind: str = "PriorityClass"
 
 
-class SelectorSpec(_Struct, frozen=True):
+class SelectorSpec(Struct, frozen=True):
     """A selector that is a set of labels."""
 
     selector: dict[str, str] | None = None
 
 
-class SelectorOwner(_Struct, frozen=True):
+class SelectorOwner(Struct, frozen=True):
     """A Service or ReplicationController, for the pods that it selects."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -501,13 +335,13 @@ class SelectorOwner(_Struct, frozen=True):
     kind: str = "Service"
 
 
-class LabelSelectorSpec(_Struct, frozen=True):
+class LabelSelectorSpec(Struct, frozen=True):
     """A spec with a label selector."""
 
     selector: LabelSelector | None = None
 
 
-class LabelSelectorOwner(_Struct, frozen=True):
+class LabelSelectorOwner(Struct, frozen=True):
     """A ReplicaSet or StatefulSet, for the pods that it selects."""
 
     metadata: ObjectMeta = ObjectMeta()

@@ -8,18 +8,9 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-import msgspec
-
-from reprieve.api.core import NodeSelector, ObjectMeta
-from reprieve.api.scheduling import (
-    Amounts,
-    AzureDisk,
-    AzureFile,
-    GcePersistentDisk,
-    LabelSelector,
-    VolumeById,
-    VsphereVolume,
-)
+from reprieve.api.core import NodeSelector, ObjectMeta, Struct
+from reprieve.api.scheduling import Amounts, LabelSelector
+from reprieve.api.volumes import AzureDisk, AzureFile, GcePersistentDisk, VolumeById, VsphereVolume
 
 __all__ = [
     "CsiDriver",
@@ -36,17 +27,13 @@ __all__ = [
 Amount: TypeAlias = str | int | float
 
 
-class _Struct(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """Common settings: camel case in JSON, defaults left out."""
-
-
-class VolumeResources(_Struct, frozen=True):
+class VolumeResources(Struct, frozen=True):
     """What a claim asks for."""
 
     requests: Amounts | None = None
 
 
-class PersistentVolumeClaimSpec(_Struct, frozen=True):
+class PersistentVolumeClaimSpec(Struct, frozen=True):
     """The kind of volume that is asked for, and the one that was given."""
 
     access_modes: list[str] | None = None
@@ -58,13 +45,13 @@ class PersistentVolumeClaimSpec(_Struct, frozen=True):
     volume_name: str | None = None
 
 
-class PhaseStatus(_Struct, frozen=True):
+class PhaseStatus(Struct, frozen=True):
     """Where a claim or volume stands."""
 
     phase: str = ""
 
 
-class PersistentVolumeClaim(_Struct, frozen=True):
+class PersistentVolumeClaim(Struct, frozen=True):
     """A claim to a volume."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -72,14 +59,14 @@ class PersistentVolumeClaim(_Struct, frozen=True):
     status: PhaseStatus = PhaseStatus()
 
 
-class CsiSource(_Struct, frozen=True):
+class CsiSource(Struct, frozen=True):
     """A volume of a CSI driver."""
 
     driver: str = ""
     volume_handle: str = ""
 
 
-class ObjectReference(_Struct, frozen=True):
+class ObjectReference(Struct, frozen=True):
     """The claim that a volume is reserved for."""
 
     namespace: str = ""
@@ -87,13 +74,13 @@ class ObjectReference(_Struct, frozen=True):
     uid: str = ""
 
 
-class VolumeNodeAffinity(_Struct, frozen=True):
+class VolumeNodeAffinity(Struct, frozen=True):
     """The nodes that a volume can be reached from."""
 
     required: NodeSelector | None = None
 
 
-class PersistentVolumeSpec(_Struct, frozen=True):
+class PersistentVolumeSpec(Struct, frozen=True):
     """A volume; of its sources those that a CSI driver serves."""
 
     access_modes: list[str] | None = None
@@ -113,7 +100,7 @@ class PersistentVolumeSpec(_Struct, frozen=True):
     vsphere_volume: VsphereVolume | None = None
 
 
-class PersistentVolume(_Struct, frozen=True):
+class PersistentVolume(Struct, frozen=True):
     """A volume."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -121,20 +108,20 @@ class PersistentVolume(_Struct, frozen=True):
     status: PhaseStatus = PhaseStatus()
 
 
-class TopologySelectorExpression(_Struct, frozen=True):
+class TopologySelectorExpression(Struct, frozen=True):
     """A label and the values that it may have."""
 
     key: str = ""
     values: list[str] | None = None
 
 
-class TopologySelectorTerm(_Struct, frozen=True):
+class TopologySelectorTerm(Struct, frozen=True):
     """Expressions that must all hold."""
 
     match_label_expressions: list[TopologySelectorExpression] | None = None
 
 
-class StorageClass(_Struct, frozen=True):
+class StorageClass(Struct, frozen=True):
     """How volumes are made."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -143,47 +130,47 @@ class StorageClass(_Struct, frozen=True):
     allowed_topologies: list[TopologySelectorTerm] | None = None
 
 
-class VolumeNodeResources(_Struct, frozen=True):
+class VolumeNodeResources(Struct, frozen=True):
     """How many volumes of a driver a node takes."""
 
     count: int | None = None
 
 
-class CsiNodeDriver(_Struct, frozen=True):
+class CsiNodeDriver(Struct, frozen=True):
     """A driver that is installed on a node."""
 
     name: str = ""
     allocatable: VolumeNodeResources | None = None
 
 
-class CsiNodeSpec(_Struct, frozen=True):
+class CsiNodeSpec(Struct, frozen=True):
     """The drivers of a node."""
 
     drivers: list[CsiNodeDriver] | None = None
 
 
-class CsiNode(_Struct, frozen=True):
+class CsiNode(Struct, frozen=True):
     """The drivers of the node of that name."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CsiNodeSpec = CsiNodeSpec()
 
 
-class CsiDriverSpec(_Struct, frozen=True):
+class CsiDriverSpec(Struct, frozen=True):
     """What a driver wants of the scheduler."""
 
     storage_capacity: bool | None = None
     prevent_pod_scheduling_if_missing: bool | None = None
 
 
-class CsiDriver(_Struct, frozen=True):
+class CsiDriver(Struct, frozen=True):
     """A CSI driver."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CsiDriverSpec = CsiDriverSpec()
 
 
-class CsiStorageCapacity(_Struct, frozen=True):
+class CsiStorageCapacity(Struct, frozen=True):
     """What a driver has left for a class in a part of the cluster."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -193,14 +180,14 @@ class CsiStorageCapacity(_Struct, frozen=True):
     maximum_volume_size: Amount | None = None
 
 
-class AttachedSource(_Struct, frozen=True):
+class AttachedSource(Struct, frozen=True):
     """What is attached: a volume by name, or an in-line one."""
 
     persistent_volume_name: str | None = None
     inline_volume_spec: PersistentVolumeSpec | None = None
 
 
-class VolumeAttachmentSpec(_Struct, frozen=True):
+class VolumeAttachmentSpec(Struct, frozen=True):
     """Who attaches what to which node."""
 
     attacher: str = ""
@@ -208,7 +195,7 @@ class VolumeAttachmentSpec(_Struct, frozen=True):
     source: AttachedSource = AttachedSource()
 
 
-class VolumeAttachment(_Struct, frozen=True):
+class VolumeAttachment(Struct, frozen=True):
     """A volume that is or will be attached to a node."""
 
     metadata: ObjectMeta = ObjectMeta()

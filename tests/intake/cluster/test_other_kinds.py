@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from reprieve.api.core import Namespace
+from reprieve.api.pod_groups import PodGroup
 from reprieve.api.scheduling import (
     LabelSelectorOwner,
     NodeObject,
     PodDisruptionBudget,
-    PodGroup,
     PriorityClass,
     SelectorOwner,
 )

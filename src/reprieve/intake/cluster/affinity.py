@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from reprieve.api.core import NodeAffinity
 from reprieve.api.scheduling import (
-    NodeAffinity,
     PodAffinity,
     PodAffinityTerm,
     TopologySpreadConstraint,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from reprieve.api.scheduling import DisruptionMode, PodGroup
+from reprieve.api.pod_groups import DisruptionMode, PodGroup
 from reprieve.engine.cluster.rows import GroupRow
 from reprieve.intake.cluster.metadata import (
     checkpoint_of,

@@ -13,13 +13,8 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from reprieve.api.scheduling import (
-    Container,
-    ContainerStatus,
-    NodeAffinity,
-    PodObject,
-    Toleration,
-)
+from reprieve.api.core import NodeAffinity
+from reprieve.api.scheduling import Container, ContainerStatus, PodObject, Toleration
 from reprieve.engine.cluster import rows
 from reprieve.engine.cluster.rows import HostPort, NodeTerm, PodClass
 from reprieve.intake.cluster.affinity import (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reprieve.api.scheduling import Volume
+from reprieve.api.volumes import Volume
 from reprieve.engine.cluster.rows import Disk, VolumeUse
 
 __all__ = ["decides", "disks_of", "uses_of"]

@@ -14,11 +14,11 @@ from typing import Any, Final, Generic, TypeVar
 from reprieve.api.core import Namespace
 from reprieve.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from reprieve.api.kaiwo import GpuWorkload
+from reprieve.api.pod_groups import PodGroup
 from reprieve.api.scheduling import (
     LabelSelectorOwner,
     NodeObject,
     PodDisruptionBudget,
-    PodGroup,
     PodObject,
     PriorityClass,
     SelectorOwner,

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
-from reprieve.api import gangs, kaiwo, kueue, scheduling
+from reprieve.api import gangs, kaiwo, kueue, pod_groups, scheduling
 from reprieve.api.core import OwnerReference
 from reprieve.api.devices import ResourceClaim
 from reprieve.api.disruption import Disruption
@@ -344,6 +344,6 @@ def _structs() -> Mapping[tuple[str, str], _Fields]:
         found[watched.resource.group, watched.resource.kind] = _struct(watched.type)
     found["scheduling.k8s.io", "PriorityClass"] = _struct(_PriorityClass)
     for name in ("PodGroup", "CompositePodGroup"):
-        found["scheduling.k8s.io", name] = _struct(scheduling.PodGroup)
+        found["scheduling.k8s.io", name] = _struct(pod_groups.PodGroup)
     found["", "Pod"] = _POD
     return found

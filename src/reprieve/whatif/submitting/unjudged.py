@@ -24,7 +24,8 @@ import msgspec
 
 from kubeworld.objects.paths import Json
 from kubeworld.units.untrusted import LONGEST_NAME
-from reprieve.api.scheduling import LabelSelector, PodGroup
+from reprieve.api.pod_groups import PodGroup
+from reprieve.api.scheduling import LabelSelector
 from reprieve.jobs.model import Asked, Components, JobKind, PodSetSource
 from reprieve.jobs.training import RUNTIME
 from reprieve.whatif.submitting.fields import (
