@@ -113,7 +113,7 @@ def _value(priority_class: Mapping[str, Any]) -> int:
     return value
 
 
-def give_class(spec: Object, chosen: Mapping[str, Any] | None) -> None:
+def give_class(spec: Object, chosen: Mapping[str, Any] | None, *, with_policy: bool = True) -> None:
     """Give a pod the number and the preemption policy of its class; None: it has no class.
 
     A policy that it says itself stays: an API server refuses one that is not the class's.
@@ -121,7 +121,8 @@ def give_class(spec: Object, chosen: Mapping[str, Any] | None) -> None:
     if chosen is not None:
         spec["priorityClassName"] = chosen["metadata"]["name"]
     spec["priority"] = 0 if chosen is None else _value(chosen)
-    spec.setdefault("preemptionPolicy", (chosen or {}).get("preemptionPolicy") or _POLICY)
+    if with_policy and spec.get("preemptionPolicy") is None:
+        spec["preemptionPolicy"] = (chosen or {}).get("preemptionPolicy") or _POLICY
 
 
 def give_runtime(spec: Object, runtime_class: Mapping[str, Any]) -> None:

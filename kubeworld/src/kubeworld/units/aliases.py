@@ -4,14 +4,17 @@ An alias costs a few characters and stands for all that its anchor holds, so tha
 aliases of aliases are billions of nodes to whoever walks them. What a document holds with its
 aliases expanded is counted on the nodes of its composer, before anything is made of it. It asks of
 a node its `value` alone, a text, a list of nodes or a list of pairs of them, so that this package
-needs no reader of YAML.
+needs no reader of YAML:
+
+    class Loader(Bounded, yaml.SafeLoader):
+        error = yaml.composer.ComposerError
 """
 
 from __future__ import annotations
 
 from typing import Any, Final, Protocol
 
-__all__ = ["MOST_NODES", "Aliased", "count_aliases"]
+__all__ = ["MOST_NODES", "Bounded"]
 
 #: Nodes of one document that has aliases, expanded; one without is bounded by its own length.
 MOST_NODES: Final = 200_000
@@ -23,20 +26,27 @@ class Node(Protocol):
     value: Any
 
 
-class Aliased(ValueError):
-    """Aliases of a document stand for too much. `node` is where."""
+class Bounded:
+    """Stands before a loader of PyYAML; `error` is what its composer raises."""
 
-    def __init__(self, node: Any, why: str) -> None:
-        super().__init__(why)
-        self.node = node
+    error: type[Exception]
+
+    def get_single_node(self) -> Any:
+        return self._counted(super().get_single_node())  # type: ignore[misc]
+
+    def get_node(self) -> Any:
+        return self._counted(super().get_node())  # type: ignore[misc]
+
+    def _counted(self, root: Any) -> Any:
+        found = None if root is None else _excess(root)
+        if found is not None:
+            node, why = found
+            raise self.error(None, None, why, node.start_mark)
+        return root
 
 
-def count_aliases(root: Node) -> None:
-    """Count what a document holds with its aliases expanded.
-
-    Raises:
-        Aliased: it is more than `MOST_NODES`, or an alias stands for what it is in.
-    """
+def _excess(root: Node) -> tuple[Any, str] | None:
+    """Return where aliases stand for too much or for what they are in, and what is wrong."""
     sizes: dict[int, int] = {}  # with aliases expanded; 0 while what is inside is counted
     aliased = False
     work: list[tuple[Any, bool]] = [(root, False)]
@@ -49,13 +59,14 @@ def count_aliases(root: Node) -> None:
         if known is not None:
             aliased = True
             if not known:
-                raise Aliased(node, "an alias stands for what it is in")
+                return node, "an alias stands for what it is in"
             continue
         sizes[id(node)] = 0
         work.append((node, True))
         work.extend((each, False) for each in _inside(node))
     if aliased and sizes[id(root)] > MOST_NODES:
-        raise Aliased(root, f"with its aliases it has more than {MOST_NODES} values")
+        return root, f"with its aliases it has more than {MOST_NODES} values"
+    return None
 
 
 def _inside(node: Node) -> list[Any]:

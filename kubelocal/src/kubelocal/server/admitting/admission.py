@@ -14,7 +14,12 @@ from kubelocal.server.errors import forbidden, invalid
 from kubelocal.server.state import State
 from kubelocal.server.types.defaults import claim_job
 from kubelocal.server.types.kinds import Kind
-from kubeworld.admission.pods import complete_whole_pod, default_class, tolerate_failing_nodes
+from kubeworld.admission.pods import (
+    complete_whole_pod,
+    default_class,
+    give_class,
+    tolerate_failing_nodes,
+)
 from kubeworld.objects.quality import quality
 
 __all__ = [
@@ -127,8 +132,6 @@ def _priority(api: State, kind: Kind, obj: dict[str, Any], spec: dict[str, Any])
         chosen: dict[str, Any] | None = stored.decode()
     else:
         chosen = _default_class(api)
-        if chosen is not None:
-            spec["priorityClassName"] = chosen["metadata"]["name"]
     value = 0 if chosen is None else chosen.get("value", 0)
     given, of_pod = spec.get("priority"), kind.resource == "pods"
     if given is not None and given != value:
@@ -143,8 +146,8 @@ def _priority(api: State, kind: Kind, obj: dict[str, Any], spec: dict[str, Any])
     if given is not None and given > HIGHEST_USER_PRIORITY and not of_pod:
         text = f"must be less than or equal to {HIGHEST_USER_PRIORITY}"
         raise invalid(kind, name, [bad("spec.priority", given, text)])
-    spec["priority"] = value
-    if of_pod or "PodGroupPreemptionPolicy" in kind.features:
+    with_policy = of_pod or "PodGroupPreemptionPolicy" in kind.features
+    if with_policy:
         policy = (chosen or {}).get("preemptionPolicy") or "PreemptLowerPriority"
         asked = spec.get("preemptionPolicy")
         if asked is not None and asked != policy:
@@ -155,7 +158,7 @@ def _priority(api: State, kind: Kind, obj: dict[str, Any], spec: dict[str, Any])
                 f"{'pod' if of_pod else 'pod group'} spec; priority admission controller computed "
                 f"{policy} from the given PriorityClass name",
             )
-        spec["preemptionPolicy"] = policy
+    give_class(spec, chosen, with_policy=with_policy)
 
 
 def _default_storage_class(api: State, claim: dict[str, Any]) -> None:
