@@ -24,6 +24,7 @@ THOROUGH: Final = (
     # Real processes, real tools, real API servers.
     "tests/bench/",
     "tests/chart/",
+    "tests/ci/test_how_to_add.py",
     "tests/ci/test_unused.py",
     "tests/cli/test_unreadable_files.py",
     "tests/crash/",

@@ -32,7 +32,7 @@ from typing import Any, Final, TypeAlias, TypeGuard
 from kubeworld.kinds.training import Read, job_set_of
 from kubeworld.objects.owners import template_hash
 
-__all__ = ["FAMILIES", "Child", "Family", "Pods", "children"]
+__all__ = ["FAMILIES", "TRAINING", "Child", "Family", "Pods", "children"]
 
 Object = dict[str, Any]
 _Spec: TypeAlias = dict[str, Any]
@@ -440,6 +440,15 @@ _SUSPEND: Final = ("suspend",)
 _RUN_POLICY: Final = ("runPolicy", "suspend")
 _KUBERAY: Final = "ray.io/kuberay-operator"
 
+#: Kinds of Kubeflow's training operator, and how the fields of their replicas begin.
+TRAINING: Final[Mapping[str, str]] = {
+    "PyTorchJob": "pytorch",
+    "TFJob": "tf",
+    "XGBoostJob": "xgb",
+    "PaddleJob": "paddle",
+    "JAXJob": "jax",
+}
+
 FAMILIES: Final[Mapping[str, Family]] = {
     "rayclusters.ray.io": Family(_ray_cluster, suspends=_SUSPEND, controller=_KUBERAY),
     "rayjobs.ray.io": Family(_ray_job, suspends=_SUSPEND, controller=_KUBERAY),
@@ -473,13 +482,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
             suspends=_RUN_POLICY,
             controller="kubeflow.org/training-operator",
         )
-        for kind, stem in (
-            ("PyTorchJob", "pytorch"),
-            ("TFJob", "tf"),
-            ("XGBoostJob", "xgb"),
-            ("PaddleJob", "paddle"),
-            ("JAXJob", "jax"),
-        )
+        for kind, stem in TRAINING.items()
     },
     "sparkapplications.sparkoperator.k8s.io": Family(_spark, suspends=_SUSPEND),
     "trainjobs.trainer.kubeflow.org": Family(

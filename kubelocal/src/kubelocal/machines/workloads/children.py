@@ -16,13 +16,13 @@ import itertools
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kubelocal.machines.informer import Key, key_of
+from kubelocal.machines.informer import Informer, Key, key_of
 from kubelocal.machines.objects import Change, ChangeType, Object
 from kubelocal.machines.workloads.driver import Stage, create
-from kubelocal.machines.workloads.progress import COUNTS, STATUSES, State, pods_below, state_of
 from kubeworld.controllers.acts import Create
 from kubeworld.controllers.replicas import in_order_of_removal
 from kubeworld.kinds.families import FAMILIES, Child, Pods, children
+from kubeworld.kinds.progress import COUNTS, STATUSES, State, state_of
 from kubeworld.objects.owners import child, controller_of, suffix
 from kubeworld.objects.pods import is_active, is_over
 from kubeworld.objects.selectors import matches_labels
@@ -192,6 +192,17 @@ class ChildrenController:
             pod = child(owner, "v1", "Pod", name, wanted.template, labels=wanted.labels)
             await create(self._stage, "pods", owner, Create(pod, "Error creating"))
             self._recorder.normal(owner, "CreatedPod", f"Created pod: {name}")
+
+
+def pods_below(informer: Informer, uid: str) -> list[Object]:
+    """Return the pods at the lower ends of the chains below this object."""
+    pods: list[Object] = []
+    level = [uid]
+    for _ in range(_MAXIMUM_DEPTH):
+        below = [found for owner in level for found in informer.dependents(owner)]
+        pods += [obj for key, obj in below if key.resource == "pods"]
+        level = [obj["metadata"]["uid"] for key, obj in below if key.resource != "pods"]
+    return pods
 
 
 def _is_below(obj: Object, owner: Object) -> bool:

@@ -10,14 +10,13 @@ from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import Any, Final, TypeAlias
 
-from kubelocal.machines.informer import Informer
-from kubelocal.machines.objects import Object
+from kubeworld.kinds.families import TRAINING
 from kubeworld.objects.conditions import set_condition
 from kubeworld.objects.pods import is_over, is_ready
 
-__all__ = ["COUNTS", "STATUSES", "State", "pods_below", "state_of"]
+__all__ = ["COUNTS", "STATUSES", "State", "state_of"]
 
-_MAXIMUM_DEPTH: Final = 10
+Object = dict[str, Any]
 
 
 class State(Enum):
@@ -31,17 +30,6 @@ class State(Enum):
 
 Status: TypeAlias = dict[str, Any]
 _Writer: TypeAlias = Callable[[Status, State, str], None]
-
-
-def pods_below(informer: Informer, uid: str) -> list[Object]:
-    """Return the pods at the lower ends of the chains below this object."""
-    pods: list[Object] = []
-    level = [uid]
-    for _ in range(_MAXIMUM_DEPTH):
-        below = [found for owner in level for found in informer.dependents(owner)]
-        pods += [obj for key, obj in below if key.resource == "pods"]
-        level = [obj["metadata"]["uid"] for key, obj in below if key.resource != "pods"]
-    return pods
 
 
 def state_of(pods: list[Object], suspended: bool) -> State:
@@ -133,10 +121,7 @@ STATUSES: Final[Mapping[str, _Writer]] = {
     "leaderworkersets.leaderworkerset.x-k8s.io": _conditions(
         Progressing=State.PENDING, Available=State.RUNNING
     ),
-    **{
-        f"{kind}s.kubeflow.org": _KUBEFLOW
-        for kind in ("pytorchjob", "tfjob", "xgboostjob", "paddlejob", "jaxjob", "mpijob")
-    },
+    **{f"{kind.lower()}s.kubeflow.org": _KUBEFLOW for kind in (*TRAINING, "MPIJob")},
     "sparkapplications.sparkoperator.k8s.io": _spark,
     "trainjobs.trainer.kubeflow.org": _conditions(
         Suspended=State.SUSPENDED, Complete=State.SUCCEEDED
