@@ -1,4 +1,4 @@
-"""Sample plugins of the scheduling plane: two pure functions of a frozen state.
+"""Sample plugins: pure functions of a frozen state.
 
 They read no clock, no file and nothing that changes, so that a decision can be made again from its
 record (`reprieve explain`). Columns are numpy arrays by node, resource or pod slot, see
@@ -16,9 +16,11 @@ from reprieve.lab.plugins import (
     FeasiblePlacement,
     GroupPlacing,
     GroupRow,
+    IdleWorkload,
     Pending,
     Policy,
     Preemption,
+    QuotaWorkload,
     Sentence,
     Simulation,
     View,
@@ -58,3 +60,26 @@ def urgent_only(
     """
     code = Code.UNSCHEDULABLE if group.priority >= URGENT else Code.UNRESOLVABLE
     return Preemption(code, Explanation(Sentence.SILENT), evaluated=False)
+
+
+def fewest_devices(workload: QuotaWorkload) -> int:
+    """Prefer victims that hold few GPUs, so that less work is displaced at once.
+
+    An entry point of `reprieve.victim_orders`, to be named as `quota.victimOrder`. It decides among
+    candidates of one priority, before the time of their admission.
+    """
+    admitted = () if workload.admission is None else workload.admission.pod_sets
+    return sum(
+        amount
+        for pod_set in admitted
+        for name, amount in pod_set.usage.items()
+        if name.endswith("/gpu")
+    )
+
+
+def youngest_idle(workload: IdleWorkload) -> int:
+    """Prefer work that has been idle for a short time, whose owner may still be at the keyboard.
+
+    An entry point of `reprieve.victim_orders`, to be named as `gpuPreemption.victimOrder`.
+    """
+    return -(workload.status.idle_since or 0)

@@ -147,7 +147,7 @@ def test_an_option_takes_six_files(tree: Path) -> None:
         tree,
         "tests/docs/test_generated.py",
         "tests/docs/test_option_rows.py",
-        "tests/settings/test_scheduling.py",
+        "tests/settings/test_nonsense.py",
     )
 
 
@@ -178,5 +178,4 @@ def test_a_kind_of_job_takes_four_files(tree: Path) -> None:
     run(tree, "-m", "tests.docs.generated")
     assert "ChainerJob" in (tree / "docs" / "quota.md").read_text()
     check(tree, "tests/kubeworld/test_one_world.py", chosen=["-k", "ChainerJob or every_kind"])
-    check(tree, "tests/quota_plane/test_kinds.py", chosen=["-k", "ChainerJob"])
     check(tree, "tests/docs/test_generated.py", "tests/chart/test_quota_rights.py")

@@ -39,7 +39,7 @@ def idle_options() -> str:
     return _table("gpuPreemption", beyond, "value")
 
 
-_BESIDE: Final = ("vendors", "notice", "preemptionDelay")
+_BESIDE: Final = ("victimOrder", "vendors", "notice", "preemptionDelay")
 
 
 def chart_values(text: str) -> str:
@@ -101,4 +101,6 @@ def _schema(option: Option) -> Mapping[str, Any]:
         return {"type": "integer", "minimum": option.least, "maximum": option.most}
     if option.form is Form.WORD:
         return {"enum": list(option.words)}
+    if option.form is Form.NAME:
+        return {"type": "string"}
     return {"$ref": "#/definitions/duration"}

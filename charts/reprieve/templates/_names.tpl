@@ -60,7 +60,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- /* The configuration file: the Helm values that have no variable. */}}
 {{- define "reprieve.configuration" -}}
 gpuPreemption:
-  {{- pick .Values.gpuPreemption "fit" "irreducible" "profile" "vendors" "notice" "preemptionDelay" "literal" | toYaml | nindent 2 }}
+  {{- pick .Values.gpuPreemption "fit" "irreducible" "profile" "victimOrder" "vendors" "notice" "preemptionDelay" "literal" | toYaml | nindent 2 }}
 {{- with .Values.governor }}
 governor:
   {{- toYaml . | nindent 2 }}

@@ -116,6 +116,7 @@ class Toleration(Struct, frozen=True):
     operator: str = ""
     value: str = ""
     effect: str = ""
+    toleration_seconds: int | None = None
 
 
 class PodAffinityTerm(Struct, frozen=True):

@@ -20,7 +20,7 @@ from enum import Enum, auto
 from typing import Any, Final
 
 from kubeworld.units.durations import parse_duration
-from reprieve.settings.fields import boolean, choice, duration, integer, refuse
+from reprieve.settings.fields import boolean, choice, duration, integer, refuse, text
 
 __all__ = [
     "NOT_WHICH",
@@ -44,6 +44,7 @@ class Form(Enum):
     DURATION = auto()  # a Go duration; read as nanoseconds
     NUMBER = auto()  # an integer within bounds
     WORD = auto()  # one of `words`
+    NAME = auto()  # text, empty for none
     OWN = auto()  # read elsewhere
 
 
@@ -54,8 +55,7 @@ class Option:
     `default` is as people write it, and `""` for one that is off as long as nobody sets it.
     `meaning` is Markdown, one sentence. `field`: the name under which `read` returns the value.
     `least` and `most`: bounds of a number; `shortest` and `longest`: of a duration. `recorded`:
-    fields of the recorded policy that a candidate replaces with this key. `charted`: a value of
-    the chart, beside those that the chart declares itself.
+    fields of the recorded policy that a candidate replaces with this key.
     """
 
     key: str
@@ -71,7 +71,6 @@ class Option:
     recorded: tuple[str, ...] = ()
     unrecorded: str = NO_DECISION
     replayed: bool = True
-    charted: bool = True
 
     def value(self, given: object, place: str) -> Any:
         """Return what was given, or the default, in the engine's form.
@@ -87,6 +86,8 @@ class Option:
             return integer(said, where, self.least, self.most)
         if self.form is Form.WORD:
             return choice(said, where, self.words)
+        if self.form is Form.NAME:
+            return text(said, where) if said else ""
         found = duration(said, where)
         if found < parse_duration(self.shortest):
             refuse(where, said, "a duration above zero")

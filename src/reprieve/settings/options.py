@@ -267,6 +267,16 @@ QUOTA: Final = (
         recorded=("harm_order",),
     ),
     Option(
+        "victimOrder",
+        Form.NAME,
+        "",
+        "name of an installed [order of victims](python.md#orders-of-victims), which decides among "
+        "candidates of one priority, before the time of admission",
+        "victim_order",
+        unrecorded="the numbers that it gave stand in the records",
+        replayed=False,
+    ),
+    Option(
         "maxSaveWait",
         Form.DURATION,
         "1h",
@@ -369,6 +379,16 @@ IDLE: Final = (
         "in `proof.gap`. Sets are tried in the order of their devices, at most 128. Idle work "
         "computes nothing, so that no order by lost work is needed",
         recorded=("choice",),
+    ),
+    Option(
+        "victimOrder",
+        Form.NAME,
+        "",
+        "name of an installed [order of victims](python.md#orders-of-victims), which decides "
+        "before the time for which work has been idle",
+        "victim_order",
+        unrecorded="the numbers that it gave stand in the records",
+        replayed=False,
     ),
     Option(
         "vendors",

@@ -114,7 +114,8 @@ class MinRuntimes:
 class QuotaSettings:
     """All that the quota plane is told. `loop_window` in nanoseconds; `loop_limit` 0 holds none.
 
-    `delay`: nanoseconds that a workload waits before it preempts.
+    `delay`: nanoseconds that a workload waits before it preempts. `victim_order`: the name of an
+    installed order of victims, empty for none.
 
     `webhook_selector` chooses the namespaces in which webhooks of jobs are asked, as JSON; None is
     that of `configuration`. `serves_webhooks`: it was said where they are found, by their Service
@@ -130,6 +131,7 @@ class QuotaSettings:
     loop_limit: int = 2
     notice: NoticePolicy = field(default_factory=NoticePolicy)
     delay: int = 0
+    victim_order: str = ""
     job_failure_policy: str = "Ignore"
     serves_webhooks: bool = False
     webhook_service: str = "reprieve-webhook"
@@ -204,6 +206,7 @@ def quota_settings(
         prove_nodes=said["prove_nodes"],
         notice=notice_policy(given.get("notice"), f"{place}.notice"),
         delay=preemption_delay(given.get("preemptionDelay"), place) or 0,
+        victim_order=said["victim_order"],
         loop_window=said["loop_window"],
         loop_limit=said["loop_limit"],
         job_failure_policy=choice(

@@ -32,7 +32,7 @@ from reprieve.engine.victim_choice import VictimChoice
 from reprieve.settings.fields import choice, read_yaml
 from reprieve.settings.idle import Notice, Rejected, Tier, environment_tier, tier_of
 from reprieve.settings.notice import notice_policy
-from reprieve.settings.option import keys
+from reprieve.settings.option import keys, read
 from reprieve.settings.options import IDLE
 from reprieve.settings.preemption_delay import preemption_delay
 from reprieve.settings.queries import pins_exporters
@@ -96,6 +96,7 @@ class StartUp:
     fit_given: bool = False
     notice: NoticePolicy = field(default_factory=NoticePolicy)
     delay: int = 0
+    victim_order: str = ""
 
 
 def read_config(text: str, where: str) -> dict[str, Any]:
@@ -183,6 +184,7 @@ def start_up(
         fit_given=bool(section.get("fit")),
         notice=notice_policy(section.get("notice"), f"{place}notice", keeps=True),
         delay=preemption_delay(section.get("preemptionDelay"), place.removesuffix(".")) or 0,
+        victim_order=read(IDLE, section, place.removesuffix("."))["victim_order"],
         notices=(*notices, *_unpinned(endpoints, vendors, endpoint_place)),
     )
 

@@ -445,7 +445,7 @@ def _room(run: _Run, demand: Workload, flying: Iterable[Workload]) -> Room:
     return room
 
 
-def _oldest_idle_first(workload: Workload) -> tuple[int, GpuWorkloadKey]:
-    """Order: 1. start of the idle stretch; 2. namespace/name."""
+def _oldest_idle_first(workload: Workload) -> tuple[int, int, GpuWorkloadKey]:
+    """Order: 1. the rank that others gave; 2. start of the idle stretch; 3. namespace/name."""
     since = workload.status.idle_since
-    return (0 if since is None else since, workload.key)
+    return (workload.rank, 0 if since is None else since, workload.key)

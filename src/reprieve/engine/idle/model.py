@@ -176,7 +176,8 @@ class Workload:
     `released`: when the last of them went away, None while one exists or when that was not seen.
     `unit`: the group, `namespace/name`, with which it is evicted as a whole; empty for none.
     `precedence`: the priority of a demand that another plane of the process gives its room to.
-    Before `preempts_from` nobody is evicted for it.
+    Before `preempts_from` nobody is evicted for it. `rank`: by the order of victims of somebody
+    else; the lower one goes first.
     """
 
     ref: Reference
@@ -190,6 +191,7 @@ class Workload:
     unit: str = ""
     precedence: int = 0
     preempts_from: Nanos = EPOCH
+    rank: int = 0
 
     @property
     def key(self) -> GpuWorkloadKey:

@@ -331,7 +331,8 @@ class Workload:
     `counts_from`: where notice is expected to spare what it has not saved, from when on its time
     counts as lost instead. `unhealthy_nodes` are nodes of its places that failed; `of_one_pod` says
     that a plain pod is all that it is, so that nothing makes it anew elsewhere. Before
-    `preempts_from` nobody is preempted for it.
+    `preempts_from` nobody is preempted for it. `rank`: by the order of victims of somebody else;
+    the lower one goes first.
     """
 
     namespace: str
@@ -368,6 +369,7 @@ class Workload:
     of_one_pod: bool = False
     preempts_from: Nanos = EPOCH
     counts_from: Nanos | None = None
+    rank: int = 0
 
     @property
     def key(self) -> str:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from kubeworld.units.clock import Clock
 from kubeworld.units.instants import Nanos
@@ -27,6 +27,7 @@ from reprieve.planes.common.mirrors.mirror import Mirror
 from reprieve.planes.common.process_settings import OperatorOptions, OperatorSettings
 from reprieve.planes.common.solve import DecisionLimit
 from reprieve.planes.common.until_answered import until_answered
+from reprieve.planes.common.victim_orders import NO_ORDER, Ranking
 from reprieve.settings.idle import Notice
 from reprieve.telemetry.decision_log import DecisionLog
 from reprieve.telemetry.http import Check, Page
@@ -146,6 +147,27 @@ class Surroundings:
     def namespace(self) -> str:
         """Where records and the lease are."""
         return self.settings.start.operator_namespace
+
+    def common(self, ranking: Ranking = NO_ORDER) -> dict[str, Any]:
+        """Return what every plane's context has (`PlaneContext`)."""
+        return {
+            "full_client": self.client,
+            "clock": self.clock,
+            "fence": self.fence,
+            "events": self.events,
+            "metrics": self.metrics,
+            "lagging": self.lagging,
+            "dry_run": self.options.dry_run,
+            "decision_limit": self.decision_limit,
+            "disruptions": self.disruptions,
+            "governor": self.governor,
+            "loops": self.loops,
+            "decision_log": self.decision_log,
+            "joint": self.joint,
+            "notices": self.notices,
+            "ranking": ranking,
+            "shared": self.mirror,
+        }
 
     async def answered(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Return the API server's answer, once there is one.

@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
+from reprieve.planes.common.victim_orders import function_of
 from reprieve.settings.scheduler_plugins import known_plugins
 from reprieve.units.errors import UsageError
 
@@ -90,7 +91,7 @@ def load(offered: Installed, policy: Policy) -> Mapping[str, PostFilter]:
     for name in _enabled(policy):
         entry = offered.groups.get(name)
         if entry is not None:
-            plugins[name] = _function(entry)
+            plugins[name] = function_of(entry)
     return MappingProxyType(plugins)
 
 
@@ -103,7 +104,7 @@ def load_scorers(offered: Installed, policy: Policy) -> Mapping[str, PlacementSc
     named = [name for profile in policy.profiles for name, _ in profile.placement_scorers]
     return MappingProxyType(
         {
-            name: _function(offered.scorers[name])
+            name: function_of(offered.scorers[name])
             for name in dict.fromkeys(named)
             if name in offered.scorers
         }
@@ -124,17 +125,6 @@ def one_sided(offered: Installed, policy: Policy) -> list[tuple[str, str]]:
         for name in profile.post_filters
         if "podGroupPostFilter" not in known[name]
     ]
-
-
-def _function(entry: EntryPoint) -> Any:
-    where = f"plugin {entry.name} ({entry.value})"
-    try:
-        plugin = entry.load()
-    except Exception as failure:
-        raise UsageError(f"{where} cannot be loaded: {failure}") from None
-    if not callable(plugin):
-        raise UsageError(f"{where} is {plugin!r}; accepted: a function")
-    return plugin
 
 
 def _enabled(policy: Policy) -> list[str]:

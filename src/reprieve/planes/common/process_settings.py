@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kubeworld.units.durations import SECOND
 from reprieve.engine.disruptions.questions import GovernorPolicy
 from reprieve.notifications.settings import NotificationSettings, notification_settings
+from reprieve.planes.common.victim_orders import Orders, ranking
 from reprieve.settings.fields import read_yaml
 from reprieve.settings.governor import governor_policy, read_governor
 from reprieve.settings.start_up import StartUp, read_config, start_up
@@ -95,6 +96,7 @@ class OperatorSettings:
     scorers: Mapping[str, PlacementScorer] = field(default_factory=dict)
     governor: GovernorPolicy = field(default_factory=GovernorPolicy)
     notify: NotificationSettings | None = None
+    orders: Orders = field(default_factory=Orders)
 
 
 def operator_settings(options: OperatorOptions) -> OperatorSettings:
@@ -133,9 +135,10 @@ def operator_settings(options: OperatorOptions) -> OperatorSettings:
         quota = QuotaSource(_quota(options, text, where, namespace), where, namespace)
         said = quota.settings()
         limits = said.loop_limit, said.loop_window
+    orders = _orders(start, quota, where)
     governor = governor_policy(read_governor(text, where) if text else {}, where, *limits)
     if SCHEDULING not in options.controllers:
-        return OperatorSettings(start, quota=quota, governor=governor, notify=notify)
+        return OperatorSettings(start, quota=quota, governor=governor, notify=notify, orders=orders)
     from reprieve.planes.common.plugins import installed, load, load_scorers
 
     offered = installed()
@@ -143,7 +146,20 @@ def operator_settings(options: OperatorOptions) -> OperatorSettings:
     policy = scheduling.policy
     plugins, scorers = load(offered, policy), load_scorers(offered, policy)
     return OperatorSettings(
-        start, scheduling, offered, plugins, quota, scorers, governor, notify=notify
+        start, scheduling, offered, plugins, quota, scorers, governor, notify, orders
+    )
+
+
+def _orders(start: StartUp, quota: QuotaSource | None, where: str) -> Orders:
+    """Return the orders of victims that are named, each tried on samples."""
+    of_quota = quota.settings().victim_order if quota is not None else ""
+    if not of_quota and not start.victim_order:
+        return Orders()
+    from reprieve.planes.common.victim_samples import IDLE_SAMPLES, QUOTA_SAMPLES
+
+    return Orders(
+        ranking(of_quota, f"{where}: quota.victimOrder", *QUOTA_SAMPLES),
+        ranking(start.victim_order, f"{where}: gpuPreemption.victimOrder", *IDLE_SAMPLES),
     )
 
 

@@ -39,25 +39,11 @@ async def assemble(given: Surroundings) -> Assembled:
         policy = replace(policy, fewest=policy.fit is Fit.NODE)
     start = replace(proven, policy=policy)
     context = IdleContext(
-        full_client=client,
+        **given.common(given.settings.orders.idle),
         mapper=RestMapper(client, clock),
-        clock=clock,
-        fence=given.fence,
-        shared=given.mirror,
-        events=given.events,
-        metrics=given.metrics,
         start=start,
-        lagging=given.lagging,
         stepped=given.stepped,
-        decision_limit=given.decision_limit,
-        disruptions=given.disruptions,
-        governor=given.governor,
-        loops=given.loops,
-        decision_log=given.decision_log,
         measured=given.measured,
-        joint=given.joint,
-        notices=given.notices,
-        dry_run=given.options.dry_run,
     )
     plane = IdlePlane(context, given.namespace)
     given.joint.idle = plane.side

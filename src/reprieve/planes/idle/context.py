@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from typing import Final
 
-from kubeworld.units.clock import Clock
 from kubeworld.units.durations import HOUR, format_duration
 from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import PLAN_ANNOTATION
 from reprieve.engine.disruptions.governor import Governor
-from reprieve.execution.accounts.disruptions import Disruptions
-from reprieve.execution.fence import Fence
-from reprieve.execution.notices import Notices
 from reprieve.intake.exposition import Exposition
-from reprieve.kube.client import Client
 from reprieve.kube.discovery import RestMapper
-from reprieve.kube.own_writer import OwnWriter
-from reprieve.kube.recording.events import EventRecorder
-from reprieve.planes.common.disruptions.loop_notices import LoopNotices
-from reprieve.planes.common.joint import Joint
-from reprieve.planes.common.mirrors.mirror import Mirror
-from reprieve.planes.common.solve import DecisionLimit
+from reprieve.planes.common.context import PlaneContext
 from reprieve.settings.idle import Overrides, Tier, kaiwo_config_tier, resolve
 from reprieve.settings.start_up import StartUp
-from reprieve.telemetry.decision_log import DecisionLog
-from reprieve.telemetry.metrics import Metrics
 from reprieve.units.references import Reference
 from reprieve.wording.events import EventText
 from reprieve.wording.kaiwo import COMPONENT
@@ -39,8 +27,8 @@ log: Final = logging.getLogger("reprieve.idle")
 _SAID: Final = 10_000
 
 
-@dataclass(slots=True)
-class IdleContext:
+@dataclass(slots=True, kw_only=True)
+class IdleContext(PlaneContext):
     """One running idle plane.
 
     `read_only` says in one line why nothing is written (beside a live Kaiwo), empty when we do.
@@ -49,38 +37,15 @@ class IdleContext:
     `config` is the tier of the KaiwoConfig, replaced whenever that object changes.
     """
 
-    full_client: Client
     mapper: RestMapper
-    clock: Clock
-    fence: Fence
-    events: EventRecorder
-    metrics: Metrics
     start: StartUp
-    lagging: Callable[[], bool] = lambda: False
     stepped: Callable[[], Nanos | None] = lambda: None
     measured: Callable[[], Exposition] | None = None
-    dry_run: bool = False
     read_only: str = ""
     config: Tier = field(default_factory=lambda: kaiwo_config_tier(None))
-    decision_limit: DecisionLimit = field(default_factory=DecisionLimit)
-    disruptions: Disruptions | None = None
     governor: Governor = field(default_factory=Governor)
-    loops: LoopNotices | None = None
-    decision_log: DecisionLog | None = None
-    joint: Joint = field(default_factory=Joint)
-    notices: Notices | None = None
     # When something was said that need not be said again soon, monotonic; oldest first.
     said: dict[str, Nanos] = field(default_factory=dict)
-    shared: InitVar[Mirror | None] = None
-    mirror: Mirror = field(init=False)
-
-    @property
-    def client(self) -> OwnWriter:
-        """What reads all kinds, and writes Reprieve's own; `full_client` is for `execution`."""
-        return self.full_client
-
-    def __post_init__(self, shared: Mirror | None) -> None:
-        self.mirror = shared or Mirror(self.client, self.clock)
 
     @property
     def tiers(self) -> Iterable[Tier]:

@@ -62,7 +62,8 @@ def row_of(
     settings = resolve(overrides_of(held.object.spec), context.tiers)
     tracked = held.object.spec.gpu_resources
     rows = [_pod_row(pod, tracked, kueue, nodes, of_root) for pod in pods]
-    return workload_row(held.object, settings, rows, held.released, held.status)
+    row = workload_row(held.object, settings, rows, held.released, held.status)
+    return context.ranking.of(row)
 
 
 class Reconciler:

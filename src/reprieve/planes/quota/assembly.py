@@ -26,26 +26,12 @@ async def assemble(given: Surroundings) -> Assembled:
     stored = await given.answered(partial(stored_settings, given.client, source))
     warn(stored.settings.notices)
     context = QuotaContext(
-        full_client=given.client,
-        clock=given.clock,
-        fence=given.fence,
-        shared=given.mirror,
-        events=given.events,
-        metrics=given.metrics,
+        **given.common(given.settings.orders.quota),
         quota_metrics=QuotaMetrics(
             given.metrics.registry,
             local_queues=stored.settings.configuration.local_queue_metrics,
         ),
         options=QuotaOptions.of(stored.settings),
-        decision_limit=given.decision_limit,
-        disruptions=given.disruptions,
-        governor=given.governor,
-        loops=given.loops,
-        decision_log=given.decision_log,
-        lagging=given.lagging,
-        joint=given.joint,
-        notices=given.notices,
-        dry_run=given.options.dry_run,
     )
     plane = QuotaPlane(context, given.namespace, given.view)
     given.joint.quota = plane.side

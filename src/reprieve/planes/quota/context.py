@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from typing import Final
 
 from kubeworld.objects.paths import Json
-from kubeworld.units.clock import Clock
 from kubeworld.units.durations import HOUR
 from reprieve.api.kueue import API_VERSION, Workload
 from reprieve.engine.disruptions.governor import Governor
@@ -18,23 +17,12 @@ from reprieve.engine.quota.assigning.request_rules import NO_RULES, RequestRules
 from reprieve.engine.quota.holdings.usage_based import UsageBased
 from reprieve.engine.quota.model import LabelSelector, Settings
 from reprieve.engine.quota.waiting.requeuing import Backoff
-from reprieve.execution.accounts.disruptions import Disruptions
-from reprieve.execution.fence import Fence
-from reprieve.execution.notices import Notices
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.table import BUILT_IN, queued_kinds
-from reprieve.kube.client import Client
-from reprieve.kube.own_writer import OwnWriter
-from reprieve.kube.recording.events import EventRecorder
-from reprieve.planes.common.disruptions.loop_notices import LoopNotices
-from reprieve.planes.common.joint import Joint
-from reprieve.planes.common.mirrors.mirror import Mirror
-from reprieve.planes.common.solve import DecisionLimit
+from reprieve.planes.common.context import PlaneContext
 from reprieve.settings.quota import QuotaSettings
 from reprieve.settings.quota_configuration import quota_configuration
 from reprieve.settings.quota_configuration_parts import PodsReady
-from reprieve.telemetry.decision_log import DecisionLog
-from reprieve.telemetry.metrics import Metrics
 from reprieve.telemetry.quota import QuotaMetrics
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
@@ -119,47 +107,23 @@ def _already() -> asyncio.Event:
     return event
 
 
-@dataclass(slots=True)
-class QuotaContext:
+@dataclass(slots=True, kw_only=True)
+class QuotaContext(PlaneContext):
     """One running quota plane. `read_only` says why nothing is written; empty when it is.
 
     `registered` is set as soon as the API server knows the webhooks that judge what is written, or
     has refused to; at once where there are none. `gates_pods`: the webhook of pods is registered;
-    `gates`: whether it gates a pod that names a queue itself.
-    `governor`: that of all planes; without it the
-    plane has one of its own. `joint`: where it registers, and asks other planes.
+    `gates`: whether it gates a pod that names a queue itself. `governor`: that of all planes;
+    without it the plane has one of its own.
     """
 
-    full_client: Client
-    clock: Clock
-    fence: Fence
-    events: EventRecorder
-    metrics: Metrics
     quota_metrics: QuotaMetrics
+    governor: Governor | None = None
     options: QuotaOptions = field(default_factory=QuotaOptions)
-    lagging: Callable[[], bool] = lambda: False
-    dry_run: bool = False
     read_only: str = ""
     registered: asyncio.Event = field(default_factory=_already)
     gates_pods: bool = False
     gates: Callable[[Json], bool] = lambda pod: False
-    decision_limit: DecisionLimit = field(default_factory=DecisionLimit)
-    disruptions: Disruptions | None = None
-    governor: Governor | None = None
-    joint: Joint = field(default_factory=Joint)
-    loops: LoopNotices | None = None
-    decision_log: DecisionLog | None = None
-    notices: Notices | None = None
-    shared: InitVar[Mirror | None] = None
-    mirror: Mirror = field(init=False)
-
-    @property
-    def client(self) -> OwnWriter:
-        """What reads all kinds, and writes Reprieve's own; `full_client` is for `execution`."""
-        return self.full_client
-
-    def __post_init__(self, shared: Mirror | None) -> None:
-        self.mirror = shared or Mirror(self.client, self.clock)
 
     @property
     def writes(self) -> bool:

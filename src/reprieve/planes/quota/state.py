@@ -192,7 +192,7 @@ class QuotaState:
         known = self._row_of.get(key)
         if known is not None and known[0] is workload:
             return known[1]
-        row = workload_row(
+        found = workload_row(
             workload,
             self._pods.rows(workload.metadata.namespace),
             waits_for_pods=self._context.options.settings.block_admission,
@@ -203,6 +203,7 @@ class QuotaState:
             terms=self.told.of(key, workload),
             now=self._context.clock.wall(),
         )
+        row = self._context.ranking.of(found)
         self._row_of[key] = (workload, row)
         return row
 

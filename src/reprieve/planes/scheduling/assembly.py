@@ -30,28 +30,14 @@ async def assemble(given: Surroundings) -> Assembled:
                 plugin,
             )
     context = SchedulingContext(
-        full_client=given.client,
-        clock=given.clock,
-        fence=given.fence,
-        shared=given.mirror,
-        events=given.events,
-        metrics=given.metrics,
+        **given.common(),
         scheduler_metrics=SchedulingMetrics(given.metrics.registry),
         settings=settings.scheduling,
         plugins=settings.plugins,
         scorers=settings.scorers,
-        lagging=given.lagging,
-        dry_run=options.dry_run,
         shared_nodes=options.shared_nodes,
         watch_others=options.watch_others,
-        decision_limit=given.decision_limit,
-        disruptions=given.disruptions,
-        governor=given.governor,
-        loops=given.loops,
         others=given.others,
-        decision_log=given.decision_log,
-        joint=given.joint,
-        notices=given.notices,
     )
     plane = SchedulingPlane(context, given.namespace)
     given.joint.scheduling = plane.side

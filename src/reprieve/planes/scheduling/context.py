@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import InitVar, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
-from kubeworld.units.clock import Clock
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
-from reprieve.execution.accounts.disruptions import Disruptions
-from reprieve.execution.fence import Fence
-from reprieve.execution.notices import Notices
-from reprieve.kube.client import Client
-from reprieve.kube.own_writer import OwnWriter
-from reprieve.kube.recording.events import EventRecorder
-from reprieve.planes.common.disruptions.loop_notices import LoopNotices
+from reprieve.planes.common.context import PlaneContext
 from reprieve.planes.common.disruptions.other_actors import OtherActors
-from reprieve.planes.common.joint import Joint
 from reprieve.planes.common.mirrors.mirror import Mirror
-from reprieve.planes.common.solve import DecisionLimit
 from reprieve.records.plans.parts import SIZES, Sizes
 from reprieve.settings.scheduling import SchedulingSettings
-from reprieve.telemetry.decision_log import DecisionLog
-from reprieve.telemetry.metrics import Metrics
 from reprieve.telemetry.scheduling import SchedulingMetrics
 from reprieve.units.references import Reference
 from reprieve.wording.events import EventText
@@ -37,47 +26,27 @@ __all__ = ["SchedulingContext", "log"]
 log: Final = logging.getLogger("reprieve.scheduling")
 
 
-@dataclass(slots=True)
-class SchedulingContext:
+@dataclass(slots=True, kw_only=True)
+class SchedulingContext(PlaneContext):
     """One running scheduling plane. `group_version`: of the PodGroups that are served, if any.
 
     `plugins`: PodGroupPostFilter plugins by name. `scorers`: placement scorers of others.
     """
 
-    full_client: Client
-    clock: Clock
-    fence: Fence
-    events: EventRecorder
-    metrics: Metrics
     scheduler_metrics: SchedulingMetrics
     settings: SchedulingSettings
     plugins: Mapping[str, PostFilter] = field(default_factory=lambda: GROUP_POST_FILTERS)
     scorers: Mapping[str, PlacementScorer] = field(default_factory=dict)
-    lagging: Callable[[], bool] = lambda: False
-    dry_run: bool = False
     shared_nodes: bool = False
     watch_others: bool = False
     group_version: str = ""
-    decision_limit: DecisionLimit = field(default_factory=DecisionLimit)
-    disruptions: Disruptions | None = None
     governor: Governor = field(default_factory=Governor)
-    loops: LoopNotices | None = None
     others: OtherActors | None = None
-    decision_log: DecisionLog | None = None
     record_sizes: Sizes = SIZES
-    joint: Joint = field(default_factory=Joint)
-    notices: Notices | None = None
-    shared: InitVar[Mirror | None] = None
-    mirror: Mirror = field(init=False)
     _beside_others: Policy = field(init=False)
 
-    @property
-    def client(self) -> OwnWriter:
-        """What reads all kinds, and writes Reprieve's own; `full_client` is for `execution`."""
-        return self.full_client
-
     def __post_init__(self, shared: Mirror | None) -> None:
-        self.mirror = shared or Mirror(self.client, self.clock)
+        PlaneContext.__post_init__(self, shared)
         self._beside_others = self.settings.policy.beside_others()
 
     @property

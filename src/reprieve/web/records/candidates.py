@@ -53,6 +53,8 @@ def order_of(replay: Replays) -> str:
     if isinstance(replay, QuotaReplay):
         settings = replay.decided_on.settings
         last = "later save, or admission without one" if settings.harm_order else "later admission"
+        if any(holder.workload.rank for holder in replay.holders):
+            last = f"{_RANK}, then {last}"
         if settings.fair_sharing is not None:
             return (
                 f"within its ClusterQueue, which shares choose: lower priority first, then {last}"
@@ -63,7 +65,8 @@ def order_of(replay: Replays) -> str:
         cost = " less lost work, then" if policy.harm_order else ""
         cost = " fewer devices, then" if policy.fewest_devices else cost
         return f"lower priority first, then{cost} a later start"
-    return "idle for the longest first"
+    ranked = any(each.workload.rank for each in answers(replay))
+    return f"{_RANK}, then idle for the longest" if ranked else "idle for the longest first"
 
 
 # Quota.
@@ -79,6 +82,7 @@ _QUOTA_FATES: Final[Mapping[Standing, tuple[Fate, str]]] = {
     Standing.REPRIEVED: (Fate.REPRIEVED, "put back: the preemptor fits with it in place"),
     Standing.HEAD: (Fate.WAITED, "waited in the same cycle"),
 }
+_RANK: Final = "the lower rank by the installed order"
 _TAKEN: Final = (Standing.VICTIM, Standing.REPRIEVED)
 
 
@@ -257,7 +261,13 @@ _KEPT: Final = (IdleReason.REPRIEVED, IdleReason.NO_DEMAND)
 def _of_idle(replay: Replay) -> Iterator[Candidate]:
     told = answers(replay)
     taken = [each for each in told if _is_taken(each)]
-    taken.sort(key=lambda each: (each.workload.status.idle_since or 0, each.workload.key))
+    taken.sort(
+        key=lambda each: (
+            each.workload.rank,
+            each.workload.status.idle_since or 0,
+            each.workload.key,
+        )
+    )
     places = {each.workload.key: place for place, each in enumerate(taken, start=1)}
     for each in told:
         if each.role is Role.PREEMPTOR:

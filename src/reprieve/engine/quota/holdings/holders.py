@@ -1,9 +1,10 @@
 """Who holds quota, and the order in which the holders of one ClusterQueue are preempted.
 
     1. lower effective priority first
-    2. later quota reservation first; by option, the last save where that is later (`harm`)
-    3. by option, idle ones first
-    4. uid, then namespace/name
+    2. the lower rank first, where somebody else's order gave one
+    3. later quota reservation first; by option, the last save where that is later (`harm`)
+    4. by option, idle ones first
+    5. uid, then namespace/name
 
 They are kept in that order apart by the set of flavor-resources that they hold, so that a search
 reads only the front of the lists it needs.
@@ -66,7 +67,7 @@ class Holder:
     placed: tuple[Placed, ...] = ()
 
 
-# (priority, minus twice `since`, one less if idle, uid, key, holder)
+# (priority, rank and minus twice `since`, one less if idle, uid, key, holder)
 Row = tuple[int, int, str, str, Holder]
 # Rows of one ClusterQueue by (evicted, flavor-resources).
 Lists = dict[tuple[bool, frozenset[int]], list[Row]]
@@ -75,12 +76,15 @@ Gathered = tuple[Sequence[Sequence[Row]], Sequence[Sequence[Row]]]
 Borrowers = dict[int, dict[int, Gathered]]
 
 
+_BELOW_RANK = 66  # bits of what decides among those of one rank
+
+
 def row_of(holder: Holder) -> Row:
     """Return the holder with what it is sorted by."""
     # Half a nanosecond later than any other that reserved at the same instant.
     return (
         holder.priority,
-        -2 * holder.since - holder.idle,
+        (holder.workload.rank << _BELOW_RANK) - 2 * holder.since - holder.idle,
         holder.workload.uid,
         holder.key,
         holder,

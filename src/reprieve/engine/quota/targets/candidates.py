@@ -7,11 +7,12 @@ The order of candidates, first difference decides:
 3. with admission fair sharing, for two of one ClusterQueue and different LocalQueues: the higher
    usage of the LocalQueue first
 4. lower effective priority first
-5. later quota reservation first; without a reservation it counts as made now
-6. by option, idle ones first
-7. uid
+5. the lower rank first, where somebody else's order gave one
+6. later quota reservation first; without a reservation it counts as made now
+7. by option, idle ones first
+8. uid
 
-Rows are sorted by 4 to 7 already (`state`), so the candidates of one policy are a front part of a
+Rows are sorted by 4 to 8 already (`state`), so the candidates of one policy are a front part of a
 list: `cut` finds where it ends.
 
 Source: specification of the quota plane, sections 6.1 and 6.3.

@@ -131,6 +131,7 @@ QUIET: Final[Mapping[str, str]] = {
     "checkpoint": "orders victims, and who waits for a save is looked at when it is due",
     "next_checkpoint": "the same",
     "counts_from": "orders victims alone",
+    "rank": "orders victims alone",
 }
 
 
