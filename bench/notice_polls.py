@@ -21,6 +21,7 @@ from typing import Final
 from kubeworld.units.clock import SystemClock
 from reprieve.execution.notices import Notices
 from reprieve.operator.notice_server import NoticeDesk, serve_notices
+from reprieve.operator.pod_tokens import ShownPod
 from reprieve.telemetry.metrics import Metrics
 
 __all__ = ["main"]
@@ -41,8 +42,8 @@ async def _serve(pipe: Connection) -> None:
     notices.expect("scheduling")
     notices.taken_over("scheduling")
 
-    async def pod_of(token: str) -> str:
-        return token
+    async def pod_of(token: str) -> ShownPod:
+        return ShownPod(token)
 
     async with serve_notices(NoticeDesk(notices, pod_of, clock), "127.0.0.1", 0) as port:
         pipe.send(port)

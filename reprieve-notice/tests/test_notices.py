@@ -254,3 +254,39 @@ def test_a_pod_that_needs_longer_says_when_it_will_have_saved(
     assert notice.saving(seconds=600.5)
 
     assert operator.said[-1]["expected"] == "2026-03-04T10:10:31Z"
+
+
+def test_an_ordinary_save_is_reported_once_and_at_most_once_a_minute(
+    operator: Any, tmp_path: Path
+) -> None:
+    clock = Clock()
+    notices = asking(operator, tmp_path, clock)
+    notices.report_checkpoint()
+    notices.checkpoint(10)
+    clock.now += 7
+    notices.report_checkpoint()
+    notices.report_checkpoint()
+    notices.checkpoint(20)
+    clock.now += 30
+    notices.report_checkpoint()
+    clock.now += 30
+    notices.report_checkpoint()
+
+    assert operator.said == [
+        {"path": "/v1/checkpoint", "ago": 7, "step": 10},
+        {"path": "/v1/checkpoint", "ago": 60, "step": 20},
+    ]
+
+
+def test_a_save_that_nobody_heard_is_reported_again(operator: Any, tmp_path: Path) -> None:
+    clock = Clock()
+    notices = asking(operator, tmp_path, clock)
+    notices.checkpoint()
+    operator.refusals = [503, 404]
+    with pytest.raises(Away):
+        notices.report_checkpoint()
+    clock.now += 90
+    notices.report_checkpoint()
+    notices.report_checkpoint()
+    assert operator.said == []
+    assert len(operator.tokens) == 2, "an operator that takes none down is not asked again"

@@ -129,13 +129,17 @@ class EmbeddedCluster:
     # Clients
 
     def token(
-        self, user: str = ADMINISTRATOR, audiences: Sequence[str] = (), pod_uid: str = ""
+        self,
+        user: str = ADMINISTRATOR,
+        audiences: Sequence[str] = (),
+        pod_uid: str = "",
+        pod_name: str = "",
     ) -> str:
         """Return a bearer token for a user name; without audiences it is for this server.
 
-        `pod_uid`: the pod that it is bound to, as reviews of it say.
+        `pod_uid` and `pod_name`: the pod that it is bound to, as reviews of it say.
         """
-        return self._access.token(user, audiences, pod_uid)
+        return self._access.token(user, audiences, pod_uid, pod_name)
 
     def revoke(self, token: str) -> None:
         """Let a token hold no longer."""

@@ -9,6 +9,7 @@ once `due` has returned the notice, since a notice that the loop never sees is o
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 from pathlib import Path
@@ -28,6 +29,7 @@ _POLL_S = 55
 _LOOK_S = 5.0  # between questions whether a notice still stands
 _LONGEST_PAUSE_S = 30.0
 _INSIST_S = 30.0
+_REPORT_S = 60.0  # between two reports of ordinary saves
 
 
 class Notices:
@@ -49,6 +51,9 @@ class Notices:
         self._told: Told | None = None
         self._word: dict[str, Any] | None = None  # what was said last, and the id it is about
         self._process = 0  # that runs the thread: a fork has none
+        # When the last ordinary save was that is not reported yet, and its step.
+        self._saved: tuple[float, int | None] | None = None
+        self._reported = -math.inf  # when one was reported last
 
     def due(self, step: int = 0, every: int = 1) -> Notice | None:
         """Return the notice of this pod, or of any rank, at steps that `every` divides.
@@ -75,6 +80,17 @@ class Notices:
         if told is None or word is None:
             return told is not None
         return (word["id"], word["state"]) != (told.id, "saved")
+
+    def checkpoint(self, step: int | None = None) -> None:
+        """Report an ordinary save, which has nothing to do with any notice; costs no request.
+
+        The thread reports it within a minute or two, where the administrator allows it. What the
+        work would lose by its eviction counts from there.
+        """
+        if self._source is None or not self._source.hears:
+            return
+        self._start()
+        self._saved = self._source.monotonic(), step
 
     def close(self) -> None:
         """Ask no longer."""
@@ -134,6 +150,7 @@ class Notices:
         while not self._closed.is_set():
             try:
                 self.ask(_POLL_S)
+                self.report_checkpoint()
                 pause = 1.0
                 wait = 0.0 if self._told is None else _LOOK_S
             except Away as failure:
@@ -141,6 +158,23 @@ class Notices:
                 wait, pause = pause, min(2 * pause, _LONGEST_PAUSE_S)
             if wait and self._pause(wait):
                 return
+
+    def report_checkpoint(self) -> None:
+        """Report the last ordinary save, if there is a new one.
+
+        Raises:
+            Away: nobody answered.
+        """
+        source, saved = self._source, self._saved
+        if not isinstance(source, HttpSource) or saved is None:
+            return
+        now = source.monotonic()
+        if now - self._reported < _REPORT_S:
+            return
+        source.checkpoint(int(now - saved[0]), saved[1])
+        self._reported = now
+        if self._saved == saved:
+            self._saved = None
 
     def ask(self, wait: int = 0) -> None:
         """Ask once: for a notice, or whether the one that is known still stands.

@@ -71,6 +71,8 @@ NOTICE_MAX: Final = "reprieve.dev/notice-max"
 SAVE_COST: Final = "reprieve.dev/save-cost"
 #: On a pod: it answers for its unit.
 NOTICE_SPEAKER: Final = "reprieve.dev/notice-speaker"
+#: When the work last wrote down how far it is, RFC 3339; on a pod, its PodGroup or Workload.
+LAST_CHECKPOINT: Final = "reprieve.dev/last-checkpoint"
 #: On a pod: `true`, it reads its notice from a file.
 NOTICE_FILE: Final = "reprieve.dev/notice-file"
 #: What the operator writes there; JSON, which a downwardAPI volume shows.

@@ -75,8 +75,8 @@ _CONTROLLERS = ("idle", "scheduling", "quota")
 @click.option(
     "--notice-files",
     is_flag=True,
-    help="Tell pods of evictions in a file, too, that ask for it (reprieve.dev/notice-file); needs "
-    "the right to patch pods.",
+    help="Tell pods of evictions in a file, too, that ask for it (reprieve.dev/notice-file), and "
+    "write down the saves that they report; needs the right to patch pods.",
 )
 @click.option(
     "--named-series",

@@ -4,6 +4,7 @@
 |---|---|
 | `GET /v1/notice?wait=55` | 200 with the pod's notice as soon as there is one, 204 without one |
 | `POST /v1/notice/ID` | 200 with the notice after the pod's word about it |
+| `POST /v1/checkpoint` | 204: the pod saved so many seconds ago; 404 where that is not taken down |
 
 Refusals: 401 without a token of a pod (`pod_tokens`), 404 for a notice that is not of the pod's
 unit, 400 for what is no word and for `keep` where work may not be kept, 413 for a body above 4 KiB,
@@ -18,7 +19,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Final, Literal
+from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -28,8 +29,9 @@ from kubeworld.units.clock import Clock
 from kubeworld.units.durations import MINUTE, SECOND
 from kubeworld.units.instants import InvalidInstant, Nanos, format_instant, parse_instant
 from kubeworld.units.untrusted import integer_or_none
+from reprieve.execution.accounts.told_checkpoints import SavedPod, ToldCheckpoints
 from reprieve.execution.notices import Notices, Told, Word
-from reprieve.operator.pod_tokens import Undecided
+from reprieve.operator.pod_tokens import ShownPod, Undecided
 from reprieve.telemetry.connections import IDLE_S, Connections, Limits, listening
 from reprieve.wording.displacements import NOTICE_REASON
 
@@ -44,6 +46,7 @@ _LONGEST_POLL: Final = 55
 _LONGEST: Final = 256  # letters of what is told to people
 _BODY_S: Final = 5.0
 _BEARER: Final = "Bearer "
+_Body = TypeVar("_Body", bound=msgspec.Struct)
 
 
 class _Word(msgspec.Struct, frozen=True):
@@ -56,6 +59,12 @@ class _Word(msgspec.Struct, frozen=True):
     message: str = ""
 
 
+class _Save(msgspec.Struct, frozen=True):
+    """That a pod saved, so many seconds ago."""
+
+    ago: Annotated[int, msgspec.Meta(ge=0, le=86_400)] = 0
+
+
 class _Refused(Exception):
     """A request that is not answered."""
 
@@ -65,12 +74,20 @@ class _Refused(Exception):
 
 
 class NoticeDesk:
-    """Answers pods. `pod_of` returns the uid of the pod that a token is of, empty for none."""
+    """Answers pods. `pod_of` returns the pod that a token is of, without a uid for none.
+
+    `checkpoints`: where ordinary saves are taken down, None where they are not.
+    """
 
     def __init__(
-        self, notices: Notices, pod_of: Callable[[str], Awaitable[str]], clock: Clock
+        self,
+        notices: Notices,
+        pod_of: Callable[[str], Awaitable[ShownPod]],
+        clock: Clock,
+        checkpoints: ToldCheckpoints | None = None,
     ) -> None:
         self._notices = notices
+        self._checkpoints = checkpoints
         self._pod_of = pod_of
         self._clock = clock
         self._minute = 0
@@ -78,7 +95,7 @@ class NoticeDesk:
 
     async def ask(self, request: web.Request) -> web.StreamResponse:
         """Answer the poll of a pod."""
-        uid = await self._pod(request)
+        uid = (await self._pod(request)).uid
         wait = integer_or_none(request.query.get("wait", "0"), least=0)
         if wait is None:
             raise _Refused(400, "wait: accepted: seconds, 0 to 55")
@@ -90,7 +107,7 @@ class NoticeDesk:
 
     async def hear(self, request: web.Request) -> web.StreamResponse:
         """Take the word of a pod about its notice."""
-        uid = await self._pod(request)
+        uid = (await self._pod(request)).uid
         found = self._notices.find(request.match_info["id"], uid)
         if found is None:
             raise _Refused(404, "this pod has no such notice")
@@ -105,6 +122,17 @@ class NoticeDesk:
             self._notices.saving(found, uid, expected, _for_people(word))
         return self._shown(found)
 
+    async def saved(self, request: web.Request) -> web.StreamResponse:
+        """Take down that a pod saved, without any notice."""
+        pod = await self._pod(request)
+        if self._checkpoints is None or not pod.name:
+            raise _Refused(404, "checkpoints are not taken down here: reprieve run --notice-files")
+        save = await _decoded(request, _Save, '{"ago": seconds since the save, 0 to 86400}')
+        at = Nanos(self._clock.wall() - save.ago * SECOND)
+        if not self._checkpoints.saved(SavedPod(*pod), at):
+            raise _Refused(503, "too many checkpoints are not written yet")
+        return web.Response(status=204)
+
     def _shown(self, told: Told) -> web.StreamResponse:
         notice, now = told.notice.at(self._clock.wall()), self._clock.wall()
         return web.json_response(
@@ -117,26 +145,26 @@ class NoticeDesk:
             }
         )
 
-    async def _pod(self, request: web.Request) -> str:
+    async def _pod(self, request: web.Request) -> ShownPod:
         if not self._notices.ready:
             raise _Refused(503, "this process does not lead")
         given = request.headers.get("Authorization", "")
-        uid = ""
+        pod = ShownPod()
         if given.startswith(_BEARER):
             try:
-                uid = await self._pod_of(given.removeprefix(_BEARER).strip())
+                pod = await self._pod_of(given.removeprefix(_BEARER).strip())
             except Undecided:
                 raise _Refused(503, "the API server did not say who this is") from None
-        if not uid:
+        if not pod.uid:
             raise _Refused(401, "a token of a pod with the audience reprieve.dev is needed")
         minute = self._clock.monotonic() // MINUTE
         if minute != self._minute:
             self._minute = minute
             self._requests.clear()
-        self._requests[uid] += 1
-        if self._requests[uid] > _MOST_REQUESTS:
+        self._requests[pod.uid] += 1
+        if self._requests[pod.uid] > _MOST_REQUESTS:
             raise _Refused(429, f"more than {_MOST_REQUESTS} requests in a minute")
-        return uid
+        return pod
 
 
 def _for_people(word: _Word) -> Word:
@@ -146,16 +174,23 @@ def _for_people(word: _Word) -> Word:
 
 async def _word(request: web.Request) -> tuple[_Word, int]:
     """Return what a pod says, and when it expects to have saved, 0 where it does not say."""
+    accepted = '{"state": "saving", "saved" or "keep", "expected": an instant}'
+    word = await _decoded(request, _Word, accepted)
+    try:
+        return word, parse_instant(word.expected) if word.expected else 0
+    except InvalidInstant:
+        raise _Refused(400, f"accepted: {accepted}") from None
+
+
+async def _decoded(request: web.Request, kind: type[_Body], accepted: str) -> _Body:
+    """Return what the body of a request says."""
     try:
         async with asyncio.timeout(_BODY_S):
-            word = msgspec.json.decode(await request.read(), type=_Word)
-        return word, parse_instant(word.expected) if word.expected else 0
+            return msgspec.json.decode(await request.read(), type=kind)
     except TimeoutError:
         raise _Refused(408, "the body did not come in time") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, InvalidInstant, RecursionError):
-        raise _Refused(
-            400, 'accepted: {"state": "saving", "saved" or "keep", "expected": an instant}'
-        ) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise _Refused(400, f"accepted: {accepted}") from None
 
 
 @asynccontextmanager
@@ -171,6 +206,7 @@ async def serve_notices(desk: NoticeDesk, host: str | None, port: int) -> AsyncI
     )
     application.router.add_get("/v1/notice", _answered(desk.ask))
     application.router.add_post("/v1/notice/{id}", _answered(desk.hear))
+    application.router.add_post("/v1/checkpoint", _answered(desk.saved))
     runner = web.AppRunner(
         application, access_log=None, shutdown_timeout=1.0, keepalive_timeout=IDLE_S
     )

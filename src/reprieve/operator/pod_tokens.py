@@ -12,7 +12,7 @@ import asyncio
 import hashlib
 import logging
 from collections import OrderedDict
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import SECOND
@@ -21,11 +21,13 @@ from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError
 from reprieve.operator.metrics_access import TOKEN_REVIEWS
 
-__all__ = ["PodTokens", "Undecided"]
+__all__ = ["PodTokens", "ShownPod", "Undecided"]
 
 log: Final = logging.getLogger(__name__)
 
 _POD_UID: Final = "authentication.kubernetes.io/pod-uid"
+_POD_NAME: Final = "authentication.kubernetes.io/pod-name"
+_ACCOUNT: Final = "system:serviceaccount:"
 _MOST_PODS: Final = 32_768
 _MOST_STRANGERS: Final = 256
 _AT_ONCE: Final = 8
@@ -37,21 +39,32 @@ class Undecided(Exception):
     """The API server did not say whose token it is."""
 
 
+class ShownPod(NamedTuple):
+    """The pod that a token was made for; without a name where the API server does not say it."""
+
+    uid: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+_NOBODY: Final = ShownPod()
+
+
 class PodTokens:
-    """Called with a token; returns the uid of the pod that it was made for, empty for none."""
+    """Called with a token; returns the pod that it was made for, without a uid for none."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        # By digest: the uid, and until when it holds. Those of pods, and those of strangers.
-        self._known: dict[bool, OrderedDict[bytes, tuple[str, int]]] = {
+        # By digest: the pod, and until when it holds. Those of pods, and those of strangers.
+        self._known: dict[bool, OrderedDict[bytes, tuple[ShownPod, int]]] = {
             True: OrderedDict(),
             False: OrderedDict(),
         }
         self._asking = asyncio.Semaphore(_AT_ONCE)
 
-    async def __call__(self, token: str) -> str:
-        """Return the uid of a pod, empty for a token that is nobody's.
+    async def __call__(self, token: str) -> ShownPod:
+        """Return the pod of a token, without a uid for a token that is nobody's.
 
         Raises:
             Undecided: the API server did not say.
@@ -59,25 +72,25 @@ class PodTokens:
         key = hashlib.sha256(token.encode(errors="replace")).digest()
         now = self._clock.monotonic()
         for known in self._known.values():
-            uid, until = known.get(key, ("", 0))
+            pod, until = known.get(key, (_NOBODY, 0))
             if until > now:
-                return uid
+                return pod
         try:
             async with asyncio.timeout(_WAIT_S):
                 await self._asking.acquire()
         except TimeoutError:
             raise Undecided from None
         try:
-            uid = await self._asked(token)
+            pod = await self._asked(token)
         finally:
             self._asking.release()
-        kept = self._known[bool(uid)]
-        kept[key] = uid, self._clock.monotonic() + _LIFE[bool(uid)]
-        while len(kept) > (_MOST_PODS if uid else _MOST_STRANGERS):
+        kept = self._known[bool(pod.uid)]
+        kept[key] = pod, self._clock.monotonic() + _LIFE[bool(pod.uid)]
+        while len(kept) > (_MOST_PODS if pod.uid else _MOST_STRANGERS):
             kept.popitem(last=False)
-        return uid
+        return pod
 
-    async def _asked(self, token: str) -> str:
+    async def _asked(self, token: str) -> ShownPod:
         review = {"spec": {"token": token, "audiences": [NOTICE_AUDIENCE]}}
         try:
             answer: dict[str, Any] = await self._client.create(TOKEN_REVIEWS, review, dict)
@@ -87,6 +100,9 @@ class PodTokens:
         status = answer.get("status") or {}
         meant = status.get("audiences") or ()
         if not status.get("authenticated") or NOTICE_AUDIENCE not in meant:
-            return ""
-        extra = (status.get("user") or {}).get("extra") or {}
-        return next(iter(extra.get(_POD_UID) or ()), "")
+            return _NOBODY
+        user = status.get("user") or {}
+        extra = user.get("extra") or {}
+        uid, name = (next(iter(extra.get(key) or ()), "") for key in (_POD_UID, _POD_NAME))
+        namespace, _, _ = str(user.get("username", "")).removeprefix(_ACCOUNT).partition(":")
+        return ShownPod(uid, namespace, name)

@@ -303,13 +303,21 @@ async def _notice_desk(given: Surroundings) -> AsyncIterator[None]:
         yield
         return
     # Here, since most operators answer nobody.
+    from reprieve.execution.accounts.told_checkpoints import ToldCheckpoints
     from reprieve.operator.notice_server import NoticeDesk, serve_notices
     from reprieve.operator.pod_tokens import PodTokens
 
-    desk = NoticeDesk(notices, PodTokens(given.client, given.clock), given.clock)
+    taken = None
+    if options.notice_files:
+        taken = ToldCheckpoints(given.client, given.fence, given.clock)
+    desk = NoticeDesk(notices, PodTokens(given.client, given.clock), given.clock, taken)
     async with serve_notices(desk, options.metrics_host, options.notice_port) as port:
         log.info("pods ask for notices on port %d", port)
-        yield
+        writing = [] if taken is None else [asyncio.create_task(taken.run())]
+        try:
+            yield
+        finally:
+            await end(writing)
 
 
 def _others(

@@ -96,6 +96,8 @@ class ToldFiles:
                     failure,
                 )
                 failed[told.id] = told
+            except Exception:
+                log.exception("pods of %s are not told in their files", told.victims[0].root.name)
         self._due = {**failed, **self._due}
         return not failed
 

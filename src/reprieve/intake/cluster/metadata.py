@@ -11,6 +11,7 @@ from kubeworld.units.instants import parse_instant
 from kubeworld.units.untrusted import INT64, integer_or_none
 from reprieve.api.core import ObjectMeta, PodResourceClaim, ResourceClaimStatus
 from reprieve.api.reprieve import (
+    LAST_CHECKPOINT,
     NOTICE,
     NOTICE_FILE,
     NOTICE_MAX,
@@ -45,8 +46,6 @@ __all__ = [
 
 #: The PriorityClass that counts for a PodGroup, or a pod in no group, as a victim.
 PREEMPTION_PRIORITY_CLASS: Final = "reprieve.dev/preemption-priority-class"
-#: When the work last wrote down how far it is, RFC 3339; on a pod or its PodGroup.
-LAST_CHECKPOINT: Final = "reprieve.dev/last-checkpoint"
 #: On a pod: `with-group`, it goes only with all others of its group.
 DISRUPTION: Final = "reprieve.dev/disruption"
 #: On a PodGroup: of how many pods fewer are of no use.

@@ -28,6 +28,7 @@ from kubeworld.units.instants import Nanos, format_instant
 __all__ = ["AUDIENCE", "Access"]
 
 _POD_UID = "authentication.kubernetes.io/pod-uid"
+_POD_NAME = "authentication.kubernetes.io/pod-name"
 
 #: For whom tokens are made that name no audience: this server.
 AUDIENCE = "https://kubernetes.default.svc.cluster.local"
@@ -49,10 +50,12 @@ class Access:
     # (user, verb, group, resource), each may be "*".
     _denied: set[tuple[str, str, str, str]] = field(default_factory=set)
 
-    def token(self, user: str, audiences: Sequence[str] = (), pod_uid: str = "") -> str:
+    def token(
+        self, user: str, audiences: Sequence[str] = (), pod_uid: str = "", pod_name: str = ""
+    ) -> str:
         """Return the bearer token of `user`; without audiences it is for this server.
 
-        `pod_uid`: the pod that it is bound to.
+        `pod_uid` and `pod_name`: the pod that it is bound to.
         """
         name = _text64(user)
         meant = "" if tuple(audiences) in ((), (AUDIENCE,)) else " ".join(audiences)
@@ -60,6 +63,8 @@ class Access:
             name += f"~{_text64(meant)}"
         if pod_uid:
             name += f"~{_text64(pod_uid)}"
+        if pod_name:
+            name += f"~{_text64(pod_name)}"
         return f"{name}.{self._signature(name)}"
 
     def revoke(self, token: str) -> None:
@@ -169,9 +174,11 @@ class Access:
             )
             return {"user": {}, "error": error}
         information = _information(owner)
-        pod_uid = _pod_of(str(spec.get("token", "")))
+        pod_uid, pod_name = _pod_of(str(spec.get("token", "")))
         if pod_uid:
             information["extra"] = {_POD_UID: [pod_uid]}
+            if pod_name:
+                information["extra"][_POD_NAME] = [pod_name]
         return {"authenticated": True, "user": information, "audiences": meant}
 
     def _rules(self, user: User, namespace: str) -> dict[str, Any]:
@@ -187,10 +194,10 @@ class Access:
         }
 
 
-def _pod_of(token: str) -> str:
-    """Return the uid of the pod that a token is bound to, empty where it is to none."""
-    _, _, pod_uid = token.partition(".")[0].partition("~")[2].partition("~")
-    return _from_text64(pod_uid) if pod_uid else ""
+def _pod_of(token: str) -> tuple[str, str]:
+    """Return uid and name of the pod that a token is bound to, empty where it is to none."""
+    said = [*token.partition(".")[0].split("~")[2:4], "", ""]
+    return _from_text64(said[0]), _from_text64(said[1])
 
 
 def _quoted(texts: Sequence[str]) -> str:

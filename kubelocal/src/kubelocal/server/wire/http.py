@@ -337,16 +337,16 @@ class HttpServer:
         if target.subresource == "token" and "token" in kind.subresources:
             self.api.stored(kind, namespace, name)
             user, audiences = f"system:serviceaccount:{namespace}:{name}", courtesy.audiences(obj)
-            token = self.access.token(user, audiences, self._bound_to(namespace, name, obj))
+            token = self.access.token(user, audiences, *self._bound_to(namespace, name, obj))
             answer = courtesy.token_request(obj, token, audiences, self.api.clock.wall())
             return answers.plain(answer, 201)
         raise path_not_found()
 
-    def _bound_to(self, namespace: str, account: str, obj: dict[str, Any]) -> str:
-        """Return the uid of the pod that a token of an account is asked for, empty for none."""
+    def _bound_to(self, namespace: str, account: str, obj: dict[str, Any]) -> tuple[str, str]:
+        """Return uid and name of the pod that a token is asked for, empty for none."""
         name, uid = courtesy.bound_pod(obj)
         if not name:
-            return ""
+            return "", ""
         pods = self.api.registry.by_kind("v1", "Pod")
         assert pods is not None
         pod = self.api.stored(pods, namespace, name).decode()
@@ -355,7 +355,7 @@ class HttpServer:
             raise bad_request(f"pod {name} does not run as the service account {account}")
         if uid and uid != found:
             raise conflict(pods, name, f"the pod's uid is {found}, and not {uid}")
-        return found
+        return found, name
 
     async def _update(
         self, request: web.BaseRequest, target: Target, body: bytes, options: WriteOptions

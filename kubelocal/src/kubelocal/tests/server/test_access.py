@@ -392,5 +392,6 @@ async def test_a_token_is_bound_to_a_pod_of_its_account_and_to_nothing_else(
         reviews = "/apis/authentication.k8s.io/v1/tokenreviews"
         _, reviewed = await administrator.request("POST", reviews, review)
         assert reviewed["status"]["user"]["extra"] == {
-            "authentication.kubernetes.io/pod-uid": [uid]
+            "authentication.kubernetes.io/pod-name": ["mine"],
+            "authentication.kubernetes.io/pod-uid": [uid],
         }

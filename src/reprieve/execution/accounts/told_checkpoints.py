@@ -1,0 +1,120 @@
+"""Writes down when pods saved: the annotation `reprieve.dev/last-checkpoint`, at their own word.
+
+A pod reports its ordinary saves to the operator, which needs no right of the pod's account. The
+instant is written to the pod, and to its Workload where it is queued, so that all planes count what
+it would lose from there, and so does the next leader. At most once in half a minute for each pod;
+nothing waits for it, and what is refused is tried again with the next save. Source: the contract of
+notices in `docs/notice-reference.md`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final, NamedTuple
+
+import msgspec
+
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos, format_instant
+from reprieve.api import kueue
+from reprieve.api.core import ObjectMeta
+from reprieve.api.reprieve import LAST_CHECKPOINT
+from reprieve.execution.fence import Deposed, Fence
+from reprieve.kube.client import Client
+from reprieve.kube.errors import ApiError, Conflict, Forbidden, NotFound
+from reprieve.kube.resource import PODS, Resource
+from reprieve.kube.writes import Priority
+
+__all__ = ["SavedPod", "ToldCheckpoints"]
+
+log: Final = logging.getLogger("reprieve.execution")
+
+_EVERY: Final = 30 * SECOND  # writes of one pod
+_LOOK: Final = 5 * SECOND
+_MOST: Final = 20_000  # pods whose report is not written yet, or was lately
+_WORKLOAD: Final = "kueue.x-k8s.io/workload"
+_WORKLOADS: Final = Resource(kueue.GROUP, "v1beta2", "workloads", "Workload")
+
+
+class SavedPod(NamedTuple):
+    """The pod that reports."""
+
+    uid: str
+    namespace: str
+    name: str
+
+
+class _Head(msgspec.Struct, frozen=True):
+    """An object without its content."""
+
+    metadata: ObjectMeta
+
+
+class ToldCheckpoints:
+    """Writes them. `run` works beside the planes."""
+
+    def __init__(self, client: Client, fence: Fence, clock: Clock) -> None:
+        self._client = client
+        self._writer = client.at(Priority.STATUS, fence.check, timeout=fence.request_timeout)
+        self._fence = fence
+        self._clock = clock
+        self._due: dict[SavedPod, Nanos] = {}
+        self._written: dict[SavedPod, int] = {}  # monotonic
+        self._changed = asyncio.Event()
+
+    def saved(self, pod: SavedPod, at: Nanos) -> bool:
+        """Take down that a pod saved then; return whether there is room to remember it."""
+        if len(self._due) >= _MOST and pod not in self._due:
+            return False
+        self._due[pod] = max(at, self._due.get(pod, at))
+        self._changed.set()
+        return True
+
+    async def run(self) -> None:
+        """Write what is due, until cancelled."""
+        while True:
+            await self._changed.wait()
+            if self._fence.open:
+                await self._write_due()
+            if not self._due:
+                self._changed.clear()
+            await self._clock.sleep(_LOOK)
+
+    async def _write_due(self) -> None:
+        now = self._clock.monotonic()
+        self._written = {pod: at for pod, at in self._written.items() if now - at < _EVERY}
+        for pod in [each for each in self._due if each not in self._written]:
+            at = self._due.pop(pod)
+            self._written[pod] = now
+            try:
+                await self._write(pod, format_instant(at))
+            except (NotFound, Conflict):
+                continue  # it is gone, or another pod has its name
+            except Forbidden as refusal:
+                log.warning(
+                    "pod %s/%s reports its checkpoint, and the operator may not patch pods (chart "
+                    "value notice.files): %s",
+                    pod.namespace,
+                    pod.name,
+                    refusal,
+                )
+            except (Deposed, ApiError) as failure:
+                log.info(
+                    "the checkpoint of pod %s/%s is not written: %s",
+                    pod.namespace,
+                    pod.name,
+                    failure,
+                )
+            except Exception:
+                log.exception("the checkpoint of pod %s/%s is not written", pod.namespace, pod.name)
+
+    async def _write(self, pod: SavedPod, at: str) -> None:
+        said = {LAST_CHECKPOINT: at}
+        patch = {"metadata": {"uid": pod.uid, "annotations": said}}
+        head = await self._writer.patch(PODS, pod.namespace, pod.name, patch, _Head)
+        workload = (head.metadata.annotations or {}).get(_WORKLOAD)
+        if workload:
+            queued = {"metadata": {"annotations": said}}
+            await self._writer.patch(_WORKLOADS, pod.namespace, workload, queued, _Head)
