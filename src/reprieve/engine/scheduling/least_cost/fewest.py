@@ -15,6 +15,7 @@ KEP-5710, "Future extensions"; specification 7.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -76,19 +77,23 @@ def without_nominations(queued: Sequence[Pending]) -> Sequence[Pending]:
 
 
 def in_rounds(needs: Needs, nodes: Sequence[int], members: Sequence[Sequence[int]]) -> list[int]:
-    """Return the node of each member so that each node has one before any has another.
+    """Return the node of each member, in their order each on the one that has fewest so far.
 
     `members`: for how many of each class each of these nodes has room, at least as many as there
     are. Spread constraints look at the members that came before.
     """
-    places: list[list[tuple[int, int]]] = [[] for _ in needs.classes]
+    left: list[Counter[int]] = [Counter() for _ in needs.classes]
     for node, pattern in zip(nodes, members, strict=True):
-        earlier = 0
         for row, count in enumerate(pattern):
-            places[row] += [(earlier + number, node) for number in range(count)]
-            earlier += count
-    taken = [iter(sorted(each)) for each in places]
-    return [next(taken[row])[1] for row in needs.of]
+            left[row][node] += count
+    taken: Counter[int] = Counter()
+    found = []
+    for row in needs.of:
+        node = min((each for each, n in left[row].items() if n), key=lambda e: (taken[e], e))
+        left[row][node] -= 1
+        taken[node] += 1
+        found.append(node)
+    return found
 
 
 class Proposals:
