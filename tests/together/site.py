@@ -34,6 +34,7 @@ from tests.virtual_time import LoopClock
 __all__ = [
     "GPU",
     "KINDS",
+    "PODS",
     "Site",
     "deployment",
     "gang",
@@ -45,6 +46,14 @@ __all__ = [
 ]
 
 GPU: Final = "amd.com/gpu"
+#: Settings of an operator that queues pods, too.
+PODS: Final = """
+quota:
+  configuration:
+    apiVersion: config.kueue.x-k8s.io/v1beta2
+    kind: Configuration
+    integrations: {frameworks: [batch/job, pod]}
+"""
 UNIT: Final = "tests/unit"
 _ANNOTATION: Final = "kaiwo.silogen.ai/gpu-preemption.grace-period"
 KINDS: Final = {

@@ -11,15 +11,7 @@ from reprieve.api.reprieve import Preemption
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.kube.resource import PREEMPTIONS
 from reprieve.records.scheduling.replay import decide_scheduling_again
-from tests.together.site import deployment, gang, job, node, queued_pods, site
-
-PODS = """
-quota:
-  configuration:
-    apiVersion: config.kueue.x-k8s.io/v1beta2
-    kind: Configuration
-    integrations: {frameworks: [batch/job, pod]}
-"""
+from tests.together.site import PODS, deployment, gang, job, node, queued_pods, site
 
 
 async def test_no_idle_work_is_evicted_for_a_job_that_its_quota_refuses(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from reprieve.answers.preemptions.recorded import judged
 from reprieve.api.disruption import Disruption, DisruptionDemand
 from reprieve.api.reprieve import Frees, Preemption, Rejected, Stage
@@ -13,7 +15,7 @@ from reprieve.shadow.candidate import Candidate
 from reprieve.shadow.comparison import Verdict, compared
 from reprieve.shadow.document import document
 from tests.shadow.records import own_plugins
-from tests.together.site import GPU, Site, deployment, job, node, site
+from tests.together.site import GPU, PODS, Site, deployment, job, node, queued_pods, site
 
 RECORDED = Candidate("as recorded")
 
@@ -134,3 +136,22 @@ async def test_the_record_of_work_that_came_back_says_by_whom_it_was_displaced(
     assert after.debt_of.startswith("another tenant's work #"), "work of others has a number"
     assert (first.spec.depth, first.spec.debt_of) == (1, "")
     assert (second.spec.depth, second.spec.debt_of) == (2, first.spec.preemptor_lineage)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("pods", [1, 2], ids=["pod", "group"])
+async def test_records_for_queued_pods_without_an_owner_name_each_other(
+    tmp_path: Path, pods: int
+) -> None:
+    """Quota is taken back for their Workload, and room is made for each of them by priority."""
+    sweep, lower = job("sweep", "b", queued=True), job("lower", "b")
+    wanted = queued_pods("wanted", "a", pods=pods, gpus=8 // pods, priority="high")
+    async with site(tmp_path, [node("n0")], {"a": 8, "b": 0}, config=PODS) as cluster:
+        await cluster.runs(sweep, lower)
+        assert await cluster.demand(wanted) == {"sweep": 4, "lower": 4}
+        first, second = await records(cluster)
+    assert [first.spec.plane, second.spec.plane] == ["quota", "scheduling"]
+    assert [(each.plane, each.preemption) for each in second.spec.stages] == [
+        ("quota", first.metadata.name),
+        ("scheduling", ""),
+    ]

@@ -1,14 +1,16 @@
 """Which records stand for which demand, over the books of all planes of the process.
 
 A demand is known by the lineage of its preemptor, by the preemptor itself and by the pods that were
-placed for it, so that a Workload and its pods are one. A record counts while it is open, and for a
-while after it ended with somebody evicted: what is decided for its demand then goes on from it.
+placed for it, so that a Workload and its pods are one; pods without an owner that are queued as a
+group have no lineage in common, and are known by their Workload as well (`workload_of`). A record
+counts while it is open, and for a while after it ended with somebody evicted: what is decided for
+its demand then goes on from it.
 Source: the design's "Where the planes meet".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -46,11 +48,16 @@ class _Known:
 
 
 class Demands:
-    """The records of demands, by what the demands are known by."""
+    """The records of demands, by what the demands are known by.
+
+    `workload_of`: the uid of the Workload of a group of queued pods, by the uid of one of them;
+    empty where there is none.
+    """
 
     def __init__(self) -> None:
         self._records: dict[str, _Known] = {}  # by name, the oldest first
         self._last: dict[str, str] = {}  # the last record by name of the demand
+        self.workload_of: Callable[[str], str] = lambda uid: ""
 
     def __len__(self) -> int:
         return len(self._records)
@@ -63,7 +70,8 @@ class Demands:
         if spec.preemptor is None or spec.dry_run or not spec.stages:
             return
         self._forget(record)
-        known = _Known(Plane(spec.plane), stages_of(spec), tuple(names_of(spec)))
+        names = tuple(self._with_workloads(names_of(spec)))
+        known = _Known(Plane(spec.plane), stages_of(spec), names)
         self._records[record] = known
         self._last.update(dict.fromkeys(known.names, record))
         while len(self._records) > _REMEMBERED:
@@ -103,8 +111,14 @@ class Demands:
         """Return what was known of other planes with the stages before a plan, if there are any."""
         lineage = "" if at_stake is None else at_stake.preemptor
         known_by = (*_lineages(lineage), *_objects(plan.preemptor, plan.placement))
-        former = self._former([name for name in known_by if name], now)
+        former = self._former([*self._with_workloads(filter(None, known_by))], now)
         return replace(beside, former=former) if former else beside
+
+    def _with_workloads(self, names: Iterable[str]) -> Iterator[str]:
+        """Yield these names, and the Workloads of those that are pods of a queued group."""
+        given = tuple(names)
+        yield from given
+        yield from dict.fromkeys(filter(None, map(self.workload_of, given)))
 
     def _former(self, names: Iterable[str], now: Nanos) -> tuple[Stage, ...]:
         for name in names:

@@ -35,6 +35,7 @@ async def assemble(given: Surroundings) -> Assembled:
     )
     plane = QuotaPlane(context, given.namespace, given.view)
     given.joint.quota = plane.side
+    given.joint.demands.workload_of = plane.side.workload_of
     runners = []
     if stored.content is not None:
         runners.append(LiveConfiguration(context, stored, plane.take))

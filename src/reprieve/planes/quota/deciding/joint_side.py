@@ -224,6 +224,15 @@ class QuotaJoint:
         """Try these Workloads again, by `namespace/name`: what was said of them has changed."""
         self._idle_first.wake(workloads)
 
+    def workload_of(self, pod: str) -> str:
+        """Return the uid of the Workload that pods without an owner own as a group; or nothing."""
+        row = self._nodes.row(Uid(pod))
+        found = None if row is None else self._state.workload(row.workload)
+        owners = () if found is None else found.metadata.owner_references or ()
+        if found is None or not owners or any(owner.kind != "Pod" for owner in owners):
+            return ""
+        return found.metadata.uid
+
     async def release(
         self, workload: str, units: Sequence[IdleUnit], promised: Sequence[Promise]
     ) -> Release:
