@@ -113,6 +113,19 @@ STORIES: Final = {
         {"bob"},
         idle=1,
     ),
+    "a small idle job and busy work where a large idle job holds twice as much": Story(
+        (8, 8),
+        _OF_A,
+        (
+            job("large", "b", gpus=8, priority="high"),
+            job("small", "b", gpus=2, priority="high"),
+            deployment("bob", "b", gpus=2),
+            deployment("cat", "b", priority="high"),
+        ),
+        job("wanted", "a", priority="high"),
+        {"small", "bob"},
+        idle=2,
+    ),
     "nobody where there is room": Story(
         (8, 8),
         _OF_A,

@@ -18,11 +18,13 @@ from reprieve.engine.scheduling.nodes.leaving import PutOff, left_out
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.engine.scheduling.session import Session
+from reprieve.engine.victim_choice import VictimChoice
 from reprieve.units.ids import Uid
 from tests.engine.builders import group, node, pod, snapshot_of
 from tests.oracle.mixtures import Held, fits_without, ways
 
 PRIORITY = 1000
+BEST = Policy(choice=VictimChoice.BEST).beside_others()
 
 
 def drawn(random: Random, *, alike: bool) -> tuple[dict[str, int], list[Held], list[int]]:
@@ -47,7 +49,7 @@ def drawn(random: Random, *, alike: bool) -> tuple[dict[str, int], list[Held], l
 
 
 def answer(
-    nodes: dict[str, int], held: list[Held], wanted: list[int], *, grouped: bool
+    nodes: dict[str, int], held: list[Held], wanted: list[int], *, grouped: bool, most: int = 0
 ) -> tuple[Mixture | None, Snapshot, list[Unit]]:
     """Return what the engine names."""
     pods = [
@@ -69,8 +71,12 @@ def answer(
         if each.idle:
             members.setdefault(each.idle, []).append(Uid(f"pod-{each.name}"))
     idle = [IdlePods(name, tuple(uids)) for name, uids in sorted(members.items())]
-    policy = Policy()
-    found = mixture(snapshot, units, idle, lambda waits: Session(snapshot, policy, waits=waits))
+    policy = BEST if most else Policy()
+
+    def begin(waits: PutOff) -> Session:
+        return Session(snapshot, policy, waits=waits)
+
+    found = mixture(snapshot, units, idle, begin, most)
     return found, snapshot, units
 
 
@@ -106,6 +112,33 @@ def test_both_go_only_where_neither_is_enough_and_together_they_are(
         if alike and len(wanted) == 1 and not grouped:
             assert size == known.both, said
     assert mixed >= 10, "too few of the drawn clusters want both"
+
+
+def test_both_go_where_idle_work_alone_holds_more_than_is_allowed() -> None:
+    random, mixed, nobody = Random("most"), 0, 0
+    for number in range(3_000):
+        if mixed >= 6 and nobody >= 15:
+            break
+        nodes, held, wanted = drawn(random, alike=False)
+        known = ways(nodes, held, wanted[:1], PRIORITY)
+        if known.nobody or known.idle is None or known.priority is not None or known.both is None:
+            continue
+        if not any(each.priority < PRIORITY and not each.idle for each in held):
+            continue  # there is nobody but idle work
+        most = -(-2 * known.idle // 3)
+        found, _, _ = answer(nodes, held, wanted[:1], grouped=False, most=most)
+        said = (number, nodes, held, wanted, found, most)
+        if known.both >= most:
+            assert found is None, said
+            nobody += 1
+            continue
+        mixed += 1
+        assert found is not None and found.idle and found.pods, said
+        gone = {e.name for e in held if e.idle in found.idle}
+        gone |= {uid.removeprefix("pod-") for uid in found.pods}
+        assert fits_without(nodes, held, gone, wanted[:1]), said
+        assert sum(e.gpus for e in held if e.name in gone) == known.both, said
+    assert mixed >= 6 and nobody >= 15, "too few of the drawn clusters have far too much idle work"
 
 
 def test_the_rest_of_the_room_is_proven_without_the_pods_that_idle_work_leaves() -> None:

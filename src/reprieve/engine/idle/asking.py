@@ -7,14 +7,24 @@ the same rules. Source: the design's "Where the planes meet".
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from reprieve.engine.idle.claims import demand_order
 from reprieve.engine.idle.model import IdleSnapshot, Phase, Workload
 from reprieve.engine.idle.outcome import Evaluation, Reason
+from reprieve.engine.idle.placement import pending_pods
 from reprieve.engine.plan import Plane
 
-__all__ = ["MOST_MIXTURES", "MOST_RELEASES", "demands_of_quota", "short_demands", "spare_work"]
+__all__ = [
+    "MOST_MIXTURES",
+    "MOST_RELEASES",
+    "Costly",
+    "costly_demands",
+    "demands_of_quota",
+    "short_demands",
+    "spare_work",
+]
 
 #: How many demands are asked about in one evaluation: for quota, and beside priority.
 MOST_RELEASES: Final = 20
@@ -48,6 +58,37 @@ def short_demands(snapshot: IdleSnapshot, evaluation: Evaluation) -> list[Worklo
         if each.ref in short and each.key not in snapshot.displaced
     ]
     return sorted(demands, key=demand_order)
+
+
+@dataclass(frozen=True, slots=True)
+class Costly:
+    """A demand for which idle work goes that holds far more than the demand asks for.
+
+    `most`: so many devices or more together with work of lower priority are no better.
+    """
+
+    demand: Workload
+    victims: tuple[Workload, ...]
+    most: int
+
+
+def costly_demands(snapshot: IdleSnapshot, evaluation: Evaluation) -> list[Costly]:
+    """Return the demands whose plan evicts more than one and a half times what they ask for."""
+    rows = {each.root.uid: each for each in snapshot.workloads}
+    demands = {each.ref: each for each in snapshot.workloads}
+    found = []
+    for plan in evaluation.plans:
+        demand = None if plan.preemptor is None else demands.get(plan.preemptor)
+        if demand is None or demand.key in snapshot.owned or not plan.placement:
+            continue
+        if demand.key in snapshot.mixed or demand.key in snapshot.displaced:
+            continue
+        victims = tuple(rows[each.root.uid] for each in plan.victims if each.root.uid in rows)
+        devices = sum(sum(each.gpus.values()) for each in victims)
+        asked = sum(sum(pod.gpus.values()) for pod in pending_pods(demand))
+        if 2 * devices > 3 * asked:
+            found.append(Costly(demand, victims, -(-2 * devices // 3)))
+    return sorted(found, key=lambda each: demand_order(each.demand))
 
 
 def spare_work(snapshot: IdleSnapshot, evaluation: Evaluation) -> list[Workload]:

@@ -10,8 +10,9 @@ Of the sets that are tried, one is chosen:
 
 Tried are all sets of up to five idle units. Of more of them: the shortest beginning that is enough,
 oldest first and smallest first, without those that can be put back, and each unit alone. Nobody
-goes where priority alone is enough, or idle work alone: these come first. Source: the design's
-"Where the planes meet".
+goes where priority alone is enough, or idle work alone: these come first. But where idle work alone
+holds far more, both go together, and fewer sets are tried. Source: the design's "Where the planes
+meet".
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ __all__ = ["held_devices", "mixture", "priority_of"]
 
 _ALL_SETS: Final = 5  # of how many idle units every set is tried
 _MOST: Final = 48  # sets that are tried for one demand
+_FEW: Final = 12  # where idle work alone is enough
 _EVERY_POD: Final = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
 
 
@@ -44,6 +46,7 @@ def mixture(
     units: Sequence[Unit],
     idle: Sequence[IdlePods],
     begin: Callable[[PutOff], Session],
+    most: int = 0,
 ) -> Mixture | None:
     """Return the idle units that have to go beside victims of lower priority; None without any.
 
@@ -52,6 +55,8 @@ def mixture(
         units: of the demand; each has to be placed.
         idle: what may go, oldest first.
         begin: makes a session in which no unit has been tried.
+        most: idle work alone is enough, and so many devices or more in all are no better; 0: it is
+            not enough.
     """
     asked = frozenset(uid for each in idle for uid in each.pods)
     slots = places_of(snapshot.pod_uids, asked)
@@ -62,10 +67,13 @@ def mixture(
     search = _Search(snapshot, units, idle, begin, slots)
     if search.tried(()) is not None:
         return None
-    every = search.tried(idle)
-    if every is None or not every.pods:
-        return None
-    search.best = every
+    if most:
+        search.best, search.left = _Set((), frozenset(), (), (most, -1)), _FEW
+    else:
+        every = search.tried(idle)
+        if every is None or not every.pods:
+            return None
+        search.best = every
     if len(idle) <= _ALL_SETS:
         search.try_all()
     else:

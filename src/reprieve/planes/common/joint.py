@@ -110,10 +110,13 @@ class SchedulingSide(Protocol):
         """
         ...
 
-    async def mixture(self, pods: Sequence[Uid], idle: Sequence[IdlePods]) -> Mixture | None:
+    async def mixture(
+        self, pods: Sequence[Uid], idle: Sequence[IdlePods], most: int = 0
+    ) -> Mixture | None:
         """Return which idle work has to go beside work of lower priority; None where none helps.
 
-        None, too, where priority alone is enough. `idle`: what may go, oldest first.
+        None, too, where priority alone is enough. `idle`: what may go, oldest first. `most`: idle
+        work alone is enough, and so many devices or more are no better; 0: it is not enough.
         """
         ...
 

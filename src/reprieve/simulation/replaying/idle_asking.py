@@ -15,6 +15,7 @@ from kubeworld.units.instants import Nanos
 from reprieve.engine.idle.asking import (
     MOST_MIXTURES,
     MOST_RELEASES,
+    costly_demands,
     demands_of_quota,
     short_demands,
     spare_work,
@@ -96,18 +97,24 @@ def mixtures(
     now: Nanos,
 ) -> dict[GpuWorkloadKey, Mixed]:
     """Return for jobs that wait for nodes the idle work that goes beside work of lower priority."""
-    demands = [each for each in short_demands(snapshot, evaluation) if each.pods]
+    costly = {each.demand.key: each for each in costly_demands(snapshot, evaluation)}
+    asked = [*short_demands(snapshot, evaluation), *(each.demand for each in costly.values())]
+    demands = [each for each in asked if each.pods]
     left = {unit.root: unit for unit in units}
     found: dict[GpuWorkloadKey, Mixed] = {}
     for demand in demands[:MOST_MIXTURES]:
-        idle = [IdlePods(unit.root, unit.pods) for unit in left.values()]
-        answer = placing.mixture(demand.key, idle, now) if idle else None
+        own = costly.get(demand.key)
+        victims = () if own is None else own.victims
+        idle = [IdlePods(e.root.uid, tuple(pod.uid for pod in e.pods)) for e in victims]
+        idle += [IdlePods(unit.root, unit.pods) for unit in left.values()]
+        most = 0 if own is None else own.most
+        answer = placing.mixture(demand.key, idle, now, most) if idle else None
         if answer is None:
             continue
         roots = tuple(Uid(name) for name in answer.idle)
         found[demand.key] = Mixed(roots, answer.placement)
         for root in roots:
-            del left[root]
+            left.pop(root, None)
     return found
 
 

@@ -230,15 +230,17 @@ class SchedulingDecider:
         )
         return [each.unit for each in sorted(higher, key=lambda each: each.order)[:MOST_AHEAD]]
 
-    def mixture(self, job: str, idle: Sequence[IdlePods], now: Nanos) -> Mixture | None:
+    def mixture(
+        self, job: str, idle: Sequence[IdlePods], now: Nanos, most: int = 0
+    ) -> Mixture | None:
         """Return which idle work has to go for a job beside victims by priority, if that helps."""
         progress = self._cluster.progress
-        asked = (progress.helped, progress.joined, tuple(idle))
+        asked = (progress.helped, progress.joined, tuple(idle), most)
         if job not in self._waiting or self._fruitless.get(job) == asked:
             return None
         snapshot = self.snapshot()
         begin = partial(self._began, snapshot, now // SECOND)
-        found = mixture(snapshot, [self._waiting[job].unit], idle, begin)
+        found = mixture(snapshot, [self._waiting[job].unit], idle, begin, most)
         if found is None and not self._policy.timed:
             self._fruitless[job] = asked
         return found

@@ -1,17 +1,18 @@
 """Which idle work goes beside work of lower priority: asked of the scheduling plane.
 
-An evaluation says which demands all idle work is too little for. The scheduling plane is asked for
-each such demand whose pods it schedules, in their order, a few at a time in turn; what it names is
-evaluated again as part of the snapshot, checked, recorded and carried out as any other plan, and
-the scheduling plane evicts the rest. Source: the design's "Where the planes meet".
+An evaluation says which demands all idle work is too little for, and for which far too much goes.
+The scheduling plane is asked for each such demand whose pods it schedules, in their order, a few at
+a time in turn; what it names is evaluated again as part of the snapshot, checked, recorded and
+carried out as any other plan, and the scheduling plane evicts the rest. Source: the design's "Where
+the planes meet".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from kubeworld.units.instants import Nanos
-from reprieve.engine.idle.asking import MOST_MIXTURES, short_demands
+from reprieve.engine.idle.asking import MOST_MIXTURES, Costly, costly_demands, short_demands
 from reprieve.engine.idle.model import IdleSnapshot, Mixed, Workload
 from reprieve.engine.idle.outcome import RULE_BESIDE_PRIORITY, Evaluation
 from reprieve.engine.idle.placement import pending_pods
@@ -49,21 +50,24 @@ class Mixtures:
     ) -> dict[GpuWorkloadKey, Mixed]:
         """Return for demands what idle work goes; `units`: what may, `taken`: roots that do."""
         scheduling = self._joint.scheduling
-        if scheduling is None or not snapshot.nodes or not units:
+        if scheduling is None or not snapshot.nodes:
             return {}
         found: dict[GpuWorkloadKey, Mixed] = {}
         gone = set(taken)
-        for demand in self._in_turn(snapshot, evaluation):
+        costly = {each.demand.key: each for each in costly_demands(snapshot, evaluation)}
+        for demand in self._in_turn(snapshot, evaluation, costly):
+            own = costly.get(demand.key)
             free = {
                 name: members
-                for name, (_, members) in units.items()
+                for name, members in _candidates(units, own)
                 if not any(
                     each.root.uid in gone or snapshot.held_until(demand.key, each.root.uid, now)
                     for each in members
                 )
             }
             idle = [idle_pods(name, members) for name, members in free.items()]
-            answer = await scheduling.mixture(_waiting(demand), idle)
+            most = 0 if own is None else own.most
+            answer = await scheduling.mixture(_waiting(demand), idle, most) if idle else None
             if answer is not None:
                 roots = [each.root.uid for name in answer.idle for each in free[name]]
                 found[demand.key] = Mixed(tuple(roots), answer.placement)
@@ -84,14 +88,29 @@ class Mixtures:
             )
         return ""
 
-    def _in_turn(self, snapshot: IdleSnapshot, evaluation: Evaluation) -> list[Workload]:
+    def _in_turn(
+        self,
+        snapshot: IdleSnapshot,
+        evaluation: Evaluation,
+        costly: Mapping[GpuWorkloadKey, Costly],
+    ) -> list[Workload]:
         """Return the demands to be asked about now: those after the last one first."""
-        demands = [each for each in short_demands(snapshot, evaluation) if self._asks(each)]
+        asked = [*short_demands(snapshot, evaluation), *(each.demand for each in costly.values())]
+        demands = [each for each in asked if self._asks(each)]
         last = next((n for n, each in enumerate(demands) if each.key == self._last), -1)
         if len(demands) > MOST_MIXTURES:
             demands = [*demands[last + 1 :], *demands[: last + 1]][:MOST_MIXTURES]
         self._last = demands[-1].key if demands else None
         return demands
+
+
+def _candidates(units: Units, own: Costly | None) -> Iterator[tuple[str, Sequence[Workload]]]:
+    """Yield the units that may go: those that a costly plan has, then those that nobody needs."""
+    members: dict[str, list[Workload]] = {}
+    for each in () if own is None else own.victims:
+        members.setdefault(each.unit or f"/{each.root.uid}", []).append(each)
+    yield from members.items()
+    yield from ((name, several) for name, (_, several) in units.items() if name not in members)
 
 
 def idle_pods(name: str, members: Sequence[Workload]) -> IdlePods:

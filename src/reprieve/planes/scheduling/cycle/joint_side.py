@@ -262,11 +262,13 @@ class SchedulingJoint:
         first = frozenset(islice(keys, MOST_AHEAD))
         return self._units([row.uid for row in higher if self._unit_key(row) in first]) or []
 
-    async def mixture(self, pods: Sequence[Uid], idle: Sequence[IdlePods]) -> Mixture | None:
+    async def mixture(
+        self, pods: Sequence[Uid], idle: Sequence[IdlePods], most: int = 0
+    ) -> Mixture | None:
         """Return which idle work has to go beside work of lower priority; None where none helps.
 
         None, too, where priority alone is enough, or may not preempt yet. `idle`: what may go,
-        oldest first.
+        oldest first. `most`: idle work alone is enough, and so many devices or more are no better.
         """
         units = self._units(pods)
         if not units or self._delays.of(units):
@@ -274,7 +276,7 @@ class SchedulingJoint:
         context, holds = self._context, self._holds(units)
         snapshot, overdue = self._state.cluster.snapshot(), frozenset(self._state.overdue)
         progress = self._state.cluster.progress
-        asked = (progress.helped, progress.joined, overdue, tuple(idle), tuple(units))
+        asked = (progress.helped, progress.joined, overdue, tuple(idle), tuple(units), most)
         name = units[0].name
         if self._fruitless.get(name) == asked:
             return None
@@ -289,7 +291,7 @@ class SchedulingJoint:
             context.scorers,
             holds,
         )
-        found = await self._solver.run(mixture, snapshot, units, idle, begin)
+        found = await self._solver.run(mixture, snapshot, units, idle, begin, most)
         if found is None and not holds and not context.policy.timed:
             self._fruitless[name] = asked
             self._fruitless.move_to_end(name)
