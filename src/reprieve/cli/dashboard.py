@@ -21,8 +21,7 @@ from typing import Final
 import click
 
 from kubeworld.units.clock import SystemClock
-from reprieve.cli.options.durations import DurationText
-from reprieve.cli.options.keeping import kept_history
+from reprieve.cli.options.keeping import keeping_options, kept_history
 from reprieve.cli.sessions.opening import has_display, open_page
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.reader import Reader
@@ -68,21 +67,7 @@ class _Options:
     metavar="N",
     help="Port on the loopback interface; any free one otherwise.",
 )
-@click.option(
-    "--history",
-    "folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Keep samples of who held and waited here, so that they survive a restart; at most 20 MB.",
-)
-@click.option(
-    "--sample-every",
-    type=DurationText(),
-    default="1m",
-    show_default=True,
-    metavar="DURATION",
-    help="How often a sample is taken.",
-)
+@keeping_options
 @click.option("--no-open", is_flag=True, help="Print the address and open no browser.")
 @click.option("--with-parent", is_flag=True, hidden=True, help="End when standard input does.")
 def dashboard(

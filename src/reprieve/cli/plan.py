@@ -12,7 +12,6 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -22,6 +21,7 @@ import yaml
 from kubeworld.units.clock import SystemClock
 from reprieve.answers.layout import Style
 from reprieve.cli.options.cluster_options import context_option, kubeconfig_option, namespace_option
+from reprieve.cli.options.plane_options import file_option, gates_option, profile_options
 from reprieve.cli.sessions.deciding import deciders_of, installed_deciders
 from reprieve.cli.sessions.reading import reading_client
 from reprieve.cli.sessions.running_operator import running_deciders
@@ -82,52 +82,11 @@ _REFUSED: Final = 1
     help="Whose pods are placed, as for reprieve run; repeatable. Else those that the manifests "
     "ask for.",
 )
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The operator's --config file.",
-)
-@click.option(
-    "--scheduler-config",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The operator's KubeSchedulerConfiguration.",
-)
-@click.option(
-    "--quota-config",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The operator's Configuration of Kueue.",
-)
-@click.option(
-    "--feature-gates",
-    default="",
-    metavar="A=true,B=false",
-    help="The operator's feature gates of the scheduling plane.",
-)
-@click.option(
-    "--scheduling-profile",
-    type=click.Choice(["", "compatible", "best"]),
-    default="",
-    metavar="compatible|best",
-    help="How the operator's scheduling plane chooses victims.",
-)
-@click.option(
-    "--idle-profile",
-    type=click.Choice(["", "compatible", "best"]),
-    default="",
-    metavar="compatible|best",
-    help="How the operator's idle plane chooses victims.",
-)
-@click.option(
-    "--quota-profile",
-    type=click.Choice(["", "compatible", "best"]),
-    default="",
-    metavar="compatible|best",
-    help="How the operator's quota plane chooses victims.",
-)
+@file_option("--config", "The operator's --config file.", "config_file")
+@file_option("--scheduler-config", "The operator's KubeSchedulerConfiguration.")
+@file_option("--quota-config", "The operator's Configuration of Kueue.")
+@gates_option("The operator's feature gates of the scheduling plane.")
+@profile_options("the operator's")
 @click.option(
     "--without-server",
     is_flag=True,

@@ -15,6 +15,7 @@ import click
 
 from kubeworld.units.durations import SECOND, InvalidDuration, format_duration, parse_duration
 from reprieve.cli.options.cluster_options import context_option, kubeconfig_option
+from reprieve.cli.options.plane_options import file_option, gates_option, profile_options
 from reprieve.units.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,12 +36,10 @@ _CONTROLLERS = ("idle", "scheduling", "quota")
 )
 @kubeconfig_option
 @context_option
-@click.option(
+@file_option(
     "--config",
+    "YAML in the shape of the Helm values; environment variables win over it.",
     "config_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="YAML in the shape of the Helm values; environment variables win over it.",
 )
 @click.option(
     "--dry-run", is_flag=True, help="Write only our own objects: nothing is marked or evicted."
@@ -116,45 +115,10 @@ _CONTROLLERS = ("idle", "scheduling", "quota")
     show_default=True,
     help="Lines for people, or a JSON object each.",
 )
-@click.option(
-    "--feature-gates",
-    default="",
-    metavar="A=true,B=false",
-    help="Feature gates of the scheduling plane; they win over those of the --config file.",
-)
-@click.option(
-    "--scheduling-profile",
-    type=click.Choice(["", "compatible", "best"]),
-    default="",
-    metavar="compatible|best",
-    help="How the scheduling plane chooses victims; it wins over that of the --config file.",
-)
-@click.option(
-    "--idle-profile",
-    type=click.Choice(["", "compatible", "best"]),
-    default="",
-    metavar="compatible|best",
-    help="How the idle plane chooses victims; it wins over that of the --config file.",
-)
-@click.option(
-    "--quota-profile",
-    type=click.Choice(["", "compatible", "best"]),
-    default="",
-    metavar="compatible|best",
-    help="How the quota plane chooses victims; it wins over that of the --config file.",
-)
-@click.option(
-    "--scheduler-config",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="A KubeSchedulerConfiguration for the scheduling plane.",
-)
-@click.option(
-    "--quota-config",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="A Configuration of Kueue for the quota plane.",
-)
+@gates_option("Feature gates of the scheduling plane; they win over those of the --config file.")
+@profile_options(more="; it wins over that of the --config file")
+@file_option("--scheduler-config", "A KubeSchedulerConfiguration for the scheduling plane.")
+@file_option("--quota-config", "A Configuration of Kueue for the quota plane.")
 @click.option(
     "--scheduler-name",
     "scheduler_names",
@@ -188,12 +152,7 @@ _CONTROLLERS = ("idle", "scheduling", "quota")
     help="Tell a namespace of its displaced work by the webhook that its annotation "
     "reprieve.dev/notify names, where it is on this host, HOST:PORT or *.DOMAIN; repeatable.",
 )
-@click.option(
-    "--notify-key",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Sign these messages with what the file holds, at least 16 bytes.",
-)
+@file_option("--notify-key", "Sign these messages with what the file holds, at least 16 bytes.")
 @click.option(
     "--decision-log",
     metavar="FILE|-",

@@ -22,6 +22,7 @@ import msgspec
 
 from kubelocal.server.wire.faults import InvalidFaults, parse_faults
 from reprieve.cli.options.durations import DurationText
+from reprieve.cli.options.plane_options import gates_option, profile_options
 from reprieve.cli.sessions.up_session import Demo, UpOptions, UpSession
 from reprieve.operator.collector import relax_collector
 from reprieve.scenarios.catalogue import DEFAULT, find, names, packaged, playground
@@ -107,33 +108,8 @@ __all__ = ["up"]
 )
 @click.option("--tls", is_flag=True, help="Serve HTTPS, with an authority of the cluster's own.")
 @click.option("--rbac", is_flag=True, help="Enforce roles; the operator and you have every right.")
-@click.option(
-    "--feature-gates",
-    default="",
-    metavar="A=true,B=false",
-    help="Feature gates of the cluster and of the scheduling plane.",
-)
-@click.option(
-    "--scheduling-profile",
-    type=click.Choice(["", "compatible", "best"]),
-    default="",
-    metavar="compatible|best",
-    help="How the scheduling plane chooses victims.",
-)
-@click.option(
-    "--idle-profile",
-    type=click.Choice(["", "compatible", "best"]),
-    default="",
-    metavar="compatible|best",
-    help="How the idle plane chooses victims.",
-)
-@click.option(
-    "--quota-profile",
-    type=click.Choice(["", "compatible", "best"]),
-    default="",
-    metavar="compatible|best",
-    help="How the quota plane chooses victims.",
-)
+@gates_option("Feature gates of the cluster and of the scheduling plane.")
+@profile_options()
 @click.option(
     "--strict-disruption-mode",
     is_flag=True,

@@ -19,8 +19,7 @@ from typing import Final
 import click
 
 from kubeworld.units.clock import Clock, SystemClock
-from reprieve.cli.options.durations import DurationText
-from reprieve.cli.options.keeping import kept_history
+from reprieve.cli.options.keeping import keeping_options, kept_history
 from reprieve.cli.options.own_audience import api_audience
 from reprieve.kube.credentials import Connection, load_connection
 from reprieve.kube.reader import Reader
@@ -132,21 +131,7 @@ class _Options:
     metavar="NAMESPACE",
     help="Where the operator keeps the key to the numbers of others' work.",
 )
-@click.option(
-    "--history",
-    "folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Keep samples of who held and waited here, so that they survive a restart; at most 20 MB.",
-)
-@click.option(
-    "--sample-every",
-    type=DurationText(),
-    default="1m",
-    show_default=True,
-    metavar="DURATION",
-    help="How often a sample is taken.",
-)
+@keeping_options
 @click.option(
     "--insecure-no-auth",
     "open_to_all",

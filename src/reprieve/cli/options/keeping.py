@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
+
+import click
 
 from kubeworld.units.durations import SECOND
+from reprieve.cli.options.durations import DurationText
 from reprieve.units.errors import UsageError
 from reprieve.web.history.history import History
 from reprieve.web.history.stores import FolderStore
 
-__all__ = ["kept_history"]
+__all__ = ["keeping_options", "kept_history"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _QUICKEST: Final = SECOND
 
@@ -24,3 +30,23 @@ def kept_history(folder: Path | None, every: int) -> History:
     if every < _QUICKEST:
         raise UsageError("--sample-every: accepted: a duration of at least 1s")
     return History(None if folder is None else FolderStore(folder), every)
+
+
+def keeping_options(command: F) -> F:
+    """Add the options that say where samples are kept, and how often one is taken."""
+    command = click.option(
+        "--sample-every",
+        type=DurationText(),
+        default="1m",
+        show_default=True,
+        metavar="DURATION",
+        help="How often a sample is taken.",
+    )(command)
+    return click.option(
+        "--history",
+        "folder",
+        type=click.Path(file_okay=False, path_type=Path),
+        metavar="DIR",
+        help="Keep samples of who held and waited here, so that they survive a restart; at most "
+        "20 MB.",
+    )(command)
