@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 import pytest
 
+import kubeworld.time
 from kubelocal.tests import virtual_time
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
@@ -43,26 +44,18 @@ _AHEAD: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, int]] = WeakKeyDictio
 _APART: Final = 1_000
 
 
-class LoopClock:
+class LoopClock(kubeworld.time.LoopClock):
     """The clock of the loop in which it is made, virtual or not; the first tells the true time."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._ahead = _AHEAD.get(self._loop, time.time_ns() - self.monotonic())
-        _AHEAD[self._loop] = self._ahead + _APART
-
-    def wall(self) -> Nanos:
-        return Nanos(self.monotonic() + self._ahead)
-
-    def monotonic(self) -> Nanos:
-        return Nanos(round(self._loop.time() * SECOND))
-
-    async def sleep(self, nanoseconds: int) -> None:
-        await asyncio.sleep(max(0, nanoseconds) / SECOND)
+        loop = asyncio.get_running_loop()
+        ahead = _AHEAD.get(loop, time.time_ns() - round(loop.time() * SECOND))
+        _AHEAD[loop] = ahead + _APART
+        super().__init__(loop, Nanos(ahead))
 
     def step(self, nanoseconds: int) -> None:
         """Move this clock's wall time alone."""
-        self._ahead += nanoseconds
+        self._start = Nanos(self._start + nanoseconds)
 
 
 def loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kubeworld.objects.pods import is_over
-from kubeworld.units.instants import Nanos
+from kubeworld.units.instants import Nanos, instant_or_none
 from kubeworld.units.quantities import InvalidQuantity
 from kubeworld.units.untrusted import Form, integer_or_none
 from reprieve.answers.kept_nodes import nominated_node, refusal_of
-from reprieve.answers.quantities import instant_or_none, listed
+from reprieve.answers.quantities import listed
 from reprieve.answers.sources import Json
 from reprieve.answers.unit import Unit
 from reprieve.engine.diagnosis.causes import CAUSE, Cause

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from kubeworld.units.durations import InvalidDuration, parse_duration
-from kubeworld.units.instants import Nanos
+from kubeworld.units.instants import Nanos, instant_or_none
 from reprieve.answers.conditions import minimum_of
 from reprieve.answers.document import Displaced, State
 from reprieve.answers.findings import Findings
@@ -20,7 +20,6 @@ from reprieve.answers.quantities import (
     device_time,
     duration,
     instant,
-    instant_or_none,
     listed,
     summed,
 )

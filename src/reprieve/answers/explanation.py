@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kubeworld.units.instants import Nanos, format_instant
+from kubeworld.units.instants import Nanos, format_instant, instant_or_none
 from reprieve.answers.decided import start_text
 from reprieve.answers.document import (
     VERSION,
@@ -24,7 +24,7 @@ from reprieve.answers.evidence import MOST_TIMES, evidence_of
 from reprieve.answers.findings import Findings, named
 from reprieve.answers.kinds import job_kind_of
 from reprieve.answers.preemptions.demand import demand_of
-from reprieve.answers.quantities import ago, counted, instant_or_none
+from reprieve.answers.quantities import ago, counted
 from reprieve.answers.sources import Json
 from reprieve.answers.unit import Unit, name_of, namespace_of
 from reprieve.engine.diagnosis.model import Diagnosis

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kubeworld.units.durations import HOUR, MINUTE, SECOND
-from kubeworld.units.instants import InvalidInstant, Nanos, format_instant, parse_instant
+from kubeworld.units.instants import Nanos, format_instant
 from kubeworld.units.quantities import quantity_text
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "device_time",
     "duration",
     "instant",
-    "instant_or_none",
     "listed",
     "quantity",
     "summed",
@@ -104,14 +103,6 @@ def ago(at: Nanos, now: Nanos) -> str:
     """Return the instant, and how far it is from now."""
     distance = f"{duration(now - at)} ago" if at <= now else f"in {duration(at - now)}"
     return f"{instant(at, now)} ({distance})"
-
-
-def instant_or_none(text: object) -> Nanos | None:
-    """Return the instant that an object names, None where it names none."""
-    try:
-        return parse_instant(text) if isinstance(text, str) and text else None
-    except InvalidInstant:
-        return None
 
 
 def _binary(amount: int) -> str:

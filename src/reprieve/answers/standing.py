@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from kubeworld.objects.paths import first
 from kubeworld.objects.pods import is_over
-from kubeworld.units.instants import Nanos
+from kubeworld.units.instants import Nanos, instant_or_none
 from reprieve.answers.conditions import (
     Told,
     condition,
@@ -30,7 +30,7 @@ from reprieve.answers.conditions import (
 )
 from reprieve.answers.document import State, Step
 from reprieve.answers.kinds import job_kind_of
-from reprieve.answers.quantities import counted, instant_or_none, listed
+from reprieve.answers.quantities import counted, listed
 from reprieve.answers.sources import Json
 from reprieve.answers.unit import Unit, name_of, namespace_of
 from reprieve.engine.diagnosis.model import Diagnosis

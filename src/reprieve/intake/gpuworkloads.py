@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from kubeworld.units.instants import Nanos, format_instant, parse_instant
+from kubeworld.units.instants import Nanos, format_instant, instant_or_none
 from reprieve.api.core import ObjectMeta
 from reprieve.api.kaiwo import (
     Condition,
@@ -61,7 +61,7 @@ def workload_row(
     return Workload(
         ref=ref_of(gpu_workload),
         root=root_of(gpu_workload),
-        created=_instant(gpu_workload.metadata.creation_timestamp) or Nanos(0),
+        created=instant_or_none(gpu_workload.metadata.creation_timestamp) or Nanos(0),
         gpus=dict(gpu_workload.spec.gpu_resources),
         settings=settings,
         status=status_from_api(gpu_workload.status) if status is None else status,
@@ -122,11 +122,11 @@ def status_from_api(status: GpuWorkloadStatus) -> Status:
         phase=phase,
         tracked_pods=tuple(_tracked(pod) for pod in status.tracked_pods or ()),
         aggregated_utilization=status.aggregated_utilization,
-        last_metrics_update=_instant(status.last_metrics_update),
-        idle_since=_instant(status.idle_since),
-        finished_at=_instant(status.finished_at),
+        last_metrics_update=instant_or_none(status.last_metrics_update),
+        idle_since=instant_or_none(status.idle_since),
+        finished_at=instant_or_none(status.finished_at),
         owner_chain=status.owner_chain,
-        preempted_at=_instant(status.preempted_at),
+        preempted_at=instant_or_none(status.preempted_at),
         preempted_for=status.preempted_for,
         preemption_reason=status.preemption_reason,
     )
@@ -183,17 +183,12 @@ def _tracked(pod: ApiTrackedPod) -> TrackedPod:
     return TrackedPod(
         pod.pod_name,
         tuple(
-            GpuSample(metric.gpu_id, metric.utilization, _instant(metric.last_update) or Nanos(0))
+            GpuSample(
+                metric.gpu_id, metric.utilization, instant_or_none(metric.last_update) or Nanos(0)
+            )
             for metric in pod.gpu_metrics or ()
         ),
     )
-
-
-def _instant(text: str | None) -> Nanos | None:
-    try:
-        return None if text is None else parse_instant(text)
-    except ValueError:
-        return None
 
 
 def _text(instant: Nanos | None) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from kubeworld.units.durations import SECOND
-from kubeworld.units.instants import InvalidInstant, Nanos, parse_instant
+from kubeworld.units.instants import Nanos, instant_or_none
 from reprieve.api import kueue
 from reprieve.engine.cluster.rows import PodClass, PodRow
 from reprieve.engine.disruptions.lineage import (
@@ -61,7 +61,7 @@ def workload_party(workload: kueue.Workload, owner: str, label: str, template: s
             queue=workload.spec.queue_name,
             template=template or workload_template(workload),
             label=label or (metadata.labels or {}).get(LINEAGE_LABEL, ""),
-            created=_created(metadata.creation_timestamp),
+            created=(instant_or_none(metadata.creation_timestamp) or Nanos(0)),
             stays=True,
         )
     )
@@ -130,10 +130,3 @@ def lineage_label(job: Mapping[str, Any]) -> str:
     """Return the lineage that an object is said to belong to, empty for none."""
     labels = job["metadata"].get("labels") or {}
     return str(labels.get(LINEAGE_LABEL, ""))
-
-
-def _created(text: str | None) -> Nanos:
-    try:
-        return parse_instant(text or "")
-    except InvalidInstant:
-        return Nanos(0)

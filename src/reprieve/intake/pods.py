@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from kubeworld.objects.pod_sum import pod_sum, raise_to
-from kubeworld.units.instants import Nanos, parse_instant
+from kubeworld.units.instants import instant_or_none
 from kubeworld.units.quantities import InvalidQuantity, parse_quantity
 from kubeworld.units.untrusted import Form
 from reprieve.api.core import (
@@ -141,11 +141,11 @@ def pod_row(
         node=sys.intern(pod.spec.node_name or "") or None,
         demand=is_demand(pod, tracked, kueue, of_root, claimed),
         terminating=pod.metadata.deletion_timestamp is not None,
-        started=_instant(pod.status.start_time),
+        started=instant_or_none(pod.status.start_time),
         nodes=None if nodes is None or pod.spec.node_name else admitted_nodes(pod, nodes),
-        created=_instant(pod.metadata.creation_timestamp),
+        created=instant_or_none(pod.metadata.creation_timestamp),
         # The API sets it to the time of the request plus the grace period.
-        ends=_instant(pod.metadata.deletion_timestamp),
+        ends=instant_or_none(pod.metadata.deletion_timestamp),
         group=sys.intern(_group(pod)),
         asks=asks,
         gated=_is_gated(pod),
@@ -311,13 +311,6 @@ def _count(quantity: str | int | float) -> int:
         return max(parse_quantity(quantity), 0)
     except InvalidQuantity:
         return 0
-
-
-def _instant(text: str | None) -> Nanos | None:
-    try:
-        return None if text is None else parse_instant(text)
-    except ValueError:
-        return None
 
 
 def _admits(node: Node, pod: Pod) -> bool:

@@ -18,7 +18,7 @@ from typing import Final, TypeGuard
 import msgspec
 
 from kubeworld.units.durations import HOUR, InvalidDuration, parse_duration
-from kubeworld.units.instants import Nanos, parse_instant
+from kubeworld.units.instants import Nanos, instant_or_none
 from kubeworld.units.quantities import InvalidQuantity
 from kubeworld.units.untrusted import integer_or_none
 from reprieve.api import core, kueue
@@ -178,11 +178,11 @@ def workload_row(
     if status.admission is not None:
         admission, unreadable = _admission(status.admission, rows)
         invalid = invalid or unreadable
-    since = _instant(reserved.last_transition_time) if is_true(reserved) else None
-    checkpoint = _instant(annotations.get(LAST_CHECKPOINT))
+    since = instant_or_none(reserved.last_transition_time) if is_true(reserved) else None
+    checkpoint = instant_or_none(annotations.get(LAST_CHECKPOINT))
     opened = {each.name for each in status.preemption_gates or () if each.position == "Open"}
     requeue = status.requeue_state
-    created = _instant(metadata.creation_timestamp) or _NOTHING
+    created = instant_or_none(metadata.creation_timestamp) or _NOTHING
     evicted = _eviction(conditions.get("Evicted"))
     return Workload(
         namespace=namespace,
@@ -202,7 +202,7 @@ def workload_row(
         requeued=(requeued is None or requeued.status != "False")
         and (reserved is None or reserved.reason != ON_HOLD)
         and not is_true(conditions.get(LACKS_PODS)),
-        requeue_at=_instant(requeue.requeue_at) if requeue is not None else None,
+        requeue_at=instant_or_none(requeue.requeue_at) if requeue is not None else None,
         checks={each.name: _check(each.state) for each in status.admission_checks or ()},
         admission_gated=bool(annotations.get(ADMISSION_GATED_BY)),
         closed_gates=tuple(
@@ -352,16 +352,7 @@ def _check(state: str) -> Check:
 def _eviction(condition: kueue.Condition | None) -> Eviction | None:
     if condition is None or condition.status != "True":
         return None
-    return Eviction(condition.reason, _instant(condition.last_transition_time) or _NOTHING)
-
-
-def _instant(text: str | None) -> Nanos | None:
-    if not text:
-        return None
-    try:
-        return parse_instant(text)
-    except ValueError:
-        return None
+    return Eviction(condition.reason, instant_or_none(condition.last_transition_time) or _NOTHING)
 
 
 def _required_nodes(

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kubeworld.units.instants import Nanos, parse_instant
+from kubeworld.units.instants import Nanos, instant_or_none
 from reprieve.api.reprieve import IntentPhase, ObjectRef, Preemption, Victim, VictimState
 from reprieve.engine.disruptions.ledger import Actor, Displacement
 from reprieve.engine.disruptions.lineage import Lineage, Party
@@ -86,7 +86,7 @@ def displacements_of(
     preemptor, plane = intent.spec.preemptor, intent.spec.plane
     above = _STRICTLY if plane == Actor.SCHEDULING else 0
     known = _stored(intent.spec.input)
-    at = _instant(intent.spec.decided_at)
+    at = instant_or_none(intent.spec.decided_at) or Nanos(0)
     states = victim_states(intent)
     units: set[str] = set()
     members = units_of(intent.spec.victims)
@@ -152,10 +152,3 @@ def _said(preemptor: ObjectRef, intent: Preemption) -> Party:
 def _said_of(victim: Victim) -> Party:
     said = victim.lineage or f"object/{victim.subject.uid}"
     return Party(Lineage(said), victim.subject.namespace)
-
-
-def _instant(text: str) -> Nanos:
-    try:
-        return parse_instant(text)
-    except ValueError:
-        return Nanos(0)

@@ -24,6 +24,7 @@ __all__ = [
     "mapping",
     "read_yaml",
     "refuse",
+    "section_of",
     "text",
     "texts",
 ]
@@ -54,6 +55,17 @@ def read_yaml(content: str, where: str) -> object:
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:
         # A value that is not of the type that it looks like or claims, such as the date 2026-13-45.
         raise UsageError(f"{where}: not YAML: {' '.join(str(error).split())}") from None
+
+
+def section_of(content: str, where: str, name: str, keys: Collection[str]) -> Mapping[str, Any]:
+    """Return a section of a `--config` file; empty where it has none.
+
+    Raises:
+        UsageError: not YAML, or the section is not a mapping of known keys.
+    """
+    document = read_yaml(content, where)
+    section = document.get(name) if isinstance(document, Mapping) else None
+    return mapping(section, f"{where}: {name}", keys)
 
 
 def refuse(where: str, value: object, accepted: str) -> NoReturn:

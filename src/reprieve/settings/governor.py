@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from reprieve.engine.disruptions.questions import Enforcement, GovernorPolicy
-from reprieve.settings.fields import duration, integer, mapping, read_yaml, refuse
+from reprieve.settings.fields import duration, integer, refuse, section_of
 
 __all__ = ["KEYS", "SECTION", "governor_policy", "read_governor"]
 
@@ -42,14 +42,8 @@ _ENFORCED: Final[Mapping[object, Enforcement]] = {
 
 
 def read_governor(content: str, where: str) -> Mapping[str, Any]:
-    """Return the section `governor` of a `--config` file; empty where it has none.
-
-    Raises:
-        UsageError: not YAML, or the section is not a mapping of known keys.
-    """
-    document = read_yaml(content, where)
-    section = document.get(SECTION) if isinstance(document, Mapping) else None
-    return mapping(section, f"{where}: {SECTION}", KEYS)
+    """Return the section of a `--config` file, see `section_of`."""
+    return section_of(content, where, SECTION, KEYS)
 
 
 def governor_policy(

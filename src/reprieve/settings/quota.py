@@ -45,8 +45,8 @@ from reprieve.settings.fields import (
     entries,
     integer,
     mapping,
-    read_yaml,
     refuse,
+    section_of,
     text,
 )
 from reprieve.settings.idle import Notice
@@ -147,14 +147,8 @@ class QuotaSettings:
 
 
 def read_quota(content: str, where: str) -> Mapping[str, Any]:
-    """Return the section `quota` of a `--config` file; empty where it has none.
-
-    Raises:
-        UsageError: not YAML, or the section is not a mapping of known keys.
-    """
-    document = read_yaml(content, where)
-    section = document.get(SECTION) if isinstance(document, Mapping) else None
-    return mapping(section, f"{where}: {SECTION}", _KEYS)
+    """Return the section of a `--config` file, see `section_of`."""
+    return section_of(content, where, SECTION, _KEYS)
 
 
 def quota_settings(

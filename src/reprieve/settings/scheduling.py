@@ -26,7 +26,7 @@ from reprieve.settings.coscheduling import (
     read_arguments,
     without_coscheduling,
 )
-from reprieve.settings.fields import integer, mapping, read_yaml, refuse
+from reprieve.settings.fields import integer, mapping, refuse, section_of
 from reprieve.settings.gates import Wish, gates_of_mapping, gates_of_text, resolve_gates
 from reprieve.settings.idle import Notice
 from reprieve.settings.notice import notice_policy
@@ -75,14 +75,8 @@ class SchedulingSettings:
 
 
 def read_scheduling(content: str, where: str) -> Mapping[str, Any]:
-    """Return the section `scheduling` of a `--config` file; empty where it has none.
-
-    Raises:
-        UsageError: not YAML, or the section is not a mapping of known keys.
-    """
-    document = read_yaml(content, where)
-    section = document.get(SECTION) if isinstance(document, Mapping) else None
-    return mapping(section, f"{where}: {SECTION}", _KEYS)
+    """Return the section of a `--config` file, see `section_of`."""
+    return section_of(content, where, SECTION, _KEYS)
 
 
 def scheduling_settings(

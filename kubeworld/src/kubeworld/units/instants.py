@@ -14,7 +14,14 @@ from typing import Final, NewType
 
 from kubeworld.units.untrusted import Unreadable, bounded, shown
 
-__all__ = ["InvalidInstant", "Nanos", "format_instant", "format_micro", "parse_instant"]
+__all__ = [
+    "InvalidInstant",
+    "Nanos",
+    "format_instant",
+    "format_micro",
+    "instant_or_none",
+    "parse_instant",
+]
 
 Nanos = NewType("Nanos", int)
 
@@ -75,3 +82,11 @@ def _second(seconds: int) -> str:
     moment = _EPOCH + timedelta(seconds=seconds)
     # Some C libraries write the year 999 with three digits.
     return f"{moment.replace(tzinfo=None).isoformat()}Z"
+
+
+def instant_or_none(text: object) -> Nanos | None:
+    """Return what `parse_instant` reads, None where that is nothing."""
+    try:
+        return parse_instant(text) if isinstance(text, str) and text else None
+    except InvalidInstant:
+        return None

@@ -24,7 +24,7 @@ figures are added by `scheduling_figures`. Found are, and the first of their ord
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -38,7 +38,14 @@ from reprieve.engine.placement.reasons import PLUGIN, Code, Rejection
 from reprieve.engine.placement.reasons import Reason as Refusal
 from reprieve.engine.plan import Plane
 from reprieve.engine.scheduling.gangs.job import JobReason
-from reprieve.engine.scheduling.outcome import Attempt, Explanation, GangCycle, Preemption, Sentence
+from reprieve.engine.scheduling.outcome import (
+    Attempt,
+    Explanation,
+    GangCycle,
+    Preemption,
+    Sentence,
+    with_inner,
+)
 from reprieve.engine.scheduling.outcome import Diagnosis as Fit
 
 __all__ = [
@@ -137,7 +144,7 @@ def of_attempt(attempt: Attempt) -> Diagnosis | None:
         return None
     found: dict[Reason, str] = {}
     values: dict[str, str] = {}
-    for said in _all(attempt.status):
+    for said in with_inner(attempt.status):
         reason = _SAID.get(said.sentence)
         if reason is not None and reason not in found:
             found[reason] = _WHY.get(said.sentence, "").format(*said.values, "", "")
@@ -207,7 +214,7 @@ def _incomplete(
     attempt: Attempt, fits: list[Fit], found: dict[Reason, str], values: dict[str, str]
 ) -> None:
     """Find a group that is tried with fewer pods than it needs: then no pod was tried."""
-    for said in _all(attempt.status[:1]):
+    for said in with_inner(attempt.status[:1]):
         unreachable = said.sentence is Sentence.MIN_COUNT_UNREACHABLE
         if unreachable and not fits and attempt.gang is None:
             minimum, scheduled, remaining = (n for n in said.values if isinstance(n, int))
@@ -221,7 +228,7 @@ def _spare(attempt: Attempt, fits: list[Fit]) -> int:
     if attempt.code is Code.SUCCESS:
         return len(fits) - 1
     counts = (Sentence.MIN_COUNT_UNREACHABLE, Sentence.MIN_COUNT_NOT_YET)
-    for said in _all(attempt.status):
+    for said in with_inner(attempt.status):
         if said.sentence in counts:
             minimum, scheduled, remaining = (n for n in said.values if isinstance(n, int))
             return max(0, scheduled + remaining + len(fits) - minimum)
@@ -362,9 +369,3 @@ def _by_filter(fit: Fit) -> dict[str, int]:
         name = str(PLUGIN.get(rejection, "Unsupported"))
         counts[name] = counts.get(name, 0) + nodes
     return counts
-
-
-def _all(explanations: Iterable[Explanation]) -> Iterator[Explanation]:
-    for each in explanations:
-        yield each
-        yield from _all(each.inner)

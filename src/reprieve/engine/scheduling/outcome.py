@@ -6,7 +6,7 @@ done and why; texts are made in `wording`, API calls in `execution`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import chain
@@ -40,6 +40,7 @@ __all__ = [
     "Unit",
     "UnitVictim",
     "pods_of",
+    "with_inner",
 ]
 
 
@@ -289,3 +290,10 @@ class Attempt:
     held: Held | None = None
     delayed: Nanos | None = None
     elsewhere: tuple[Diagnosis, ...] = ()
+
+
+def with_inner(explanations: Iterable[Explanation]) -> Iterator[Explanation]:
+    """Yield explanations, each before those in it."""
+    for each in explanations:
+        yield each
+        yield from with_inner(each.inner)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kubeworld.units.instants import Nanos, parse_instant
+from kubeworld.units.instants import Nanos, instant_or_none
 from reprieve.api.reprieve import (
     Action,
     Frees,
@@ -91,7 +91,7 @@ def displacement_of(intent: Preemption, unit: DisplacedUnit) -> Displacement:
     """Return the row of the ledger that a displaced unit is."""
     preemptor, spec = intent.spec.preemptor, intent.spec
     return Displacement(
-        _instant(spec.decided_at),
+        (instant_or_none(spec.decided_at) or Nanos(0)),
         Actor(spec.plane),
         None
         if preemptor is None
@@ -121,10 +121,3 @@ def unit_name(intent: Preemption, subject: ObjectRef, unit: str) -> str:
     said = "\0".join((spec.plan_id, intent.metadata.name, spec.decided_at, unit))
     digest = hashlib.sha256(said.encode()).hexdigest()[:_DIGITS]
     return f"{subject.name[:_LONGEST].rstrip('.-')}-{digest}"
-
-
-def _instant(text: str) -> Nanos:
-    try:
-        return parse_instant(text)
-    except ValueError:
-        return Nanos(0)

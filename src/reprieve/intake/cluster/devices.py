@@ -28,8 +28,6 @@ from reprieve.api.devices import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from reprieve.api.scheduling import Toleration
-from reprieve.engine.cluster import rows
 from reprieve.engine.cluster.devices import (
     AllocatedDevice,
     Allocation,
@@ -51,6 +49,7 @@ from reprieve.engine.cluster.devices import (
 )
 from reprieve.engine.cluster.rows import Entry, Kind, Taint
 from reprieve.intake.cluster.metadata import created_of, uid_of, version_of
+from reprieve.intake.cluster.pod_classes import toleration_row
 from reprieve.intake.cluster.selectors import node_terms
 from reprieve.intake.cluster.storage import controlling_pod
 from reprieve.units.ids import Uid
@@ -151,7 +150,7 @@ def _alternative(name: str, asked: ExactDeviceRequest | NamedDeviceRequest) -> D
         mode=mode,
         count=1 if asked.count is None else asked.count,
         admin=bool(asked.admin_access),
-        tolerations=tuple(map(_toleration, asked.tolerations or ())),
+        tolerations=tuple(map(toleration_row, asked.tolerations or ())),
         capacity=_milli_amounts((asked.capacity.requests if asked.capacity else None) or {}),
         unsupported=unsupported,
     )
@@ -159,15 +158,6 @@ def _alternative(name: str, asked: ExactDeviceRequest | NamedDeviceRequest) -> D
 
 def _selectors(selectors: Iterable[DeviceSelector] | None) -> tuple[str, ...]:
     return tuple(each.cel.expression for each in selectors or () if each.cel is not None)
-
-
-def _toleration(toleration: Toleration) -> rows.Toleration:
-    return rows.Toleration(
-        toleration.key,
-        toleration.operator,
-        toleration.value,
-        toleration.effect,
-    )
 
 
 def _constraints(constraint: DeviceConstraint) -> Iterable[Constraint]:
@@ -196,7 +186,7 @@ def _allocation(allocation: AllocationResult) -> Allocation:
             admin=bool(each.admin_access),
             share=each.share_id or "",
             consumed=_milli_amounts(each.consumed_capacity or {}),
-            tolerations=tuple(map(_toleration, each.tolerations or ())),
+            tolerations=tuple(map(toleration_row, each.tolerations or ())),
         )
         for each in allocation.devices.results or ()
     )

@@ -30,7 +30,7 @@ from reprieve.intake.cluster.selectors import labels_of
 from reprieve.intake.cluster.sharing import SharedLabels
 from reprieve.intake.cluster.volumes import decides, disks_of, uses_of
 
-__all__ = ["DEFAULT_SCHEDULER", "PodClasses", "PodGates", "pod_class"]
+__all__ = ["DEFAULT_SCHEDULER", "PodClasses", "PodGates", "pod_class", "toleration_row"]
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 _ALWAYS: Final = "Always"
@@ -166,7 +166,7 @@ def pod_class(pod: PodObject, gates: PodGates | None = None) -> PodClass:
         node_affinity=required_nodes(nodes),
         preferred_node_affinity=preferred_nodes(nodes),
         tolerations=tuple(
-            _toleration(each)
+            toleration_row(each)
             for each in spec.tolerations or ()
             if gates.comparisons or each.operator not in _COMPARING
         ),
@@ -270,7 +270,8 @@ def _host_ports(pod: PodObject) -> tuple[HostPort, ...]:
     return tuple(sorted(found, key=lambda each: (each.port, each.protocol, each.address)))
 
 
-def _toleration(toleration: Toleration) -> rows.Toleration:
+def toleration_row(toleration: Toleration) -> rows.Toleration:
+    """Return the row of a toleration."""
     return rows.Toleration(
         toleration.key,
         toleration.operator,

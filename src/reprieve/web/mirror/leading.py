@@ -8,10 +8,9 @@ from typing import Final
 import msgspec
 
 from kubeworld.units.durations import SECOND
-from kubeworld.units.instants import Nanos
+from kubeworld.units.instants import Nanos, instant_or_none
 from reprieve.api.core import ObjectMeta
 from reprieve.kube.objects import version_number
-from reprieve.web.mirror.pods import instant
 
 __all__ = ["LEASE_NAME", "Lease", "LeaseRecord", "lease_record"]
 
@@ -67,7 +66,7 @@ def lease_record(lease: Lease) -> LeaseRecord:
         version_number(metadata.resource_version),
         spec.holder_identity or "",
         spec.lease_transitions or 0,
-        instant(spec.acquire_time),
-        instant(spec.renew_time),
+        instant_or_none(spec.acquire_time),
+        instant_or_none(spec.renew_time),
         (spec.lease_duration_seconds or 0) * SECOND,
     )

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from kubeworld.objects.pods import OVER
-from kubeworld.units.instants import InvalidInstant, Nanos, parse_instant
+from kubeworld.units.instants import Nanos, instant_or_none
 from kubeworld.units.quantities import InvalidQuantity
 from kubeworld.units.untrusted import cut
 from reprieve.api.core import Node, Pod
@@ -18,7 +18,7 @@ from reprieve.intake.cluster.requests import amount_in_base_units, plain_request
 from reprieve.kube.objects import version_number
 from reprieve.web.mirror.units import controller_uid, unit_of_pod
 
-__all__ = ["NEVER", "NodeRecord", "PodRecord", "PodState", "instant", "node_record", "pod_record"]
+__all__ = ["NEVER", "NodeRecord", "PodRecord", "PodState", "node_record", "pod_record"]
 
 #: Labels by which clouds and people name a pool of nodes, the most specific first.
 _HOSTNAME: Final = "kubernetes.io/hostname"
@@ -106,7 +106,7 @@ def pod_record(pod: Pod) -> PodRecord:
     metadata, spec, status = pod.metadata, pod.spec, pod.status
     state = _state(pod)
     holds = state is not PodState.OVER
-    created = instant(metadata.creation_timestamp) or NEVER
+    created = instant_or_none(metadata.creation_timestamp) or NEVER
     amounts = _amounts(plain_requests(spec)) if holds else ()
     message = ""
     if state is PodState.WAITING:
@@ -125,7 +125,7 @@ def pod_record(pod: Pod) -> PodRecord:
         sys.intern(status.nominated_node_name or ""),
         state,
         amounts,
-        (instant(status.start_time) if spec.node_name else None) or created,
+        (instant_or_none(status.start_time) if spec.node_name else None) or created,
         message,
     )
 
@@ -150,16 +150,6 @@ def node_record(node: Node) -> NodeRecord:
         node.spec.unschedulable,
         {sys.intern(k): sys.intern(v) for k, v in labels.items() if k != _HOSTNAME},
     )
-
-
-def instant(text: str | None) -> Nanos | None:
-    """Return the instant that a field holds, None where it holds none that can be read."""
-    if not text:
-        return None
-    try:
-        return parse_instant(text)
-    except InvalidInstant:
-        return None
 
 
 def _state(pod: Pod) -> PodState:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kubeworld.units.instants import Nanos
+from kubeworld.units.instants import Nanos, instant_or_none
 from kubeworld.units.quantities import InvalidQuantity
 from kubeworld.units.untrusted import cut
 from reprieve.answers.conditions import of_workload
@@ -20,7 +20,7 @@ from reprieve.intake.quota_limits import NO_LIMITS
 from reprieve.intake.quota_requests import UnreadableRequest, amounts_of, pod_requests
 from reprieve.intake.quota_workloads import condition_of, is_condition_true
 from reprieve.kube.objects import version_number
-from reprieve.web.mirror.pods import NEVER, instant
+from reprieve.web.mirror.pods import NEVER
 from reprieve.web.mirror.units import controller_uid, controller_unit
 from reprieve.wording.diagnosis import sentence
 
@@ -177,11 +177,13 @@ class LocalQueueRecord:
 def workload_record(workload: kueue.Workload) -> WorkloadRecord:
     """Return what is kept of a Workload; what it asks for and cannot be read counts as nothing."""
     metadata, spec, status = workload.metadata, workload.spec, workload.status
-    created = instant(metadata.creation_timestamp) or NEVER
+    created = instant_or_none(metadata.creation_timestamp) or NEVER
     state = _state(workload)
     told = "QuotaReserved" if state is WorkloadState.RESERVING else "Admitted"
     begun = condition_of(status.conditions, told)
-    since = (instant(begun.last_transition_time) if begun and state.holds else None) or created
+    since = (
+        instant_or_none(begun.last_transition_time) if begun and state.holds else None
+    ) or created
     reason = message = ""
     if state in (WorkloadState.PENDING, WorkloadState.RESERVING):
         said = of_workload(_told(workload))
@@ -213,7 +215,7 @@ def workload_record(workload: kueue.Workload) -> WorkloadRecord:
         reason,
         message,
         dict(_turns(workload)),
-        None if status.requeue_state is None else instant(status.requeue_state.requeue_at),
+        None if status.requeue_state is None else instant_or_none(status.requeue_state.requeue_at),
     )
 
 
@@ -295,7 +297,7 @@ def _state(workload: kueue.Workload) -> WorkloadState:
 
 def _turns(workload: kueue.Workload) -> Iterator[tuple[str, Nanos]]:
     for each in workload.status.conditions or ():
-        at = instant(each.last_transition_time)
+        at = instant_or_none(each.last_transition_time)
         if each.type in _TURNS and each.status == "True" and at is not None:
             yield sys.intern(each.type), at
 

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from kubeworld.units.instants import Nanos
+from kubeworld.units.instants import Nanos, instant_or_none
 from kubeworld.units.untrusted import cut
 from reprieve.api.core import ObjectMeta
 from reprieve.api.disruption import Disruption
@@ -20,7 +20,7 @@ from reprieve.api.reprieve import ObjectRef, Preemption
 from reprieve.kube.objects import version_number
 from reprieve.records.displacements import kept
 from reprieve.records.units import lost_of_unit, units_of
-from reprieve.web.mirror.pods import NEVER, instant
+from reprieve.web.mirror.pods import NEVER
 from reprieve.web.mirror.units import unit_id
 from reprieve.web.records.victims import VictimUnit, victim_units
 
@@ -175,9 +175,9 @@ def idle_record(workload: GpuWorkload) -> IdleRecord:
         unit_id(ref.kind, metadata.namespace, ref.name),
         sys.intern(status.phase),
         status.phase == _IDLE,
-        instant(status.idle_since),
+        instant_or_none(status.idle_since),
         status.aggregated_utilization,
-        instant(status.last_metrics_update),
+        instant_or_none(status.last_metrics_update),
         tuple(each.pod_name for each in status.tracked_pods or ()),
     )
 
@@ -196,7 +196,7 @@ def waiting_record(event: WaitingEvent) -> WaitingRecord:
         unit_id(about.kind, about.namespace, about.name),
         sys.intern(reason),
         note.removeprefix(f"{reason}: ") if reason else note,
-        instant(at) or NEVER,
+        instant_or_none(at) or NEVER,
     )
 
 
@@ -221,8 +221,8 @@ def preemption_record(preemption: Preemption) -> PreemptionRecord:
         tuple(Counter(each.rule for each in spec.victims).items()),
         sum(lost_of_unit(each, status.lost_after_save) for each in units_of(spec.victims).values()),
         sum(spec.reprieved.values()),
-        instant(spec.decided_at) or NEVER,
-        instant(status.finished_at),
+        instant_or_none(spec.decided_at) or NEVER,
+        instant_or_none(status.finished_at),
         spec.dry_run,
         tuple(victim_units(preemption)),
         replace(preemption, spec=replace(spec, input=kept(spec.input))),
@@ -241,7 +241,7 @@ def disruption_record(disruption: Disruption) -> DisruptionRecord:
         spec.lineage,
         spec.plan_id,
         sys.intern(spec.plane),
-        instant(spec.ended_at) or NEVER,
+        instant_or_none(spec.ended_at) or NEVER,
         spec.lost_device_seconds,
         disruption,
     )
@@ -261,7 +261,7 @@ def notice_record(notice: PreemptionNotice) -> NoticeRecord:
         spec.rule,
         spec.preemptor,
         sys.intern(status.state),
-        instant(status.due) or instant(spec.deadline) or NEVER,
+        instant_or_none(status.due) or instant_or_none(spec.deadline) or NEVER,
         status.speakers,
         status.answered,
         cut(status.message, _LONGEST_NOTE),

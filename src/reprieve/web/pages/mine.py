@@ -22,10 +22,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from kubeworld.units.durations import HOUR
-from kubeworld.units.instants import Nanos
+from kubeworld.units.instants import Nanos, instant_or_none
 from reprieve.api.reprieve import VictimState
 from reprieve.web.mirror.mirror import Mirror
-from reprieve.web.mirror.pods import instant
 from reprieve.web.mirror.queues import LocalQueueRecord
 from reprieve.web.mirror.sums import UnitSum
 from reprieve.web.pages.asked import Asked, asked_of, rank_of, whole
@@ -247,14 +246,14 @@ def _preempted(
     records = {each.plan_id: each for each in mirror.preemptions}
     for each in mirror.disruptions:
         spec = each.disruption.spec
-        began = instant(spec.evicting_at) or each.ended
+        began = instant_or_none(spec.evicting_at) or each.ended
         if not asked.shows(viewer, each.namespace) or at - began >= _DAY:
             continue
         told.add((each.plan_id, each.namespace))
         unit = called(mirror, spec.subject, spec.lineage)
         record = records.get(each.plan_id)
         address = each.plan_id if record is None else address_of(record.record, viewer)
-        back = instant(each.disruption.status.back_at)
+        back = instant_or_none(each.disruption.status.back_at)
         facts = (spec.preemptor, rule_text(each.plane, spec.rule), spec.lost_device_seconds)
         row = (unit, seconds(began), *facts, *_now(mirror, unit, waiting, back), address)
         found.append((began, each.uid, row))

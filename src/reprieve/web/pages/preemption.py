@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from kubeworld.units.instants import Nanos
+from kubeworld.units.instants import Nanos, instant_or_none
 from reprieve.answers.quantities import listed
 from reprieve.api.reprieve import Preemption
 from reprieve.engine.lost_work import devices_of
@@ -27,7 +27,6 @@ from reprieve.engine.plan import Plane
 from reprieve.records.idle.story import level_text
 from reprieve.settings.start_up import DEFAULT_NAMESPACE
 from reprieve.web.mirror.mirror import Mirror
-from reprieve.web.mirror.pods import instant
 from reprieve.web.mirror.told import DisruptionRecord, PreemptionRecord
 from reprieve.web.pages.asked import one, whole
 from reprieve.web.records.called import masking_of
@@ -204,9 +203,9 @@ def _values(telling: _Telling, told: list[DisruptionRecord]) -> dict[str, Any]:
         "state": status.phase.value,
         # It may name objects of others.
         "reason": status.reason if viewer.sees_all else "",
-        "decided": seconds(instant(spec.decided_at)),
-        "started": seconds(instant(status.started_at)),
-        "finished": seconds(instant(status.finished_at)),
+        "decided": seconds(instant_or_none(spec.decided_at)),
+        "started": seconds(instant_or_none(status.started_at)),
+        "finished": seconds(instant_or_none(status.finished_at)),
         "preemptor": preemptor.text,
         "command": f"reprieve explain preemption/{metadata.name}{where}" if known else "",
         "totals": _totals(telling),

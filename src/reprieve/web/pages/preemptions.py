@@ -18,12 +18,11 @@ from operator import itemgetter
 from typing import Final
 
 from kubeworld.units.durations import InvalidDuration, parse_duration
-from kubeworld.units.instants import Nanos
+from kubeworld.units.instants import Nanos, instant_or_none
 from reprieve.answers.quantities import listed
 from reprieve.api.reprieve import IntentPhase
 from reprieve.engine.plan import Plane
 from reprieve.web.mirror.mirror import Mirror
-from reprieve.web.mirror.pods import instant
 from reprieve.web.mirror.told import DisruptionRecord, PreemptionRecord
 from reprieve.web.pages.asked import asked_of, one
 from reprieve.web.records.called import masking_of
@@ -190,7 +189,7 @@ def _row(
         masking.shown(unit.root, unit.lineage, unit.unit if len(unit.roots) > 1 else "").text
         for unit in own[:_MOST_NAMED]
     ]
-    finished = instant(record.status.finished_at)
+    finished = instant_or_none(record.status.finished_at)
     return (
         address_of(record, viewer),
         seconds(each.decided),
@@ -220,7 +219,7 @@ def _told(mirror: Mirror, viewer: Viewer, wanted: _Wanted) -> Iterator[tuple[Nan
             by_plan.setdefault(each.plan_id, []).append(each)
     for plan, told in by_plan.items():
         values = values_of_disruptions(told)
-        noticed = instant(told[0].disruption.spec.noticed_at) or Nanos(0)
+        noticed = instant_or_none(told[0].disruption.spec.noticed_at) or Nanos(0)
         if not wanted.takes(values["plane"], IntentPhase.COMPLETED.value, noticed, False):
             continue
         yield (

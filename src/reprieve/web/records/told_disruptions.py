@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kubeworld.units.instants import instant_or_none
 from reprieve.api.disruption import DisruptionDemand
-from reprieve.web.mirror.pods import instant
 from reprieve.web.mirror.told import DisruptionRecord
 from reprieve.web.tables import Cell, seconds
 from reprieve.wording.demands import halves_text, rejection_text
@@ -17,8 +17,8 @@ __all__ = ["rows_of_disruptions", "values_of_disruptions"]
 def values_of_disruptions(told: Sequence[DisruptionRecord]) -> dict[str, Any]:
     """Return what the Disruptions of one plan say together, in the form of the page's values."""
     first = told[0].disruption.spec
-    ended = [instant(each.disruption.spec.ended_at) for each in told]
-    begun = [instant(each.disruption.spec.evicting_at) for each in told]
+    ended = [instant_or_none(each.disruption.spec.ended_at) for each in told]
+    begun = [instant_or_none(each.disruption.spec.evicting_at) for each in told]
     return {
         "address": first.plan_id,
         "record": None,
@@ -28,7 +28,7 @@ def values_of_disruptions(told: Sequence[DisruptionRecord]) -> dict[str, Any]:
         "dryRun": False,
         "state": None,
         "reason": "",
-        "decided": seconds(instant(first.noticed_at)),
+        "decided": seconds(instant_or_none(first.noticed_at)),
         "started": seconds(min(filter(None, begun), default=None)),
         "finished": seconds(max(filter(None, ended), default=None)),
         "preemptor": first.preemptor,

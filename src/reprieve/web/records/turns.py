@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from kubeworld.units.durations import HOUR
-from kubeworld.units.instants import Nanos
+from kubeworld.units.instants import Nanos, instant_or_none
 from reprieve.api.reprieve import VictimState
 from reprieve.web.mirror.mirror import Mirror
-from reprieve.web.mirror.pods import NEVER, instant
+from reprieve.web.mirror.pods import NEVER
 from reprieve.web.mirror.told import DisruptionRecord, PreemptionRecord
 from reprieve.web.records.called import masking_of
 from reprieve.web.records.judged import Candidate, Judgement
@@ -115,14 +115,14 @@ def _plans(line: Line) -> list[_Plan]:
 
 
 def _is_of(told: DisruptionRecord, record: PreemptionRecord) -> bool:
-    noticed = instant(told.disruption.spec.noticed_at)
+    noticed = instant_or_none(told.disruption.spec.noticed_at)
     return noticed is None or noticed == record.decided
 
 
 def _noticed(plan: _Plan) -> Nanos:
     if plan.record is not None:
         return plan.record.decided
-    return instant(plan.told[0].disruption.spec.noticed_at) or NEVER
+    return instant_or_none(plan.told[0].disruption.spec.noticed_at) or NEVER
 
 
 def _judgement(mirror: Mirror, plan: _Plan) -> Judgement | None:
@@ -181,8 +181,8 @@ def _candidates(plan: _Plan, judgement: Judgement | None) -> list[Candidate]:
 
 def _displacement(viewer: Viewer, plan: _Plan, candidates: Sequence[Candidate]) -> Displacement:
     specs = [each.disruption.spec for each in plan.told]
-    begun = [instant(spec.evicting_at) for spec in specs]
-    over = [instant(spec.ended_at) for spec in specs]
+    begun = [instant_or_none(spec.evicting_at) for spec in specs]
+    over = [instant_or_none(spec.ended_at) for spec in specs]
     noticed = _noticed(plan)
     lost = [spec.lost_device_seconds for spec in specs]
     devices: int | None = None
@@ -190,7 +190,7 @@ def _displacement(viewer: Viewer, plan: _Plan, candidates: Sequence[Candidate]) 
     if plan.record is not None:
         status = plan.record.record.status
         address = address_of(plan.record.record, viewer)
-        begun = begun or [instant(status.started_at)]
+        begun = begun or [instant_or_none(status.started_at)]
         over = over or [unit.at if unit.state.over else None for unit in plan.units]
         lost = [unit.lost for unit in plan.units if unit.lost is not None] or lost
         devices = sum(unit.devices for unit in plan.units)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kubeworld.units.instants import Nanos
+from kubeworld.units.instants import Nanos, instant_or_none
 from reprieve.answers.quantities import summed
 from reprieve.api.reprieve import (
     Action,
@@ -24,7 +24,6 @@ from reprieve.engine.lost_work import devices_of
 from reprieve.engine.plan import Plane
 from reprieve.records.units import lost_of_unit, units_of
 from reprieve.records.victim_states import victim_states
-from reprieve.web.mirror.pods import instant
 from reprieve.web.mirror.units import unit_id
 
 __all__ = ["Need", "VictimUnit", "need_of", "victim_units"]
@@ -128,7 +127,9 @@ def _unit(
     first = victims[0]
     found = [states.get(each.root.uid) for each in victims]
     state = _state(found)
-    instants = [instant(each.at) for each in found if each is not None and each.state is state]
+    instants = [
+        instant_or_none(each.at) for each in found if each is not None and each.state is state
+    ]
     known = [each for each in instants if each is not None]
     said = {each.message for each in found if each is not None and each.message}
     return VictimUnit(

@@ -111,15 +111,8 @@ class JobPods:
 
     def _is_held_above(self, obj: Json) -> bool:
         """Tell whether something that stands above an object is suspended, which holds it, too."""
-        for owner in obj["metadata"].get("ownerReferences") or ():
-            group = str(owner["apiVersion"]).rpartition("/")[0]
-            resource = self._overlay.resource_of(owner["apiVersion"], owner["kind"])
-            if resource is None:
-                continue
-            above = self._overlay.get(resource, obj["metadata"].get("namespace", ""), owner["name"])
-            if above is None:
-                continue
-            path = _SUSPENDS.get((group, owner["kind"]))
+        for owner, above in self._overlay.owners(obj):
+            path = _SUSPENDS.get((str(owner["apiVersion"]).rpartition("/")[0], owner["kind"]))
             if (path and first(above, path)) or self._is_held_above(above):
                 return True
         return False

@@ -20,26 +20,12 @@ from reprieve.kube.objects import version_number
 from reprieve.kube.resource import PODS, Resource
 from reprieve.whatif.controllers.owned_pods import OwnedPods, facts_in
 from reprieve.whatif.copy.overlay import Change, Overlay
+from reprieve.whatif.snapshots.partial import Metadata, Owned
 
 __all__ = ["NamespaceIndex"]
 
 
-class _Owner(msgspec.Struct, gc=False):
-    uid: str = ""
-
-
-class _Metadata(msgspec.Struct, gc=False, rename="camel"):
-    uid: str = ""
-    owner_references: list[_Owner] | None = None
-    creation_timestamp: str = ""
-    resource_version: str = ""
-
-
-class _Owned(msgspec.Struct, gc=False):
-    metadata: _Metadata
-
-
-_OWNED: Final = msgspec.json.Decoder(_Owned)
+_OWNED: Final = msgspec.json.Decoder(Owned)
 
 
 class NamespaceIndex:
@@ -78,7 +64,7 @@ class NamespaceIndex:
         if left is None:
             return
         name = change.object["metadata"]["name"]
-        read: dict[Resource, list[tuple[str, int, str, _Metadata, bytes]]] = {}
+        read: dict[Resource, list[tuple[str, int, str, Metadata, bytes]]] = {}
         for key in (*(each for each in left if each != (changing, name)), (changing, name)):
             if key != (changing, name):
                 raw = self._overlay.bytes_of(key[0], namespace, key[1])

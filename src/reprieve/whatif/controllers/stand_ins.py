@@ -92,6 +92,7 @@ class StandIns:
         self._kinds: dict[tuple[str, str], JobKind] = {
             (kind.group, kind.plural): kind for kind in job_kinds() if kind.suspend
         }
+        self._named = {(kind.group, kind.kind): kind for kind in self._kinds.values()}
         self.made_pods = MadePods()
         self._claims = PodClaims(overlay)
         self._jobs = JobPods(overlay, clock, self.owned, self.made_pods, self._claims)
@@ -199,29 +200,29 @@ class StandIns:
             elif first(change.new, "spec.nodeName") and not first(change.old, "spec.nodeName"):
                 self._after(_STARTS_AFTER, lambda: self._runs(namespace, name))
         for owner in metadata.get("ownerReferences") or ():
-            group = str(owner.get("apiVersion", "")).rpartition("/")[0]
-            for (of, _), kind in self._kinds.items():
-                if of == group and kind.kind == owner.get("kind"):
-                    self._look_at_job(kind, namespace, owner["name"], started=False)
-                    self._replace(kind, owner, change)
-            if self._replicas.makes(group, str(owner.get("kind"))):
-                resource = self._overlay.resource_of(owner["apiVersion"], owner["kind"])
-                if resource is not None:
-                    self._look_at_set(resource, namespace, owner["name"])
-            self._look_above(namespace, owner)
+            kind = self._job_kind(owner)
+            if kind is not None:
+                self._look_at_job(kind, namespace, owner["name"], started=False)
+                self._replace(kind, owner, change)
+            resource = self._overlay.resource_of(owner["apiVersion"], owner["kind"])
+            if resource is not None and self._replicas.makes(resource.group, resource.kind):
+                self._look_at_set(resource, namespace, owner["name"])
+        self._look_above(change.object)
 
-    def _look_above(self, namespace: str, owner: Json, depth: int = _DEPTH) -> None:
-        """Look at the jobs above an owner of a pod, as a RayJob is above its RayCluster."""
-        resource = self._overlay.resource_of(str(owner.get("apiVersion", "")), str(owner["kind"]))
-        obj = None if resource is None else self._overlay.get(resource, namespace, owner["name"])
-        if obj is None or not depth:
-            return
-        for above in obj["metadata"].get("ownerReferences") or ():
-            group = str(above.get("apiVersion", "")).rpartition("/")[0]
-            for (of, _), kind in self._kinds.items():
-                if of == group and kind.kind == above.get("kind"):
+    def _job_kind(self, owner: Json) -> JobKind | None:
+        """Return the row of what a reference names, if it is a job."""
+        return self._named.get((str(owner["apiVersion"]).rpartition("/")[0], owner["kind"]))
+
+    def _look_above(self, obj: Json, depth: int = _DEPTH) -> None:
+        """Look at the jobs above the owners of a pod, as a RayJob is above its RayCluster."""
+        for _, owner in self._overlay.owners(obj) if depth else ():
+            metadata = owner["metadata"]
+            for above in metadata.get("ownerReferences") or ():
+                kind = self._job_kind(above)
+                if kind is not None:
+                    namespace = metadata.get("namespace", "")
                     self._look_at_job(kind, namespace, above["name"], started=False)
-            self._look_above(namespace, above, depth - 1)
+            self._look_above(owner, depth - 1)
 
     def _replace(self, kind: JobKind, owner: Json, change: Change) -> None:
         """Have a lost pod made anew: at once, or when its name is free."""

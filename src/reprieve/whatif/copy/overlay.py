@@ -138,6 +138,15 @@ class Overlay:
         table = self._tables.get((resource.group, resource.plural))
         return None if table is None else self._read(table, (namespace, name))
 
+    def owners(self, obj: Json) -> Iterator[tuple[Json, Json]]:
+        """Yield the references of an object to owners that are there, with these."""
+        for reference in obj["metadata"].get("ownerReferences") or ():
+            resource = self.resource_of(reference["apiVersion"], reference["kind"])
+            namespace = obj["metadata"].get("namespace", "")
+            found = None if resource is None else self.get(resource, namespace, reference["name"])
+            if found is not None:
+                yield reference, found
+
     def single(self, resource: Resource, namespace: str, name: str) -> Json | None:
         """Return an object, also of a kind that was not listed; one not known is asked for."""
         if self.table(resource.group, resource.plural) is not None:

@@ -21,8 +21,9 @@ import msgspec
 
 from kubeworld.objects.pods import OVER
 from kubeworld.units.durations import SECOND
-from kubeworld.units.instants import InvalidInstant, Nanos, parse_instant
+from kubeworld.units.instants import Nanos, instant_or_none
 from reprieve.kube.resource import PODS
+from reprieve.whatif.snapshots.partial import Condition, Metadata, Owned, Partial
 from reprieve.whatif.snapshots.snapshot import KindKey, Snapshot
 
 __all__ = ["End", "declared_ends", "without"]
@@ -46,56 +47,28 @@ class End:
     uids: frozenset[str]
 
 
-class _Struct(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    pass
-
-
-class _Owner(_Struct, frozen=True):
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-    controller: bool | None = None
-
-
-class _Metadata(_Struct, frozen=True):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    owner_references: list[_Owner] | None = None
-
-
-class _Condition(_Struct, frozen=True):
-    type: str = ""
-    status: str = ""
-    last_transition_time: str = ""
-
-
-class _Spec(_Struct, frozen=True):
+class _Spec(Partial, frozen=True):
     active_deadline_seconds: int | None = None
     maximum_execution_time_seconds: int | None = None
     suspend: bool | None = None
     termination_grace_period_seconds: int | None = None
 
 
-class _Status(_Struct, frozen=True):
+class _Status(Partial, frozen=True):
     start_time: str | None = None
-    conditions: list[_Condition] | None = None
+    conditions: list[Condition] | None = None
     accumulated_past_execution_time_seconds: int | None = None
     phase: str = ""
 
 
-class _Object(_Struct, frozen=True):
-    metadata: _Metadata
+class _Object(Partial, frozen=True):
+    metadata: Metadata
     spec: _Spec = _Spec()
     status: _Status = _Status()
 
 
-class _Owned(_Struct, frozen=True):
-    metadata: _Metadata
-
-
 _OBJECT: Final = msgspec.json.Decoder(_Object, strict=False)
-_OWNED: Final = msgspec.json.Decoder(_Owned, strict=False)
+_OWNED: Final = msgspec.json.Decoder(Owned, strict=False)
 
 
 def declared_ends(snapshot: Snapshot) -> list[End]:
@@ -131,7 +104,7 @@ def without(snapshot: Snapshot, ends: Iterable[End]) -> Snapshot:
 
 def _of_jobs(snapshot: Snapshot) -> Iterator[End]:
     for job in _objects(snapshot, _JOBS, _DEADLINE):
-        start = _instant(job.status.start_time)
+        start = instant_or_none(job.status.start_time)
         seconds, over = job.spec.active_deadline_seconds, _holds(job, "Complete", "Failed")
         if seconds is None or start is None or over or job.spec.suspend or _made_anew(job):
             continue
@@ -149,7 +122,7 @@ def _of_workloads(snapshot: Snapshot) -> Iterator[End]:
             ),
             None,
         )
-        start = _instant(None if admitted is None else admitted.last_transition_time)
+        start = instant_or_none(None if admitted is None else admitted.last_transition_time)
         if seconds is None or start is None or _holds(workload, "Finished"):
             continue
         seconds -= workload.status.accumulated_past_execution_time_seconds or 0
@@ -164,7 +137,7 @@ def _of_workloads(snapshot: Snapshot) -> Iterator[End]:
 
 def _of_pods(snapshot: Snapshot) -> Iterator[End]:
     for pod in _objects(snapshot, _PODS, _DEADLINE):
-        start, seconds = _instant(pod.status.start_time), pod.spec.active_deadline_seconds
+        start, seconds = instant_or_none(pod.status.start_time), pod.spec.active_deadline_seconds
         over = pod.status.phase in OVER
         if seconds is None or start is None or over or _controlled(pod):
             continue
@@ -242,15 +215,8 @@ def _is_of(raw: bytes, gone: Collection[str]) -> bool:
     return metadata is not None and metadata.uid in gone
 
 
-def _metadata(raw: bytes) -> _Metadata | None:
+def _metadata(raw: bytes) -> Metadata | None:
     try:
         return _OWNED.decode(raw).metadata
     except msgspec.MsgspecError:
-        return None
-
-
-def _instant(text: str | None) -> Nanos | None:
-    try:
-        return parse_instant(text) if text else None
-    except InvalidInstant:
         return None

@@ -16,6 +16,7 @@ import msgspec
 
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.resource import GPU_WORKLOADS, PODS, PREEMPTION_PARTS, PREEMPTIONS
+from reprieve.whatif.snapshots.partial import Owned, Partial
 from reprieve.whatif.snapshots.snapshot import KindKey, Listed, Snapshot
 
 __all__ = ["emptied"]
@@ -38,32 +39,20 @@ _WORK: Final[frozenset[KindKey]] = frozenset(
 )
 
 
-class _Owner(msgspec.Struct, gc=False):
-    kind: str = ""
-
-
-class _Metadata(msgspec.Struct, gc=False, rename="camel"):
-    owner_references: list[_Owner] | None = None
-
-
-class _User(msgspec.Struct, gc=False):
+class _User(Partial, frozen=True):
     name: str = ""
 
 
-class _ClaimStatus(msgspec.Struct, gc=False, rename="camel"):
+class _ClaimStatus(Partial, frozen=True):
     reserved_for: list[_User] | None = None
 
 
-class _Claim(msgspec.Struct, gc=False):
+class _Claim(Partial, frozen=True):
     status: _ClaimStatus | None = None
 
 
-class _Owned(msgspec.Struct, gc=False):
-    metadata: _Metadata
-
-
 _CLAIM: Final = msgspec.json.Decoder(_Claim)
-_OWNED: Final = msgspec.json.Decoder(_Owned)
+_OWNED: Final = msgspec.json.Decoder(Owned)
 
 
 def emptied(snapshot: Snapshot) -> Snapshot:

@@ -26,7 +26,7 @@ from typing import Final
 
 from kubeworld.objects.paths import Json, first
 from kubeworld.units.durations import SECOND
-from kubeworld.units.instants import InvalidInstant, Nanos, parse_instant
+from kubeworld.units.instants import Nanos, instant_or_none
 from reprieve.engine.diagnosis.estimates import Basis, Case, Estimate, bound
 from reprieve.engine.diagnosis.model import Change, Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason, Trait, with_trait
@@ -116,7 +116,7 @@ def waiting_workload(
 
 
 def _waited(obj: Json, at: Nanos | None) -> int:
-    created = _instant(str(obj["metadata"].get("creationTimestamp") or ""))
+    created = instant_or_none(str(obj["metadata"].get("creationTimestamp") or ""))
     return JUST_WAITS if at is None or created is None else max(JUST_WAITS, at - created)
 
 
@@ -171,7 +171,7 @@ def _known(diagnosis: Diagnosis | None) -> Estimate | None:
     if diagnosis.reason in _STAYS:
         return Estimate(why="what it waits for does not pass by itself")
     for fix in diagnosis.fixes:
-        at = _instant(fix.after) if fix.change is Change.WAIT else None
+        at = instant_or_none(fix.after) if fix.change is Change.WAIT else None
         if at is not None:
             basis = Basis.LEAVING if diagnosis.reason in _LEAVING else Basis.PROTECTION
             return Estimate(basis, at)
@@ -219,10 +219,3 @@ def after_victims(at: Nanos, delays: Sequence[int], grace_seconds: int, plans: i
     """
     latest = max(delays, default=0) + plans * grace_seconds * SECOND
     return Estimate(Basis.LEAVING, Nanos(at + latest))
-
-
-def _instant(text: str) -> Nanos | None:
-    try:
-        return parse_instant(text) if text else None
-    except InvalidInstant:
-        return None

@@ -23,11 +23,12 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from kubeworld.units.instants import InvalidInstant, Nanos, parse_instant
+from kubeworld.units.instants import instant_or_none
 from reprieve.engine.diagnosis.estimates import Case
 from reprieve.engine.lost_work import is_device
 from reprieve.kube.resource import PODS
 from reprieve.whatif.questions.asked import requests_of_spec
+from reprieve.whatif.snapshots.partial import Condition, Metadata, Partial
 from reprieve.whatif.snapshots.snapshot import KindKey, Snapshot
 
 T = TypeVar("T")
@@ -57,73 +58,54 @@ class Alike:
     but: frozenset[str] = frozenset()
 
 
-class _Struct(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    pass
-
-
-class _Owner(_Struct, frozen=True):
-    kind: str = ""
-    uid: str = ""
-
-
-class _Metadata(_Struct, frozen=True):
-    namespace: str = ""
-    uid: str = ""
-    creation_timestamp: str = ""
+class _Metadata(Metadata, frozen=True):
     labels: dict[str, str] | None = None
-    owner_references: list[_Owner] | None = None
 
 
-class _Condition(_Struct, frozen=True):
-    type: str = ""
-    status: str = ""
-    last_transition_time: str = ""
+class _Template(Partial, frozen=True):
+    spec: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class _Template(_Struct, frozen=True):
-    spec: dict[str, Any] = {}
-
-
-class _PodSet(_Struct, frozen=True):
+class _PodSet(Partial, frozen=True):
     template: _Template
     count: int = 1
 
 
-class _WorkloadSpec(_Struct, frozen=True):
+class _WorkloadSpec(Partial, frozen=True):
     queue_name: str = ""
     priority: int | None = None
     pod_sets: msgspec.Raw = msgspec.Raw(b"[]")
     active: bool = True
 
 
-class _Admission(_Struct, frozen=True):
+class _Admission(Partial, frozen=True):
     cluster_queue: str = ""
 
 
-class _WorkloadStatus(_Struct, frozen=True):
-    conditions: list[_Condition] | None = None
+class _WorkloadStatus(Partial, frozen=True):
+    conditions: list[Condition] | None = None
     admission: _Admission | None = None
 
 
-class _Workload(_Struct, frozen=True):
+class _Workload(Partial, frozen=True):
     metadata: _Metadata
     spec: _WorkloadSpec
     status: _WorkloadStatus = _WorkloadStatus()
 
 
-class _QueueSpec(_Struct, frozen=True):
+class _QueueSpec(Partial, frozen=True):
     cluster_queue: str = ""
 
 
-class _LocalQueue(_Struct, frozen=True):
+class _LocalQueue(Partial, frozen=True):
     spec: _QueueSpec
 
 
-class _SchedulingGroup(_Struct, frozen=True):
+class _SchedulingGroup(Partial, frozen=True):
     pod_group_name: str = ""
 
 
-class _PodSpec(_Struct, frozen=True):
+class _PodSpec(Partial, frozen=True):
     """A part of a spec, `Raw` what is taken apart of few pods, or of one of a template."""
 
     scheduler_name: str = ""
@@ -137,11 +119,11 @@ class _PodSpec(_Struct, frozen=True):
     resources: msgspec.Raw = msgspec.Raw()
 
 
-class _PodStatus(_Struct, frozen=True):
-    conditions: list[_Condition] | None = None
+class _PodStatus(Partial, frozen=True):
+    conditions: list[Condition] | None = None
 
 
-class _Listed(_Struct, frozen=True):
+class _Listed(Partial, frozen=True):
     metadata: _Metadata
     spec: _PodSpec
     status: msgspec.Raw = msgspec.Raw(b"{}")
@@ -156,8 +138,8 @@ class _Pod(NamedTuple):
     raw: bytes
 
 
-class _Whole(_Struct, frozen=True):
-    spec: dict[str, Any] = {}
+class _Whole(Partial, frozen=True):
+    spec: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 _WORKLOAD: Final = msgspec.json.Decoder(_Workload, strict=False)
@@ -319,17 +301,10 @@ def _total(raw: msgspec.Raw) -> dict[str, int]:
 
 
 def _case(snapshot: Snapshot, created: str, until: str, *, over: bool) -> Case | None:
-    begun, ended = _instant(created), _instant(until) if over else snapshot.at
+    begun, ended = instant_or_none(created), instant_or_none(until) if over else snapshot.at
     if begun is None or ended is None or ended < begun:
         return None
     return Case(begun, ended - begun, over)
-
-
-def _instant(text: str) -> Nanos | None:
-    try:
-        return parse_instant(text) if text else None
-    except InvalidInstant:
-        return None
 
 
 def _decoded(

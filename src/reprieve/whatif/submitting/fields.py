@@ -19,6 +19,7 @@ from kubeworld.units.quantities import InvalidQuantity, parse_exact
 from kubeworld.units.untrusted import INT32, shown
 from reprieve.api import core, scheduling
 from reprieve.units.errors import UsageError
+from reprieve.whatif.snapshots.partial import Partial
 
 __all__ = ["Count", "Field", "Int32", "Metadata", "Variable", "check_pod", "part"]
 
@@ -41,11 +42,7 @@ _WORDS: Final = {
 }
 
 
-class _Struct(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """Common settings: camel case, unknown fields are passed over."""
-
-
-class _Owner(_Struct, frozen=True):
+class _Owner(Partial, frozen=True):
     api_version: str
     kind: str
     name: str
@@ -53,7 +50,7 @@ class _Owner(_Struct, frozen=True):
     controller: bool | None = None
 
 
-class Metadata(_Struct, frozen=True):
+class Metadata(Partial, frozen=True):
     """Metadata of an object or a template, as whoever creates it may write it."""
 
     name: str | None = None
@@ -65,25 +62,25 @@ class Metadata(_Struct, frozen=True):
     owner_references: list[_Owner] | None = None
 
 
-class Variable(_Struct, frozen=True):
+class Variable(Partial, frozen=True):
     """A variable of a container."""
 
     name: str
     value: str | None = None
 
 
-class _Container(_Struct, frozen=True):
+class _Container(Partial, frozen=True):
     name: str = ""
     env: list[Variable] | None = None
     command: list[str] | None = None
     args: list[str] | None = None
 
 
-class _Toleration(_Struct, frozen=True):
+class _Toleration(Partial, frozen=True):
     toleration_seconds: int | None = None
 
 
-class _PodSpec(_Struct, frozen=True):
+class _PodSpec(Partial, frozen=True):
     """What is read of a pod as plain mappings, beside the structs of `api`."""
 
     containers: list[_Container] | None = None

@@ -20,26 +20,23 @@ from kubeworld.admission.quotas import in_scope, usage_of
 from kubeworld.objects.paths import Json
 from kubeworld.units.quantities import InvalidQuantity, parse_milli
 from reprieve.kube.resource import Resource
+from reprieve.whatif.snapshots.partial import Partial
 
 __all__ = ["RESOURCE_QUOTAS", "Left", "Quota", "QuotaObject", "Short", "left_of", "taken_by"]
 
 RESOURCE_QUOTAS: Final = Resource("", "v1", "resourcequotas", "ResourceQuota")
 
 
-class _Struct(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """Common settings: camel case, unknown fields are passed over."""
-
-
-class _Metadata(_Struct, frozen=True):
+class _Metadata(Partial, frozen=True):
     name: str = ""
 
 
-class _Status(_Struct, frozen=True):
+class _Status(Partial, frozen=True):
     hard: dict[str, str] | None = None
     used: dict[str, str] | None = None
 
 
-class QuotaObject(_Struct, frozen=True):
+class QuotaObject(Partial, frozen=True):
     """A ResourceQuota, as far as it is read."""
 
     metadata: _Metadata = _Metadata()

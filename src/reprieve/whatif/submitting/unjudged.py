@@ -20,14 +20,13 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
 
-import msgspec
-
 from kubeworld.objects.paths import Json
 from kubeworld.units.untrusted import LONGEST_NAME
 from reprieve.api.pod_groups import PodGroup
 from reprieve.api.scheduling import LabelSelector
 from reprieve.jobs.model import Asked, Components, JobKind, PodSetSource
 from reprieve.jobs.training import RUNTIME
+from reprieve.whatif.snapshots.partial import Partial
 from reprieve.whatif.submitting.fields import (
     Count,
     Field,
@@ -59,19 +58,15 @@ _POD: Final = ("", "Pod")
 _GROUP: Final = ("scheduling.k8s.io", "PodGroup")
 
 
-class _Struct(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """Common settings: camel case, unknown fields are passed over."""
-
-
-class _Gang(_Struct, frozen=True):
+class _Gang(Partial, frozen=True):
     min_count: Count | None = None
 
 
-class _Policy(_Struct, frozen=True):
+class _Policy(Partial, frozen=True):
     gang: _Gang | None = None
 
 
-class _GroupSpec(_Struct, frozen=True):
+class _GroupSpec(Partial, frozen=True):
     """What is read of a PodGroup as plain mappings, beside the struct of `api`."""
 
     scheduling_policy: _Policy | None = None
@@ -79,7 +74,7 @@ class _GroupSpec(_Struct, frozen=True):
     priority_class_name: str | None = None
 
 
-class _Flat(_Struct, frozen=True):
+class _Flat(Partial, frozen=True):
     """What stands beside a template, in place of it."""
 
     labels: dict[str, str] | None = None
@@ -87,27 +82,27 @@ class _Flat(_Struct, frozen=True):
     sidecars: list[dict[str, Any]] | None = None
 
 
-class _Device(_Struct, frozen=True):
+class _Device(Partial, frozen=True):
     """A device that a container asks for."""
 
     name: str | None = None
     quantity: Count | None = None
 
 
-class _Named(_Struct, frozen=True):
+class _Named(Partial, frozen=True):
     """Something in a list that is told by its name."""
 
     name: str | None = None
 
 
-class _Typed(_Struct, frozen=True, rename="camel"):
+class _Typed(Partial, frozen=True, rename="camel"):
     """An object that is wrapped."""
 
     api_version: str | None = None
     kind: str | None = None
 
 
-class _Trainer(_Struct, frozen=True):
+class _Trainer(Partial, frozen=True):
     """What a TrainJob says of its nodes."""
 
     num_nodes: Count | None = None
@@ -117,7 +112,7 @@ class _Trainer(_Struct, frozen=True):
     env: list[Variable] | None = None
 
 
-class _Reference(_Struct, frozen=True):
+class _Reference(Partial, frozen=True):
     """The runtime of a TrainJob."""
 
     name: str | None = None
@@ -125,7 +120,7 @@ class _Reference(_Struct, frozen=True):
     api_group: str | None = None
 
 
-class _Declared(_Struct, frozen=True):
+class _Declared(Partial, frozen=True):
     """A pod set that somebody declares of an object that is wrapped."""
 
     path: str | None = None

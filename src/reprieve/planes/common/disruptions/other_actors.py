@@ -27,7 +27,7 @@ from typing import Any, Final
 import msgspec
 
 from kubeworld.units.clock import Clock
-from kubeworld.units.instants import InvalidInstant, Nanos, parse_instant
+from kubeworld.units.instants import Nanos, instant_or_none
 from kubeworld.units.names import DNS_LABEL, DNS_SUBDOMAIN
 from kubeworld.units.untrusted import LONGEST_VALUE, shown
 from reprieve.api import kueue
@@ -146,7 +146,7 @@ class OtherActors:
         references = metadata.owner_references or ()
         owner = next((each.uid for each in references if each.controller), "")
         owner = owner or (metadata.labels or {}).get(JOB_UID, "")
-        said = _said(evicted.last_transition_time)
+        said = instant_or_none(evicted.last_transition_time) or Nanos(0)
         at = self._instant(said)
         # A protection asks for no weak link; without one a late row has nothing folded anew.
         victim = replace(workload_party(workload, owner, ""), weak="")
@@ -174,7 +174,7 @@ class OtherActors:
         while True:
             event, kind = await self._events.get()
             about = event.involved_object
-            said = _said(event.last_timestamp or event.event_time or "")
+            said = instant_or_none(event.last_timestamp or event.event_time or "") or Nanos(0)
             once = Nanos(0) if about.kind == "Pod" else said
             # Before anything is read for it.
             if (about.uid, once) in self._known or not self._has_room(about.namespace):
@@ -219,14 +219,6 @@ class OtherActors:
         """
         now = self._clock.wall()
         return min(said, now) if said else now
-
-
-def _said(text: str) -> Nanos:
-    """Return the instant that is told, 0 where none is: it is the same at each look."""
-    try:
-        return parse_instant(text)
-    except InvalidInstant:
-        return Nanos(0)
 
 
 def _kind_of(about: ObjectRef) -> Resource | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kubeworld.units.durations import MINUTE
-from kubeworld.units.instants import Nanos, parse_instant
+from kubeworld.units.instants import Nanos, instant_or_none
 from reprieve.api import kueue
 from reprieve.api.core import OwnerReference
 from reprieve.api.kaiwo import GpuWorkload
@@ -64,7 +64,7 @@ class _Tracked:
             version_number(metadata.resource_version),
             (found.spec.workload_ref.uid, *(f"{metadata.namespace}/{step}" for step in way_up)),
             status.phase,
-            _instant(status.last_metrics_update),
+            (instant_or_none(status.last_metrics_update) or Nanos(0)),
         )
 
 
@@ -157,10 +157,3 @@ def _names(namespace: str, owners: list[OwnerReference] | tuple[()]) -> Iterator
     for owner in owners:
         yield owner.uid
         yield f"{namespace}/{owner.kind}/{owner.name}"
-
-
-def _instant(text: str | None) -> Nanos:
-    try:
-        return parse_instant(text) if text else Nanos(0)
-    except ValueError:
-        return Nanos(0)

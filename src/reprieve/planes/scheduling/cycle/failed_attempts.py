@@ -7,7 +7,7 @@ only where it is logged. Source: specification 14.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
@@ -18,7 +18,7 @@ from reprieve.engine.cluster.snapshot import Flag, Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import PLUGIN, Code, Rejection
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.outcome import Attempt, Explanation, Sentence
+from reprieve.engine.scheduling.outcome import Attempt, Sentence, with_inner
 from reprieve.engine.scheduling.victims.hierarchy import effective_priority
 from reprieve.planes.scheduling.context import log
 from reprieve.telemetry.log import DETAIL
@@ -31,7 +31,7 @@ _MOST_LINES: Final = 200  # of nodes, and of units
 def log_failed(attempt: Attempt, snapshot: Snapshot, policy: Policy) -> None:
     """Log a plugin that failed, and with `-v 6` why a group was neither placed nor preempts."""
     name = attempt.unit.group or attempt.unit.name
-    for said in _all(attempt.status):
+    for said in with_inner(attempt.status):
         if said.sentence is Sentence.PLUGIN_FAILED:
             plugin, *why = said.values
             log.error("PodGroupPostFilter plugin %s failed for %s: %s", plugin, name, *why or [""])
@@ -105,9 +105,3 @@ def _units(snapshot: Snapshot, slots: I64) -> Iterator[tuple[str, int, str]]:
         place = nodes.pop() if len(nodes) == 1 else f"{len(nodes)} nodes"
         name = snapshot.group_keys[group] if group >= 0 else snapshot.pod_keys[pods[0]]
         yield name, len(pods), place
-
-
-def _all(explanations: Iterable[Explanation]) -> Iterator[Explanation]:
-    for each in explanations:
-        yield each
-        yield from _all(each.inner)
