@@ -178,4 +178,6 @@ def test_a_kind_of_job_takes_four_files(tree: Path) -> None:
     run(tree, "-m", "tests.docs.generated")
     assert "ChainerJob" in (tree / "docs" / "quota.md").read_text()
     check(tree, "tests/kubeworld/test_one_world.py", chosen=["-k", "ChainerJob or every_kind"])
-    check(tree, "tests/docs/test_generated.py", "tests/chart/test_quota_rights.py")
+    check(tree, "tests/quota_plane/test_kinds.py", chosen=["-k", "ChainerJob"])
+    check(tree, "tests/docs/test_generated.py")
+    check(tree, "tests/chart/test_quota_rights.py", chosen=["-k", "roles_of_the_chart"])

@@ -19,6 +19,7 @@ from reprieve.engine.quota.assigning.request_rules import RequestRules, Transfor
 from reprieve.engine.quota.holdings.usage_based import UsageBased
 from reprieve.engine.quota.model import LabelSelector, NodeExpression, Strategy
 from reprieve.engine.quota.waiting.requeuing import Backoff
+from reprieve.jobs.table import BUILT_IN
 
 __all__ = [
     "FRAMEWORKS",
@@ -44,26 +45,7 @@ Errors = list[str]
 NEGATIVE: Final = "must be greater than or equal to 0"
 POSITIVE: Final = "must be greater than 0"
 # Names of integrations, sorted as the reference lists them.
-FRAMEWORKS: Final = (
-    "batch/job",
-    "deployment",
-    "jobset.x-k8s.io/jobset",
-    "kubeflow.org/jaxjob",
-    "kubeflow.org/mpijob",
-    "kubeflow.org/paddlejob",
-    "kubeflow.org/pytorchjob",
-    "kubeflow.org/tfjob",
-    "kubeflow.org/xgboostjob",
-    "leaderworkerset.x-k8s.io/leaderworkerset",
-    "pod",
-    "ray.io/raycluster",
-    "ray.io/rayjob",
-    "ray.io/rayservice",
-    "sparkoperator.k8s.io/sparkapplication",
-    "statefulset",
-    "trainer.kubeflow.org/trainjob",
-    "workload.codeflare.dev/appwrapper",
-)
+FRAMEWORKS: Final = tuple(sorted({kind.framework for kind in BUILT_IN}))
 _BOTH: Final = (Strategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE, Strategy.LESS_THAN_INITIAL_SHARE)
 _LISTS: Final = (_BOTH[:1], _BOTH[1:], _BOTH)
 
