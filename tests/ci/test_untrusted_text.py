@@ -65,6 +65,7 @@ REVIEWED: Final = {
     "lab/cluster.py": "objects that were read and checked when the cluster was made",
     "simulation/study.py": "the study file of the person who runs it",
     "simulation/reporting/validation_figures.py": "the file of the person who runs it",
+    "operator/notice_polls.py": "the head of a request, of at most 8 KiB, by a linear pattern",
     "operator/notice_server.py": "a body of at most 4 KiB, by its schema",
     "whatif/submitting/webhooks.py": "selectors that the API server gave, by their schema",
     "whatif/questions/afterwards.py": "truth as a number",

@@ -136,6 +136,8 @@ class Notices:
         self._by_pod: dict[str, list[str]] = defaultdict(list)
         self._by_plan: dict[str, list[str]] = {}  # open plans alone
         self._waiters: dict[str, set[asyncio.Future[None]]] = defaultdict(set)
+        # Polls by the second at which they end, with the alarm of each second.
+        self._late: dict[int, tuple[set[asyncio.Future[None]], asyncio.Future[None]]] = {}
         self._planes: dict[str, bool] = {}  # whether each has taken its records over
         self._lost: dict[str, dict[str, int]] = {}  # by plan and root, of those that had saved
         self._histories: dict[str, History] = {}  # by lineage, the latest last
@@ -428,6 +430,37 @@ class Notices:
             self._waiters[name].discard(changed)
             if not self._waiters[name]:
                 del self._waiters[name]
+
+    async def poll(self, pod: str, nanoseconds: int) -> None:
+        """Return when something has changed for a pod, or after so long and up to a second more.
+
+        Thousands of pods wait: one alarm is for all whose time ends within the same second.
+        """
+        due = (self._clock.monotonic() + nanoseconds) // SECOND + 1
+        changed = asyncio.get_running_loop().create_future()
+        late, alarm = self._late.get(due) or (None, None)
+        if late is None or alarm is None:
+            late, alarm = set(), asyncio.ensure_future(self._ring(due))
+            self._late[due] = late, alarm
+        late.add(changed)
+        self._waiters[pod].add(changed)
+        try:
+            await changed
+        finally:
+            late.discard(changed)
+            if not late:
+                self._late.pop(due, None)
+                alarm.cancel()
+            self._waiters[pod].discard(changed)
+            if not self._waiters[pod]:
+                del self._waiters[pod]
+
+    async def _ring(self, due: int) -> None:
+        await self._clock.sleep(due * SECOND - self._clock.monotonic())
+        late, _ = self._late.pop(due)
+        for waiter in late:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _wake(self, name: str) -> None:
         for waiter in self._waiters.get(name, ()):

@@ -31,6 +31,7 @@ from kubeworld.units.instants import InvalidInstant, Nanos, format_instant, pars
 from kubeworld.units.untrusted import integer_or_none
 from reprieve.execution.accounts.told_checkpoints import SavedPod, ToldCheckpoints
 from reprieve.execution.notices import Notices, Told, Word
+from reprieve.operator.notice_polls import Answer, Polls
 from reprieve.operator.pod_tokens import ShownPod, Undecided
 from reprieve.telemetry.connections import IDLE_S, Connections, Limits, listening
 from reprieve.wording.displacements import NOTICE_REASON
@@ -93,21 +94,28 @@ class NoticeDesk:
         self._minute = 0
         self._requests: Counter[str] = Counter()  # of this minute, by pod
 
-    async def ask(self, request: web.Request) -> web.StreamResponse:
+    async def polled(self, wait_s: str, authorization: str) -> Answer:
         """Answer the poll of a pod."""
-        uid = (await self._pod(request)).uid
-        wait = integer_or_none(request.query.get("wait", "0"), least=0)
-        if wait is None:
-            raise _Refused(400, "wait: accepted: seconds, 0 to 55")
+        try:
+            uid = (await self._pod(authorization)).uid
+            wait = integer_or_none(wait_s, least=0)
+            if wait is None:
+                raise _Refused(400, "wait: accepted: seconds, 0 to 55")
+        except _Refused as refusal:
+            return _refusal(refusal)
         found = self._notices.of_pod(uid)
         if found is None and wait:
-            await self._notices.wait(uid, min(wait, _LONGEST_POLL) * SECOND)
+            await self._notices.poll(uid, min(wait, _LONGEST_POLL) * SECOND)
             found = self._notices.of_pod(uid)
-        return web.Response(status=204) if found is None else self._shown(found)
+        return Answer(204) if found is None else self._shown(found)
 
-    async def hear(self, request: web.Request) -> web.StreamResponse:
+    async def ask(self, request: web.Request) -> Answer:
+        """Answer a poll that aiohttp has read."""
+        return await self.polled(request.query.get("wait", "0"), _authorization(request))
+
+    async def hear(self, request: web.Request) -> Answer:
         """Take the word of a pod about its notice."""
-        uid = (await self._pod(request)).uid
+        uid = (await self._pod(_authorization(request))).uid
         found = self._notices.find(request.match_info["id"], uid)
         if found is None:
             raise _Refused(404, "this pod has no such notice")
@@ -122,33 +130,31 @@ class NoticeDesk:
             self._notices.saving(found, uid, expected, _for_people(word))
         return self._shown(found)
 
-    async def saved(self, request: web.Request) -> web.StreamResponse:
+    async def saved(self, request: web.Request) -> Answer:
         """Take down that a pod saved, without any notice."""
-        pod = await self._pod(request)
+        pod = await self._pod(_authorization(request))
         if self._checkpoints is None or not pod.name:
             raise _Refused(404, "checkpoints are not taken down here: reprieve run --notice-files")
         save = await _decoded(request, _Save, '{"ago": seconds since the save, 0 to 86400}')
         at = Nanos(self._clock.wall() - save.ago * SECOND)
         if not self._checkpoints.saved(SavedPod(*pod), at):
             raise _Refused(503, "too many checkpoints are not written yet")
-        return web.Response(status=204)
+        return Answer(204)
 
-    def _shown(self, told: Told) -> web.StreamResponse:
+    def _shown(self, told: Told) -> Answer:
         notice, now = told.notice.at(self._clock.wall()), self._clock.wall()
-        return web.json_response(
-            {
-                "id": told.id,
-                "state": notice.state.value,
-                "deadline": format_instant(Nanos(notice.due)),
-                "now": format_instant(now),
-                "reason": NOTICE_REASON,
-            }
-        )
+        shown = {
+            "id": told.id,
+            "state": notice.state.value,
+            "deadline": format_instant(Nanos(notice.due)),
+            "now": format_instant(now),
+            "reason": NOTICE_REASON,
+        }
+        return Answer(200, msgspec.json.encode(shown).decode(), "application/json")
 
-    async def _pod(self, request: web.Request) -> ShownPod:
+    async def _pod(self, given: str) -> ShownPod:
         if not self._notices.ready:
             raise _Refused(503, "this process does not lead")
-        given = request.headers.get("Authorization", "")
         pod = ShownPod()
         if given.startswith(_BEARER):
             try:
@@ -165,6 +171,10 @@ class NoticeDesk:
         if self._requests[pod.uid] > _MOST_REQUESTS:
             raise _Refused(429, f"more than {_MOST_REQUESTS} requests in a minute")
         return pod
+
+
+def _authorization(request: web.Request) -> str:
+    return request.headers.get("Authorization", "")
 
 
 def _for_people(word: _Word) -> Word:
@@ -212,21 +222,30 @@ async def serve_notices(desk: NoticeDesk, host: str | None, port: int) -> AsyncI
     )
     await runner.setup()
     assert runner.server is not None
+    polls = Polls(desk.polled, connections, runner.server)
     try:
-        async with listening(
-            connections, runner.server, host, port, None, "--notice-port"
-        ) as found:
+        async with listening(connections, polls, host, port, None, "--notice-port") as found:
             yield found
     finally:
+        await polls.close()
         await runner.cleanup()
 
 
-def _answered(answer: Handler) -> Handler:
+def _answered(answer: Callable[[web.Request], Awaitable[Answer]]) -> Handler:
     async def handler(request: web.Request) -> web.StreamResponse:
         try:
-            return await answer(request)
+            found = await answer(request)
         except _Refused as refusal:
-            again = {"Retry-After": "1"} if refusal.status in (429, 503) else {}
-            return web.Response(text=f"{refusal}\n", status=refusal.status, headers=again)
+            found = _refusal(refusal)
+        again = {"Retry-After": "1"} if found.again else {}
+        if found.status == 204:
+            return web.Response(status=204)
+        return web.Response(
+            text=found.body, status=found.status, content_type=found.content_type, headers=again
+        )
 
     return handler
+
+
+def _refusal(refused: _Refused) -> Answer:
+    return Answer(refused.status, f"{refused}\n", again=refused.status in (429, 503))

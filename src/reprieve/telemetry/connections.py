@@ -64,6 +64,7 @@ class Connections:
         self._limits = limits
         self._refused = refused
         self._open: dict[object, _Connection] = {}
+        self._speakers: dict[object, object] = {}  # of which connection, where it is another one
 
     @property
     def limits(self) -> Limits:
@@ -79,16 +80,36 @@ class Connections:
 
         @web.middleware
         async def timed(request: web.Request, handler: Handler) -> web.StreamResponse:
-            connection = self._open.get(request.protocol)
-            if connection is not None:
-                connection.began()
+            self.began(request.protocol)
             try:
                 return await handler(request)
             finally:
-                if connection is not None:
-                    connection.ended()
+                self.ended(request.protocol)
 
         return timed
+
+    def began(self, inner: object) -> None:
+        """Note that the head of a request was read."""
+        connection = self._connection(inner)
+        if connection is not None:
+            connection.began()
+
+    def ended(self, inner: object) -> None:
+        """Note that a request was answered."""
+        connection = self._connection(inner)
+        if connection is not None:
+            connection.ended()
+
+    def _connection(self, inner: object) -> _Connection | None:
+        return self._open.get(self._speakers.get(inner, inner))
+
+    def speaks(self, inner: object, instead_of: object) -> None:
+        """Take notes of one that speaks HTTP as of the one that was given the connection."""
+        self._speakers[inner] = instead_of
+
+    def silent(self, inner: object) -> None:
+        """Forget one of `speaks`, whose connection is closed."""
+        self._speakers.pop(inner, None)
 
     def takes(self, inner: object, connection: _Connection) -> bool:
         """Count a connection; tell whether there is room for it."""
@@ -104,6 +125,18 @@ class Connections:
 
 class _Connection(asyncio.Protocol):
     """One connection: hands everything on to what speaks HTTP, and keeps the time."""
+
+    __slots__ = (
+        "_head",
+        "_in_request",
+        "_inner",
+        "_owner",
+        "_refused",
+        "_taken",
+        "_transport",
+        "_unused",
+        "_write",
+    )
 
     def __init__(
         self, inner: asyncio.Protocol, owner: Connections, refused: Callable[[str], None]
