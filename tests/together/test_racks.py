@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from reprieve.scenarios.model import NodeSpec
+from tests.oracle.racks import Held, fits_in_a_rack, least_by_rack
 from tests.together.site import Site, job, node, site
 
 LEVELS = ("rack", "kubernetes.io/hostname")
@@ -133,14 +135,73 @@ async def test_work_that_asks_for_no_level_gets_the_nodes_where_fewest_devices_g
 
 
 @pytest.mark.thorough
-async def test_two_gangs_get_a_rack_each_of_idle_work(tmp_path: Path) -> None:
-    idle = [on(f"idle-{n}", f"r{n}-0", priority="high") for n in range(3)]
+@pytest.mark.parametrize("priority", ["high", "low"], ids=["idle work", "lower priorities"])
+async def test_two_gangs_get_a_rack_each(tmp_path: Path, priority: str) -> None:
+    others = [on(f"other-{n}", f"r{n}-0", priority=priority) for n in range(3)]
     busy = on("busy", "r0-1", priority="high")
     async with site(tmp_path, racks((8, 8), (8, 8), (8, 8)), QUOTAS, levels=LEVELS) as cluster:
-        await cluster.runs(*idle, busy)
-        await cluster.idle(*idle)
+        await cluster.runs(*others, busy)
+        if priority == "high":
+            await cluster.idle(*others)
         cluster.evicted.clear()
         await cluster.create(*wanted("first"), *wanted("second"))
         await cluster.rest()
-        assert cluster.evicted == {"idle-1": 8, "idle-2": 8}
+        assert cluster.evicted == {"other-1": 8, "other-2": 8}
         assert (cluster.placed("first"), cluster.placed("second")) == (2, 2)
+
+
+@pytest.mark.thorough
+async def test_a_gang_that_prefers_a_rack_gets_one_where_others_make_room(tmp_path: Path) -> None:
+    """It would fit in two racks with as many devices evicted, and in one."""
+    gang = wanted(within="")
+    notes = {"kueue.x-k8s.io/podset-preferred-topology": "rack"}
+    gang[0]["spec"]["template"]["metadata"]["annotations"] = notes
+    halves = [on(f"half-{host}", host, gpus=4) for host in ("r0-0", "r1-0", "r1-1")]
+    busy = on("busy", "r0-1", priority="high")
+    async with site(tmp_path, racks((8, 8), (8, 8)), QUOTAS, levels=LEVELS) as cluster:
+        await cluster.runs(*halves, busy)
+        evicted = await cluster.demand(gang)
+        assert evicted == {"half-r1-0": 4, "half-r1-1": 4}
+        assert nodes_of(cluster, "wanted") == {"r1-0", "r1-1"}
+
+
+def drawn(random: Random) -> tuple[list[list[int]], list[Held], int, int]:
+    """Return racks that are in use, and how many pods of how many GPUs a gang has."""
+    shape = [[8] * random.randint(1, 2) for _ in range(random.randint(2, 3))]
+    held: list[Held] = []
+    for spec in racks(*shape):
+        left = 8
+        while left and random.random() < 0.85 and len(held) < 9:
+            gpus = random.choice([each for each in (2, 4, 8) if each <= left])
+            held.append(Held(f"u{len(held)}", spec.name, gpus, random.choice((0, 1, 2, 2))))
+            left -= gpus
+    return shape, held, random.choice((1, 2)), random.choice((4, 8))
+
+
+@pytest.mark.slow
+async def test_exactly_those_go_that_a_rack_needs(tmp_path: Path) -> None:
+    """Random racks beside every set of pods that may go: idle work first, then lower priorities."""
+    random, seen = Random("racks"), 0
+    for number in range(100):
+        if seen >= 15:
+            break
+        shape, held, pods, gpus = drawn(random)
+        nodes = {spec.name: (spec.labels["rack"], 8) for spec in racks(*shape)}
+        if fits_in_a_rack(nodes, held, pods, gpus):
+            continue
+        seen += 1
+        known = least_by_rack(nodes, held, pods, gpus)
+        units = [
+            on(e.name, e.node, gpus=e.gpus, priority="low" if e.may_go == 2 else "high")
+            for e in held
+        ]
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        async with site(folder, racks(*shape), {"a": 64, "b": 0}, levels=LEVELS) as cluster:
+            await cluster.runs(*units)
+            idle = [unit for unit, each in zip(units, held, strict=True) if each.may_go == 1]
+            await cluster.idle(*idle)
+            evicted = await cluster.demand(wanted(pods=pods, gpus=gpus))
+            found = (sum(evicted.values()), cluster.placed("wanted"))
+        assert found == ((0, 0) if known is None else (known[1], pods)), (number, held, known)
+    assert seen >= 15
