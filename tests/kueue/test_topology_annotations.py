@@ -12,6 +12,7 @@ from reprieve.api.kueue_topology import (
     SLICE_LEVEL,
     SLICE_SIZE,
     UNCONSTRAINED,
+    topology_request,
 )
 from reprieve.api.kueue_validation_topology import Template, group_errors, topology_errors
 
@@ -57,8 +58,8 @@ def test_what_can_be_asked_for_is_accepted(notes: dict[str, str]) -> None:
         ({"slices": RACK}, f"Required value: must be set when '{SLICE_LEVEL}' is specified"),
         ({"size": "2"}, f"Forbidden: may not be set when '{SLICE_LEVEL}' is not specified"),
         ({"slices": RACK, "size": "two"}, '"two": must be a numeric value'),
-        ({"slices": RACK, "size": "0"}, "0: must be greater than or equal to 1"),
-        ({"slices": RACK, "size": "9"}, "9: must not be greater than pod set count 8"),
+        ({"slices": RACK, "size": "0"}, '"0": must be greater than or equal to 1'),
+        ({"slices": RACK, "size": "9"}, '"9": must not be greater than pod set count 8'),
         ({"constraints": "["}, "must be a valid JSON array"),
         ({"constraints": "[]"}, "topology constraints must contain between 1 and 3 entries"),
         ({"constraints": "[1]"}, "must be a valid JSON array"),
@@ -87,7 +88,37 @@ def test_a_group_is_two_pod_sets_of_one_level_one_of_which_has_one_pod() -> None
     assert [*group_errors([member(1), member(4)])] == []
     (alone,) = group_errors([member(1)])
     assert "exactly 2 pod sets, got: 1 pod set(s)" in alone
-    (large,) = group_errors([member(2), member(4)])
-    assert "got: 2 replica(s) and 4 replica(s) in the group" in large
-    (other,) = group_errors([member(1), member(4, "example.com/block")])
-    assert "topology consistent with 'spec.1' in group 'g'" in other
+    for count, large in zip((2, 4), group_errors([member(2), member(4)]), strict=True):
+        assert large.startswith(f"spec.{count}[{GROUP}]: ")
+        assert "got: 2 replica(s) and 4 replica(s) in the group" in large
+    first, second = group_errors([member(1), member(4, "example.com/block")])
+    assert first.startswith("spec.1: ")
+    assert "topology consistent with 'spec.4' in group 'g'" in first
+    assert second.startswith("spec.4: ")
+    assert "topology consistent with 'spec.1' in group 'g'" in second
+    three = [*group_errors([member(1), member(2), member(3)])]
+    assert [each.split("[")[0] for each in three] == ["spec.1", "spec.2", "spec.3"]
+
+
+def test_a_name_of_a_group_without_a_level_forms_none() -> None:
+    assert [*group_errors([Template("spec", {GROUP: "g"}, 3)])] == []
+
+
+def test_the_number_of_pods_is_looked_at_last() -> None:
+    layers = '[{"topology": "a", "size": 16}]'
+    told = f"{AT}[{CONSTRAINTS}]: Invalid value: 16: must not be greater than pod set count 8"
+    assert errors(constraints=layers) == [told]
+    (twice,) = errors(constraints='[{"topology": "a", "size": 16}, {"topology": "a", "size": 2}]')
+    assert "Duplicate value" in twice
+
+
+@pytest.mark.parametrize("text", ["1", "t", "T", "TRUE", "true", "True"])
+def test_a_boolean_is_what_go_reads_as_true(text: str) -> None:
+    assert errors(unconstrained=text) == []
+    assert topology_request({UNCONSTRAINED: text}) == {"unconstrained": True}
+
+
+@pytest.mark.parametrize("text", ["0", "f", "False"])
+def test_a_boolean_is_what_go_reads_as_false(text: str) -> None:
+    assert errors(unconstrained=text) == []
+    assert topology_request({UNCONSTRAINED: text}) == {"unconstrained": False}

@@ -57,6 +57,13 @@ async def test_who_loses_two_nodes_at_once_is_evicted_and_both_are_named(tmp_pat
         await are_on(cluster, "c", "c", "d", "d")
         assert await evictions(cluster) == {TWO}
         assert await unhealthy(cluster) == []
+        counted = [
+            (sample.labels["reason"], sample.value)
+            for metric in cluster.metrics.registry.collect()
+            for sample in metric.samples
+            if sample.name == "kueue_evicted_workloads_total"
+        ]
+        assert counted == [("NodeFailures", 1)]
 
 
 async def test_with_profile_best_both_are_replaced_and_nobody_is_evicted(tmp_path: Path) -> None:

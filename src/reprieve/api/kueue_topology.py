@@ -23,6 +23,7 @@ __all__ = [
     "SLICE_LEVEL",
     "SLICE_SIZE",
     "UNCONSTRAINED",
+    "boolean_or_none",
     "topology_request",
 ]
 
@@ -49,22 +50,30 @@ def topology_request(annotations: Mapping[str, str]) -> dict[str, Any]:
     What cannot be read is left out; webhooks refuse it.
     """
     found: dict[str, Any] = {}
-    for field, name in (("required", REQUIRED), ("preferred", PREFERRED)):
-        if annotations.get(name):
-            found[field] = annotations[name]
-    if annotations.get(UNCONSTRAINED) in ("true", "false"):
-        found["unconstrained"] = annotations[UNCONSTRAINED] == "true"
+    unconstrained = boolean_or_none(annotations.get(UNCONSTRAINED, ""))
+    if annotations.get(REQUIRED):
+        found["required"] = annotations[REQUIRED]
+    elif annotations.get(PREFERRED):
+        found["preferred"] = annotations[PREFERRED]
+    elif unconstrained is not None:
+        found["unconstrained"] = unconstrained
     size = integer_or_none(annotations.get(SLICE_SIZE, ""))
-    if annotations.get(SLICE_LEVEL) and size is not None and size > 0:
+    layers = _layers(annotations[CONSTRAINTS]) if annotations.get(CONSTRAINTS) else []
+    if layers:
+        found["podsetSliceRequiredTopologyConstraints"] = layers
+    elif annotations.get(SLICE_LEVEL) and size is not None and size > 0:
         found["podSetSliceRequiredTopology"] = annotations[SLICE_LEVEL]
         found["podSetSliceSize"] = size
-    elif annotations.get(CONSTRAINTS):
-        layers = _layers(annotations[CONSTRAINTS])
-        if layers:
-            found["podsetSliceRequiredTopologyConstraints"] = layers
     if annotations.get(GROUP) and ("required" in found or "preferred" in found):
         found["podSetGroupName"] = annotations[GROUP]
     return found
+
+
+def boolean_or_none(text: str) -> bool | None:
+    """Return a boolean as Go reads it, None for what is none."""
+    if text in ("1", "t", "T", "true", "TRUE", "True"):
+        return True
+    return False if text in ("0", "f", "F", "false", "FALSE", "False") else None
 
 
 def _layers(text: str) -> list[dict[str, Any]]:

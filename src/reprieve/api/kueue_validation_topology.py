@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 from kubeworld.units.untrusted import Unreadable, integer_or_none, read_json
@@ -19,10 +20,12 @@ from reprieve.api.kueue_topology import (
     SLICE_LEVEL,
     SLICE_SIZE,
     UNCONSTRAINED,
+    boolean_or_none,
 )
 
 __all__ = ["Template", "asked_of_topology", "group_errors", "topology_errors"]
 
+_INT32: Final = (-(2**31), 2**31 - 1)
 _ONE_OF: Final = (REQUIRED, PREFERRED, UNCONSTRAINED)
 _SLICES: Final = (SLICE_LEVEL, SLICE_SIZE, CONSTRAINTS)
 _MOST_LAYERS: Final = 3
@@ -53,6 +56,12 @@ def asked_of_topology(annotations: object) -> dict[str, str]:
 
 def topology_errors(template: Template) -> Iterator[str]:
     """Yield what is wrong with what one pod template asks for."""
+    found = [*_errors(template)]
+    # As in the reference, which looks at the number of pods last.
+    yield from found or _too_many(template)
+
+
+def _errors(template: Template) -> Iterator[str]:
     notes = template.annotations
     given = [name for name in _ONE_OF if name in notes]
     if len(given) > 1:
@@ -63,37 +72,43 @@ def topology_errors(template: Template) -> Iterator[str]:
         if name in notes:
             for why in wrong.qualified_name(notes[name]):
                 yield wrong.invalid(template.at(name), notes[name], why)
-    if UNCONSTRAINED in notes and notes[UNCONSTRAINED] not in _BOOLEANS:
+    if GROUP in notes:
+        yield from _group_name_errors(template)
+    if UNCONSTRAINED in notes and boolean_or_none(notes[UNCONSTRAINED]) is None:
         at = template.at(UNCONSTRAINED)
         yield wrong.invalid(at, notes[UNCONSTRAINED], "must be a boolean value")
     yield from _slice_errors(template)
     if CONSTRAINTS in notes:
         yield from _layer_errors(template)
-    if GROUP in notes:
-        yield from _group_name_errors(template)
-
-
-#: What Go reads as a boolean.
-_BOOLEANS: Final = frozenset(
-    ("1", "t", "T", "true", "TRUE", "True", "0", "f", "F", "false", "FALSE", "False")
-)
 
 
 def _slice_errors(template: Template) -> Iterator[str]:
     notes, at = template.annotations, template.at(SLICE_SIZE)
-    if SLICE_SIZE not in notes:
-        if SLICE_LEVEL in notes:
-            yield wrong.required(at, f"must be set when '{SLICE_LEVEL}' is specified")
+    if SLICE_SIZE in notes:
+        size = integer_or_none(notes[SLICE_SIZE], *_INT32)
+        if size is None:
+            yield wrong.invalid(at, notes[SLICE_SIZE], "must be a numeric value")
+        elif size < 1:
+            yield wrong.invalid(at, notes[SLICE_SIZE], "must be greater than or equal to 1")
+        if SLICE_LEVEL not in notes:
+            yield wrong.forbidden(at, f"may not be set when '{SLICE_LEVEL}' is not specified")
+    elif SLICE_LEVEL in notes:
+        yield wrong.required(at, f"must be set when '{SLICE_LEVEL}' is specified")
+
+
+def _too_many(template: Template) -> Iterator[str]:
+    """Yield which slices are larger than the pod set."""
+    notes, count = template.annotations, template.count
+    if count is None:
         return
-    if SLICE_LEVEL not in notes:
-        yield wrong.forbidden(at, f"may not be set when '{SLICE_LEVEL}' is not specified")
-    size = integer_or_none(notes[SLICE_SIZE])
-    if size is None:
-        yield wrong.invalid(at, notes[SLICE_SIZE], "must be a numeric value")
-    elif size < 1:
-        yield wrong.invalid(at, size, "must be greater than or equal to 1")
-    elif template.count is not None and size > template.count:
-        yield wrong.invalid(at, size, f"must not be greater than pod set count {template.count}")
+    why = f"must not be greater than pod set count {count}"
+    size = integer_or_none(notes.get(SLICE_SIZE, ""), *_INT32)
+    if size is not None and size > count:
+        yield wrong.invalid(template.at(SLICE_SIZE), notes[SLICE_SIZE], why)
+    if CONSTRAINTS in notes:
+        first = read_json(notes[CONSTRAINTS])[0]["size"]
+        if first > count:
+            yield wrong.invalid(template.at(CONSTRAINTS), first, why)
 
 
 def _layer_errors(template: Template) -> Iterator[str]:
@@ -101,47 +116,63 @@ def _layer_errors(template: Template) -> Iterator[str]:
     for name in (SLICE_LEVEL, SLICE_SIZE):
         if name in notes:
             yield wrong.forbidden(at, f"may not be set when '{name}' is specified")
+    if GROUP in notes:
+        why = f"may not be set when '{CONSTRAINTS}' is specified"
+        yield wrong.forbidden(template.at(GROUP), why)
     try:
         layers = read_json(notes[CONSTRAINTS])
     except Unreadable as error:
         yield wrong.invalid(at, notes[CONSTRAINTS], f"must be a valid JSON array: {error}")
         return
-    if not isinstance(layers, list) or not all(isinstance(each, dict) for each in layers):
-        yield wrong.invalid(at, notes[CONSTRAINTS], "must be a valid JSON array: not a list")
+    fault = _not_layers(layers)
+    if fault:
+        yield wrong.invalid(at, notes[CONSTRAINTS], f"must be a valid JSON array: {fault}")
         return
     if not 1 <= len(layers) <= _MOST_LAYERS:
         why = "topology constraints must contain between 1 and 3 entries"
         yield wrong.invalid(at, notes[CONSTRAINTS], why)
         return
-    seen: dict[str, int] = {}
-    parent: int | None = None
-    for index, each in enumerate(layers):
-        here, level, size = f"{at}[{index}]", each.get("topology"), each.get("size")
-        level = level if isinstance(level, str) else ""
+    yield from _each_layer(at, [(e.get("topology") or "", e.get("size") or 0) for e in layers])
+
+
+def _not_layers(given: Any) -> str:
+    """Return why a value is no list of layers, empty if it is one."""
+    if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
+        return "it is no list of objects"
+    for each in given:
+        if not isinstance(each.get("topology") or "", str):
+            return "a topology is no text"
+        size = each.get("size") or 0
+        if isinstance(size, bool) or not isinstance(size, int):
+            return "a size is no integer"
+    return ""
+
+
+def _each_layer(at: str, layers: Sequence[tuple[str, int]]) -> Iterator[str]:
+    for index, (level, size) in enumerate(layers):
+        here = f"{at}[{index}]"
         yield from (
             wrong.invalid(f"{here}.topology", level, why) for why in wrong.qualified_name(level)
         )
-        if level in seen:
-            yield wrong.duplicate(f"{here}.topology", f"{level} (also at index {seen[level]})")
-        seen.setdefault(level, index)
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        if size < 1:
             yield wrong.invalid(f"{here}.size", size, "must be greater than or equal to 1")
-            parent = None
-            continue
-        if parent is not None and parent % size:
+    seen: dict[str, int] = {}
+    for index, (level, _) in enumerate(layers):
+        if level in seen:
+            said = f"{level} (also at index {seen[level]})"
+            yield wrong.duplicate(f"{at}[{index}].topology", said)
+        seen.setdefault(level, index)
+    for index, ((_, parent), (_, size)) in enumerate(pairwise(layers), 1):
+        if size > 0 and parent % size:
             why = f"must evenly divide the parent layer size {parent}"
-            yield wrong.invalid(f"{here}.size", size, why)
-        if index == 0 and template.count is not None and size > template.count:
-            why = f"must not be greater than pod set count {template.count}"
-            yield wrong.invalid(f"{here}.size", size, why)
-        parent = size
+            yield wrong.invalid(f"{at}[{index}].size", size, why)
 
 
 def _group_name_errors(template: Template) -> Iterator[str]:
     notes, at = template.annotations, template.at(GROUP)
-    if integer_or_none(notes[GROUP]) is not None:
+    if integer_or_none(notes[GROUP], 0, 2**64 - 1) is not None:
         yield wrong.invalid(at, notes[GROUP], "must not be a number")
-    for name in _SLICES:
+    for name in (SLICE_SIZE, SLICE_LEVEL):
         if name in notes:
             yield wrong.forbidden(at, f"may not be set when '{name}' is specified")
     if REQUIRED not in notes and PREFERRED not in notes:
@@ -153,29 +184,27 @@ def group_errors(templates: Sequence[Template]) -> Iterator[str]:
     """Yield what is wrong with the groups that the pod templates of a job form."""
     groups: dict[str, list[Template]] = {}
     for each in templates:
-        if GROUP in each.annotations:
+        # As in the reference a name counts beside a level alone.
+        if GROUP in each.annotations and any(_level(each.annotations)):
             groups.setdefault(each.annotations[GROUP], []).append(each)
     for name, members in groups.items():
-        at = members[0].at(GROUP)
         if len(members) != 2:
             why = f"can only define groups of exactly 2 pod sets, got: {len(members)} pod set(s)"
-            yield wrong.invalid(at, name, why)
+            yield from (wrong.invalid(each.at(GROUP), name, why) for each in members)
             continue
         first, second = members
         if first.count != 1 and second.count != 1:
-            yield wrong.invalid(
-                at,
-                name,
+            why = (
                 "can only define groups where at least one pod set has only 1 replica, got: "
-                f"{first.count} replica(s) and {second.count} replica(s) in the group",
+                f"{first.count} replica(s) and {second.count} replica(s) in the group"
             )
+            yield from (wrong.invalid(each.at(GROUP), name, why) for each in members)
         if _level(first.annotations) != _level(second.annotations):
-            yield wrong.invalid(
-                second.path,
-                name,
-                f"must specify '{REQUIRED}' or '{PREFERRED}' topology consistent with "
-                f"'{first.path}' in group '{name}'",
-            )
+            for each, other in ((first, second), (second, first)):
+                yield (
+                    f"{each.path}: Invalid value: must specify '{REQUIRED}' or '{PREFERRED}' "
+                    f"topology consistent with '{other.path}' in group '{name}'"
+                )
 
 
 def _level(notes: Mapping[str, str]) -> tuple[Any, ...]:
