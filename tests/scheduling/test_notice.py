@@ -13,7 +13,9 @@ import pytest
 
 from kubeworld.units.durations import MINUTE, SECOND
 from kubeworld.units.instants import parse_instant
+from reprieve.engine.cluster.rows import Kind
 from reprieve.engine.disruptions.questions import GovernorPolicy
+from reprieve.engine.notice.credit import UNKNOWN
 from reprieve.engine.notice.granting import NoticePolicy
 from reprieve.execution.notices import Notices, Told
 from tests.kube.fakes import FakeAnswer, refusal
@@ -551,3 +553,39 @@ async def test_a_priority_class_allows_less_where_the_plane_reads_classes(
         if granted:
             left = parse_instant(victim["notice"]["deadline"]) - start
             assert granted * SECOND <= left <= (granted + 5) * SECOND
+
+
+@pytest.mark.parametrize(("saves", "credit"), [(True, 1_000), (False, 0)])
+async def test_a_new_leader_knows_how_notices_of_a_lineage_ended(saves: bool, credit: int) -> None:
+    weighs = {"notice": {"max": "10m"}, "harmOrder": True}
+
+    def of_job(name: str, **facts: Any) -> Object:
+        found = asking(name, **facts)
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "work", "uid": "job-1"}
+        found["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+        return found
+
+    async with memory() as cluster:
+        await filled(cluster, of_job("old"))
+        await asked_for_room(cluster)
+        (intent,) = cluster.intents()
+        lineage = intent["spec"]["victims"][0]["lineage"]
+        assert notices(cluster).credit(lineage) == UNKNOWN
+        if saves:
+            say_saved(cluster, "old")
+        await cluster.until(lambda: cluster.victims() == {"old"})
+        cluster.end_all()
+        await until_new_runs(cluster)
+        await cluster.until(lambda: phases(cluster) == ["Completed"])
+        cluster.end("new")
+        cluster.running(of_job("again"), "node-0")
+        await cluster.pass_time(SECOND)
+
+        await cluster.stop()
+        cluster.start(section=weighs)
+        await cluster.until(lambda: notices(cluster).ready)
+
+        assert notices(cluster).credit(lineage) == credit
+        tables = cluster.planes[-1].state.cluster.snapshot().tables
+        rows = tables[Kind.NOTICE].values()
+        assert [(row.name, row.credit) for row in rows] == [("again", credit)]

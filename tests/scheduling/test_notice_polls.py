@@ -103,8 +103,8 @@ async def test_both_ways_give_the_same_answer(pod: str, wait: str) -> None:
             asyncio.create_task(answered(port, sent[:20], sent[20:])),
         ]
         if pod == "one" and wait != "0":
-            await until(lambda: len(notices._waiters.get("one", ())) == len(asking))
-        notices._wake("one")
+            await until(lambda: notices.waiters.number("one") == len(asking))
+        notices.waiters.wake("one")
         (status, headers, body), *others = await asyncio.gather(*asking)
         assert status.startswith("HTTP/1.1 ")
         for each in others:
@@ -128,12 +128,12 @@ async def test_who_speaks_while_it_polls_and_who_asks_for_that_is_hung_up_on() -
     async with served() as (notices, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(request("/v1/notice?wait=55"))
-        await until(lambda: bool(notices._waiters.get("one")))
+        await until(lambda: bool(notices.waiters.number("one")))
         writer.write(request())
         assert await reader.read() == b""
-        await until(lambda: not notices._waiters.get("one"))
+        await until(lambda: not notices.waiters.number("one"))
         writer.close()
-        assert not notices._late
+        assert not notices.waiters.alarms
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(request("/v1/notice", "Connection: close"))
         assert (await reader.read()).startswith(b"HTTP/1.1 204 ")

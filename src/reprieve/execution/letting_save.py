@@ -95,7 +95,7 @@ class LettingSave:
                 for unit in ready if written else ():
                     notices.release(intent, unit)
             turn += 1
-            await notices.wait(intent.metadata.name, min(longest, _EVERY))
+            await notices.waiters.wait(intent.metadata.name, min(longest, _EVERY))
 
     def losses(self, intent: Preemption) -> dict[str, int]:
         """Return what victims of a plan lose that have saved, if they are evicted now."""

@@ -2,14 +2,14 @@
 
 A plan whose record is `Noticed` is begun here. Its units are told from then on, and heard until
 they are released or pardoned. The deadline outlasts this process, since it stands in the record.
-What was said does not: the next leader waits until the deadline unless it is said again.
+What was said does not: the next leader waits until the deadline unless it is said again. How
+earlier notices of a lineage ended is read from records.
 
 Source: the contract of notices in `docs/notice-reference.md`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -25,11 +25,12 @@ from reprieve.engine.notice.credit import NO_HISTORY, History
 from reprieve.engine.notice.expected import AtStake, Terms, told_units
 from reprieve.engine.notice.granting import MOST, NO_GRANT, Grant, NoticePolicy, granted
 from reprieve.engine.notice.states import Notice, State
+from reprieve.execution.histories import Histories
+from reprieve.execution.waiters import Waiters
 from reprieve.telemetry.metrics import Metrics
 
 __all__ = ["Asking", "Member", "Notices", "Told", "Word", "is_told"]
 
-_LINEAGES: Final = 10_000  # whose history is known
 _LATEST: Final = 600  # notices that ended, which are still answered for
 
 
@@ -135,12 +136,10 @@ class Notices:
         self._told: dict[str, Told] = {}  # by id; those that ended come first
         self._by_pod: dict[str, list[str]] = defaultdict(list)
         self._by_plan: dict[str, list[str]] = {}  # open plans alone
-        self._waiters: dict[str, set[asyncio.Future[None]]] = defaultdict(set)
-        # Polls by the second at which they end, with the alarm of each second.
-        self._late: dict[int, tuple[set[asyncio.Future[None]], asyncio.Future[None]]] = {}
+        self.waiters = Waiters(clock)
         self._planes: dict[str, bool] = {}  # whether each has taken its records over
         self._lost: dict[str, dict[str, int]] = {}  # by plan and root, of those that had saved
-        self._histories: dict[str, History] = {}  # by lineage, the latest last
+        self.histories = Histories()
         #: Told of each unit that is told, or whose state has changed.
         self.observers: list[Callable[[Told], None]] = []
 
@@ -205,7 +204,7 @@ class Notices:
 
     def credit(self, lineage: str) -> int:
         """Return how likely work of a lineage is to save when it is told, in thousandths."""
-        return self._histories.get(lineage, NO_HISTORY).credit(self._now())
+        return self.histories.of(lineage).credit(self._now())
 
     def _left(self, pods: Iterable[str]) -> int:
         """Return how long other plans that told these pods still wait for them."""
@@ -244,7 +243,7 @@ class Notices:
         if all(victim.root.uid in known for victim in victims):
             # A former process has heard that they saved, and was about to evict them.
             notice = notice.ended(min(self._now(), deadline - 1))
-        history = self._histories.get(victims[0].lineage, NO_HISTORY)
+        history = self.histories.of(victims[0].lineage)
         self._told[id] = Told(id, intent, victims, notice, self._now(), history=history)
         return id
 
@@ -257,7 +256,7 @@ class Notices:
                 if pod.uid not in told.pods:
                     told.pods.add(pod.uid)
                     self._by_pod[pod.uid].append(told.id)
-                    self._wake(pod.uid)
+                    self.waiters.wake(pod.uid)
             told.speaks.update(pod.uid for pod in pods if pod.speaks)
             joined = {pod.uid: pod.name for pod in pods if pod.name and not pod.ended}
             if not joined.keys() <= told.names.keys():
@@ -301,10 +300,8 @@ class Notices:
             self._by_plan.pop(intent.metadata.name, None)
 
     def _remember(self, told: Told, history: History) -> None:
-        self._histories.pop(told.lineage, None)
-        self._histories[told.lineage] = told.history = history
-        while len(self._histories) > _LINEAGES:
-            del self._histories[next(iter(self._histories))]
+        told.history = history
+        self.histories.keep(told.lineage, history)
 
     def _losses(self, told: Told, intent: Preemption) -> dict[str, int]:
         """Return what a unit that has saved loses; what its record says of it counts."""
@@ -345,7 +342,7 @@ class Notices:
         self._metrics.notice_seconds.labels(plane, end).observe(seconds)
         self._observe(told)
         for pod in told.pods:
-            self._wake(pod)
+            self.waiters.wake(pod)
         self._told[told.id] = self._told.pop(told.id)
         over = [each for each in self._told.values() if each.plan not in self._by_plan]
         for each in over[: max(0, len(over) - _LATEST)]:
@@ -392,7 +389,7 @@ class Notices:
         self._hear(told, uid, NO_WORD)
         if told.keeps and uid in told.notice.speakers and not told.notice.final:
             told.kept = True
-            self._wake(told.plan)
+            self.waiters.wake(told.plan)
 
     def kept(self, intent: Preemption) -> list[Victim]:
         """Return the victims of a plan that were reported as needed."""
@@ -413,59 +410,7 @@ class Notices:
         if changed:
             self._observe(told)
         if notice.may_go:
-            self._wake(told.plan)
-
-    # Waiting.
-
-    async def wait(self, name: str, nanoseconds: int) -> None:
-        """Return when something has changed for a pod or a plan, or after so long."""
-        changed = asyncio.get_running_loop().create_future()
-        self._waiters[name].add(changed)
-        pause = asyncio.ensure_future(self._clock.sleep(nanoseconds))
-        try:
-            await asyncio.wait((changed, pause), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            # Nobody waits for its end: that would take a cancellation of ours for one of the pause.
-            pause.cancel()
-            self._waiters[name].discard(changed)
-            if not self._waiters[name]:
-                del self._waiters[name]
-
-    async def poll(self, pod: str, nanoseconds: int) -> None:
-        """Return when something has changed for a pod, or after so long and up to a second more.
-
-        Thousands of pods wait: one alarm is for all whose time ends within the same second.
-        """
-        due = (self._clock.monotonic() + nanoseconds) // SECOND + 1
-        changed = asyncio.get_running_loop().create_future()
-        late, alarm = self._late.get(due) or (None, None)
-        if late is None or alarm is None:
-            late, alarm = set(), asyncio.ensure_future(self._ring(due))
-            self._late[due] = late, alarm
-        late.add(changed)
-        self._waiters[pod].add(changed)
-        try:
-            await changed
-        finally:
-            late.discard(changed)
-            if not late:
-                self._late.pop(due, None)
-                alarm.cancel()
-            self._waiters[pod].discard(changed)
-            if not self._waiters[pod]:
-                del self._waiters[pod]
-
-    async def _ring(self, due: int) -> None:
-        await self._clock.sleep(due * SECOND - self._clock.monotonic())
-        late, _ = self._late.pop(due)
-        for waiter in late:
-            if not waiter.done():
-                waiter.set_result(None)
-
-    def _wake(self, name: str) -> None:
-        for waiter in self._waiters.get(name, ()):
-            if not waiter.done():
-                waiter.set_result(None)
+            self.waiters.wake(told.plan)
 
     def _of_plan(self, intent: Preemption) -> list[Told]:
         return [self._told[id] for id in self._by_plan.get(intent.metadata.name, ())]

@@ -105,7 +105,7 @@ class NoticeDesk:
             return _refusal(refusal)
         found = self._notices.of_pod(uid)
         if found is None and wait:
-            await self._notices.poll(uid, min(wait, _LONGEST_POLL) * SECOND)
+            await self._notices.waiters.poll(uid, min(wait, _LONGEST_POLL) * SECOND)
             found = self._notices.of_pod(uid)
         return Answer(204) if found is None else self._shown(found)
 

@@ -300,6 +300,7 @@ class IdlePlane:
         interrupted = {each.metadata.name for each in left.claimed}
         records = await self._book.log.all_whole(left.records)
         self._displacements.restore(records, interrupted)
+        self.evaluator.open_intents.notices.histories.restore(records)
 
     async def _keep_few_records(self) -> None:
         await self._book.keep_few(unless=lambda: bool(self.context.read_only))

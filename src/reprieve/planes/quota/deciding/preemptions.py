@@ -128,6 +128,7 @@ class Preemptions:
         self.notices.taken_over(Plane.QUOTA)
         records = await self.book.log.all_whole(left.records)
         self._restore(list(map(left.known, records)), left.interrupted)
+        self.notices.histories.restore(records)
 
     async def carry(
         self,

@@ -4,7 +4,7 @@ With `harmOrder`, and where notice is allowed, each placed pod that asks for not
 time that it would be granted by a preemptor of default patience, how long its save takes, and the
 credit of its lineage when it was seen first. A later end of a notice changes the rows of the
 lineage's next pods. Source:
-`docs/notice-decisions.md`.
+`docs/notice-decisions.md`. A new leader reads the credits of its predecessors from records.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class NoticeTerms:
         self._rows: dict[Uid, NoticeRow] = {}
         if context.policy.harm_order and context.settings.notice.most:
             state.observers.append(self._seen)
+            notices.histories.restored.append(self._again)
 
     def _seen(self, before: PodRow | None, row: PodRow | None) -> None:
         found = row or before
@@ -45,6 +46,13 @@ class NoticeTerms:
         elif not wanted and found.uid in self._rows:
             known = self._rows.pop(found.uid)
             self._state.cluster.apply((Gone(Kind.NOTICE, known.uid, known.namespace, known.name),))
+
+    def _again(self) -> None:
+        """Go by the credits that are known now."""
+        for uid in list(self._rows):
+            row = self._state.pod(uid)
+            self._seen(row, None)
+            self._seen(None, row)
 
     def _add(self, row: PodRow) -> None:
         terms = self.terms(row)

@@ -120,6 +120,7 @@ class Preemptions:
         left = await self._executor.recover()
         records = await self.book.log.all_whole(left.records)
         self._displacements.restore(map(left.known, records), left.interrupted)
+        self.notices.histories.restore(records)
         for each in left.plans:
             self._keep_room(each)
             self._keep_waiting(each)
