@@ -106,6 +106,7 @@ def test_values_beyond_the_guide_go_into_the_configuration_file(tmp_path: Path) 
         "fit": "Node",
         "irreducible": True,
         "profile": "best",
+        "victimOrder": "YoungestIdle",
         "vendors": ["amd", {"name": "acme", "resources": ["acme.example/gpu"], "metrics": ["use"]}],
         "notice": {
             "max": "5m",
