@@ -159,3 +159,11 @@ def test_what_the_api_server_sets_itself_is_dropped_and_what_is_null() -> None:
 def test_what_the_api_server_has_judged_stays_as_it_is() -> None:
     judged = Submitted(REPLICA_SETS, {"kind": "ReplicaSet", "spec": "x"}, PLACE, judged=True)
     assert as_stored(judged, ROW_OF) is judged
+
+
+def test_what_is_in_the_cluster_already_is_told_in_a_line(tmp_path: Path) -> None:
+    deciders = deciding("scheduling,quota", tmp_path)
+    with pytest.raises(UsageError) as error:
+        settled(cluster(deciders), deciders, [document("Job"), document("Job")])
+    told = f"{PLACE}: Job wrong exists already; accepted: what is not submitted yet"
+    assert str(error.value) == told

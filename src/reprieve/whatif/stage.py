@@ -19,6 +19,7 @@ from typing import Any, Final
 from kubeworld.time import LoopClock
 from kubeworld.units.durations import HOUR, MINUTE, SECOND
 from kubeworld.units.instants import Nanos
+from kubeworld.writes.refusals import Refused
 from reprieve.execution.accounts.harm_ledger import HarmLedger
 from reprieve.execution.accounts.harm_store import HarmSite
 from reprieve.execution.fence import Fence
@@ -46,7 +47,7 @@ from reprieve.whatif.happened import Run
 from reprieve.whatif.measured import LastMeasured
 from reprieve.whatif.rest import Rest
 from reprieve.whatif.snapshots.differences import Changes, changed
-from reprieve.whatif.submitting.submission import Submitted
+from reprieve.whatif.submitting.submission import Submitted, refused_as_it_stands
 from reprieve.whatif.submitting.webhooks import admit_by
 from reprieve.whatif.waited import Saving, longest_delay
 
@@ -159,7 +160,10 @@ class Stage:
             obj = admitted_group(self.overlay, copy.deepcopy(obj))
         if not question.victims:
             obj = preempting_nobody(obj)
-        created = self.overlay.create(submitted.resource, obj)
+        try:
+            created = self.overlay.create(submitted.resource, obj)
+        except Refused as refusal:
+            raise refused_as_it_stands(submitted, refusal.reason, refusal.message) from None
         # Before what stands in for controllers has its turn.
         self.stand_ins.made_pods.submitted(created, submitted.place)
         # As a client sends one after the other; a gang may be decided about before it is whole.

@@ -38,6 +38,7 @@ __all__ = [
     "dry_run",
     "matched",
     "read_documents",
+    "refused_as_it_stands",
     "schedulers_named",
 ]
 
@@ -194,17 +195,25 @@ async def _dry_run(
     call = Call.on("create", resource, namespace, str(obj["metadata"].get("name", "")))
     try:
         body = await client.transport.request(request, call)
-    except AlreadyExists:
-        raise UsageError(
-            f"{submitted.place}: {resource.kind} {obj['metadata'].get('name')} exists already; "
-            "accepted: what is not submitted yet"
-        ) from None
+    except AlreadyExists as exists:
+        raise refused_as_it_stands(submitted, "AlreadyExists", exists.message) from None
     except NotFound as missing:
         raise UsageError(f"{submitted.place}: {missing.message}") from None
     except ApiError as refusal:
         raise ReprieveError(f"{submitted.place}: the API server refuses it: {refusal}") from None
     stored = asked.stored(msgspec.json.decode(body))
     return Submitted(resource, stored, submitted.place, judged=True)
+
+
+def refused_as_it_stands(submitted: Submitted, reason: str, message: str) -> UsageError:
+    """Return what to say of an object that is refused when it is created."""
+    if reason != "AlreadyExists":
+        return UsageError(f"{submitted.place}: {message}")
+    name = submitted.object["metadata"].get("name")
+    return UsageError(
+        f"{submitted.place}: {submitted.resource.kind} {name} exists already; "
+        "accepted: what is not submitted yet"
+    )
 
 
 def _check_json(document: Any, place: str, most: int) -> None:
