@@ -537,15 +537,13 @@ async def test_a_wish_that_cannot_be_read_is_told_to_its_owner() -> None:
 
 
 @pytest.mark.parametrize(("said", "granted"), [("30s", 30), ("0s", 0), ("soon", 0)])
-async def test_a_priority_class_allows_less_where_the_plane_reads_classes(
-    said: str, granted: int
-) -> None:
+async def test_a_priority_class_allows_less(said: str, granted: int) -> None:
     async with memory() as cluster:
         notes = {"reprieve.dev/notice-max": said}
         low = {"metadata": {"name": "low", "annotations": notes}, "value": 1_000}
         cluster.api.put("priorityclasses.scheduling.k8s.io", low)
         start = cluster.clock.wall()
-        await filled(cluster, asking("old"), section={**ALLOWED, "preemptionDelay": "0s"})
+        await filled(cluster, asking("old"))
         await asked_for_room(cluster)
 
         (victim,) = cluster.intents()[0]["spec"]["victims"]

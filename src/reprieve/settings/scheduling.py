@@ -73,6 +73,11 @@ class SchedulingSettings:
     notice: NoticePolicy = field(default_factory=NoticePolicy)
     delay: int | None = None
 
+    @property
+    def reads_classes(self) -> bool:
+        """Whether annotations of PriorityClasses say more: a delay, or how much notice there is."""
+        return self.delay is not None or self.notice.most > 0
+
 
 def read_scheduling(content: str, where: str) -> Mapping[str, Any]:
     """Return the section of a `--config` file, see `section_of`."""

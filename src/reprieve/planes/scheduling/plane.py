@@ -65,7 +65,7 @@ class SchedulingPlane:
         self.context = context
         self._tasks: asyncio.TaskGroup | None = None
         self.state = ClusterState(
-            Cluster(snapshot_kinds(context.policy, classes=context.settings.delay is not None)),
+            Cluster(snapshot_kinds(context.policy, classes=context.settings.reads_classes)),
             context.clock,
             context.scheduler_names,
             changed=self._changed,

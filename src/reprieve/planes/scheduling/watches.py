@@ -125,7 +125,7 @@ class Watches:
         self._listed: dict[Kind, asyncio.Event] = {}
         self._troubles = Troubles(context.clock)
         self._groups: tuple[Resource, asyncio.Task[None]] | None = None
-        self._kinds = kinds(context.policy, turns, classes=context.settings.delay is not None)
+        self._kinds = kinds(context.policy, turns, classes=context.settings.reads_classes)
         for watched in self._kinds:
             self._add(watched)
         self._listed[Kind.GROUP] = asyncio.Event()
