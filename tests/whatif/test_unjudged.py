@@ -161,6 +161,21 @@ def test_what_the_api_server_has_judged_stays_as_it_is() -> None:
     assert as_stored(judged, ROW_OF) is judged
 
 
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
+@pytest.mark.parametrize("lacking", ["template", "spec", "name"])
+def test_what_a_template_lacks_does_no_harm(kind: str, lacking: str, tmp_path: Path) -> None:
+    given = copy.deepcopy(document(kind).object)
+    if lacking == "template":
+        del given["spec"]["template"]
+    elif lacking == "spec":
+        del given["spec"]["template"]["spec"]
+    else:
+        del given["spec"]["template"]["spec"]["containers"][0]["name"]
+    deciders = deciding("scheduling,quota", tmp_path)
+    case = as_stored(Submitted(document(kind).resource, given, PLACE), ROW_OF)
+    settled(cluster(deciders), deciders, [case])
+
+
 def test_what_is_in_the_cluster_already_is_told_in_a_line(tmp_path: Path) -> None:
     deciders = deciding("scheduling,quota", tmp_path)
     with pytest.raises(UsageError) as error:

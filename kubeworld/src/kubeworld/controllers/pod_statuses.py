@@ -59,7 +59,7 @@ def running(pod: Object, node_address: str, now: str) -> _Status:
             _container(c, None, state=_init_state(c, now), ready=True) for c in inits
         ]
     status["containerStatuses"] = [
-        _container(c, old.get(c["name"]), state={"running": {"startedAt": now}}, ready=True)
+        _container(c, old.get(_name(c)), state={"running": {"startedAt": now}}, ready=True)
         for c in pod["spec"].get("containers") or ()
     ]
     for kind in ("Initialized", "Ready", "ContainersReady"):
@@ -178,7 +178,7 @@ def _condition(
 ) -> None:
     message = ""
     if not value and unready == "ContainersNotReady":
-        names = " ".join(c["name"] for c in pod["spec"].get("containers") or ())
+        names = " ".join(_name(c) for c in pod["spec"].get("containers") or ())
         message = f"containers with unready status: [{names}]"
     set_condition(status, kind, value, now, reason="" if value else unready, message=message)
 
@@ -187,7 +187,7 @@ def _container(
     container: dict[str, Any], old: dict[str, Any] | None, *, state: dict[str, Any], ready: bool
 ) -> dict[str, Any]:
     status = {
-        "name": container["name"],
+        "name": _name(container),
         "image": container.get("image", ""),
         "imageID": "",
         "restartCount": (old or {}).get("restartCount", 0),
@@ -198,8 +198,13 @@ def _container(
     }
     if ready:
         status["imageID"] = f"simulated/{container.get('image', '')}"
-        status["containerID"] = f"simulated://{container['name']}"
+        status["containerID"] = f"simulated://{_name(container)}"
     return status
+
+
+def _name(container: dict[str, Any]) -> str:
+    """Return the name of a container; a plan's manifests, which nobody judged, may have none."""
+    return str(container.get("name") or "")
 
 
 def _init_state(container: dict[str, Any], now: str) -> dict[str, Any]:
@@ -220,7 +225,7 @@ def _terminated(container: dict[str, Any], exit_code: int, now: str, reason: str
 
 
 def _old_containers(pod: Object) -> dict[str, dict[str, Any]]:
-    return {c["name"]: c for c in (pod.get("status") or {}).get("containerStatuses") or ()}
+    return {_name(c): c for c in (pod.get("status") or {}).get("containerStatuses") or ()}
 
 
 def _each_container(
@@ -228,7 +233,7 @@ def _each_container(
 ) -> list[dict[str, Any]]:
     old = _old_containers(pod)
     return [
-        change(old.get(c["name"]) or _container(c, None, state={}, ready=False))
+        change(old.get(_name(c)) or _container(c, None, state={}, ready=False))
         for c in pod["spec"].get("containers") or ()
     ]
 

@@ -80,7 +80,7 @@ class ReplicaPods:
         if owner["metadata"].get("deletionTimestamp"):
             return
         group = str(owner["apiVersion"]).rpartition("/")[0]
-        self._makers[group, owner["kind"]](owner)
+        self._makers[group, owner["kind"]](_with_template(owner))
 
     def _deployment(self, owner: Json) -> None:
         """Make its ReplicaSet; one that has any is left to what its controller did before."""
@@ -141,6 +141,15 @@ class ReplicaPods:
 
     def _add(self, pod: Json) -> None:
         self._claims.create_pod(admitted_pod(self._overlay, pod))
+
+
+def _with_template(owner: Json) -> Json:
+    """Return an owner with a template that has a spec; a manifest nobody judged may have none."""
+    spec = owner.get("spec") or {}
+    template = spec.get("template") or {}
+    if template.get("spec"):
+        return owner
+    return {**owner, "spec": {**spec, "template": {**template, "spec": {}}}}
 
 
 def _owners(obj: Json) -> list[Json]:
