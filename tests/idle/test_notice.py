@@ -178,7 +178,9 @@ async def test_idle_work_that_has_saved_goes_at_once(tmp_path: Path) -> None:
 
         assert users.clock.wall() < deadline - 9 * MINUTE
         (row,) = await users.site.until(users.ledger)
-        assert row.saved_device_seconds >= 4 * 3_600 > row.lost_device_seconds + 4 * 3_500
+        # What it computed between its save and its eviction is lost.
+        assert row.saved_device_seconds + row.lost_device_seconds >= 4 * 3_600
+        assert row.lost_device_seconds <= 4 * 60
 
 
 @pytest.mark.thorough
