@@ -189,7 +189,7 @@ async def _reviewed(client: Client) -> None:
     """Only a token of a pod with our audience names its pod."""
     tokens = PodTokens(client, SystemClock())
     uid = (await client.get(PODS, _NAMESPACE, "low-0", dict))["metadata"]["uid"]
-    assert await tokens(await token(client, "low-0")) == uid
-    assert await tokens(await token(client, "")) == ""
-    assert await tokens(await token(client, "low-0", "https://kubernetes.default.svc")) == ""
-    assert await tokens("nobody") == ""
+    assert (await tokens(await token(client, "low-0"))).uid == uid
+    assert (await tokens(await token(client, ""))).uid == ""
+    assert (await tokens(await token(client, "low-0", "https://kubernetes.default.svc"))).uid == ""
+    assert (await tokens("nobody")).uid == ""
