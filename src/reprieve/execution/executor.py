@@ -150,11 +150,11 @@ class Executor(Generic[M]):
         except ApiError as failure:
             log.warning("preemption %s: those who have saved stay for now: %s", each.name, failure)
             return None
-        with _stalling(each):
-            going = [victim for victim in victims if not self._begun(each, victim)]
-            told = [victim for victim in going if self._victims.is_told_first(victim)]
-            await self._steps.mark(each, told)
-            await self._steps.evict(each, [v for v in going if v.root.uid not in each.states])
+        # What fails here stalls the whole plan: it ends the wait, so that there is only one.
+        going = [victim for victim in victims if not self._begun(each, victim)]
+        told = [victim for victim in going if self._victims.is_told_first(victim)]
+        await self._steps.mark(each, told)
+        await self._steps.evict(each, [v for v in going if v.root.uid not in each.states])
         return each.intent
 
     def _begun(self, each: Carried[M], victim: Victim) -> bool:
