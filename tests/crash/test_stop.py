@@ -44,7 +44,7 @@ async def stopped_after(folder: Path, k: int) -> None:
         await story.until_led_by(second)
         await story.until_over()
         os.kill(first.pids[0], signal.SIGCONT)
-        for text in ("the process lease is lost: this process begins anew", "stands by"):
+        for text in ("the process lease is lost: this process restarts itself", "stands by"):
             await first.until_said(text)
         await story.until_over()
         assert set(story.deleted.values()) == {1}, "a uid was deleted twice"

@@ -235,7 +235,7 @@ async def test_a_stopped_leader_that_wakes_up_evicts_nobody_any_more(tmp_path: P
 
         await cluster.until("the gang is bound", over)
         os.kill(first.pids[0], signal.SIGCONT)
-        for text in ("the process lease is lost: this process begins anew", "stands by"):
+        for text in ("the process lease is lost: this process restarts itself", "stands by"):
             await first.until_said(text)
         assert set(cluster.deleted.values()) == {1}
         assert len(cluster.deleted) == 4

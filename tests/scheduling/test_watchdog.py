@@ -238,7 +238,7 @@ async def test_a_process_that_lost_its_lease_comes_back_by_itself_when_the_api_s
         (before,) = operator.pids
         faults = world.cluster.embedded.cluster.faults
         faults.configure(user=OPERATOR_USER, seed=1, unavailable=1.0)
-        await operator.until_said("the process lease is lost: this process begins anew")
+        await operator.until_said("the process lease is lost: this process restarts itself")
         faults.configure(user=OPERATOR_USER, seed=1)
         await world.gang("quick")
         await world.until_placed("quick")

@@ -190,7 +190,7 @@ async def test_a_fault_in_one_page_stops_no_other(caplog: pytest.LogCaptureFixtu
         await stream.aclose()
 
     assert browser.values == {"gpus": 3}
-    assert "the page now could not be made again" in caplog.text
+    assert "the page now could not be rendered" in caplog.text
 
 
 async def test_streams_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,7 +148,12 @@ class Executor(Generic[M]):
             lost = partial(self._saving.losses, each.intent)
             each.intent = await self.book.note_losses(each.intent, lost)
         except ApiError as failure:
-            log.warning("preemption %s: those who have saved stay for now: %s", each.name, failure)
+            log.warning(
+                "preemption %s: units that have saved are not evicted yet, the record cannot "
+                "be written: %s",
+                each.name,
+                failure,
+            )
             return None
         # What fails here stalls the whole plan: it ends the wait, so that there is only one.
         going = [victim for victim in victims if not self._begun(each, victim)]
@@ -211,7 +216,7 @@ class Executor(Generic[M]):
             if since is None or limit is None or now - since < limit:
                 return
             for victim in each.pending:
-                log.warning("preemption %s: %s stays", each.name, victim.root.name)
+                log.warning("preemption %s: %s is not evicted", each.name, victim.root.name)
                 state = each.states[victim.root.uid]
                 self._steps.record(each, victim, VictimResult(VictimState.FAILED, state.message))
             each.pending_since = None
@@ -262,7 +267,9 @@ class Executor(Generic[M]):
         except ApiError as failure:
             log.warning("preemption %s stays open: %s", each.name, failure)
         except Exception:
-            log.exception("%s is left out after a fault of ours", each.name)
+            log.exception(
+                "preemption %s is skipped in this pass after an internal error", each.name
+            )
 
     async def _go_on(self, each: Carried[M]) -> None:
         now = self._clock.monotonic()
@@ -504,10 +511,10 @@ def _stalling(each: Carried[Any]) -> Iterator[None]:
         raise
     except ApiError as failure:
         each.stalled, each.busy = True, False
-        log.warning("preemption %s is put off: %s", each.name, failure)
+        log.warning("preemption %s is stalled and resumed later: %s", each.name, failure)
     except Exception:
         each.stalled, each.busy = True, False
-        log.exception("preemption %s is put off after a fault of ours", each.name)
+        log.exception("preemption %s is stalled by an internal error and resumed later", each.name)
 
 
 _UNMARKED: Final = (Standing.UNTOUCHED, Standing.GONE)

@@ -171,9 +171,11 @@ class PodVictims:
         except Deposed:
             raise
         except ApiError as failure:
-            log.info("%s keeps its mark for now: %s", pod["metadata"]["name"], failure)
+            log.info(
+                "the mark of %s is not removed, it is retried: %s", pod["metadata"]["name"], failure
+            )
         except Exception:
-            log.exception("%s keeps its mark for now", pod["metadata"]["name"])
+            log.exception("the mark of %s is not removed, it is retried", pod["metadata"]["name"])
 
     async def evict(
         self, intent: Preemption, victim: Victim, pod: Json | None, *, again: bool
@@ -302,13 +304,21 @@ class PodVictims:
             self._evicted(intent, victim, _grace(pod))
         except Exception:
             # It is evicted all the same.
-            log.exception("the end of %s/%s is not told", victim.root.namespace, victim.root.name)
+            log.exception(
+                "the observer of the termination of pod %s/%s failed",
+                victim.root.namespace,
+                victim.root.name,
+            )
 
     def _tell_refused(self, intent: Preemption, victim: Victim, why: str) -> None:
         try:
             self._refused(intent, victim, why)
         except Exception:
-            log.exception("%s/%s: a refusal is not told", victim.root.namespace, victim.root.name)
+            log.exception(
+                "the observer of the refused eviction of pod %s/%s failed",
+                victim.root.namespace,
+                victim.root.name,
+            )
 
     def _message(self, intent: Preemption, victim: Victim) -> str:
         """Return what is said to a victim: as was said to others of its unit, if anything was."""

@@ -103,13 +103,13 @@ class Cache(Generic[W, R]):
             except Exception:
                 record = new or old
                 where = "" if record is None else f"{record.namespace}/{record.name}"
-                log.exception("a change of %s was not taken over", where.lstrip("/"))
+                log.exception("an observer failed on a change of %s", where.lstrip("/"))
 
         def finish() -> None:
             try:
                 settled()
             except Exception:
-                log.exception("a batch of changes was not taken over")
+                log.exception("an observer failed on a batch of changes")
 
         def tell(old: R | None, new: R | None) -> None:
             told(old, new)
@@ -182,7 +182,7 @@ class Cache(Generic[W, R]):
             try:
                 identity = identity_of(obj)
             except Exception:
-                log.exception("an object without an identity is left out")
+                log.exception("an object without an identity is skipped")
                 continue
             found.append(self._receive(obj, identity))
         return found

@@ -168,7 +168,10 @@ class Reflector(Generic[T]):
                 self._restarted(type(error).__name__)
                 await self._clock.sleep(self._trouble(error))
             except Exception as fault:
-                log.exception("%s cannot be taken over", self.resource.qualified)
+                log.exception(
+                    "an event of the watch of %s is skipped: it cannot be read",
+                    self.resource.qualified,
+                )
                 self._restarted("fault")
                 self.error, self.health, self._listed = fault, Health.FAILING, False
                 await self._clock.sleep(self._backoff())

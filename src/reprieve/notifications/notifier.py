@@ -121,7 +121,11 @@ class Notifier:
         queue = self._waiting.get(space, deque())
         if len(queue) >= _MOST_OF_ONE or sum(map(len, self._waiting.values())) >= _MOST:
             self._count(Outcome.DROPPED)
-            log.warning("%s/%s is not sent: too many messages wait", space, told.metadata.name)
+            log.warning(
+                "message %s/%s is not sent: the queue of messages is full",
+                space,
+                told.metadata.name,
+            )
             return
         queue.append(told)
         self._waiting[space] = queue
@@ -162,7 +166,7 @@ class Notifier:
                 await self._send(session, told)
             except Exception:
                 self._count(Outcome.FAILED)
-                log.exception("%s/%s is not sent", space, told.metadata.name)
+                log.exception("message %s/%s is not sent", space, told.metadata.name)
             queue.popleft()
         del self._waiting[space]
 
@@ -188,7 +192,7 @@ class Notifier:
             await self._clock.sleep(max(pause, min(answer.pause, MINUTE)))
         self._count(Outcome.FAILED)
         space, name = told.metadata.namespace, told.metadata.name
-        log.warning("%s/%s is not sent: %s %s", space, name, target.host, answer.text)
+        log.warning("message %s/%s is not sent: %s %s", space, name, target.host, answer.text)
 
     async def _post(
         self,
@@ -220,14 +224,14 @@ class Notifier:
             return {}
         except ApiError as failure:
             self._count(Outcome.FAILED)
-            log.warning("nobody of %s is told: %s", space, failure)
+            log.warning("no messages are sent for namespace %s: %s", space, failure)
             return {}
         return found.metadata.annotations or {}
 
     def _refuse(self, told: Disruption, why: str) -> None:
         space, name = told.metadata.namespace, told.metadata.name
         self._count(Outcome.REFUSED)
-        log.warning("%s/%s is not sent: %s", space, name, why)
+        log.warning("message %s/%s is not sent: %s", space, name, why)
         about = Reference(API_VERSION, told.kind, space, name, Uid(""))
         text = f"Annotation {URL_ANNOTATION} of the namespace: {why}"
         self._events.event(about, "Warning", _REFUSED, _REFUSED, text, controller=_CONTROLLER)

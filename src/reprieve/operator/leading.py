@@ -55,7 +55,7 @@ async def lead(
     tasks: list[asyncio.Task[object]] = [lost]
     try:
         if keeper is None:
-            log.info("dry run: nothing is marked or evicted, no lease is taken")
+            log.info("dry run: nothing is marked or evicted, no lease is acquired")
         else:
             tasks.append(asyncio.create_task(keeper.run(lease)))
             leading = asyncio.create_task(keeper.wait_leading())
@@ -72,7 +72,7 @@ async def lead(
         if stopped.done() or any(each.done() for each in aside):
             return await _ended(stopped, lost, aside)
         if broken.done():
-            log.error("%s: this process begins anew", broken.result())
+            log.error("%s: this process restarts itself", broken.result())
             return End.ANEW
         if work.done():
             work.result()
@@ -98,7 +98,7 @@ async def _ended(
             each.result()
             log.info("stopping")
             return End.STOPPED
-    log.error("the process lease is lost: this process begins anew, as a candidate")
+    log.error("the process lease is lost: this process restarts itself as a candidate")
     return End.ANEW
 
 

@@ -108,7 +108,7 @@ class MetricsAccess:
         except ApiError as error:
             if str(error) != self._trouble:
                 self._trouble = str(error)
-                log.warning("cannot ask who reads metrics: %s", error)
+                log.warning("readers of metrics cannot be authenticated: %s", error)
             return Access.UNDECIDED
         self._trouble = ""
         allowed = status.get("allowed") is True and not status.get("denied")

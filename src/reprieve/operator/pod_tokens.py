@@ -95,7 +95,7 @@ class PodTokens:
         try:
             answer: dict[str, Any] = await self._client.create(TOKEN_REVIEWS, review, dict)
         except ApiError as error:
-            log.warning("the API server does not review tokens of pods: %s", error)
+            log.warning("the API server does not review the tokens of pods: %s", error)
             raise Undecided from None
         status = answer.get("status") or {}
         meant = status.get("audiences") or ()

@@ -107,8 +107,8 @@ class LineWriter:
             if not self._failed:
                 self._failed = True
                 log.warning(
-                    "the decision log cannot be written: %s; it is tried again with every line, "
-                    "and lines that are missing are counted",
+                    "the decision log cannot be written: %s; each line is retried once, lost "
+                    "lines are counted",
                     error,
                 )
 

@@ -159,7 +159,7 @@ class Disruptions:
             for unit in units:
                 self._displaced.record(displacement_of(intent, unit))
         except Exception:
-            log.exception("preemption %s is not told to its victims", intent.metadata.name)
+            log.exception("the Disruptions of preemption %s are not written", intent.metadata.name)
             return
         if len(units) > _WITH_THE_PLAN:
             self._owe(intent, units)
@@ -232,7 +232,11 @@ class Disruptions:
         while len(self._owed) > _MOST_OWED:
             dropped = next(iter(self._owed))
             del self._owed[dropped]
-            log.error("Disruptions of preemption %s wait for the next process", dropped)
+            log.error(
+                "the Disruptions of preemption %s are not written by this process: the next "
+                "one writes them",
+                dropped,
+            )
         self._owing.set()
 
     async def _pay(self) -> None:
@@ -260,7 +264,7 @@ class Disruptions:
                 log.warning("preemption %s: %s", name, failure)
                 return False
             except Exception:
-                log.exception("preemption %s is not told to its victims", name)
+                log.exception("the Disruptions of preemption %s are not written", name)
             self._owed.pop(name, None)
         return True
 
@@ -290,7 +294,11 @@ class Disruptions:
                 except ApiError as failure:
                     left.append(unit)
                     self._metrics.disruption_failures.labels(type(failure).__name__).inc()
-                    log.warning("what became of %s is not told yet: %s", unit.subject.name, failure)
+                    log.warning(
+                        "the Disruption of %s is not written, it is retried: %s",
+                        unit.subject.name,
+                        failure,
+                    )
 
         await asyncio.gather(*map(write, units))
         return left
@@ -312,7 +320,11 @@ class Disruptions:
         except (NotFound, Forbidden):
             if await self._goes(space):
                 self.returns.forget(awaited)
-                log.info("nobody is left in %s to be told of %s", space, unit.subject.name)
+                log.info(
+                    "namespace %s is gone: no Disruption is written for %s",
+                    space,
+                    unit.subject.name,
+                )
                 return
             raise
         self.returns.told(awaited.name, back)

@@ -74,7 +74,8 @@ class ForeignNames:
             except (Forbidden, binascii.Error, KeyError) as failure:
                 self._key = b""
                 log.warning(
-                    "Disruptions do not number work of other namespaces: Secret %s/%s: %s",
+                    "Disruptions have no numbers for workloads of other namespaces: Secret "
+                    "%s/%s cannot be used: %s",
                     self._namespace,
                     KEY_SECRET,
                     failure,

@@ -115,7 +115,7 @@ class HarmLedger(HarmStore):
                 try:
                     await self._append()
                 except (ApiError, Deposed) as failure:
-                    log.warning("%s: not written: %s", self.name, failure)
+                    log.warning("%s is not written, it is retried: %s", self.name, failure)
                     self._parts.clear()
             if self._owed:
                 await self._clock.sleep(AGAIN)

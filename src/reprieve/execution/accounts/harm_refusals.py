@@ -79,7 +79,7 @@ class HarmRefusals(HarmStore):
                 obj["metadata"] = self._obj["metadata"]
                 self._obj = await self._writer.replace(CONFIG_MAPS, obj, dict)
         except (ApiError, Deposed) as failure:
-            log.warning("%s: not written: %s", self.name, failure)
+            log.warning("%s is not written, it is retried: %s", self.name, failure)
             with contextlib.suppress(ApiError):
                 await self._load()
             return

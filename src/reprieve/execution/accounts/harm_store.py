@@ -69,7 +69,7 @@ class HarmStore(ABC):
             try:
                 await self._load()
             except Forbidden as refusal:
-                log.warning("%s: forgotten at restarts: %s", self.name, refusal)
+                log.warning("%s is not stored and is lost at a restart: %s", self.name, refusal)
                 self._begin()
                 self.loaded = True
                 return False

@@ -116,12 +116,16 @@ class PreemptionNotices:
                 await self._write(told)
             except (Deposed, ApiError) as failure:
                 log.warning(
-                    "the notice of %s is not written: %s", told.victims[0].root.name, failure
+                    "the PreemptionNotice of %s is not written, it is retried: %s",
+                    told.victims[0].root.name,
+                    failure,
                 )
                 self._due = {**due, **self._due}
                 return False
             except Exception:
-                log.exception("the notice of %s is not written", told.victims[0].root.name)
+                log.exception(
+                    "the PreemptionNotice of %s is not written", told.victims[0].root.name
+                )
             del due[id]
         return True
 
@@ -150,7 +154,12 @@ class PreemptionNotices:
             except AlreadyExists:
                 await self._patch(key, status)
             except (NotFound, Forbidden) as refusal:
-                log.info("nobody in %s is told of %s: %s", subject.namespace, name, refusal)
+                log.info(
+                    "no PreemptionNotice is written in namespace %s for %s: %s",
+                    subject.namespace,
+                    name,
+                    refusal,
+                )
         self._written[key] = status
         if told.notice.final:
             self._going[key] = self._clock.monotonic() + _KEPT
@@ -194,7 +203,9 @@ class PreemptionNotices:
                     await self._sweep()
                     await self._remove_due()
             except (Deposed, ApiError) as failure:
-                log.warning("old notices stay for now: %s", failure)
+                log.warning(
+                    "expired PreemptionNotices are not deleted, they are retried: %s", failure
+                )
 
     async def _remove_due(self) -> None:
         now = self._clock.monotonic()

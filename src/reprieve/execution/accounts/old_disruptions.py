@@ -77,9 +77,9 @@ class OldDisruptions:
             except Deposed:
                 continue
             except ApiError as failure:
-                log.warning("old Disruptions stay for now: %s", failure)
+                log.warning("expired Disruptions are not deleted, they are retried: %s", failure)
             except Exception:
-                log.exception("old Disruptions stay for now")
+                log.exception("expired Disruptions are not deleted, they are retried")
 
     async def _sweep(self) -> None:
         """Remove those of all namespaces that are too old, and count the others."""

@@ -196,7 +196,7 @@ class Returns:
                 for each in page.items:
                     self._await(each)
         except (Forbidden, NotFound) as failure:
-            log.warning("it is not told when displaced work is back again: %s", failure)
+            log.warning("the return of displaced workloads is not observed: %s", failure)
         self._listed = True
 
     async def run(self) -> None:
@@ -277,7 +277,11 @@ class Returns:
         except Invalid:
             pass  # a former process has told it
         except (ApiError, Deposed) as failure:
-            log.warning("when %s/%s was back is not told yet: %s", *name, failure)
+            log.warning(
+                "the return of %s/%s is not written to its Disruption, it is retried: %s",
+                *name,
+                failure,
+            )
             return False
         self._due.pop(name, None)
         return True

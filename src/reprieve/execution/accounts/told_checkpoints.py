@@ -94,8 +94,8 @@ class ToldCheckpoints:
                 continue  # it is gone, or another pod has its name
             except Forbidden as refusal:
                 log.warning(
-                    "pod %s/%s reports its checkpoint, and the operator may not patch pods (chart "
-                    "value notice.files): %s",
+                    "pod %s/%s reported a checkpoint, but the operator may not patch pods "
+                    "(chart value notice.files): %s",
                     pod.namespace,
                     pod.name,
                     refusal,

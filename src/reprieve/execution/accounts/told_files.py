@@ -90,14 +90,18 @@ class ToldFiles:
             except (Deposed, ApiError) as failure:
                 root = told.victims[0].root
                 log.warning(
-                    "pods of %s/%s are not told in their files: %s",
+                    "the notice of %s/%s is not written to the annotations of its pods, it is "
+                    "retried: %s",
                     root.namespace,
                     root.name,
                     failure,
                 )
                 failed[told.id] = told
             except Exception:
-                log.exception("pods of %s are not told in their files", told.victims[0].root.name)
+                log.exception(
+                    "the notice of %s is not written to the annotations of its pods",
+                    told.victims[0].root.name,
+                )
         self._due = {**failed, **self._due}
         return not failed
 
@@ -126,8 +130,8 @@ class ToldFiles:
             return ""  # it is gone, or another pod has its name
         except Forbidden as refusal:
             log.warning(
-                "pod %s/%s asks to be told in a file, and the operator may not patch pods "
-                "(chart value notice.file): %s",
+                "pod %s/%s requests notice in a file, but the operator may not patch pods "
+                "(chart value notice.files): %s",
                 namespace,
                 name,
                 refusal,

@@ -314,7 +314,11 @@ class Book:
             try:
                 await self.log.remove(former)
             except ApiError as failure:
-                log.warning("preemption %s stays for now: %s", former.metadata.name, failure)
+                log.warning(
+                    "the record of preemption %s is not deleted, it is retried: %s",
+                    former.metadata.name,
+                    failure,
+                )
 
     async def settle(self) -> None:
         """Abandon what could not be begun and is stored all the same.
@@ -373,7 +377,7 @@ class Book:
                 try:
                     await self.remove_old()
                 except ApiError as failure:
-                    log.warning("old records stay for now: %s", failure)
+                    log.warning("expired records are not deleted, they are retried: %s", failure)
                 removed()
             await self._clock.sleep(self._retention().every)
 

@@ -49,8 +49,8 @@ class OtherProcesses:
             Preemption,
             self,
             report=lambda trouble: log.warning(
-                "records of other processes are not read, so that two planes may evict for one "
-                "demand: %s",
+                "Preemptions of other processes are not read, so that two planes may evict for "
+                "one preemptor: %s",
                 trouble,
             ),
             restarted=lambda why: restarted(kind, why),

@@ -191,7 +191,7 @@ class Reconciler:
             self._context.announce(held.ref, event_text(event, workload))
 
     async def _remove(self, held: TrackedWorkload) -> None:
-        log.info("%s: retention is over, the record goes", held.key)
+        log.info("%s is deleted: its retention has expired", held.key)
         try:
             await self._context.client.delete(
                 GPU_WORKLOADS, held.ref.namespace, held.ref.name, uid=held.ref.uid

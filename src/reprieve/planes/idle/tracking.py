@@ -195,7 +195,7 @@ class Tracking:
         self._changed(workload.key)
 
     async def _end(self, workload: TrackedWorkload) -> None:
-        log.info("%s opted out: its GpuWorkload %s goes", workload.root, workload.key)
+        log.info("%s opted out: its GpuWorkload %s is deleted", workload.root, workload.key)
         try:
             await self._context.client.delete(
                 GPU_WORKLOADS,

@@ -50,7 +50,7 @@ class Waiting:
         try:
             self._count(self._facts(snapshot, evaluation, now))
         except Exception:
-            log.exception("it is not told why demands wait")
+            log.exception("the reasons of pending workloads are not reported")
 
     def diagnosis(self, namespace: str, name: str) -> Diagnosis | None:
         """Return why nobody makes way for a GpuWorkload.

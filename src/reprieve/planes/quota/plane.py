@@ -428,8 +428,8 @@ class QuotaPlane:
         if namespace not in self._strangers:
             self._strangers = {namespace}
             log.warning(
-                "%s holds a lease %s in the namespace %s, and writes no ClusterQueue: "
-                "it is not taken for Kueue",
+                "%s holds a lease %s in the namespace %s and writes no ClusterQueue: it does "
+                "not count as Kueue",
                 holder,
                 _KUEUE_LEASE,
                 namespace,

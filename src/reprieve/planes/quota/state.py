@@ -245,7 +245,7 @@ class QuotaState:
             try:
                 settler()
             except Exception:
-                log.exception("what goes with the configuration was not taken over")
+                log.exception("an observer failed on a change of the configuration")
         dirty, self._dirty = self._dirty, {}
         now = self._context.clock.wall()
         dirty.update(dict.fromkeys(self._faults.due(now)))
@@ -273,7 +273,7 @@ class QuotaState:
         """Leave out a Workload that could not be taken over, until it is tried again."""
         now = self._context.clock.wall()
         due = self._faults.add(key, now)
-        log.exception("%s is set aside for %ds", key, (due - now) // SECOND)
+        log.exception("%s is not decided for %d s after an error", key, (due - now) // SECOND)
         self.queues.delete(key)
         found = self.workload(key)
         if found is None:
@@ -367,7 +367,9 @@ class QuotaState:
             try:
                 listener(old, new)
             except Exception:
-                log.exception("a change of %s/%s was not told", held.namespace, held.name)
+                log.exception(
+                    "an observer failed on a change of Workload %s/%s", held.namespace, held.name
+                )
         key = f"{held.namespace}/{held.name}"
         if new is None:
             self.idle.forget(held.object)

@@ -284,7 +284,9 @@ class SchedulingPlane:
             for uid in assumed:
                 row = self.state.pod(uid)
                 if row is not None and self.state.ours(row):
-                    log.warning("%s/%s was not seen bound in time", row.namespace, row.name)
+                    log.warning(
+                        "pod %s/%s was not observed as bound in time", row.namespace, row.name
+                    )
                     queue.add(row, now)
             tell_ignored(self.context, self.state)
             self.gangs.reconcile(now)

@@ -81,7 +81,7 @@ class SetAside:
     def hold(self, unit: Unit, stopped: TookTooLong) -> None:
         """Set a unit aside, and tell it."""
         pause, _ = self._hold(unit, _LONGEST_PAUSE if stopped.left else 1)
-        log.error("%s; it is tried again after %d s, or when it changes", stopped, pause)
+        log.error("%s; it is retried after %d s, or when it changes", stopped, pause)
         outcome = "left" if stopped.left else "stopped"
         self._context.metrics.decisions_stopped.labels(Plane.SCHEDULING.value, outcome).inc()
         message = wording.took_too_long(stopped.seconds, pause)
@@ -95,7 +95,7 @@ class SetAside:
         self._faults.hold(unit.name, until)
         self._see(unit)
         pause = (until - self._context.clock.monotonic()) // SECOND + 1
-        log.error("%s; it is tried again when it changes, too", Ended(unit.name, pause))
+        log.error("%s; it is retried when it changes, too", Ended(unit.name, pause))
         message = wording.ended_the_process(pause)
         self._announce(unit, message, wording.decision_stopped(message))
 

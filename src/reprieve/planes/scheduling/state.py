@@ -208,7 +208,9 @@ class ClusterState:
                     self._after_object(row, written)
             except Exception:
                 # A fault of ours about one object is not to cost the others of its list.
-                log.exception("%s %s was not taken over", type(row).__name__, row.uid)
+                log.exception(
+                    "an observer failed on a change of %s %s", type(row).__name__, row.uid
+                )
 
     # Pods.
 

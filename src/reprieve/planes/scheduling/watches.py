@@ -221,7 +221,7 @@ class Watches:
             await asyncio.wait((task,))
             self._groups = None
         if resource is None:
-            log.info("no version of PodGroup is served: only plain pods are scheduled")
+            log.info("no version of PodGroup is served: pods are scheduled one by one")
             self._context.group_version = ""
             self._followed.pop(Kind.GROUP, None)
             self._state.replace(Kind.GROUP, [])

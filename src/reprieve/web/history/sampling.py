@@ -133,7 +133,7 @@ async def keep_sampling(mirror: Mirror, clock: Clock) -> None:
                 moment = moment_of(mirror, clock.wall())
                 history.add(moment, list(counted.new(mirror)))
         except Exception:
-            log.exception("history: a sample could not be taken")
+            log.exception("history: a sample failed")
         await clock.sleep(history.every)
 
 

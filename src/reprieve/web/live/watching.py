@@ -235,7 +235,7 @@ class Watching:
         except Exception:
             if first:
                 raise
-            log.exception("the page %s could not be made again", key.page)
+            log.exception("the page %s could not be rendered", key.page)
             watched.made_of, watched.made = version, self._clock.monotonic()
             return
         watched.made_of, watched.made = version, self._clock.monotonic()

@@ -107,7 +107,7 @@ class Opening:
         try:
             record = await whole_record(self._reader, namespace, name)
         except (ApiError, ReprieveError) as failure:
-            log.info("preemption %s is shown as far as it is known: %s", name, failure)
+            log.info("preemption %s is shown in part: %s", name, failure)
             self._fail(key)
             return
         if record.metadata.uid != uid:

@@ -244,7 +244,7 @@ async def _told_errors(request: web.Request, handler: Handler) -> web.StreamResp
         status, headers = _status_of(error)
         text = error.reason if isinstance(error, web.HTTPException) else str(error)
     except Exception:
-        log.exception("a request was not answered: %s", request.path)
+        log.exception("a request failed: %s", request.path)
         status, headers = 500, {}
         text = "a fault of ours; the log of the server has it"
     document = msgspec.json.encode({"error": text})

@@ -93,7 +93,7 @@ async def send_stream(
             _hang_up(request)
         except* Exception:
             # The answer has begun, so that no other can take its place.
-            log.exception("a stream was not sent to its end: %s", request.path)
+            log.exception("a stream ended with an error: %s", request.path)
             _hang_up(request)
     return response
 

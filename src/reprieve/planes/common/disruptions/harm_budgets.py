@@ -126,7 +126,7 @@ class HarmBudgets:
             self._budgets[name] = budget_of(found)
         except InvalidBudget as fault:
             self.faults[name] = str(fault)
-            log.warning("HarmBudget %s holds nobody: %s", name, fault)
+            log.warning("HarmBudget %s is not enforced: %s", name, fault)
         return True
 
     def _adopt(self) -> None:

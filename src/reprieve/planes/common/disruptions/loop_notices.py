@@ -233,5 +233,5 @@ class LoopNotices:
             try:
                 return await self._numbers.known_as(namespace, lineage)
             except (ApiError, Deposed) as failure:
-                log.warning("work of other namespaces has no number for now: %s", failure)
+                log.warning("workloads of other namespaces have no number yet: %s", failure)
         return f"another tenant's work ({place})"

@@ -115,7 +115,7 @@ class OtherActors:
         """Follow until cancelled."""
 
         def report(trouble: Exception) -> None:
-            log.warning("what others evict: %s", trouble)
+            log.warning("evictions by others are not counted: %s", trouble)
 
         workloads = self._mirror.follow(
             _WORKLOADS, kueue.Workload, EachObject(self._workload), report=report
@@ -164,7 +164,11 @@ class OtherActors:
             return
         kind = _kind_of(about)
         if kind is None:
-            log.info("an event tells of %s %s: no such name", about.kind, shown(about.name))
+            log.info(
+                "an event about %s %s is skipped: no object may have that name",
+                about.kind,
+                shown(about.name),
+            )
             return
         if self._events.full():
             self._events.get_nowait()
@@ -183,7 +187,12 @@ class OtherActors:
             row = Displacement(at, Actor.OTHER, None, await self._party(about, kind), about.uid)
             if self.displaced(row, once):
                 self._count(about.namespace)
-                log.info("%s %s/%s is evicted by others", about.kind, about.namespace, about.name)
+                log.info(
+                    "%s %s/%s was evicted by another component",
+                    about.kind,
+                    about.namespace,
+                    about.name,
+                )
 
     async def _party(self, about: ObjectRef, kind: Resource) -> Party:
         """Return the line of work of an object; of one that is gone it is one of its own."""
@@ -208,7 +217,11 @@ class OtherActors:
     def _count(self, namespace: str) -> None:
         self._counted[namespace] = self._counted.get(namespace, 0) + 1
         if self._counted[namespace] == _MOST_OF_NAMESPACE:
-            log.warning("events on evictions in %s count no more for up to a day", namespace)
+            log.warning(
+                "events on evictions in namespace %s are not counted for up to a day: there "
+                "were too many",
+                namespace,
+            )
         if len(self._counted) > _NAMESPACES:
             del self._counted[next(iter(self._counted))]
 

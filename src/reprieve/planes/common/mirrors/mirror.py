@@ -244,7 +244,7 @@ class _All:
             try:
                 page.append(self._kept(each, objects) if each.followed else [])
             except Exception:
-                log.exception("a list of %s cannot be taken over", each.resource.qualified)
+                log.exception("a list of %s is skipped: it cannot be read", each.resource.qualified)
                 page.append(None)
         return [page]
 

@@ -97,7 +97,7 @@ class CarryOut:
                 case EvaluateAt(at):
                     self._again(at)
                 case Refuse(plan, why):
-                    log.error("plan %s is not executed: %s", plan.id, why)
+                    log.error("plan %s is not carried out: %s", plan.id, why)
                     self._context.metrics.count_plan(plan.id, plan.plane, "refused")
                 case Begin():
                     raise TypeError("plans are begun together")

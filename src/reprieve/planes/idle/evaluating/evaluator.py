@@ -243,12 +243,12 @@ class Evaluator:
             raise HeldBack(about) from None
         for each in found.odd:
             if isinstance(found.fault, TookTooLong):
-                log.error("%s is left out of the evaluation: %s", each.key, found.fault)
+                log.error("%s is excluded from the evaluation: %s", each.key, found.fault)
                 stopped = self._context.metrics.decisions_stopped
                 stopped.labels(Plane.IDLE.value, "left" if found.fault.left else "stopped").inc()
                 text = took_too_long(found.fault.seconds)
             else:
-                log.error("%s is left out of the evaluation", each.key, exc_info=found.fault)
+                log.error("%s is excluded from the evaluation", each.key, exc_info=found.fault)
                 text = decision_failed()
             self._context.announce(each.ref, text)
         later = self._aside.next_try(now)
@@ -263,7 +263,7 @@ class Evaluator:
             until = suspects.taken(Plane.IDLE, each.key)
             if until is not None:
                 ended = Ended(each.key, (until - self._context.clock.monotonic()) // SECOND + 1)
-                log.error("%s; it is tried again when it changes, too", ended)
+                log.error("%s; it is retried when it changes, too", ended)
                 self._aside.hold(each, Nanos(now + ended.pause * SECOND), ended)
                 self._context.announce(each.ref, decision_stopped(str(ended)))
 

@@ -338,7 +338,7 @@ class OpenIntents:
         except (IntentTaken, Conflict):
             return
         name = intent.metadata.name
-        log.info("%s was found in Preempting: %s finishes it", held.key, name)
+        log.info("%s was in phase Preempting: %s resumes its preemption", held.key, name)
         self._context.metrics.count_plan(plan.id, plan.plane, "adopted")
         self._spawn(self._evict(self._executor.marked(intent)))
 
@@ -358,11 +358,15 @@ class OpenIntents:
                 await work
                 pause = 0
             except Deposed:
-                log.warning("what is open stays so until the lease is held for long enough again")
+                log.warning(
+                    "open preemptions are not resumed: the lease does not last for another write"
+                )
             except ApiError as failure:
-                log.warning("an open preemption is put off: %s", failure)
+                log.warning("an open preemption is stalled and resumed later: %s", failure)
             except Exception:
-                log.exception("an open preemption is put off after a fault of ours")
+                log.exception(
+                    "an open preemption is stalled by an internal error and resumed later"
+                )
             finally:
                 self._again(Nanos(self._context.clock.wall() + pause))
 

@@ -93,7 +93,7 @@ class Snapshots:
                 if held.root.uid in claims or held.key in claims.values():
                     # What is freed for it, or from it, would be freed again.
                     raise
-                log.exception("%s is left out of the evaluation", held.key)
+                log.exception("%s is excluded from the evaluation", held.key)
         found = [self._with_gang(row, nodes) for row in found]
         found, busy_units = self._whole_units(found)
         gangs = {gang_of(row) for row in found if row.status.phase is Phase.PENDING_GPU}

@@ -117,7 +117,11 @@ class CarryOut:
             case DecideAgain():
                 self._ask()
             case LeaveOut(queue, fault):
-                log.error("ClusterQueue %s is left out for now", queue, exc_info=fault)
+                log.error(
+                    "ClusterQueue %s is excluded from decisions for a pause after an error",
+                    queue,
+                    exc_info=fault,
+                )
             case TellFault(entry, event):
                 self._tell_fault(entry, event)
             case Explain() | ExplainAlike() | Measure() | Sample():
@@ -138,7 +142,7 @@ class CarryOut:
                     self._waiting.sampled(entry, decision_input)
         except Exception:
             what = effect.entry.workload.key if isinstance(effect, Explain) else "a run of cycles"
-            log.exception("%s is not told", what)
+            log.exception("the observer of the decision about %s failed", what)
 
     def _tell_fault(self, entry: Entry, event: EventText) -> None:
         if isinstance(entry.failure, TookTooLong):
@@ -193,14 +197,14 @@ class CarryOut:
         except ApiError as failure:
             unrecorded = failure
         except Exception:
-            log.exception("plan %s was not begun", plan.id)
+            log.exception("plan %s was not carried out", plan.id)
         if failed:
             async with self._state.engine:
                 preemptions_failed(self._state.holdings, self._state.queues, entry, failed)
                 victims = (m.victim.uid for m in markings if m.victim.key in failed)
                 self._held_pairs.failed(entry.workload, victims)
                 if unrecorded is not None and runs:
-                    log.error("plan %s was not begun: %s", plan.id, unrecorded)
+                    log.error("plan %s was not carried out: %s", plan.id, unrecorded)
                 elif unrecorded is not None:
                     self._set_aside(entry, preemptor, plan, unrecorded)
             for key in failed:
@@ -211,7 +215,7 @@ class CarryOut:
 
     def _set_aside(self, entry: Entry, preemptor: Workload, plan: Plan, failure: ApiError) -> None:
         """Let wait and tell whose plan could not be recorded; nobody else waits for it."""
-        log.error("plan %s was not begun: %s", plan.id, failure)
+        log.error("plan %s was not carried out: %s", plan.id, failure)
         self._context.metrics.unrecorded.labels(plan.plane.value).inc()
         now = self._context.clock.wall()
         until = self._state.queues.fail_to_record(entry.workload.key, now)

@@ -122,7 +122,11 @@ class Preemptions:
             self._state.settle()
         left = await self._executor.recover()
         for each in left.plans:
-            log.info("%s taken over: %d marked", each.name, len(each.left))
+            log.info(
+                "preemption %s of a former process is resumed: %d victims are marked",
+                each.name,
+                len(each.left),
+            )
             if each.busy:
                 await self._claim(each.intent)
         self.notices.taken_over(Plane.QUOTA)
@@ -148,7 +152,9 @@ class Preemptions:
             ApiError: the intent could not be written; nobody is marked.
         """
         if not any(self._holds_quota(marking.victim) for marking in markings):
-            log.info("plan %s is over before it begins: no victim holds quota any more", plan.id)
+            log.info(
+                "plan %s is not carried out: none of its victims holds quota any more", plan.id
+            )
             return {marking.victim.key for marking in markings}
         actions = [self._action(each.subject) for each in plan.victims]
         intent = await self.book.write(
@@ -290,7 +296,7 @@ class Preemptions:
             self._context.announce(reference_of(stored), event)
         self._context.announce(reference_of(preemptor), marking.told)
         log.info(
-            "%s makes way for %s, plan %s: %s",
+            "%s is preempted for %s, plan %s: %s",
             marking.victim.key,
             key_of(preemptor),
             plan,

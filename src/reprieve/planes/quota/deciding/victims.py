@@ -143,7 +143,7 @@ class QuotaVictims:
                 told(marking, mark, key in self._foreign)
             except Exception:
                 # It makes way all the same.
-                log.exception("the preemption of %s is not told", marking.victim.key)
+                log.exception("the observer of the preemption of %s failed", marking.victim.key)
         return None
 
     async def read(

@@ -126,6 +126,6 @@ class Ancestry:
         except (NotFound, NotServed):
             return None
         except Forbidden as refusal:
-            log.warning("%s is not followed: %s", owner["kind"], refusal)
+            log.warning("owner %s is not followed: %s", owner["kind"], refusal)
             return None
         return found if found["metadata"]["uid"] == owner["uid"] else None

@@ -111,7 +111,7 @@ class JobWorkloads:
         self._lost.made(at)
         self._observe(stored)
         self._measure(kind, job, stored)
-        log.info("%s/%s: Workload %s made", kind.kind, job["metadata"]["name"], metadata["name"])
+        log.info("%s/%s: created Workload %s", kind.kind, job["metadata"]["name"], metadata["name"])
         self._composer.announce(
             kind, job, EventText(_NORMAL, "CreatedWorkload", f"Created Workload: {at}")
         )
@@ -222,7 +222,7 @@ class JobWorkloads:
         stored = await self._writer.change(at, workload.metadata.uid, change)
         if stored is None:
             return
-        log.info("%s is finished: %s", at, reason)
+        log.info("Workload %s is finished: %s", at, reason)
         text = f"Workload '{at}' is declared finished"
         self._composer.announce(kind, job, EventText(_NORMAL, "FinishedWorkload", text))
 
@@ -241,7 +241,7 @@ class JobWorkloads:
 
         stored = await self._writer.change(at, workload.metadata.uid, change)
         if stored is not None:
-            log.info("%s is finished: its job is gone", at)
+            log.info("Workload %s is finished: its job was deleted", at)
         return stored is not None
 
     async def hold(self, at: str, workload: Workload, why: str) -> None:

@@ -50,7 +50,11 @@ class LostWorkloads:
         """
         if at not in self._lost or await self._owned(kind, obj["metadata"]):
             return False
-        log.info("no Workload %s is made again: %s is gone, whatever the watch says", at, kind.kind)
+        log.info(
+            "Workload %s is not created again: the API server has no %s, the watch is stale",
+            at,
+            kind.kind,
+        )
         return True
 
     async def _owned(self, kind: JobKind, metadata: Json) -> bool:

@@ -48,7 +48,7 @@ class LonePods:
             try:
                 await self.reclaim()
             except ApiError as failure:
-                log.warning("pods that name a queue themselves are not looked for: %s", failure)
+                log.warning("pods that name a queue themselves are not listed: %s", failure)
             await self._context.clock.sleep(GRACE)
 
     async def reclaim(self) -> None:

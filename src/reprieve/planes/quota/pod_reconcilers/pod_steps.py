@@ -91,7 +91,7 @@ class PodSteps:
         if not reason.startswith(Why.EVICTED) and not self._may_delete(kind, pod):
             return
         if await self.writer.terminate(pod, reason, message):
-            log.info("%s/%s ended: %s", kind.kind, pod["metadata"]["name"], message)
+            log.info("pod %s/%s is terminated: %s", kind.kind, pod["metadata"]["name"], message)
             self._composer.announce(kind, pod, EventText("Normal", "Stopped", message))
 
     async def reclaim_missed(self, kind: JobKind, pod: Json) -> bool:
@@ -120,7 +120,7 @@ class PodSteps:
         if not self._may_delete(kind, pod, at):
             return
         if await self.writer.terminate(pod, Why.NOT_GATED, NOT_GATED):
-            log.info("%s/%s ended: it ran without quota", kind.kind, metadata["name"])
+            log.info("pod %s/%s is terminated: it ran without quota", kind.kind, metadata["name"])
             self._composer.announce(kind, pod, EventText("Normal", "Stopped", NOT_GATED))
 
     async def turn_away(self, kind: JobKind, pod: Json, group: str, count: int) -> None:
@@ -143,7 +143,11 @@ class PodSteps:
         if first(pod, "metadata.deletionTimestamp") or is_surplus(pod, text):
             return
         if await self.writer.write_condition(pod, SURPLUS, True, "GroupIsComplete", text):
-            log.info("%s/%s is one too many, and stays gated", kind.kind, pod["metadata"]["name"])
+            log.info(
+                "pod %s/%s exceeds the declared size of its group and stays gated",
+                kind.kind,
+                pod["metadata"]["name"],
+            )
             self._composer.announce(kind, pod, EventText("Warning", "ExcessPodGated", text))
 
     def _may_delete(self, kind: JobKind, pod: Json, at: str = "") -> bool:
@@ -162,6 +166,10 @@ class PodSteps:
         if first(pod, "metadata.deletionTimestamp"):
             return
         if await self.writer.delete(pod):
-            log.info("%s/%s is one too many", kind.kind, pod["metadata"]["name"])
+            log.info(
+                "pod %s/%s exceeds the declared size of its group and is deleted",
+                kind.kind,
+                pod["metadata"]["name"],
+            )
             text = "Excess pod deleted"
             self._composer.announce(kind, pod, EventText("Normal", "ExcessPodDeleted", text))

@@ -121,7 +121,11 @@ class TopologyUngater:
     async def _end(self, key: str, row: PodRow) -> None:
         metadata = {"namespace": row.namespace, "name": row.name, "uid": row.uid}
         if await self._writer.terminate({"metadata": metadata}, _UNSCHEDULABLE, _ENDED):
-            log.info("%s: pod %s ended: its node failed, or is no place of it", key, row.name)
+            log.info(
+                "%s: pod %s is terminated: its node failed or is not in its topology assignment",
+                key,
+                row.name,
+            )
             pod = Reference("v1", "Pod", row.namespace, row.name, row.uid)
             self._context.announce(pod, EventText("Normal", _TERMINATED, _ENDED))
 
@@ -152,7 +156,7 @@ class TopologyUngater:
             if await self._writer.place({"metadata": metadata}, TOPOLOGY_GATE, selector):
                 where = ", ".join(f"{level}={value}" for level, value in selector.items())
                 given[str(row.uid)] = values
-                log.info("%s: pod %s placed: %s", key, row.name, where)
+                log.info("%s: pod %s is ungated for %s", key, row.name, where)
                 count_ungated(self._context, workload, TOPOLOGY_GATE)
 
         for begin in range(0, len(due), _AT_ONCE):

@@ -121,7 +121,7 @@ class ConsumptionSampler:
             }
             return Consumption(amounts, parse_instant(said["lastUpdate"]))
         except (InvalidQuantity, KeyError, ValueError) as error:
-            log.warning("%s: its consumption cannot be read and begins anew: %s", key, error)
+            log.warning("%s: its consumption cannot be read and is reset: %s", key, error)
             return Consumption({}, now)
 
 

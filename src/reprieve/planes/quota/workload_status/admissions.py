@@ -113,9 +113,9 @@ class Admissions:
         except Deposed:
             raise
         except ApiError as failure:
-            log.warning("%s got quota that could not be written: %s", key, failure)
+            log.warning("the admission of %s could not be written: %s", key, failure)
         except Exception:
-            log.exception("%s got quota that could not be written", key)
+            log.exception("the admission of %s could not be written", key)
         if stored is None:
             async with self._state.engine:
                 undo_admission(self._state.holdings, self._state.queues, entry)

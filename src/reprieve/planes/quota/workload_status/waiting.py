@@ -321,7 +321,7 @@ class Waiting:
         try:
             said = diagnose(self._facts(row, found), row)
         except Exception:
-            log.exception("it cannot be said why %s waits", key)
+            log.exception("the reason of pending workload %s cannot be determined", key)
             return None
         ranges = self._watches.limit_ranges.cache
         here = (held.object for held in ranges if held.namespace == row.namespace)

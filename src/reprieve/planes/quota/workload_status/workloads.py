@@ -149,7 +149,7 @@ class WorkloadReconciler:
 
         stored = await self._writer.change(key, workload.metadata.uid, change, Priority.EVICT)
         if stored is not None:
-            log.info("%s gave its quota back", key)
+            log.info("%s released its quota", key)
 
     # What it has to give back
 

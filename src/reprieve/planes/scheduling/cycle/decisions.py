@@ -192,7 +192,7 @@ class Decisions:
             log.error("deciding about %s failed", units[0].name)
             self._state.queue.give_up(units[0], self._context.clock.monotonic())
             return
-        log.error("nothing was decided about %d units, each is tried alone", len(units))
+        log.error("the decision about %d units failed, each is retried alone", len(units))
         if len(self._tried_alone) > _MOST_TRIED_ALONE:
             self._tried_alone.clear()
         self._tried_alone.update(unit.name for unit in units)
@@ -254,7 +254,7 @@ class Decisions:
                 held = self._commit(each, snapshot, doubtful, put_off)
             except Exception:
                 # A fault of ours in one unit is an error of that unit, and of nobody else's.
-                log.exception("what was decided about %s was not done", each.unit.name)
+                log.exception("the decision about %s was not carried out", each.unit.name)
                 self._state.queue.give_up(each.unit, self._context.clock.monotonic())
                 held = False
             # Those after it were decided with it in place.

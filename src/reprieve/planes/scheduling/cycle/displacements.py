@@ -246,7 +246,12 @@ class SchedulingDisplacements:
             self._clock.wall(), Actor.OTHER, None, pod_party(row), row.uid, exempt=exempt
         )
         if self._others(found):
-            log.info("%s/%s is evicted by others: %s", row.namespace, row.name, row.disrupted)
+            log.info(
+                "pod %s/%s was evicted by another component: %s",
+                row.namespace,
+                row.name,
+                row.disrupted,
+            )
 
     def _place(self, old: PodRow | None, row: PodRow) -> None:
         lineage = pod_lineage(row)

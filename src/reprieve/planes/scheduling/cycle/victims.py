@@ -294,7 +294,9 @@ class SchedulingVictims:
         row = self._state.pod(uid)
         if row is None:
             return
-        log.warning("victim %s/%s does not end: planned around", row.namespace, row.name)
+        log.warning(
+            "victim %s/%s does not terminate: other victims are chosen", row.namespace, row.name
+        )
         self._context.scheduler_metrics.overdue_victims.inc()
         self._state.overdue.add(uid)
         preemptor = self._preemptors.get(intent.metadata.name)
