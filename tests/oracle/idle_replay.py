@@ -220,13 +220,21 @@ class Judge:
         self.told["beside priority"] += 1
 
     def preempts(self, name: str, victims: Sequence[str], leaving: Sequence[str], now: int) -> None:
-        """By priority nobody goes where idle work suffices, unless fewer idle devices go so."""
+        """By priority nobody goes where idle work suffices, unless far fewer devices go so."""
         if not self.together or self._returned(name, now) or self.mixed.pop(name, 0):
             return
         long = [each for each in self.idle_long(now) if each not in leaving]
         widths = pods(self.jobs[name].devices, self.of_a_node)
         enough = has_room(self.board.free([*long, *leaving]), widths)
-        assert not enough or set(victims) <= set(long), f"{victims} go beside idle {long}"
+        if enough and not set(victims) <= set(long):
+            sets = (each for count in range(1, len(long) + 1) for each in combinations(long, count))
+            least = min(
+                sum(self.jobs[each].devices for each in some)
+                for some in sets
+                if has_room(self.board.free([*some, *leaving]), widths)
+            )
+            going = sum(self.jobs[each].devices for each in victims)
+            assert 2 * least > 3 * going, f"{victims} go beside idle {long}"
         self.told["by priority beside idle"] += bool(long)
 
     def _returned(self, name: str, now: int) -> bool:

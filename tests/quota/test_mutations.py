@@ -31,8 +31,8 @@ MUTATIONS = [
     Mutation(
         "reservation times the other way round",
         "holdings.holders",
-        "-2 * holder.since - holder.idle,",
-        "2 * holder.since - holder.idle,",
+        "- 2 * holder.since - holder.idle,",
+        "+ 2 * holder.since - holder.idle,",
         "targets",
     ),
     Mutation(

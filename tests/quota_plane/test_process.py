@@ -106,7 +106,7 @@ async def test_a_tenant_who_makes_kueues_lease_stops_nobody(
         [told] = [each.getMessage() for each in caplog.records if LEASE in each.getMessage()]
         assert told.endswith(
             f"... holds a lease {LEASE} in the namespace {NAMESPACE}, and writes no "
-            "ClusterQueue: it is not taken for Kueue"
+            "ClusterQueue: it does not count as Kueue"
         )
         assert len(told) < 300
         # Nor does it hide Kueue's own.
