@@ -105,7 +105,7 @@ async def test_a_tenant_who_makes_kueues_lease_stops_nobody(
         assert plane.notice() == ""
         [told] = [each.getMessage() for each in caplog.records if LEASE in each.getMessage()]
         assert told.endswith(
-            f"... holds a lease {LEASE} in the namespace {NAMESPACE}, and writes no "
+            f"... holds a lease {LEASE} in the namespace {NAMESPACE} and writes no "
             "ClusterQueue: it does not count as Kueue"
         )
         assert len(told) < 300
