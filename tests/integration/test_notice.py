@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
@@ -16,12 +17,13 @@ import pytest
 from kubeworld.units.clock import SystemClock
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
-from reprieve.kube.errors import Call
+from reprieve.kube.errors import Call, Invalid
 from reprieve.kube.resource import PODS, PREEMPTIONS, Resource
 from reprieve.kube.transport import Request
 from reprieve.operator.pod_tokens import PodTokens
 from reprieve.scenarios.model import NodeSpec
 from reprieve_notice import Notices
+from reprieve_notice.file import FileSource
 from reprieve_notice.http import Away, HttpSource
 from tests.integration.control_plane import Binaries
 from tests.integration.group_plane import group_plane, on_plane
@@ -134,11 +136,87 @@ async def test_a_gang_saves_by_the_library_and_is_released(
                 await client.close()
 
 
-async def _played(client: Client, url: str, folder: Path) -> None:
+@pytest.mark.slow
+async def test_pods_are_told_in_annotations_and_report_their_saves(
+    with_pod_groups: Binaries, tmp_path: Path
+) -> None:
+    """A real server refuses a patch that names the uid of a pod which had the name before."""
+    config, port = tmp_path / "config.yaml", free_port()
+    config.write_text("scheduling: {notice: {max: 10m}}\n")
+    flags = (
+        *("--controllers", "scheduling", "--scheduler-name", _SCHEDULER, "--notice-files"),
+        *("--config", str(config), "--notice-port", str(port)),
+    )
+    with group_plane(with_pod_groups, tmp_path) as plane:
+        async with on_plane(plane, tmp_path, _NODES, *flags) as stage:
+            client = connect(await load_connection(str(tmp_path / "kubeconfig")), SystemClock())
+            operator = stage.launch({}, 1)
+            await operator.start()
+            try:
+                await _in_files(client, f"http://127.0.0.1:{port}", tmp_path)
+            finally:
+                await operator.stop()
+                await client.close()
+
+
+async def _in_files(client: Client, url: str, folder: Path) -> None:
+    await _furnished(client)
+
+    async def said(name: str, key: str) -> str:
+        found = (await client.get(PODS, _NAMESPACE, name, dict))["metadata"]
+        return str((found.get("annotations") or {}).get(f"reprieve.dev/{key}", ""))
+
+    for resource, obj in gang("low", "low"):
+        if resource is PODS:
+            obj["metadata"]["annotations"] = {
+                "reprieve.dev/notice": "1m",
+                "reprieve.dev/notice-file": "true",
+            }
+        await client.create(resource, obj, dict)
+
+    async def low() -> bool:
+        pods = (await client.list(PODS, dict, namespace=_NAMESPACE)).items
+        return len(pods) == 2 and all(each["spec"].get("nodeName") for each in pods)
+
+    await until("low is on the node", low)
+    file = folder / "low-0"
+    file.write_text(await token(client, "low-0"))
+    await asyncio.to_thread(HttpSource(url, file).checkpoint, 30)
+    await until("the save is written", lambda: said("low-0", "last-checkpoint"))
+    assert await said("low-1", "last-checkpoint") == ""
+    with pytest.raises(Invalid, match=r"metadata\.uid"):
+        stale = {"metadata": {"uid": "of-the-pod-before", "annotations": {"a": "b"}}}
+        await client.patch(PODS, _NAMESPACE, "low-0", stale, dict)
+
+    high = gang("high", "high")
+    for resource, obj in high:
+        await client.create(resource, obj, dict)
+    for name in ("low-0", "low-1"):
+        await until(f"{name} is told", lambda name=name: said(name, "notice-told"))
+        (folder / "told").write_text(await said(name, "notice-told"))
+        notice = FileSource(folder / "told").ask()
+        assert notice is not None
+        assert 120 < notice.due - time.monotonic() <= 151, "a minute, and 90 s for the file"
+    for resource, obj in reversed(high):
+        await client.delete(resource, _NAMESPACE, obj["metadata"]["name"])
+
+    async def stays() -> bool:
+        (folder / "told").write_text(await said("low-0", "notice-told"))
+        return FileSource(folder / "told").ask() is None
+
+    await until("low-0 reads that it stays", stays)
+    assert await low()
+
+
+async def _furnished(client: Client) -> None:
     account = {"metadata": {"name": "train", "namespace": _NAMESPACE}}
     await client.create(ACCOUNTS, account, dict)
     for name, value in (("low", 1_000), ("high", 100_000)):
         await client.create(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value}, dict)
+
+
+async def _played(client: Client, url: str, folder: Path) -> None:
+    await _furnished(client)
 
     async def bound() -> set[str]:
         page = await client.list(PODS, dict, namespace=_NAMESPACE)

@@ -1,7 +1,7 @@
 """Writes PreemptionNotices: one object for each unit that was told, in the namespace of the work.
 
-1. An object is created once its unit is told, and patched when the unit's state changes. No
-   eviction waits for that; what cannot be written is tried again with a growing pause.
+1. An object is created once its unit is told, and patched when the unit's state changes
+   (`due_notices`).
 2. Ten minutes after its end an object is removed. Those that a former process left and this one
    knows nothing of go once all planes have taken their records over.
 3. Whoever was told and said nothing until the deadline is named in an event, `NoticeUnheard`.
@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from kubeworld.units.clock import Clock
-from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.durations import MINUTE
 from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api.preemption_notice import (
     PreemptionNotice,
@@ -29,6 +29,7 @@ from reprieve.api.preemption_notice import (
 )
 from reprieve.api.reprieve import Metadata, Preemption
 from reprieve.execution.accounts.displaced_units import subject_of, unit_name
+from reprieve.execution.accounts.due_notices import DueNotices
 from reprieve.execution.fence import Deposed, Fence
 from reprieve.execution.notices import Notices, Told
 from reprieve.kube.client import Client
@@ -45,7 +46,6 @@ log: Final = logging.getLogger("reprieve.execution")
 NOTICE_UNHEARD: Final = "NoticeUnheard"
 _CONTROLLER: Final = "reprieve"
 _KEPT: Final = 10 * MINUTE
-_LONGEST_PAUSE: Final = MINUTE
 _MOST: Final = 5_000  # objects that this process wrote and has not removed yet
 
 #: Gives for whom a plan is, as people of a namespace may know it.
@@ -77,8 +77,7 @@ class PreemptionNotices:
         self._clock = clock
         self._events = events
         self._preemptor_of = preemptor_of
-        self._due: dict[str, Told] = {}
-        self._changed = asyncio.Event()
+        self._due = DueNotices(self._write, "the PreemptionNotice", fence, clock)
         # Objects that were written, with their status; when those go that ended (monotonic).
         self._written: dict[tuple[str, str], PreemptionNoticeStatus] = {}
         self._going: dict[tuple[str, str], int] = {}
@@ -88,46 +87,13 @@ class PreemptionNotices:
     def _told(self, told: Told) -> None:
         if told.unheard:
             self._tell_unheard(told)
-        self._due[told.id] = told
-        self._changed.set()
+        self._due.add(told)
 
     async def run(self) -> None:
         """Write what is due and remove what is old, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._write_all())
+            group.create_task(self._due.run())
             group.create_task(self._remove_old())
-
-    async def _write_all(self) -> None:
-        pause = SECOND
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            failed = not self._fence.open or not await self._write_once()
-            if failed:
-                await self._clock.sleep(pause)
-                self._changed.set()
-            pause = min(2 * pause, _LONGEST_PAUSE) if failed else SECOND
-
-    async def _write_once(self) -> bool:
-        """Write what is due; return whether all could be written."""
-        due, self._due = self._due, {}
-        for id, told in list(due.items()):
-            try:
-                await self._write(told)
-            except (Deposed, ApiError) as failure:
-                log.warning(
-                    "the PreemptionNotice of %s is not written, it is retried: %s",
-                    told.victims[0].root.name,
-                    failure,
-                )
-                self._due = {**due, **self._due}
-                return False
-            except Exception:
-                log.exception(
-                    "the PreemptionNotice of %s is not written", told.victims[0].root.name
-                )
-            del due[id]
-        return True
 
     async def _write(self, told: Told) -> None:
         intent, first = told.intent, told.victims[0]

@@ -23,7 +23,7 @@ from reprieve.api.core import ObjectMeta
 from reprieve.api.reprieve import LAST_CHECKPOINT
 from reprieve.execution.fence import Deposed, Fence
 from reprieve.kube.client import Client
-from reprieve.kube.errors import ApiError, Conflict, Forbidden, NotFound
+from reprieve.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from reprieve.kube.resource import PODS, Resource
 from reprieve.kube.writes import Priority
 
@@ -90,8 +90,8 @@ class ToldCheckpoints:
             self._written[pod] = now
             try:
                 await self._write(pod, format_instant(at))
-            except (NotFound, Conflict):
-                continue  # it is gone, or another pod has its name
+            except (NotFound, Conflict, Invalid):
+                continue  # it is gone, or another pod has its name: a uid is immutable
             except Forbidden as refusal:
                 log.warning(
                     "pod %s/%s reported a checkpoint, but the operator may not patch pods "

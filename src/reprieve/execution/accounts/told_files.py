@@ -3,8 +3,8 @@
 1. A pod that asks by `reprieve.dev/notice-file: "true"` is told in `reprieve.dev/notice-told`, once
    the record of the plan is written. It is told again when its deadline has moved or when it stays.
 2. Only the pod that was told is patched: the patch names its uid. A pod that is gone needs none.
-3. No eviction waits for that; what cannot be written is tried again with a growing pause. A new
-   leader writes what its predecessor may not have written.
+3. No eviction waits for that (`due_notices`). A new leader writes what its predecessor may not have
+   written, and that a pod stays which its predecessor told of its eviction.
 
 A pod that is told in this way alone is released when it ends. Source: the contract of notices in
 `docs/notice-reference.md`.
@@ -12,7 +12,6 @@ A pod that is told in this way alone is released when it ends. Source: the contr
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from typing import Final
@@ -20,15 +19,15 @@ from typing import Final
 import msgspec
 
 from kubeworld.units.clock import Clock
-from kubeworld.units.durations import MINUTE, SECOND
 from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api.core import ObjectMeta
 from reprieve.api.reprieve import NOTICE_FILE, NOTICE_TOLD
 from reprieve.engine.notice.states import State
-from reprieve.execution.fence import Deposed, Fence
+from reprieve.execution.accounts.due_notices import DueNotices
+from reprieve.execution.fence import Fence
 from reprieve.execution.notices import Notices, Told
 from reprieve.kube.client import Client
-from reprieve.kube.errors import ApiError, Conflict, Forbidden, NotFound
+from reprieve.kube.errors import Conflict, Forbidden, Invalid, NotFound
 from reprieve.kube.resource import PODS
 from reprieve.kube.writes import Priority
 from reprieve.wording.displacements import NOTICE_REASON
@@ -36,8 +35,6 @@ from reprieve.wording.displacements import NOTICE_REASON
 __all__ = ["ToldFiles"]
 
 log: Final = logging.getLogger("reprieve.execution")
-
-_LONGEST_PAUSE: Final = MINUTE
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -52,10 +49,7 @@ class ToldFiles:
     def __init__(self, notices: Notices, client: Client, fence: Fence, clock: Clock) -> None:
         self._client = client
         self._writer = client.at(Priority.STATUS, fence.check, timeout=fence.request_timeout)
-        self._fence = fence
-        self._clock = clock
-        self._due: dict[str, Told] = {}
-        self._changed = asyncio.Event()
+        self._due = DueNotices(self._write, "the file", fence, clock)
         # By notice and pod: what was written last, empty where the pod asks for no file.
         self._written: dict[str, dict[str, str]] = {}
         notices.observers.append(self._told)
@@ -63,71 +57,44 @@ class ToldFiles:
     def _told(self, told: Told) -> None:
         if told.notice.state is State.RELEASED:
             self._written.pop(told.id, None)
-            self._due.pop(told.id, None)
-            return
-        self._due[told.id] = told
-        self._changed.set()
+            self._due.drop(told)
+        else:
+            self._due.add(told)
 
     async def run(self) -> None:
         """Write what is due, until cancelled."""
-        pause = SECOND
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            failed = not self._fence.open or not await self._write_once()
-            if failed:
-                await self._clock.sleep(pause)
-                self._changed.set()
-            pause = min(2 * pause, _LONGEST_PAUSE) if failed else SECOND
-
-    async def _write_once(self) -> bool:
-        """Write what is due; return whether all could be written."""
-        due, self._due = self._due, {}
-        failed: dict[str, Told] = {}
-        for told in due.values():
-            try:
-                await self._write(told)
-            except (Deposed, ApiError) as failure:
-                root = told.victims[0].root
-                log.warning(
-                    "the notice of %s/%s is not written to the annotations of its pods, it is "
-                    "retried: %s",
-                    root.namespace,
-                    root.name,
-                    failure,
-                )
-                failed[told.id] = told
-            except Exception:
-                log.exception(
-                    "the notice of %s is not written to the annotations of its pods",
-                    told.victims[0].root.name,
-                )
-        self._due = {**failed, **self._due}
-        return not failed
+        await self._due.run()
 
     async def _write(self, told: Told) -> None:
+        if told.notice.state is State.RELEASED:
+            return
         stays = told.notice.state is State.PARDONED
         text = _text(told)
         written = self._written.setdefault(told.id, {})
         for uid, name in list(told.names.items()):
-            before = written.get(uid)
-            if before in ("", text) or (before is None and stays):
-                continue
-            written[uid] = await self._annotate(told.victims[0].root.namespace, name, uid, text)
+            if written.get(uid) not in ("", text):
+                namespace = told.victims[0].root.namespace
+                written[uid] = await self._annotate(namespace, name, uid, text, stays=stays)
         if stays:
             self._written.pop(told.id, None)
 
-    async def _annotate(self, namespace: str, name: str, uid: str, text: str) -> str:
-        """Return what the pod was told, empty where it wants no file."""
+    async def _annotate(
+        self, namespace: str, name: str, uid: str, text: str, *, stays: bool
+    ) -> str:
+        """Return what the pod was told, empty where it wants no file.
+
+        That it stays is for a pod that was told otherwise, by this process or a former one.
+        """
         try:
             head = await self._client.get(PODS, namespace, name, _Head)
-            asks = (head.metadata.annotations or {}).get(NOTICE_FILE) == "true"
-            if head.metadata.uid != uid or not asks:
+            annotations = head.metadata.annotations or {}
+            asks = annotations.get(NOTICE_FILE) == "true"
+            if head.metadata.uid != uid or not asks or (stays and NOTICE_TOLD not in annotations):
                 return ""
             patch = {"metadata": {"uid": uid, "annotations": {NOTICE_TOLD: text}}}
             await self._writer.patch(PODS, namespace, name, patch, _Head)
-        except (NotFound, Conflict):
-            return ""  # it is gone, or another pod has its name
+        except (NotFound, Conflict, Invalid):
+            return ""  # it is gone, or another pod has its name: a uid is immutable
         except Forbidden as refusal:
             log.warning(
                 "pod %s/%s requests notice in a file, but the operator may not patch pods "

@@ -25,7 +25,7 @@ from reprieve.execution.fence import Fence
 from reprieve.execution.writes.statuses import StatusChange, write_status
 from reprieve.kube.bodies import Json, PatchType
 from reprieve.kube.client import Client
-from reprieve.kube.errors import AlreadyExists, Conflict, NotFound
+from reprieve.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
 from reprieve.kube.resource import DEVICE_CLAIMS, PODS, Resource
 from reprieve.kube.retry import retried
 from reprieve.kube.writes import Priority
@@ -95,7 +95,8 @@ class Reservations:
         """
         notes = dict.fromkeys(annotations)
         patch = {"metadata": {"uid": pod.uid, "annotations": notes}}
-        with contextlib.suppress(Conflict, NotFound):
+        # A uid is immutable: of a pod that was replaced the patch is invalid.
+        with contextlib.suppress(Conflict, Invalid, NotFound):
             # By way of the status, which needs no right to change what the pod runs.
             _: Json = await self._writer.patch(
                 PODS, pod.namespace, pod.name, patch, dict, subresource="status"
