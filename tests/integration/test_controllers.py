@@ -164,28 +164,29 @@ async def test_children_are_made_as_a_step_says(site: Site, what: str) -> None:
 
     assert ordered(found) == ordered(expected)
 
-    # Nothing more is to be done, of which the status tells as much.
-    async def settled() -> Object | None:
+    async def present() -> tuple[Object, list[Object]]:
         now = await site.find(resource, manifest["metadata"]["name"])
         held = await site.all(below, NAMESPACE)
-        mine = [e for e in held if (controller_of(e) or {}).get("uid") == now["metadata"]["uid"]]
+        uid = now["metadata"]["uid"]
+        return now, [each for each in held if (controller_of(each) or {}).get("uid") == uid]
+
+    # Nothing more is to be done, of which the status tells as much.
+    async def settled() -> Object | None:
+        now, mine = await present()
         acts = step(now, mine).acts
         writes = [act for act in acts if isinstance(act, Create | Delete)]
         return now if len(mine) == len(expected) and not writes else None
 
-    settled_owner = await site.until(settled, f"{what} has all that it wants")
+    await site.until(settled, f"{what} has all that it wants")
+
+    async def counted() -> bool:
+        now, mine = await present()
+        said = [act.status for act in step(now, mine).acts if isinstance(act, Status)]
+        replicas = (now.get("status") or {}).get("replicas")
+        counts = {each["replicas"] for each in said if "replicas" in each}
+        return bool(replicas == manifest["spec"]["replicas"] and counts <= {replicas})
+
     if resource is not JOBS:
-        said = [
-            act.status
-            for act in step(settled_owner, found).acts
-            if isinstance(act, Status) and "replicas" in act.status
-        ]
-
-        async def counted() -> bool:
-            now = await site.find(resource, manifest["metadata"]["name"])
-            replicas = (now.get("status") or {}).get("replicas", 0)
-            return bool(replicas == (said[0]["replicas"] if said else replicas))
-
         await site.until(counted, f"{what} counts its pods as the step does")
 
 
