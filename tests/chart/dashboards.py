@@ -152,7 +152,7 @@ DASHBOARDS: Final = (
                 "s",
             ),
             Panel(
-                "Demands for which nobody was taken",
+                "Demands for which no victim was chosen",
                 (_rate("reprieve_declined_total", "plane", "reason"),),
             ),
         ),

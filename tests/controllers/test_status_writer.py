@@ -197,7 +197,7 @@ async def test_after_a_fault_of_ours_a_wish_is_tried_again_ever_later_until_it_i
         await site.clock.advance(SECOND)
     assert [at - start for at in site.faults] == [0, 5, 15, 35, 75]
     assert len(caplog.records) == 5
-    assert caplog.messages[0] == "the status of one put off after a fault of ours"
+    assert caplog.messages[0] == "the status of one is retried later after a fault of the operator"
     broken.clear()
     for _ in range(80):
         await site.clock.advance(SECOND)

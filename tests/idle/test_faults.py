@@ -144,7 +144,7 @@ async def test_a_phase_that_could_not_be_written_is_written_and_told_later(site:
     await rights.deny("patch", "kaiwo.silogen.ai", "gpuworkloads/status")
     await site.create(job("training", container(gpu=4), grace_period="1h"))
     operator = await site.run()
-    await site.until(lambda: operator.said("put off", "gpuworkloads/status"))
+    await site.until(lambda: operator.said("retried later", "gpuworkloads/status"))
     scrapes = site.embedded.machines.exporter.scrapes
     await site.until(lambda: site.embedded.machines.exporter.scrapes > scrapes + 3)
     assert await site.events("GpuWorkload/job-training") == []

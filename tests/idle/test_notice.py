@@ -57,7 +57,7 @@ class Users:
         (pod,) = await self.pods("victim")
         account, uid = f"system:serviceaccount:{NAMESPACE}:default", pod["metadata"]["uid"]
         token = self.site.cluster.token(account, ("reprieve.dev",), pod_uid=uid)
-        lines = self._operator.said("pods ask for notices on port")
+        lines = self._operator.said("notice server listens on port")
         port = re.search(r"on port (\d+)", lines[-1])
         assert port is not None
         url, headers = f"http://127.0.0.1:{port[1]}/v1/notice", {"Authorization": f"Bearer {token}"}

@@ -46,7 +46,7 @@ async def test_a_takeover_that_is_refused_is_tried_again_and_ends_no_process(sit
     await site.create(_left_open())
     await rights.deny("patch", "reprieve.dev", "preemptions/status")
     operator = await site.run()
-    await site.until(lambda: len(operator.said("open intents cannot be taken over")) > 1)
+    await site.until(lambda: len(operator.said("cannot adopt open intents")) > 1)
     await rights.allow("patch", "reprieve.dev", "preemptions/status")
     await _serves(site)
 

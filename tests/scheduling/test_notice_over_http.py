@@ -75,7 +75,7 @@ async def training(folder: Path, notice: str = "10m") -> AsyncIterator[tuple[Sit
         await cluster.operator("--config", str(config), "--notice-port", "0")
         await cluster.until_placed(set(_LOWS))
         await cluster.run()
-        line = re.search(r"pods ask for notices on port (\d+)", "\n".join(cluster.lines))
+        line = re.search(r"notice server listens on port (\d+)", "\n".join(cluster.lines))
         assert line is not None
         yield cluster, Trainer(cluster, session, f"http://127.0.0.1:{line[1]}")
 
@@ -218,7 +218,7 @@ async def test_the_library_saves_and_the_gang_is_released_at_once(tmp_path: Path
 @pytest.mark.parametrize("text", ["", "Basic x", "Bearer "])
 async def test_who_shows_no_token_is_not_answered(text: str, tmp_path: Path) -> None:
     async with training(tmp_path) as (cluster, _), aiohttp.ClientSession() as session:
-        line = re.search(r"pods ask for notices on port (\d+)", "\n".join(cluster.lines))
+        line = re.search(r"notice server listens on port (\d+)", "\n".join(cluster.lines))
         assert line is not None
         url, headers = f"http://127.0.0.1:{line[1]}/v1/notice", {"Authorization": text}
         async with session.get(url, headers=headers) as answer:

@@ -50,7 +50,7 @@ async def running(folder: Path, *flags: str) -> AsyncIterator[tuple[Site, Desk]]
         await cluster.operator("--config", str(config), "--notice-port", "0", *flags)
         await cluster.until_placed({"low-0", "low-1"})
         await cluster.run()
-        (line,) = (each for each in cluster.lines if "pods ask for notices on port" in each)
+        (line,) = (each for each in cluster.lines if "notice server listens on port" in each)
         address = f"http://127.0.0.1:{line.rpartition(' ')[2]}"
         async with aiohttp.ClientSession() as session:
             yield cluster, Desk(cluster, session, address)

@@ -107,13 +107,13 @@ def test_what_changes_no_recorded_decision_is_named_with_its_reason(tmp_path: Pa
     }
     assert candidate(tmp_path, content).unused == {
         "strategy": "a record holds the heads of the queues, not the queues",
-        "governor": "whom the governor held is taken from the records",
+        "governor": "the records name the lineages on hold",
         "gpuPreemption.defaultThreshold": (
             "the settings of each workload are taken from the records"
         ),
         "gpuPreemption.vendors": "it changes no decision",
-        "scheduling.victimDeadline": "who was overdue is taken from the records",
-        "quota.loopLimit": "whom the governor held is taken from the records",
+        "scheduling.victimDeadline": "the records name the overdue victims",
+        "quota.loopLimit": "the records name the lineages on hold",
     }
 
 
@@ -133,7 +133,7 @@ def test_what_changes_no_recorded_decision_is_named_with_its_reason(tmp_path: Pa
         ("{}", "nothing in it changes a recorded decision (it says nothing); accepted: "),
         (
             "governor: {enforce: true}",
-            "nothing in it changes a recorded decision (governor: whom the governor held is taken",
+            "nothing in it changes a recorded decision (governor: the records name the lineages",
         ),
         ("{", "candidate.yaml:1:2: not YAML"),
     ],

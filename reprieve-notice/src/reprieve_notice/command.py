@@ -34,20 +34,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, and return the exit code."""
     parser = argparse.ArgumentParser(prog="reprieve-notice", description="Notice of preemption.")
     commands = parser.add_subparsers(dest="command", required=True)
-    execute = commands.add_parser("exec", help="run a program, and signal it when it is told")
+    execute = commands.add_parser("exec", help="run a program, and signal it on a notice")
     execute.add_argument(
         "--signal",
         type=_signal,
         default=signal.SIGUSR1,
         metavar="NAME",
-        help="what the program is sent once the pod is told, such as USR1 (the default) or TERM",
+        help="signal for the program on a notice, such as USR1 (the default) or TERM",
     )
     execute.add_argument(
         "--ignored",
         action="store_true",
-        help="begin with the signal ignored, so that processes without a handler go on (torchrun)",
+        help="start with the signal ignored, so that processes without a handler continue "
+        "(torchrun)",
     )
-    commands.add_parser("ray", help="drain this pod's node of Ray once the pod is told")
+    commands.add_parser("ray", help="drain this pod's Ray node on a notice")
     execute.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM")
     given = parser.parse_args(arguments)
     if given.command == "ray":

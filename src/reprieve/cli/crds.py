@@ -14,12 +14,13 @@ __all__ = ["crds"]
 @click.option(
     "--pod-groups",
     is_flag=True,
-    help="Also PodGroup of scheduling.sigs.k8s.io and scheduling.x-k8s.io, if nobody has them.",
+    help="Also PodGroup of scheduling.sigs.k8s.io and scheduling.x-k8s.io, where the cluster "
+    "has none.",
 )
 @click.option(
     "--kueue",
     is_flag=True,
-    help="Also those of kueue.x-k8s.io, for the quota plane, if nobody has them.",
+    help="Also those of kueue.x-k8s.io, for the quota plane, where the cluster has none.",
 )
 def crds(pod_groups: bool, kueue: bool) -> None:
     """Print the CustomResourceDefinitions as YAML, ready for `kubectl apply -f -`."""

@@ -80,7 +80,7 @@ def dashboard(
     no_open: bool,
     with_parent: bool,
 ) -> None:
-    """Open the web page: who holds, who waits, who made way and why.
+    """Open the web page: holders, pending work, preemptions and their causes.
 
     It runs on this machine with your kubeconfig and shows what you may read; Ctrl-C ends it.
     """

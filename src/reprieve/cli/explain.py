@@ -50,7 +50,7 @@ _FORMS: Final = ("text", "json", "yaml")
     "Where it is; default: that of the kubeconfig's context. Of a preemption: "
     f"${NAMESPACE}, else {DEFAULT_NAMESPACE}."
 )
-@click.option("--history", is_flag=True, help="Tell every displacement of this line of work.")
+@click.option("--history", is_flag=True, help="List every displacement of this lineage.")
 @click.option("-o", "--output", "form", default="text", metavar="FORM", help="text, json or yaml.")
 @click.option(
     "--workload",
@@ -69,7 +69,7 @@ _FORMS: Final = ("text", "json", "yaml")
     "--all",
     "everything",
     is_flag=True,
-    help="In detail: tell everything, however long; of a preemption: name every member and victim.",
+    help="Print all details; for a preemption, every member and victim.",
 )
 @click.option(
     "--from",
@@ -80,8 +80,8 @@ _FORMS: Final = ("text", "json", "yaml")
 @click.option(
     "--as-of",
     metavar="INSTANT",
-    help="Tell why it waited then, from --decision-log: 2026-11-20 03:00, or RFC 3339; UTC unless "
-    "it says another offset.",
+    help="Explain why it waited at this instant, from --decision-log: 2026-11-20 03:00, or RFC "
+    "3339; UTC without an offset.",
 )
 @click.option(
     "--decision-log",
@@ -105,7 +105,7 @@ def explain(
     as_of: str | None,
     decision_log: Path | None,
 ) -> None:
-    """Tell why work waits or why it went, and what can be done.
+    """Explain why work waits or was preempted, and what helps.
 
     KIND/NAME, or KIND NAME: a pod, a job of any kind that is queued, a podgroup, workload,
     gpuworkload or preemption, such as pod/train-3 or job/sweep-17. A name alone is that of a

@@ -107,7 +107,7 @@ _TABLES: Final[Mapping[str, _Shown]] = MappingProxyType(
 @click.option(
     "--resource",
     metavar="NAME",
-    help="What is counted; of holders the GPUs of most nodes unless said, of waiters all.",
+    help="The resource to count; default: the GPUs of most nodes for `holders`, all for `waiters`.",
 )
 @click.option("-o", "--output", "form", default="text", metavar="FORM", help="wide, json or yaml.")
 @kubeconfig_option
@@ -121,7 +121,7 @@ def get(
     kubeconfig: str | None,
     context: str | None,
 ) -> None:
-    """Tell who holds GPUs, who waits and why, who made way, or who displaces whom in turn.
+    """List holders of GPUs, pending work, preemptions or loops.
 
     Without -n or -A the work in the namespace of the kubeconfig's context; loops are of all.
     """

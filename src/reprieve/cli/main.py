@@ -23,12 +23,12 @@ COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "up": (
         "reprieve.cli.up",
         "up",
-        "Start an embedded cluster with the operator and show a reclaim.",
+        "Start an embedded cluster with the operator, and show a demo.",
     ),
     "dashboard": (
         "reprieve.cli.dashboard",
         "dashboard",
-        "Open the web page: who holds, who waits, who made way and why.",
+        "Open the web page: holders, pending work, preemptions and their causes.",
     ),
     "web": (
         "reprieve.cli.web",
@@ -39,22 +39,22 @@ COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "explain": (
         "reprieve.cli.explain",
         "explain",
-        "Tell why work waits or why it went, and what can be done.",
+        "Explain why work waits or was preempted, and what helps.",
     ),
     "plan": (
         "reprieve.cli.plan",
         "plan",
-        "Tell what would happen if manifests were submitted now: who makes way, or why they wait.",
+        "Plan a submission: whether it starts, its victims, or why it waits.",
     ),
     "get": (
         "reprieve.cli.get",
         "get",
-        "List who holds GPUs, who waits and why, who made way, who displaces whom in turn.",
+        "List holders of GPUs, pending work, preemptions or loops.",
     ),
     "snapshot": (
         "reprieve.cli.snapshot",
         "snapshot",
-        "Store what decisions depend on, for explain --from and plan --from.",
+        "Store a snapshot for explain --from and plan --from.",
     ),
     "simulate": (
         "reprieve.cli.simulate",
@@ -64,17 +64,17 @@ COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "traces": (
         "reprieve.cli.traces",
         "traces",
-        "Tell where to get traces for simulate, and check files by their sha256.",
+        "List traces for simulate, and verify files by their sha256.",
     ),
     "shadow": (
         "reprieve.cli.shadow",
         "shadow",
-        "Decide recorded preemptions again under another policy: who would have gone instead.",
+        "Decide recorded preemptions again under another policy.",
     ),
     "ledger": (
         "reprieve.cli.ledger",
         "ledger",
-        "Print who was displaced for whom, how often, and how many GPU-hours that cost.",
+        "Print the GPU-hours lost by preemption, per preemptor and victim.",
     ),
     "crds": ("reprieve.cli.crds", "crds", "Print the CustomResourceDefinitions as YAML."),
     "webhooks": (
@@ -136,7 +136,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(reprieve.__version__, prog_name="reprieve")
 def cli() -> None:
-    """Make room on Kubernetes GPU clusters: decide what makes way, so that waiting work can run."""
+    """Make room on Kubernetes GPU clusters: choose victims so that pending work can run."""
 
 
 def main(name: str = "reprieve") -> None:

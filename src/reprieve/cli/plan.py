@@ -79,8 +79,8 @@ _REFUSED: Final = 1
     "scheduler_names",
     multiple=True,
     metavar="NAME",
-    help="Whose pods are placed, as for reprieve run; repeatable. Else those that the manifests "
-    "ask for.",
+    help="Scheduler names whose pods are placed, as for reprieve run; repeatable. Default: "
+    "those in the manifests.",
 )
 @file_option("--config", "The operator's --config file.", "config_file")
 @file_option("--scheduler-config", "The operator's KubeSchedulerConfiguration.")
@@ -90,7 +90,7 @@ _REFUSED: Final = 1
 @click.option(
     "--without-server",
     is_flag=True,
-    help="Take the manifests as they stand, without a dry run on the API server.",
+    help="Use the manifests as written, without a dry run on the API server.",
 )
 @click.option(
     "--from",
@@ -116,7 +116,7 @@ _REFUSED: Final = 1
 @click.option(
     "--detailed-exitcode",
     is_flag=True,
-    help="0 starts, 10 others make way, 20 waits, 30 never fits, 2 no answer.",
+    help="0 starts, 10 preempts, 20 waits, 30 never fits, 2 no answer.",
 )
 @click.option(
     "--check",
@@ -133,10 +133,10 @@ def plan(
     check: bool,
     **given: Any,
 ) -> None:
-    """Tell what would happen if these manifests were submitted now.
+    """Plan a submission of these manifests: whether it starts, its victims, or why it waits.
 
-    Whether they start, who makes way, where their pods run, or why they wait: decided by the planes
-    themselves on a copy of what the cluster holds. Nothing is written and nothing is reserved.
+    The planes themselves decide on a copy of what the cluster holds. Nothing is written and
+    nothing is reserved.
     """
     relax_collector()
     documents = [each for name in filenames for each in _read(name)]

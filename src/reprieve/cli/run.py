@@ -49,7 +49,7 @@ _CONTROLLERS = ("idle", "scheduling", "quota")
     default=8080,
     show_default=True,
     type=click.IntRange(0, 65535),
-    help="Port of /metrics, /healthz and /readyz; 0 takes a free one.",
+    help="Port of /metrics, /healthz and /readyz; 0 chooses a free one.",
 )
 @click.option(
     "--metrics-address",
@@ -68,14 +68,14 @@ _CONTROLLERS = ("idle", "scheduling", "quota")
     "--notice-port",
     type=click.IntRange(0, 65535),
     metavar="PORT",
-    help="Port where pods ask for notice of evictions, at the address of the metrics; 0 takes "
-    "a free one. Without it they cannot ask.",
+    help="Port where pods request notice of evictions, at the address of the metrics; 0 "
+    "chooses a free one. Default: no notice.",
 )
 @click.option(
     "--notice-files",
     is_flag=True,
-    help="Tell pods of evictions in a file, too, that ask for it (reprieve.dev/notice-file), and "
-    "write down the saves that they report; needs the right to patch pods.",
+    help="Deliver notice by file to pods that request it (reprieve.dev/notice-file), and store "
+    "the saves that they report; needs the right to patch pods.",
 )
 @click.option(
     "--named-series",
@@ -99,7 +99,7 @@ _CONTROLLERS = ("idle", "scheduling", "quota")
     default="5s",
     show_default=True,
     metavar="DURATION",
-    help="What takes longer to decide about is set aside for a while; at least 250ms.",
+    help="Time limit of a decision; work that exceeds it is retried later. At least 250ms.",
 )
 @click.option(
     "--longest-silence",
@@ -137,20 +137,20 @@ _CONTROLLERS = ("idle", "scheduling", "quota")
 @click.option(
     "--shared-nodes",
     is_flag=True,
-    help="Other Reprieve schedulers fill the same nodes: take turns on them.",
+    help="Share the nodes with other Reprieve schedulers, in turns.",
 )
 @click.option(
     "--watch-others",
     is_flag=True,
-    help="Count what other actors evict, such as other schedulers, Kueue, Volcano and KAI, for "
-    "the protection of that work; pods that say it by a condition need the scheduling plane.",
+    help="Count evictions by other actors (schedulers, Kueue, Volcano, KAI) for the protection "
+    "of that work; those known by a pod condition need the scheduling plane.",
 )
 @click.option(
     "--notify",
     multiple=True,
     metavar="HOST",
-    help="Tell a namespace of its displaced work by the webhook that its annotation "
-    "reprieve.dev/notify names, where it is on this host, HOST:PORT or *.DOMAIN; repeatable.",
+    help="Allow webhooks of the annotation reprieve.dev/notify on this host, HOST:PORT or "
+    "*.DOMAIN: a namespace is notified there of its displaced work. Repeatable.",
 )
 @file_option("--notify-key", "Sign these messages with what the file holds, at least 16 bytes.")
 @click.option(

@@ -70,7 +70,7 @@ _NAMESPACE: Final = "GPU_PREEMPTION_OPERATOR_NAMESPACE"
     "--decision-log",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="In place of records the samples of this log: decisions that refused somebody.",
+    help="Read the samples of this decision log (refused decisions) in place of records.",
 )
 @namespace_option("Records of this namespace alone; else all that you may read.")
 @click.option(
@@ -94,7 +94,7 @@ def shadow(
     kubeconfig: str | None,
     context: str | None,
 ) -> None:
-    """Tell who would have made way under another policy, from the records of preemptions.
+    """Decide recorded preemptions again under another policy.
 
     Each recorded decision is made again by the engine on its own input, one at a time; what would
     have come of it afterwards is not known. Nothing is written.

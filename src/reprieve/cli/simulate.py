@@ -63,8 +63,8 @@ _ENDING: Final = (signal.SIGINT, signal.SIGTERM)
     "--output",
     type=click.Path(path_type=Path),
     default=None,
-    help="The report, report.html unless said; results.csv and decisions.jsonl are written beside "
-    "it. Of a shard the folder of its files, shards unless said.",
+    help="The report; default report.html. results.csv and decisions.jsonl are written beside "
+    "it. For a shard, the folder of its files; default shards.",
 )
 @click.option(
     "--workers",
@@ -111,7 +111,7 @@ def simulate(
 ) -> None:
     """Replay a trace under several policies with the engine that decides.
 
-    STUDY is a file that says which cluster, which jobs and which policies; docs/simulate.md has an
+    STUDY is a file that describes the cluster, the jobs and the policies; docs/simulate.md has an
     example.
     """
     try:

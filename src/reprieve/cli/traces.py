@@ -25,7 +25,7 @@ __all__ = ["traces"]
     help="A file of sums, as this command and sha256sum write it; compare the files it names.",
 )
 def traces(files: tuple[Path, ...], check: Path | None) -> None:
-    """Tell where to get traces for simulate, and check files by their sha256.
+    """List traces for simulate, and verify files by their sha256.
 
     With FILES: their sums, in the form of sha256sum, to be kept beside a study. Without: the forms
     that are read, where to get each, and the name that a study gives it.

@@ -33,7 +33,7 @@ def uninstall(
     """Stop the operator and leave nothing behind that hangs or fails closed.
 
     Scales the operator's Deployment to zero, ends the conversion of Kueue's kinds, empties the
-    webhook configurations, and takes Reprieve's finalizers off Workloads, ClusterQueues,
+    webhook configurations, and removes Reprieve's finalizers from Workloads, ClusterQueues,
     ResourceFlavors, AdmissionChecks and queued pods. Nothing is deleted, and nothing that waits is
     started. The chart runs it before `helm uninstall`; run it yourself where Helm does not remove
     the release, or where rbac.create is off.

@@ -38,7 +38,7 @@ __all__ = ["up"]
 @click.option(
     "--scenario",
     metavar="FILE|NAME",
-    help="What to play on the cluster instead of the demo, which goes on until Ctrl-C.",
+    help="The scenario to play instead of the demo, which runs until Ctrl-C.",
 )
 @click.option(
     "--list",
@@ -46,7 +46,7 @@ __all__ = ["up"]
     is_eager=True,
     expose_value=False,
     callback=lambda context, option, wanted: _list(context) if wanted else None,
-    help="Tell the scenarios that come with Reprieve, and exit.",
+    help="List the scenarios that come with Reprieve, and exit.",
 )
 @click.option(
     "--nodes",
@@ -58,19 +58,19 @@ __all__ = ["up"]
     "--gpus",
     type=click.IntRange(0, 1024),
     metavar="N",
-    help="GPUs (amd.com/gpu) of each of these nodes; 8 unless said.",
+    help="GPUs (amd.com/gpu) of each of these nodes; default 8.",
 )
 @click.option(
     "--speed",
     type=click.FloatRange(0.5, 20),
     metavar="N",
-    help="How many times as fast the demo goes: 10 shows a story every few seconds.",
+    help="Speed of the demo: 10 shows a story every few seconds.",
 )
 @click.option(
     "--seed",
     type=click.IntRange(0),
     metavar="N",
-    help="What decides the order of the demo; 1 unless said.",
+    help="Seed of the demo's order; default 1.",
 )
 @click.option("--no-open", is_flag=True, help="Print the address of the page and open no browser.")
 @click.option("--headless", is_flag=True, help="One line per transition instead of the view.")
@@ -79,7 +79,7 @@ __all__ = ["up"]
     "duration",
     type=DurationText(),
     metavar="DURATION",
-    help="End after this time; the exit code tells whether the scenario held.",
+    help="End after this time; the exit code is 0 if the scenario held.",
 )
 @click.option(
     "--data",

@@ -81,7 +81,7 @@ class _Options:
     default=8080,
     show_default=True,
     metavar="N",
-    help="Port of the page; 0 takes a free one.",
+    help="Port of the page; 0 chooses a free one.",
 )
 @click.option(
     "--tls-cert",
@@ -106,14 +106,14 @@ class _Options:
     default=(_AUDIENCE,),
     show_default=True,
     metavar="NAME",
-    help="Take tokens that were made for this audience; repeatable.",
+    help="Accept tokens of this audience; repeatable.",
 )
 @click.option(
     "--trust-proxy",
     "proxies",
     multiple=True,
     metavar="NETWORK",
-    help="Take the address of who asks from X-Forwarded-For of a proxy in this network.",
+    help="Read client addresses from X-Forwarded-For of proxies in this network.",
 )
 @click.option("--cluster-name", default="", metavar="NAME", help="What the page calls the cluster.")
 @click.option(

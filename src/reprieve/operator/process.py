@@ -312,7 +312,7 @@ async def _notice_desk(given: Surroundings) -> AsyncIterator[None]:
         taken = ToldCheckpoints(given.client, given.fence, given.clock)
     desk = NoticeDesk(notices, PodTokens(given.client, given.clock), given.clock, taken)
     async with serve_notices(desk, options.metrics_host, options.notice_port) as port:
-        log.info("pods ask for notices on port %d", port)
+        log.info("notice server listens on port %d", port)
         writing = [] if taken is None else [asyncio.create_task(taken.run())]
         try:
             yield

@@ -20,7 +20,7 @@ __all__ = ["IDLE", "OPTIONS", "QUOTA", "SCHEDULING"]
 
 _CHOICES: Final = tuple(map(str, VictimChoice))
 _NOT_BEFORE: Final = "it says from when others are evicted, not which"
-_WHO_IS_HELD: Final = "whom the governor held is taken from the records"
+_WHO_IS_HELD: Final = "the records name the lineages on hold"
 _OF_WORKLOADS: Final = "the settings of each workload are taken from the records"
 
 SCHEDULING: Final = (
@@ -38,9 +38,9 @@ SCHEDULING: Final = (
         "secondReprievePass",
         Form.SWITCH,
         True,
-        "victims that only a topology spread constraint keeps from returning are put back "
-        "together, as many as it allows; `false` reproduces kube-scheduler 1.37, which leaves "
-        "them all victims",
+        "victims that only a topology spread constraint keeps from a reprieve are reprieved "
+        "together, as many as it allows; `false` reproduces kube-scheduler 1.37, which evicts "
+        "all of them",
         "second_reprieve_pass",
         recorded=("second_reprieve_pass",),
     ),
@@ -48,9 +48,9 @@ SCHEDULING: Final = (
         "kepMessages",
         Form.SWITCH,
         False,
-        "conditions in KEP-5710's own sentences: that of a group that waits for its victims goes "
-        "before the reasons of release 1.37, that about priorities that differ takes the place of "
-        "the release's",
+        "conditions in KEP-5710's own sentences: a group that waits for its victims has that "
+        "sentence before the reasons of release 1.37, and groups of differing priorities have "
+        "the KEP's sentence in place of the release's",
         "kep_messages",
         recorded=("kep_messages",),
     ),
@@ -67,7 +67,7 @@ SCHEDULING: Final = (
         "binarySearchPriority",
         Form.SWITCH,
         False,
-        "consider no priority above the lowest one up to which pods have to go",
+        "consider no priority above the lowest one up to which pods have to be evicted",
         "binary_search_priority",
         recorded=("binary_search_priority",),
     ),
@@ -101,8 +101,8 @@ SCHEDULING: Final = (
         "harmOrder",
         Form.SWITCH,
         False,
-        "among victims that are equal in priority and kind take idle work first, then what loses "
-        "least",
+        "among victims of equal priority and kind, choose idle work first, then the least lost "
+        "work",
         "harm_order",
         recorded=("harm_order",),
     ),
@@ -110,8 +110,8 @@ SCHEDULING: Final = (
         "nonUniformGroups",
         Form.SWITCH,
         False,
-        "annotations say of how many pods of a group fewer are of no use, and which pods go only "
-        "with all",
+        "annotations declare the least useful number of pods of a group, and pods that are "
+        "evicted only with all others",
         "non_uniform_groups",
         recorded=("non_uniform_groups",),
     ),
@@ -119,15 +119,16 @@ SCHEDULING: Final = (
         "preemptionPriority",
         Form.OWN,
         "{}",
-        "work may name a PriorityClass that counts for it as a victim, up to `cap`, or what "
-        "`namespaces` says of its namespace; empty: none may",
+        "work may name a PriorityClass that counts for it as a victim, up to `cap`, or the one "
+        "in `namespaces` for its namespace; empty: none may",
         recorded=("protection",),
     ),
     Option(
         "maxMinRuntime",
         Form.DURATION,
         "0s",
-        "for how long after its start work may ask to be no victim, up to `168h`; `0s`: not at all",
+        "longest time after its start for which work may request protection, up to `168h`; "
+        "`0s`: none",
         "max_min_runtime",
         longest="168h",  # more would make work immune
         recorded=("max_min_runtime",),
@@ -136,7 +137,7 @@ SCHEDULING: Final = (
         "maxLostWork",
         Form.DURATION,
         "1h",
-        "with `harmOrder`: what work that says no checkpoint counts as losing at most",
+        "with `harmOrder`: the most that work without a reported checkpoint counts as losing",
         "max_lost_work",
         recorded=("max_lost_work",),
     ),
@@ -154,34 +155,34 @@ SCHEDULING: Final = (
         "victimDeadline",
         Form.DURATION,
         "5m",
-        "how long past its grace period a victim may take to end before it is planned around",
+        "longest time past its grace period that a victim may need to end before plans avoid it",
         "victim_deadline",
         shortest="1ns",
-        unrecorded="who was overdue is taken from the records",
+        unrecorded="the records name the overdue victims",
     ),
     Option(
         "maxGrace",
         Form.DURATION,
         "1h",
-        "a victim with a longer grace period goes only where nobody else does, and is waited for "
-        "no longer; `0s`: without a bound",
+        "a victim with a longer grace period is chosen only where no other suffices, and is "
+        "awaited no longer; `0s`: unbounded",
         "max_grace",
-        unrecorded="who was passed by is taken from the records",
+        unrecorded="the records name the victims that were avoided",
     ),
     Option(
         "notice",
         Form.OWN,
         "{max: 0s}",
-        "for how long victims that ask for it may save before they are evicted, see "
-        "[Notice](notice.md); `0s`: they are not asked",
+        "how long victims with notice may save before they are evicted, see "
+        "[Notice](notice.md); `0s`: no notice",
         unrecorded=NOT_WHICH,
     ),
     Option(
         "preemptionDelay",
         Form.OWN,
         "",
-        "how long a pod or a whole group waits before anybody is evicted for it, see "
-        "[Preemption delay](preemption-delay.md)",
+        "how long a pod or a whole group waits before it preempts, see [Preemption "
+        "delay](preemption-delay.md)",
         unrecorded=_NOT_BEFORE,
     ),
     Option("featureGates", Form.OWN, "see below", "feature gates, by name", recorded=("gates",)),
@@ -206,8 +207,7 @@ QUOTA: Final = (
         "preemptionPolicy",
         Form.OWN,
         "Classical",
-        "`Classical` or `FairSharing`, with both strategies; beside a `configuration` it has to "
-        "say the same",
+        "`Classical` or `FairSharing`, with both strategies; must equal that of a `configuration`",
         recorded=("fair_sharing",),
     ),
     Option(
@@ -252,8 +252,8 @@ QUOTA: Final = (
         "idleFirst",
         Form.SWITCH,
         False,
-        "among candidates that nothing but the uid tells apart, what the idle plane knows to be "
-        "idle first",
+        "among candidates that differ by uid alone, choose work that the idle plane finds idle "
+        "first",
         "idle_first",
         recorded=("idle_first",),
     ),
@@ -261,8 +261,8 @@ QUOTA: Final = (
         "harmOrder",
         Form.SWITCH,
         False,
-        "among candidates of one priority who saved last goes first, and saves that are worth it "
-        "are waited for: see below",
+        "among candidates of one priority, choose the latest checkpoint first, and wait for "
+        "saves that are worth it: see below",
         "harm_order",
         recorded=("harm_order",),
     ),
@@ -280,8 +280,8 @@ QUOTA: Final = (
         "maxSaveWait",
         Form.DURATION,
         "1h",
-        "with `harmOrder`: how long one preemptor waits for saves at most, up to `168h`; `0s`: not "
-        "at all. Within it a third more than the longest interval that its victims say",
+        "with `harmOrder`: the longest wait of one preemptor for saves, up to `168h`; `0s`: "
+        "none. Within it, four thirds of the longest checkpoint interval of its victims",
         "max_save_wait",
         longest="168h",
         recorded=("max_save_wait",),
@@ -290,8 +290,8 @@ QUOTA: Final = (
         "notice",
         Form.OWN,
         "{max: 0s}",
-        "for how long victims that ask for it may save before they are evicted, see "
-        "[Notice](notice.md); `0s`: they are not asked",
+        "how long victims with notice may save before they are evicted, see "
+        "[Notice](notice.md); `0s`: no notice",
         unrecorded=NOT_WHICH,
     ),
     Option(
@@ -305,8 +305,8 @@ QUOTA: Final = (
         "loopLimit",
         Form.NUMBER,
         2,
-        "work that displaced each other in a circle that often within `loopWindow` is held; 0 "
-        "holds none. The section [`governor`](disruptions.md#for-operators) says so for all planes",
+        "lineages that displaced each other in a loop that often within `loopWindow` are held; "
+        "0 holds none. The section [`governor`](disruptions.md#for-operators) is for all planes",
         "loop_limit",
         most=1_000,
         unrecorded=_WHO_IS_HELD,
@@ -366,17 +366,17 @@ IDLE: Final = (
         "irreducible",
         Form.OWN,
         False,
-        "with `Sum`: keep victims that the demand does not need after all; the compatible order "
-        "may take too many. `Node` always does",
+        "with `Sum`: reprieve victims that the demand does not need; the compatible order may "
+        "choose too many. `Node` always reprieves",
         recorded=("irreducible",),
     ),
     Option(
         "profile",
         Form.OWN,
         "compatible",
-        "which idle work goes: `compatible` the oldest idle first, `best` the fewest devices that "
-        "are found, none of which could be put back. The record has the gap to the fewest possible "
-        "in `proof.gap`. Sets are tried in the order of their devices, at most 128. Idle work "
+        "which idle work is evicted: `compatible` the oldest idle first, `best` the fewest "
+        "devices found, irreducibly. The record has the gap to the fewest possible in "
+        "`proof.gap`. Sets are tried in the order of their devices, at most 128. Idle work "
         "computes nothing, so that no order by lost work is needed",
         recorded=("choice",),
     ),
@@ -401,8 +401,8 @@ IDLE: Final = (
         "notice",
         Form.OWN,
         "{max: 0s}",
-        "for how long idle work that asks for it may save before it is evicted, see "
-        "[Notice](notice.md); `0s`: it is not told",
+        "how long idle work with notice may save before it is evicted, see "
+        "[Notice](notice.md); `0s`: no notice",
         unrecorded=NOT_WHICH,
     ),
     Option(

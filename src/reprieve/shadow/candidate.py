@@ -50,7 +50,7 @@ __all__ = ["Candidate", "NotRecorded", "read_candidate"]
 _SECTIONS: Final = ("gpuPreemption", "scheduling", "quota", "governor")
 _STUDY: Final = ("preemption", "minRuntime", "strategy")
 _STRATEGY_UNUSED: Final = "a record holds the heads of the queues, not the queues"
-_GOVERNOR_UNUSED: Final = "whom the governor held is taken from the records"
+_GOVERNOR_UNUSED: Final = "the records name the lineages on hold"
 
 
 class NotRecorded(ReprieveError):

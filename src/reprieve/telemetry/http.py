@@ -127,7 +127,9 @@ def _protected(judge: Callable[[str, str], Awaitable[Access]]) -> Middleware:
             case Access.DENIED:
                 return web.Response(text=f"needs the right to get {request.path}\n", status=403)
             case Access.UNDECIDED:
-                return web.Response(text="the API server did not say who this is\n", status=503)
+                return web.Response(
+                    text="the API server returned no user for this token\n", status=503
+                )
 
     return protected
 

@@ -102,7 +102,7 @@ class Metrics:
             "preemptions", "Victims by rule and outcome.", "plane", "rule", "outcome"
         )
         self.declined = self._counter(
-            "declined", "Demands for which nobody was taken.", "plane", "reason"
+            "declined", "Demands for which no victim was chosen.", "plane", "reason"
         )
         self.evaluation_seconds = self._histogram(
             "evaluation_seconds", "Time of one evaluation.", _FAST, "plane"
@@ -136,18 +136,18 @@ class Metrics:
         )
         self.faults = self._counter(
             "faults",
-            "Faults of the operator that were logged with a traceback and gone past.",
+            "Faults of the operator, each logged with a traceback.",
             "logger",
         )
         self.status_faults = self._counter(
             "status_faults",
-            "Statuses that were put off by a fault of the operator, to be tried again later.",
+            "Statuses whose write is retried later, after a fault of the operator.",
             "plane",
         )
         self.decisions_stopped = self._counter(
             "decisions_stopped",
-            "Decisions that took too long: stopped, left where their thread could not be, put off "
-            "after they had ended a process.",
+            "Decisions above the time limit: stopped, abandoned with their thread, or delayed "
+            "after they ended a process.",
             "plane",
             "outcome",
         )
@@ -163,14 +163,14 @@ class Metrics:
         )
         self.notices = self._counter(
             "notices",
-            "Units that were told of their eviction before it, by how their notices ended: saved, "
-            "overdue, unheard (overdue without a word) or pardoned.",
+            "Units with notice of their eviction, by outcome: saved, overdue, unheard (overdue "
+            "without an answer) or pardoned.",
             "plane",
             "end",
         )
         self.notice_seconds = self._histogram(
             "notice_seconds",
-            "From when a unit was told to the end of its notice, by how that ended.",
+            "Time from the delivery of a notice to its end, by outcome.",
             _NOTICES,
             "plane",
             "end",
@@ -192,7 +192,7 @@ class Metrics:
         )
         self.loop_members = self._gauge(
             "loop_members",
-            "Lines of work in loops of displacements of which one is held.",
+            "Lineages in loops of displacements of which one is held.",
         )
         self.harm_exhausted = self._gauge(
             "harm_budget_exhausted",
@@ -200,7 +200,7 @@ class Metrics:
             "budget",
         )
         self.disruptions = self._counter(
-            "disruptions", "Displaced units that their tenants were told of.", "plane", "rule"
+            "disruptions", "Displaced units of which their tenants were notified.", "plane", "rule"
         )
         self.disruption_failures = self._counter(
             "disruption_write_failures", "Disruptions that could not be written yet.", "reason"
@@ -210,11 +210,11 @@ class Metrics:
         )
         self.repeatedly_displaced = self._gauge(
             "repeatedly_displaced_lineages",
-            "Lines of work that were displaced three times within an hour.",
+            "Lineages that were displaced three times within an hour.",
         )
         self.lineage_displacements = self._histogram(
             "lineage_displacements",
-            "How often the line of work of a displaced unit was displaced within an hour.",
+            "Displacements within an hour of the lineage of a displaced unit.",
             _TIMES,
         )
         self.unproven = self._counter(
@@ -238,7 +238,7 @@ class Metrics:
             "reason",
         )
         self.waiting_units = self._gauge(
-            "waiting_units", "Units that wait, by the reason that is told.", "plane", "reason"
+            "waiting_units", "Pending units, by their dominant reason.", "plane", "reason"
         )
         self.decision_log_dropped = self._counter(
             "decision_log_dropped", "Lines that are missing in the decision log.", "reason"

@@ -146,7 +146,7 @@ class SchedulingMetrics:
             "podgroup_preemption_victims", "Pods per successful attempt.", _VICTIMS
         )
         self.kep_reprieved = self._counter(
-            "podgroup_preemption_reprieved", "Units that were put back."
+            "podgroup_preemption_reprieved", "Units that were reprieved."
         )
         self.kep_pending = self._gauge(
             "pending_entities", "Waiting pods and groups.", "queue", "type"

@@ -49,7 +49,10 @@ class SteadyClock:
         if abs(ahead - self._ahead) <= _APART:
             if self._stepped is not None:
                 self._stepped, self.stepped = None, now
-                log.warning("the wall clock is back where it was; ages go by it again")
+                log.warning(
+                    "the wall clock returned to its former course; the operator measures ages "
+                    "by it again"
+                )
             self._ahead = ahead
             return wall
         stepped = self._stepped
@@ -57,14 +60,17 @@ class SteadyClock:
             self._stepped, self.stepped = (ahead, now), now
             self.steps += 1
             log.warning(
-                "the wall clock was stepped by %s; ages go by the monotonic clock for %s, and "
-                "idle work is not preempted for a grace period",
+                "the wall clock was stepped by %s; the operator measures ages by the monotonic "
+                "clock for %s, and idle work is not preempted for a grace period",
                 _by(ahead - self._ahead),
                 format_duration(_LONGEST),
             )
         elif now - stepped[1] >= _LONGEST:
             by, self._ahead, self._stepped, self.stepped = ahead - self._ahead, ahead, None, now
-            log.warning("ages go by the wall clock again, which is %s from where it was", _by(by))
+            log.warning(
+                "the operator measures ages by the wall clock again, %s from its former course",
+                _by(by),
+            )
             return wall
         return Nanos(now + self._ahead)
 

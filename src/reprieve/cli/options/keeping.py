@@ -40,7 +40,7 @@ def keeping_options(command: F) -> F:
         default="1m",
         show_default=True,
         metavar="DURATION",
-        help="How often a sample is taken.",
+        help="Interval between samples.",
     )(command)
     return click.option(
         "--history",

@@ -54,7 +54,7 @@ _HISTORY: Final = 5 * MINUTE
 #: A line of the operator's log that says what a GpuWorkload has become.
 _TRANSITION: Final = re.compile(r" INFO [\w.]+: \S+/\S+: \w+ -> \w+ \(")
 #: Where its operator answers pods that ask for notice.
-_NOTICES: Final = re.compile(r"pods ask for notices on port (\d+)")
+_NOTICES: Final = re.compile(r"notice server listens on port (\d+)")
 _TROUBLE: Final = re.compile(r" (ERROR|CRITICAL) |^Error: ")
 _TO_SEE: Final = (
     "What to see there: who holds GPUs and who waits (Now), why each of them waits and what helps",

@@ -321,7 +321,7 @@ class Disruptions:
             if await self._goes(space):
                 self.returns.forget(awaited)
                 log.info(
-                    "namespace %s is gone: no Disruption is written for %s",
+                    "namespace %s does not exist: no Disruption is written for %s",
                     space,
                     unit.subject.name,
                 )

@@ -170,10 +170,10 @@ class DecisionLoop:
                 except Deposed:
                     raise
                 except ApiError as failure:
-                    self._log.warning("decisions are put off: %s", failure)
+                    self._log.warning("decisions are retried later: %s", failure)
                     await self._again_after(_AFTER_REFUSAL)
                 except Exception:
-                    self._log.exception("decisions are put off after a fault of ours")
+                    self._log.exception("decisions are retried later after a fault of the operator")
                     await self._again_after(pauses.after_fault())
                 else:
                     self._report(why)

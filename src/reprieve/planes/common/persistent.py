@@ -100,12 +100,12 @@ async def recovered(
         try:
             await recover()
         except ApiError as failure:
-            told.warning("open intents cannot be taken over: %s", failure)
+            told.warning("cannot adopt open intents: %s", failure)
             await clock.sleep(_FIRST)
         except Deposed:
             raise
         except Exception:
-            told.exception("open intents cannot be taken over")
+            told.exception("cannot adopt open intents")
             await clock.sleep(pauses.after_fault())
         else:
             return

@@ -79,12 +79,12 @@ async def look_at_each(
                 await look(key)
                 faults.pop(key, None)
             except ApiError as failure:
-                told.warning("%s put off: %s", named(key), failure)
+                told.warning("%s is retried later: %s", named(key), failure)
                 due.add_at(key, Nanos(clock.wall() + _BACK_OFF))
             except Deposed:
                 raise
             except Exception:
-                told.exception("%s put off after a fault of ours", named(key))
+                told.exception("%s is retried later after a fault of the operator", named(key))
                 pause = min(_BACK_OFF << min(faults.get(key, 0), 16), _LONGEST)
                 faults[key] = faults.get(key, 0) + 1
                 due.add_at(key, Nanos(clock.wall() + pause))

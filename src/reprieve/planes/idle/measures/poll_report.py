@@ -60,8 +60,8 @@ class PollReport:
             conflict = poll.conflicts[pod]
             _log.warning(
                 "pod %s/%s: GPU %s is reported with %.1f %% and with %.1f %%; the higher value "
-                "counts. Somebody else may publish samples of it: let the query name the "
-                "exporters' job or namespace",
+                "counts. Another exporter may publish samples of it: name the exporters' job "
+                "or namespace in the query",
                 *pod,
                 conflict.gpu_id or '""',
                 conflict.lowest,

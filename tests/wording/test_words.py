@@ -1,0 +1,151 @@
+"""Texts use the terms of `docs/words.md`, and not the words that its second table lists.
+
+Log lines, the help of the command line, options and metrics have none of them. First lines of
+docstrings are many and were written before the rule: each folder has the number it may still have.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from reprieve.cli.main import COMMANDS, cli
+from reprieve.settings import options
+from reprieve.telemetry import metrics
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ("src/reprieve", "kubelocal/src", "kubeworld/src", "reprieve-notice/src")
+_LOG = frozenset({"debug", "info", "warning", "error", "exception", "critical"})
+# The name of what the product does (`README.md`).
+_MOTTO = "Make room on Kubernetes GPU clusters"
+# Terms of Kubernetes and of our own command line that are spelled like a forbidden word.
+_NAMES = re.compile(r"get waiters|`[^`]*`")
+
+
+def _forbidden() -> re.Pattern[str]:
+    """Return the pattern of all words in the first column of the second table."""
+    table = (ROOT / "docs/words.md").read_text(encoding="utf-8").split("## Words that are not used")
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \|$", table[1], re.MULTILINE)[1:]
+    words = [word.strip() for row in rows for word in row.split(",")]
+    assert len(words) > 40
+    return re.compile(rf"\b(?:{'|'.join(map(re.escape, words))})\b", re.IGNORECASE)
+
+
+FORBIDDEN = _forbidden()
+
+
+def found(text: str) -> list[str]:
+    """Return the forbidden words of a text, names in code apart."""
+    return FORBIDDEN.findall(_NAMES.sub("", text.replace(_MOTTO, "")))
+
+
+@functools.cache
+def _trees() -> tuple[tuple[Path, ast.Module], ...]:
+    return tuple(
+        (path.relative_to(ROOT), ast.parse(path.read_text(encoding="utf-8")))
+        for source in SOURCES
+        for path in sorted((ROOT / source).rglob("*.py"))
+    )
+
+
+def _log_texts() -> Iterator[tuple[str, str]]:
+    for path, tree in _trees():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            if node.func.attr in _LOG and node.args and isinstance(node.args[0], ast.Constant):
+                yield f"{path}:{node.lineno}", str(node.args[0].value)
+
+
+def _commands(command: click.Command, path: str) -> Iterator[tuple[str, str]]:
+    yield path, command.help or ""
+    for parameter in command.params:
+        yield f"{path} {parameter.name}", getattr(parameter, "help", None) or ""
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
+            yield from _commands(inner, f"{path} {name}")
+
+
+def test_no_log_line_has_a_word_that_is_not_a_term() -> None:
+    texts = list(_log_texts())
+    assert len(texts) > 200
+    assert [(where, text, found(text)) for where, text in texts if found(text)] == []
+
+
+def test_no_help_of_the_command_line_has_a_word_that_is_not_a_term() -> None:
+    texts = [*_commands(cli, "reprieve"), *((name, row[2]) for name, row in COMMANDS.items())]
+    assert len(texts) > 100
+    assert [(where, text, found(text)) for where, text in texts if found(text)] == []
+
+
+def test_no_option_or_metric_is_described_in_a_word_that_is_not_a_term() -> None:
+    texts = []
+    for module in (options, metrics):
+        tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
+        texts += [
+            (f"{module.__name__}:{node.lineno}", node.value)
+            for call in ast.walk(tree)
+            if isinstance(call, ast.Call)
+            for node in ast.walk(call)
+            if isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and len(node.value.split()) > 2
+        ]
+    assert len(texts) > 80
+    assert [(where, text, found(text)) for where, text in texts if found(text)] == []
+
+
+@functools.cache
+def _first_lines() -> Counter[str]:
+    """Return how many first sentences of docstrings have a forbidden word, by folder."""
+    counts: Counter[str] = Counter()
+    for path, tree in _trees():
+        folder = "/".join(path.parts[:3] if path.parts[0] == "src" else path.parts[:1])
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                text = (ast.get_docstring(node) or "").split("\n\n")[0].replace("\n", " ")
+                counts[folder] += bool(found(text.split(". ")[0]))
+    return counts
+
+
+MOST = {
+    "kubelocal": 204,
+    "kubeworld": 58,
+    "reprieve-notice": 25,
+    "src/reprieve/__init__.py": 1,
+    "src/reprieve/answers": 71,
+    "src/reprieve/api": 45,
+    "src/reprieve/cli": 49,
+    "src/reprieve/engine": 905,
+    "src/reprieve/execution": 142,
+    "src/reprieve/intake": 53,
+    "src/reprieve/jobs": 36,
+    "src/reprieve/kube": 44,
+    "src/reprieve/notifications": 13,
+    "src/reprieve/operator": 36,
+    "src/reprieve/planes": 580,
+    "src/reprieve/records": 40,
+    "src/reprieve/scenarios": 35,
+    "src/reprieve/settings": 47,
+    "src/reprieve/shadow": 7,
+    "src/reprieve/simulation": 169,
+    "src/reprieve/telemetry": 31,
+    "src/reprieve/units": 2,
+    "src/reprieve/web": 140,
+    "src/reprieve/whatif": 165,
+    "src/reprieve/wording": 50,
+}
+
+
+def test_no_more_docstrings_begin_with_a_word_that_is_not_a_term() -> None:
+    over = {folder: n for folder, n in _first_lines().items() if n > MOST.get(folder, 0)}
+    assert over == {}
