@@ -129,6 +129,7 @@ REVIEWED: Final = {
     "records/plans/parts.py": "records, which the operator alone writes",
     "execution/pod_victims.py": "seconds of the API's schema",
     "execution/turns.py": "an annotation of nodes, which tenants cannot write",
+    "intake/check_updates.py": "parts of Workloads that were decoded already, by their schema",
     "intake/exposition.py": "answers of exporters, of bounded size",
     "intake/owners.py": "parts of objects that were decoded already",
     "intake/quota.py": "a weight that was read as a quantity already",

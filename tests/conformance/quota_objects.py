@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from kubeworld.units.instants import Nanos, parse_instant
 from kubeworld.units.quantities import parse_milli, parse_quantity
+from reprieve.api.kueue_topology import PROVISIONING
 from reprieve.engine.quota.holdings.amounts import UNLIMITED
 from reprieve.engine.quota.holdings.shares import fair_weight
 from reprieve.engine.quota.model import (
@@ -103,8 +104,15 @@ def settings(case: Json) -> Settings:
 
 
 def configuration(case: Json) -> Configuration:
+    provisioning = {
+        each["metadata"]["name"]
+        for each in case.get("admissionChecks") or ()
+        if each["spec"]["controllerName"] == PROVISIONING
+    }
     return Configuration(
-        cluster_queues={q["metadata"]["name"]: cluster_queue(q) for q in case["clusterQueues"]},
+        cluster_queues={
+            q["metadata"]["name"]: cluster_queue(q, provisioning) for q in case["clusterQueues"]
+        },
         cohorts={c["metadata"]["name"]: cohort(c) for c in case.get("cohorts") or ()},
         flavors=flavors(case),
         local_queues={
@@ -133,7 +141,7 @@ def flavors(case: Json) -> dict[str, ResourceFlavor]:
     }
 
 
-def cluster_queue(each: Json) -> ClusterQueue:
+def cluster_queue(each: Json, provisioning: Collection[str] = ()) -> ClusterQueue:
     spec = each["spec"]
     rules = spec.get("preemption") or {}
     within = rules.get("borrowWithinCohort")
@@ -168,6 +176,7 @@ def cluster_queue(each: Json) -> ClusterQueue:
         weight=weight(spec),
         checks=tuple(check["name"] for check in checks),
         checks_on_flavors={c["name"]: tuple(c.get("onFlavors") or ()) for c in checks},
+        provisioning=tuple(check["name"] for check in checks if check["name"] in provisioning),
     )
 
 
@@ -457,6 +466,7 @@ def workload(each: Json, limit_ranges: Iterable[Json] = ()) -> Workload:
                     p.get("flavors") or {},
                     {n: amount(n, text) for n, text in (p.get("resourceUsage") or {}).items()},
                     decoded(p["topologyAssignment"]) if p.get("topologyAssignment") else None,
+                    p.get("delayedTopologyRequest") == "Pending",
                 )
                 for p in admission.get("podSetAssignments") or ()
             ),

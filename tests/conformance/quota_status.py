@@ -88,9 +88,9 @@ class Statuses:
 
     def apply(self, entry: Entry, tree: Tree, configuration: Configuration) -> None:
         key, settings = entry.workload.key, configuration.settings
-        if entry.outcome is Outcome.NODE_FAILED:
+        if entry.outcome in (Outcome.NODE_FAILED, Outcome.UNPLACED):
             return
-        if entry.outcome is Outcome.NODE_REPLACED:
+        if entry.outcome in (Outcome.NODE_REPLACED, Outcome.PLACED):
             assert entry.admission is not None
             self.objects[key]["status"]["admission"] = admission_json(entry.admission)
             return
@@ -162,5 +162,7 @@ def admission_json(admission: Admission) -> Json:
             pod_set["resourceUsage"] = {n: text(n, value) for n, value in each.usage.items()}
         if each.topology is not None:
             pod_set["topologyAssignment"] = encoded(each.topology)
+        if each.delayed:
+            pod_set["delayedTopologyRequest"] = "Pending"
         pod_sets.append(pod_set)
     return {"clusterQueue": admission.cluster_queue, "podSetAssignments": pod_sets}

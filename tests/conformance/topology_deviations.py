@@ -30,14 +30,6 @@ DEVIATIONS: Final = (
         "topology.md",
         "`TASFailedNodeReplacementFailFast` off nobody is preempted for a replacement",
     ),
-    # Assignments that wait for what no check of ours makes.
-    Deviation(
-        frozenset(
-            {"workload in CQ with ProvisioningRequest gets QuotaReserved only; implicit defaulting"}
-        ),
-        "topology.md",
-        "ProvisioningRequests (a ClusterQueue with such a check is inactive and says so)",
-    ),
     Deviation(
         frozenset({"balanced-0344"}),
         "topology.md",

@@ -385,6 +385,18 @@ def test_an_admission_may_go_but_not_change() -> None:
     assert error.startswith("status.admission: ") and error.endswith(": field is immutable")
 
 
+def test_places_may_change_while_the_rest_of_an_admission_stays() -> None:
+    """Pods of a failed node get another one, and delayed places come after the checks."""
+    after, before = changed({})
+    (held,) = after["status"]["admission"]["podSetAssignments"]
+    held["topologyAssignment"] = {"levels": ["kubernetes.io/hostname"], "slices": []}
+    held["delayedTopologyRequest"] = "Ready"
+    assert list(workload_update_errors(after, before)) == []
+    held["count"] = 2
+    errors = [each.split(": ")[0] for each in workload_update_errors(after, before)]
+    assert "status.admission" in errors
+
+
 def test_updates_of_a_ready_check_stay() -> None:
     def check(state: str, labels: Json) -> Json:
         update = {"name": "main", "labels": labels}

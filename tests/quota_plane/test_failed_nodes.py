@@ -13,10 +13,17 @@ from reprieve.engine.quota.model import Gates, Settings
 from reprieve.engine.victim_choice import VictimChoice
 from reprieve.kube.resource import NODES, PODS
 from reprieve.planes.quota.context import QuotaOptions
+from tests.quota_plane.gated_site import gated_site
+from tests.quota_plane.kind_stories import ROWS
 from tests.quota_plane.site import NAMESPACE, Object, Site, priority_class, site
 from tests.quota_plane.test_topologies import HOST, asking, hosts, queues, racks
 
 TWO = "Workload eviction triggered due to multiple TAS assigned node failures, including: a, b"
+
+FULL = (
+    'topology "racks" doesn\'t allow to fit any of 2 pod(s). Total nodes: 1; '
+    'excluded: resource "cpu": 1'
+)
 
 
 async def unhealthy(cluster: Site) -> list[str]:
@@ -84,6 +91,19 @@ async def test_with_profile_best_both_are_replaced_and_nobody_is_evicted(tmp_pat
         assert await unhealthy(cluster) == []
 
 
+async def test_webhooks_let_the_new_place_of_a_failed_nodes_pods_be_written(tmp_path: Path) -> None:
+    """An admission may not change while it is held; its topology assignment may."""
+    nodes = racks(a="r1", b="r1", c="r1")
+    kinds = (ROWS["Job"],)
+    async with gated_site(tmp_path, *queues(), kinds=kinds, nodes=nodes) as cluster:
+        await cluster.create(asking("gang", 4, cpu="2"))
+        await are_on(cluster, "a", "a", "b", "b")
+        await lose(cluster, "b")
+        await are_on(cluster, "a", "a", "c", "c")
+        assert await evictions(cluster) == set()
+        assert await unhealthy(cluster) == []
+
+
 async def test_without_fail_fast_the_failed_node_is_named_until_there_is_another_or_a_second_fails(
     tmp_path: Path,
 ) -> None:
@@ -99,6 +119,12 @@ async def test_without_fail_fast_the_failed_node_is_named_until_there_is_another
             return await unhealthy(cluster) == ["b"]
 
         await cluster.until("the failed node is named", named)
+
+        async def told() -> bool:
+            said = [each[4] for each in await cluster.events() if each[3] == "SecondPassFailed"]
+            return said == [FULL]
+
+        await cluster.until("an event says why there is no other node", told)
         assert await evictions(cluster) == set()
         await lose(cluster, "a")
 

@@ -133,7 +133,7 @@ def workload_update_errors(workload: Json, old: Json) -> Iterator[str]:
     if _holds_quota(old) and spec.get("podSets") != before.get("podSets"):
         yield wrong.immutable("spec.podSets", spec.get("podSets"))
     held, kept = status.get("admission"), was.get("admission")
-    if held is not None and kept is not None and held != kept:
+    if held is not None and kept is not None and _without_places(held) != _without_places(kept):
         yield wrong.immutable("status.admission", held)
     checks = {each["name"]: each for each in status.get("admissionChecks") or ()}
     for index, check in enumerate(was.get("admissionChecks") or ()):
@@ -146,6 +146,16 @@ def workload_update_errors(workload: Json, old: Json) -> Iterator[str]:
     if cluster and not was.get("clusterName") and cluster not in nominated:
         why = "when setting clusterName it must be one of the nominatedClusterNames"
         yield wrong.invalid("status.clusterName", cluster, why)
+
+
+def _without_places(admission: Json) -> Json:
+    """Return an admission without its topology assignments, which may change while it is held."""
+    places = ("topologyAssignment", "delayedTopologyRequest")
+    pod_sets = [
+        {name: value for name, value in each.items() if name not in places}
+        for each in admission.get("podSetAssignments") or ()
+    ]
+    return {**admission, "podSetAssignments": pod_sets}
 
 
 def _groups(spec: Json, missing: str, *, lends_own: bool) -> Iterator[str]:

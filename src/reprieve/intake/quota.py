@@ -62,13 +62,16 @@ class Unusable(ValueError):
 
 
 def cluster_queue_row(
-    queue: kueue.ClusterQueue, active_checks: Collection[str] = frozenset()
+    queue: kueue.ClusterQueue,
+    active_checks: Collection[str] = frozenset(),
+    provisioning: Collection[str] = frozenset(),
 ) -> ClusterQueue:
     """Return the row of a ClusterQueue.
 
     Args:
         queue: as it is stored.
         active_checks: names of the AdmissionChecks that exist and whose condition Active is true.
+        provisioning: names of those that provide nodes.
 
     Raises:
         Unusable: a field cannot be meant as it is written.
@@ -100,6 +103,7 @@ def cluster_queue_row(
         checks=tuple(check.name for check in checks),
         checks_on_flavors={check.name: tuple(check.on_flavors or ()) for check in checks},
         checks_ready=all(check.name in active_checks for check in checks),
+        provisioning=tuple(check.name for check in checks if check.name in provisioning),
         usage_based=scope is not None and scope.admission_mode == "UsageBasedAdmissionFairSharing",
         generation=queue.metadata.generation,
         terminating=bool(queue.metadata.deletion_timestamp),

@@ -38,6 +38,7 @@ from reprieve.engine.quota.model import (
 )
 from reprieve.engine.topology.encoding import TopologyEncodingError, decoded
 from reprieve.engine.topology.model import Layer, PreferredTerm, TopologyRequest
+from reprieve.intake.check_updates import updated_pod_sets
 from reprieve.intake.cluster.metadata import LAST_CHECKPOINT
 from reprieve.intake.pod_defaults import completed
 from reprieve.intake.quota import toleration_row
@@ -62,6 +63,7 @@ __all__ = [
     "PodSetRows",
     "condition_of",
     "is_condition_true",
+    "is_place_delayed",
     "is_true",
     "queue_key",
     "workload_row",
@@ -178,6 +180,7 @@ def workload_row(
     if status.admission is not None:
         admission, unreadable = _admission(status.admission, rows)
         invalid = invalid or unreadable
+        rows = updated_pod_sets(rows, status.admission_checks or ())
     since = instant_or_none(reserved.last_transition_time) if is_true(reserved) else None
     checkpoint = instant_or_none(annotations.get(LAST_CHECKPOINT))
     opened = {each.name for each in status.preemption_gates or () if each.position == "Open"}
@@ -334,8 +337,14 @@ def _admission(given: kueue.Admission, pod_sets: Sequence[PodSet]) -> tuple[Admi
             except TopologyEncodingError as error:
                 at = f"status.admission.podSetAssignments[{index}].topologyAssignment"
                 invalid = f"{at}: {error}"
-        found.append(AdmittedPodSet(each.name, count, dict(each.flavors or {}), usage, places))
+        flavors, delayed = dict(each.flavors or {}), is_place_delayed(each)
+        found.append(AdmittedPodSet(each.name, count, flavors, usage, places, delayed))
     return Admission(given.cluster_queue, tuple(found)), invalid
+
+
+def is_place_delayed(given: kueue.PodSetAssignment) -> bool:
+    """Tell whether a pod set gets its places once the checks are ready."""
+    return given.delayed_topology_request == "Pending" and given.topology_assignment is None
 
 
 def _boost(annotations: Mapping[str, str]) -> int:

@@ -26,6 +26,7 @@ from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.pace import UNHURRIED, Pace
 from reprieve.engine.plan_faults import PlanRefused
 from reprieve.engine.quota.assigning.assignment import Assignment, Mode, NoFitReason
+from reprieve.engine.quota.delayed_places import place_delayed
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import CycleResult, Entry, NodeCheck, Outcome, Unready
 from reprieve.engine.quota.evictions import Evictions
@@ -85,13 +86,14 @@ def cycle(
                 return result
         heads = queues.heads(now)
         result.queue_faults = queues.failures
-        if not heads and not holdings.unhealthy:
+        if not (heads or holdings.unhealthy or holdings.awaits_places):
             return result
         run = _Cycle(
             holdings, queues, now, number, ledger, proof, pace, refusals, nominated, result
         )
         entries = run.nominate(heads)
         failed = run.replace_nodes()
+        run.place_delayed()
         run.decide(entries)
         run.evict_for_nodes(failed)
     except Exception as fault:
@@ -176,6 +178,13 @@ class _Cycle:
             failed = [each for each in failed if not self._makes_way(each)]
         return failed
 
+    def place_delayed(self) -> None:
+        """Give places to those who hold quota and whose checks are ready since."""
+        found = place_delayed(self.holdings, self.snapshot)
+        self.result.entries += found
+        placed = any(each.outcome is Outcome.PLACED for each in found)
+        self.result.progress = self.result.progress or placed
+
     def _makes_way(self, entry: Entry) -> bool:
         """Tell whether others make way for pods of a failed node, or are waited for."""
         victims = NodeVictims(
@@ -194,6 +203,9 @@ class _Cycle:
     def evict_for_nodes(self, failed: Sequence[Entry]) -> None:
         """Evict those for whose pods there is no other node, unless they are preempted."""
         if not self.settings.gates.tas_failed_node_replacement_fail_fast:
+            for each in failed:
+                each.outcome = Outcome.UNPLACED
+            self.result.entries += failed
             return
         evicted = evict_for_nodes(self.holdings, failed, self.now)
         self.result.entries += evicted

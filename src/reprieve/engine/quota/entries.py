@@ -42,11 +42,19 @@ class Outcome(StrEnum):
     NODE_REPLACED = "node replaced"  # of the places of a running one
     NODE_FAILED = "node failed"  # and there is no other for its pods
     NODE_PREEMPTING = "node preempting"  # others make way for its pods on other nodes
+    PLACED = "placed"  # once its checks were ready
+    UNPLACED = "unplaced"  # it keeps its quota, and nodes have no room for its pods yet
     FAULT = "fault"  # deciding about it raised what nobody expected
 
 
-#: Of workloads that run, which are no heads.
-OF_HOLDERS: Final = (Outcome.NODE_REPLACED, Outcome.NODE_FAILED, Outcome.NODE_PREEMPTING)
+#: Of workloads with quota, which are no heads.
+OF_HOLDERS: Final = (
+    Outcome.NODE_REPLACED,
+    Outcome.NODE_FAILED,
+    Outcome.NODE_PREEMPTING,
+    Outcome.PLACED,
+    Outcome.UNPLACED,
+)
 
 
 class Unready(StrEnum):

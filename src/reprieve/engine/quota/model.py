@@ -205,7 +205,10 @@ class FlavorFungibility:
 
 @dataclass(frozen=True, slots=True)
 class ClusterQueue:
-    """A queue with quota. `selector` None lets no namespace in."""
+    """A queue with quota. `selector` None lets no namespace in.
+
+    `provisioning`: those of its checks that provide nodes, so that places are assigned after them.
+    """
 
     name: str
     cohort: str = ""
@@ -219,6 +222,7 @@ class ClusterQueue:
     checks: tuple[str, ...] = ()
     checks_on_flavors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     checks_ready: bool = True
+    provisioning: tuple[str, ...] = ()
     usage_based: bool = False
     generation: int = 0
     terminating: bool = False
@@ -229,6 +233,11 @@ class ClusterQueue:
             if resource in group.covered:
                 return group
         return None
+
+    def provides_nodes(self, flavor: str) -> bool:
+        """Tell whether nodes of a flavor are provided by a check, after quota is reserved."""
+        on = (self.checks_on_flavors.get(name, ()) for name in self.provisioning)
+        return any(not flavors or flavor in flavors for flavors in on)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,13 +301,17 @@ class PodSet:
 
 @dataclass(frozen=True, slots=True)
 class AdmittedPodSet:
-    """What a pod set holds: flavors and totals by resource, and its places."""
+    """What a pod set holds: flavors and totals by resource, and its places.
+
+    `delayed`: it gets its places once the workload's checks are ready.
+    """
 
     name: str
     count: int
     flavors: Mapping[str, str] = field(default_factory=dict)
     usage: Mapping[str, int] = field(default_factory=dict)
     topology: TopologyAssignment | None = None
+    delayed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

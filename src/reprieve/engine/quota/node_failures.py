@@ -96,7 +96,9 @@ def replace_failed_nodes(holdings: Holdings, snapshot: Snapshot) -> tuple[list[E
             continue
         entry = Entry(workload, workload.admission.cluster_queue, holder.queue)
         outcomes = _outcomes(snapshot, entry, snapshot.places)
-        if any(each.assignment is None for each in outcomes.values()):
+        lacking = [each.reason for each in outcomes.values() if each.assignment is None]
+        if lacking:
+            entry.message = lacking[0]
             failed.append(entry)
             continue
         entry.outcome = Outcome.NODE_REPLACED

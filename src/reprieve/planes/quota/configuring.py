@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from reprieve.api import kueue
-from reprieve.api.kueue_topology import MULTI_KUEUE
+from reprieve.api.kueue_topology import MULTI_KUEUE, PROVISIONING
 from reprieve.engine.quota.holdings.inactive import inactive_queues
 from reprieve.engine.quota.model import Configuration
 from reprieve.intake.quota import (
@@ -55,6 +55,11 @@ class ConfigurationReader:
             if is_true(condition_of(held.object.status.conditions, "Active"))
             and held.object.spec.controller_name != MULTI_KUEUE
         )
+        provisioning = frozenset(
+            held.name
+            for held in watches.checks.cache
+            if held.object.spec.controller_name == PROVISIONING
+        )
 
         def usable(rows: Iterable[Held[W]], convert: Callable[[W], R]) -> list[R]:
             found = []
@@ -74,7 +79,8 @@ class ConfigurationReader:
             cluster_queues={
                 row.name: row
                 for row in usable(
-                    watches.cluster_queues.cache, lambda obj: cluster_queue_row(obj, active)
+                    watches.cluster_queues.cache,
+                    lambda obj: cluster_queue_row(obj, active, provisioning),
                 )
             },
             cohorts={row.name: row for row in usable(watches.cohorts.cache, cohort_row)},

@@ -43,10 +43,17 @@ def counted_pods(workload: Workload) -> Workload:
         PodSet(each.name, each.count, each.on_node if each.name in placed else {})
         for each in workload.pod_sets
     )
-    if workload.unhealthy_nodes:
-        # It is given other nodes in the cycle, by all that its pods ask.
+    if _is_placed_in_cycle(workload):
         counts = workload.pod_sets
     return replace(workload, pod_sets=counts, party=None)
+
+
+def _is_placed_in_cycle(workload: Workload) -> bool:
+    """Tell whether a holder gets nodes in the cycle, by all that its pods ask."""
+    admission = workload.admission
+    return bool(workload.unhealthy_nodes) or (
+        admission is not None and any(each.delayed for each in admission.pod_sets)
+    )
 
 
 def node_rows(
@@ -66,7 +73,7 @@ def node_rows(
     if not flavors:
         return (), ()
     holders = (holder.workload for holder in holdings.holders.values())
-    heads = [*heads, *(each for each in holders if each.unhealthy_nodes)]
+    heads = [*heads, *(each for each in holders if _is_placed_in_cycle(each))]
     pod_sets = [each for head in heads for each in head.pod_sets]
     labels = _labels_read(configuration, flavors, pod_sets)
     resources = {_PODS, *(name for each in pod_sets for name in each.on_node)}

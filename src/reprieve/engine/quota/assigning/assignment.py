@@ -108,6 +108,7 @@ class PodSetAssignment:
     """What one pod set gets; without flavors for what it asks it does not fit.
 
     `topology` is where its pods go; where preemption is needed first, where they would go then.
+    `delayed`: they get places once checks have provided the nodes.
     """
 
     name: str
@@ -118,6 +119,7 @@ class PodSetAssignment:
     considered: tuple[Considered, ...] = ()
     fits: bool = True
     topology: TopologyAssignment | None = None
+    delayed: bool = False
 
     @property
     def mode(self) -> Mode:
@@ -138,6 +140,7 @@ class PodSetAssignment:
             {resource: choice.flavor for resource, choice in self.flavors.items()},
             {name: amount for name, amount in self.requests.items() if name in self.flavors},
             self.topology,
+            self.delayed,
         )
 
 

@@ -10,11 +10,12 @@ Source: specification of topology-aware scheduling, sections 1.2, 5.1, 5.2 and 6
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reprieve.engine.quota.assigning.assignment import (
     Assignment,
+    Choice,
     Mode,
     NoFitReason,
     PodSetAssignment,
@@ -31,7 +32,7 @@ from reprieve.engine.quota.model import (
 )
 from reprieve.engine.quota.proofs.places import AskedPlaces
 from reprieve.engine.quota.targets.candidates import Target
-from reprieve.engine.topology.model import Outcome, PodsWanted, Topology
+from reprieve.engine.topology.model import Outcome, PodsWanted, Topology, TopologyAssignment
 from reprieve.engine.topology.places import Places
 from reprieve.engine.topology.standing import PlaceSearch
 
@@ -39,6 +40,7 @@ __all__ = [
     "asked_places",
     "asks_for_places",
     "is_tas_only",
+    "places_after_checks",
     "planned_without",
     "search_of",
     "topology_mismatch",
@@ -95,10 +97,14 @@ def asks_for_places(workload: Workload, queue: ClusterQueue, configuration: Conf
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What is asked of the places of each flavor; `faults` by pod set say why one has none."""
+    """What is asked of the places of each flavor; `faults` by pod set say why one has none.
+
+    `delayed`: the pod sets that get places once checks have provided nodes of their flavor.
+    """
 
     by_flavor: Mapping[str, Sequence[PodsWanted]]
     faults: Mapping[str, str]
+    delayed: frozenset[str]
 
 
 def _asked(
@@ -117,6 +123,7 @@ def _asked(
             of_groups.setdefault(group, set()).update(c.flavor for c in each.flavors.values())
     chosen: dict[str, list[PodsWanted]] = {}
     faults: dict[str, str] = {}
+    delayed: set[str] = set()
     for each in assigned:
         row = rows[each.name]
         explicit = _is_explicit(row)
@@ -130,8 +137,11 @@ def _asked(
             more = f"more than one TAS flavor assigned: {', '.join(found)}"
             faults[each.name] = more if found else "no TAS flavor assigned"
             continue
+        if workload.admission is None and queue.provides_nodes(found[0]):
+            delayed.add(each.name)
+            continue
         chosen.setdefault(found[0], []).append(_wanted(row, each.count, implied and not explicit))
-    return _Asked(dict(sorted(chosen.items())), faults)
+    return _Asked(dict(sorted(chosen.items())), faults, frozenset(delayed))
 
 
 def wanted_of(
@@ -187,6 +197,7 @@ def with_places(
     if asked.faults:
         name, fault = next(iter(asked.faults.items()))
         return _failed(assignment, {name: f"failed to assign flavors to pod set {name}: {fault}"})
+    assignment = _delaying(assignment, asked.delayed)
     if not asked.by_flavor:
         return assignment
     reasons: dict[str, str] = {}
@@ -220,6 +231,37 @@ def _reasons(found: Mapping[str, Outcome], workload: Workload, asked: _Asked) ->
             reasons[row.name] = "" if silent else without[row.name]
             told.add(row.group)
     return reasons
+
+
+def places_after_checks(
+    workload: Workload, queue: ClusterQueue, configuration: Configuration, places: Places
+) -> tuple[dict[str, TopologyAssignment], str]:
+    """Return by pod set the places that were delayed until its checks were ready.
+
+    The second value says why a pod set has none; there are no places then.
+    """
+    assert workload.admission is not None, "it holds quota"
+    due = [
+        PodSetAssignment(
+            each.name, each.count, {}, {r: Choice(f, Mode.FIT, 0) for r, f in each.flavors.items()}
+        )
+        for each in workload.admission.pod_sets
+        if each.delayed
+    ]
+    asked = _asked(workload, due, queue, configuration, places)
+    found = _placed_on(asked, places, empty=False)
+    reasons = dict(asked.faults) or _reasons(found, workload, asked)
+    if reasons:
+        name, reason = next(((n, text) for n, text in reasons.items() if text), ("", ""))
+        return {}, f"couldn't assign flavors to pod set {name}: {reason}"
+    return {n: each.assignment for n, each in found.items() if each.assignment is not None}, ""
+
+
+def _delaying(assignment: Assignment, names: Collection[str]) -> Assignment:
+    if not names:
+        return assignment
+    pod_sets = (replace(e, delayed=True) if e.name in names else e for e in assignment.pod_sets)
+    return replace(assignment, pod_sets=tuple(pod_sets))
 
 
 def _given(assignment: Assignment, found: Mapping[str, Outcome]) -> Assignment:

@@ -17,6 +17,7 @@ from typing import Final
 
 from kubeworld.units.instants import Nanos
 from reprieve.engine.lost_work import is_device
+from reprieve.engine.quota.assigning.checks import required_checks
 from reprieve.engine.quota.assigning.requests import held_amounts
 from reprieve.engine.quota.holdings.amounts import UNLIMITED
 from reprieve.engine.quota.holdings.holders import (
@@ -33,7 +34,14 @@ from reprieve.engine.quota.holdings.placed import placed_by, places_of
 from reprieve.engine.quota.holdings.reckoning import Reckoning
 from reprieve.engine.quota.holdings.snapshot import Snapshot
 from reprieve.engine.quota.holdings.tree import Column, Tree, add, remove
-from reprieve.engine.quota.model import Configuration, Eviction, FlavorResource, Reason, Workload
+from reprieve.engine.quota.model import (
+    Check,
+    Configuration,
+    Eviction,
+    FlavorResource,
+    Reason,
+    Workload,
+)
 from reprieve.engine.quota.targets.harm import UNRESERVED, unsaved_since
 from reprieve.engine.quota.waiting.timing import queue_timestamp
 from reprieve.engine.topology.places import Grounds, NodeUse, Places
@@ -56,6 +64,7 @@ class Holdings:
         self.local_queue_usage: dict[str, float] = {}
         self._grounds: Grounds | None = None
         self._unhealthy: set[str] = set()
+        self._delayed: set[str] = set()
         self._version = 0
         self.configure(configuration)
 
@@ -88,7 +97,8 @@ class Holdings:
         self._versions: dict[int, int] = {}  # by root
         self._queue_versions = [self._version] * len(self._lists)
         self._holders = {}
-        self._unready, self._protected, self._unhealthy = set(), set(), set()
+        self._unready, self._protected = set(), set()
+        self._unhealthy, self._delayed = set(), set()
         for name in configuration.cluster_queues:
             self.generations[name] = self.generations.get(name, 0) + 1
         # Those whose ClusterQueue was gone count again when it comes back.
@@ -176,6 +186,8 @@ class Holdings:
             self._places.change(holder.placed, 1)
         if workload.unhealthy_nodes:
             self._unhealthy.add(workload.key)
+        if workload.admission is not None and any(e.delayed for e in workload.admission.pod_sets):
+            self._delayed.add(workload.key)
         self._changed(path, holder.columns)
         insort(self._rows(queue).setdefault((holder.evicted, holder.columns), []), row_of(holder))
 
@@ -223,6 +235,21 @@ class Holdings:
         return sorted(self._unhealthy)
 
     @property
+    def awaits_places(self) -> list[str]:
+        """Return the keys of those whose checks are ready, and whose pods have no places yet."""
+        return sorted(key for key in self._delayed if self._passed_checks(self._holders[key]))
+
+    def _passed_checks(self, holder: Holder) -> bool:
+        workload = holder.workload
+        queue = self.configuration.cluster_queues[self.tree.names[holder.queue]]
+        return (
+            not holder.evicted
+            and not workload.finished
+            and all(state is Check.READY for state in workload.checks.values())
+            and workload.checks.keys() >= {*required_checks(queue, workload.admission)}
+        )
+
+    @property
     def protects(self) -> bool:
         """Whether anything has a minimum runtime."""
         return bool(self._protected)
@@ -241,6 +268,7 @@ class Holdings:
         self._homeless.pop(key, None)
         self._unready.discard(key)
         self._unhealthy.discard(key)
+        self._delayed.discard(key)
         self._protected.discard(key)
         holder = self._holders.pop(key, None)
         if holder is None:

@@ -31,12 +31,14 @@ from reprieve.planes.quota.deciding.effects import (
     Marking,
     Measure,
     NodesRefused,
+    PlaceDelayed,
     Preempt,
     ReplaceNode,
     RetryAt,
     Sample,
     TakeBack,
     TellFault,
+    TellUnplaced,
 )
 from reprieve.planes.quota.deciding.failed_nodes import FailedNodes
 from reprieve.planes.quota.deciding.held_pairs import HeldPairs
@@ -112,6 +114,10 @@ class CarryOut:
                 self._waiting.admitted(entry.workload.key)
             case ReplaceNode(entry):
                 self._failed_nodes.replaced(entry)
+            case PlaceDelayed(entry):
+                self._failed_nodes.placed(entry)
+            case TellUnplaced(entry):
+                self._failed_nodes.tell_unplaced(entry)
             case EvictForNode(entry):
                 self._failed_nodes.evict(entry)
             case DecideAgain():

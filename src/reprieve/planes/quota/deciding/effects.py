@@ -6,6 +6,7 @@
 | was refused for want of nodes | its ClusterQueue is tried again when something comes free |
 | got quota | its reservation is written |
 | lost a node | it gets another one, or is evicted |
+| has all checks ready | its pods get the places that were delayed until then |
 | got none | it is told why, once for the whole run, as it stood last |
 | failed, by a fault of ours | that is logged, and told to it |
 | has candidates that are spared for a time | its ClusterQueue is tried again then |
@@ -49,12 +50,14 @@ __all__ = [
     "Marking",
     "Measure",
     "NodesRefused",
+    "PlaceDelayed",
     "Preempt",
     "ReplaceNode",
     "RetryAt",
     "Sample",
     "TakeBack",
     "TellFault",
+    "TellUnplaced",
     "effects_of",
     "marking_of",
 ]
@@ -130,6 +133,20 @@ class ReplaceNode:
 
 
 @dataclass(frozen=True, slots=True)
+class PlaceDelayed:
+    """Write the places that were delayed until the checks were ready."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class TellUnplaced:
+    """Emit an event: a workload with quota has no places yet, or none beside a failed node."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
 class EvictForNode:
     """Evict a workload that lost a node, and for whose pods there is no other."""
 
@@ -189,6 +206,8 @@ Effect: TypeAlias = (
     | TakeBack
     | Admit
     | ReplaceNode
+    | PlaceDelayed
+    | TellUnplaced
     | EvictForNode
     | DecideAgain
     | LeaveOut
@@ -236,6 +255,10 @@ def effects_of(recorded: Sequence[Recorded], facts: Facts) -> Iterator[Effect]:
             yield ReplaceNode(entry)
         elif entry.outcome is Outcome.NODE_FAILED:
             yield EvictForNode(entry)
+        elif entry.outcome is Outcome.PLACED:
+            yield PlaceDelayed(entry)
+        elif entry.outcome is Outcome.UNPLACED:
+            yield TellUnplaced(entry)
         elif entry.outcome not in (Outcome.ADMITTED, Outcome.NODE_PREEMPTING):
             yield Explain(entry)
     yield ExplainAlike({key: each for key, each in last.items() if each.outcome not in OF_HOLDERS})

@@ -1,11 +1,12 @@
-"""What is written for workloads of whose places a node failed: other places, or an eviction.
+"""What is written for workloads with quota about places: delayed ones, others, or an eviction.
 
 A failed node is named in `status.unhealthyNodes`; the next cycle decides
 (`engine.quota.node_failures`). A replacement changes the assignment alone;
 the pods that are made anew are let go to the new place. Without one the Workload is evicted, so
-that it is queued as a whole. What could not be written is decided again.
+that it is queued as a whole. A Workload whose assignment was delayed gets it once its checks are
+ready. What could not be written is decided again.
 
-Source: specification of topology-aware scheduling, section 7.
+Source: specification of topology-aware scheduling, sections 6.6 and 7.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class FailedNodes:
         self._grounds = grounds
         self._writer = writer
         self._spawn = spawn
+        self._unplaced: dict[str, str] = {}  # what was told, by the key of the Workload
 
     def mark(self) -> None:
         """Name the nodes that have failed since, and evict whom a second one failed."""
@@ -68,6 +70,28 @@ class FailedNodes:
 
     def replaced(self, entry: Entry) -> None:
         """Write the new places of a workload."""
+        nodes = ", ".join(entry.workload.unhealthy_nodes)
+        self._give(entry, f"its pods of the failed node {nodes} have other nodes")
+
+    def placed(self, entry: Entry) -> None:
+        """Write the places that a workload's pods get once its checks are ready."""
+        self._give(entry, "all checks are ready, and its pods have topology assignments")
+
+    def tell_unplaced(self, entry: Entry) -> None:
+        """Emit an event with what a workload with quota lacks; the same once."""
+        key, known = entry.workload.key, self._state.holdings.holders
+        told = self._unplaced.get(key)
+        self._unplaced = {name: text for name, text in self._unplaced.items() if name in known}
+        workload = self._state.workload(key)
+        if workload is None or told == entry.message:
+            return
+        self._unplaced[key] = entry.message
+        log.info("%s: its pods get no topology assignment yet: %s", key, entry.message)
+        event = EventText("Warning", "SecondPassFailed", entry.message)
+        self._context.announce(reference_of(workload), event)
+
+    def _give(self, entry: Entry, said: str) -> None:
+        self._unplaced.pop(entry.workload.key, None)
         admission = entry.admission
         assert admission is not None
         places = {each.name: each.topology for each in admission.pod_sets}
@@ -76,7 +100,9 @@ class FailedNodes:
             assigned = places.get(each.name)
             if assigned is None:
                 return each
-            return replace(each, topology_assignment=encoded(assigned))
+            given = replace(each, topology_assignment=encoded(assigned))
+            delayed = each.delayed_topology_request is not None
+            return replace(given, delayed_topology_request="Ready") if delayed else given
 
         def change(current: Workload) -> Workload | None:
             held = current.status.admission
@@ -86,9 +112,7 @@ class FailedNodes:
             status = replace(current.status, admission=new, unhealthy_nodes=None)
             return replace(current, status=status)
 
-        nodes, workload = ", ".join(entry.workload.unhealthy_nodes), entry.workload
-        said = f"its pods of the failed node {nodes} have other nodes"
-        self._begin(workload.key, workload.uid, change, said)
+        self._begin(entry.workload.key, entry.workload.uid, change, said)
 
     def evict(self, entry: Entry) -> None:
         """Evict a workload for whose pods there is no other node."""

@@ -28,7 +28,12 @@ from reprieve.api.kueue import (
 from reprieve.engine.quota import model
 from reprieve.engine.quota.holdings.amounts import text
 from reprieve.engine.topology.encoding import encoded
-from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_true
+from reprieve.intake.quota_workloads import (
+    condition_of,
+    is_condition_true,
+    is_place_delayed,
+    is_true,
+)
 from reprieve.wording import kueue
 
 __all__ = [
@@ -56,6 +61,10 @@ __all__ = [
 DEACTIVATED: Final = "Deactivated"
 DEACTIVATED_MESSAGE: Final = "The workload is deactivated"
 _NO_RESERVATION: Final = ("NoReservation", "The workload has no reservation")
+_PLACES_DELAYED: Final = (
+    "PendingDelayedTopologyRequests",
+    "There are pending delayed topology requests",
+)
 #: More than this the API does not take.
 _LONGEST: Final = 32 * 1024
 _CUT: Final = " ..."
@@ -122,6 +131,7 @@ def reserved(
                 resource_usage={name: text(name, n) for name, n in each.usage.items()} or None,
                 count=each.count,
                 topology_assignment=None if each.topology is None else encoded(each.topology),
+                delayed_topology_request="Pending" if each.delayed else None,
             )
             for each in admission.pod_sets
         ],
@@ -144,9 +154,12 @@ def reserved(
 
 
 def admitted_by_checks(workload: Workload, required: Collection[str], now: Nanos) -> Workload:
-    """Quota is reserved: admitted once every check is ready."""
+    """Quota is reserved: admitted once every check is ready, and all pods have their places."""
     states = {each.name: each.state for each in workload.status.admission_checks or ()}
     if set(required) <= states.keys() and all(state == "Ready" for state in states.values()):
+        held = workload.status.admission
+        if held and any(is_place_delayed(each) for each in held.pod_set_assignments):
+            return with_condition(workload, "Admitted", False, *_PLACES_DELAYED, now)
         return with_condition(
             workload, "Admitted", True, "Admitted", "The workload is admitted", now
         )
