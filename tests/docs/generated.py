@@ -1,5 +1,5 @@
-"""Makes the tables of `docs/` from the code. `python -m tests.docs.generated` writes them, and the
-man pages.
+"""Makes the tables of `docs/` from the code. `python -m tests.docs.generated` writes them, the
+man pages and the reference pages.
 
 A table stands between `<!-- NAME -->` and `<!-- /NAME -->`; what is between is replaced.
 """
@@ -25,6 +25,7 @@ from reprieve.wording.documentation import switches_markdown, transitions_markdo
 from tests.docs.man_pages import write_man_pages
 from tests.docs.option_rows import idle_options, quota_options, scheduling_options, write_chart
 from tests.docs.quota_examples import fair_rows, preemption_rows
+from tests.docs.reference_pages import write_reference_pages
 from tests.kubectl.exceptions import embedded_markdown
 from tests.scheduling.filters.documentation import filters_markdown
 
@@ -178,4 +179,5 @@ if __name__ == "__main__":
     for document in sorted(found for folder in FOLDERS for found in folder.glob("*.md")):
         document.write_text(filled(document.read_text(encoding="utf-8")), encoding="utf-8")
     write_man_pages()
+    write_reference_pages()
     write_chart()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.generated import DOCS, FOLDERS, TABLES, filled, tables_in
+from tests.docs.reference_pages import REFERENCE, reference_pages
 
 ROOT = DOCS.parent
 DOCUMENTS = sorted(document for folder in FOLDERS for document in folder.glob("*.md"))
@@ -51,3 +52,11 @@ def test_the_readme_has_one_line_each_for_the_main_job_and_the_tests() -> None:
         f"{set_up}reprieve up",
         f"{set_up}pytest",
     ]
+
+
+def test_reference_pages_are_those_of_the_definitions_and_the_commands() -> None:
+    written = {path.name: path.read_text(encoding="utf-8") for path in REFERENCE.glob("*.md")}
+    pages = reference_pages()
+    assert len(pages) > 15
+    assert all(len(text.splitlines()) > 10 for text in pages.values())
+    assert written == pages, "run: .venv/bin/uv run python -m tests.docs.generated"
