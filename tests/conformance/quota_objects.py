@@ -267,6 +267,7 @@ def topology_gates(given: Json) -> TopologyGates:
         given.get("TASRespectNodeAffinityPreferred", False),
         given.get("ElasticJobsViaWorkloadSlicesWithTAS", False),
         given.get("SkipReassignmentForPodOwnedWorkloads", True),
+        given.get("TASHandleOverlappingFlavors", True),
     )
 
 

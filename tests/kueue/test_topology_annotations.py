@@ -34,6 +34,16 @@ def errors(count: int = 8, **notes: str) -> list[str]:
     return [*topology_errors(Template(AT, said, count))]
 
 
+def test_layers_need_their_gate_and_nothing_else_does() -> None:
+    layers = '[{"topology": "a/b", "size": 4}, {"topology": "c", "size": 2}]'
+    template = Template(AT, {CONSTRAINTS: layers, REQUIRED: "a/b"}, 8)
+    assert [*topology_errors(template, layered=True)] == []
+    why = "the TASMultiLayerTopology feature gate must be enabled to use this annotation"
+    assert [*topology_errors(template, layered=False)] == [f"{AT}[{CONSTRAINTS}]: Forbidden: {why}"]
+    plain = Template(AT, {REQUIRED: "a/b", SLICE_LEVEL: "c", SLICE_SIZE: "2"}, 8)
+    assert [*topology_errors(plain, layered=False)] == []
+
+
 @pytest.mark.parametrize(
     "notes",
     [

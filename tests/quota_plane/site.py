@@ -48,6 +48,8 @@ WORKLOADS = _kueue("workloads", "Workload", namespaced=True)
 CLUSTER_QUEUES = _kueue("clusterqueues", "ClusterQueue")
 ADMISSION_CHECKS = _kueue("admissionchecks", "AdmissionCheck")
 LOCAL_QUEUES = _kueue("localqueues", "LocalQueue", namespaced=True)
+FLAVORS = _kueue("resourceflavors", "ResourceFlavor")
+TOPOLOGIES = _kueue("topologies", "Topology")
 _RESOURCES = {
     each.kind: each
     for each in (
@@ -57,8 +59,8 @@ _RESOURCES = {
         CLUSTER_QUEUES,
         LOCAL_QUEUES,
         _kueue("cohorts", "Cohort"),
-        _kueue("resourceflavors", "ResourceFlavor"),
-        _kueue("topologies", "Topology"),
+        FLAVORS,
+        TOPOLOGIES,
         _kueue("workloadpriorityclasses", "WorkloadPriorityClass"),
         ADMISSION_CHECKS,
     )

@@ -54,14 +54,17 @@ def asked_of_topology(annotations: object) -> dict[str, str]:
     return {name: given[name] for name in names if isinstance(given.get(name), str)}
 
 
-def topology_errors(template: Template) -> Iterator[str]:
-    """Yield what is wrong with what one pod template asks for."""
-    found = [*_errors(template)]
+def topology_errors(template: Template, *, layered: bool = True) -> Iterator[str]:
+    """Yield what is wrong with what one pod template asks for.
+
+    `layered`: the gate TASMultiLayerTopology permits slices in several layers.
+    """
+    found = [*_errors(template, layered)]
     # As in the reference, which looks at the number of pods last.
     yield from found or _too_many(template)
 
 
-def _errors(template: Template) -> Iterator[str]:
+def _errors(template: Template, layered: bool) -> Iterator[str]:
     notes = template.annotations
     given = [name for name in _ONE_OF if name in notes]
     if len(given) > 1:
@@ -78,7 +81,10 @@ def _errors(template: Template) -> Iterator[str]:
         at = template.at(UNCONSTRAINED)
         yield wrong.invalid(at, notes[UNCONSTRAINED], "must be a boolean value")
     yield from _slice_errors(template)
-    if CONSTRAINTS in notes:
+    if CONSTRAINTS in notes and not layered:
+        why = "the TASMultiLayerTopology feature gate must be enabled to use this annotation"
+        yield wrong.forbidden(template.at(CONSTRAINTS), why)
+    elif CONSTRAINTS in notes:
         yield from _layer_errors(template)
 
 

@@ -52,6 +52,7 @@ PLACING: Final[Mapping[str, str]] = {
     "TASBalancedPlacement": "balanced_placement",
     "TASRespectNodeAffinityPreferred": "respect_preferred_affinity",
     "SkipReassignmentForPodOwnedWorkloads": "skip_pod_owned",
+    "TASHandleOverlappingFlavors": "handle_overlapping",
 }
 _ON: Final = (
     "QuotaCheckStrategy",
@@ -66,6 +67,7 @@ _ON: Final = (
     "LWSImmutableGroupSize",
     "WorkloadValidateResourcesAreNonNegative",
     "MultiKueue",
+    "TASMultiLayerTopology",
 )
 _OFF: Final = (
     "ShortWorkloadNames",
@@ -104,8 +106,6 @@ _ELSEWHERE: Final = frozenset(
         "TASCacheNodeMatchResults",
         "TASCacheTopologyTree",
         "TASCachingRemainingResources",
-        "TASHandleOverlappingFlavors",
-        "TASMultiLayerTopology",
         "TASReplaceNodeDueToNotReadyOverFixedTime",
         "TASReplaceNodeOnPodTermination",
         "TASValidateWorkloadSliceSize",

@@ -160,6 +160,7 @@ class TopologyGates:
     respect_preferred_affinity: bool = False
     elastic: bool = False
     skip_pod_owned: bool = True
+    handle_overlapping: bool = True
 
 
 DEFAULT_GATES: Final = TopologyGates()

@@ -93,7 +93,10 @@ class Places:
         self._used = (
             {name: Usage(tree) for name, tree in trees.items()} if used is None else {**used}
         )
-        self._by_host = [name for name, tree in trees.items() if tree.by_host]
+        # Flavors that see each other's usage of a host.
+        self._by_host = [
+            name for name, tree in trees.items() if tree.by_host and gates.handle_overlapping
+        ]
 
     def copy(self) -> Places:
         """Return a copy that changes by itself."""
@@ -110,7 +113,7 @@ class Places:
             tree = self.trees.get(flavor)
             if tree is None:
                 continue
-            for name in self._by_host if tree.by_host else (flavor,):
+            for name in self._by_host if flavor in self._by_host else (flavor,):
                 self._used[name].add(pods.assignment, pods.requests, times)
 
     def free(self, uses: Iterable[NodeUse]) -> None:

@@ -78,6 +78,7 @@ class JobRules:
     """How jobs are treated. `selector` chooses the namespaces that are asked about, as JSON."""
 
     without_queue_name: bool = False
+    layered_slices: bool = True
     default_classes: bool = True
     failure_policy: str = "Ignore"
     selector: Mapping[str, Any] | None = None

@@ -82,7 +82,7 @@ def job_hooks(
         version = kind.api_version.rpartition("/")[2]
         place = (kind.group, version, kind.plural, kind.kind)
         if kind.gate:
-            judges = gating(kind, kinds, tenancy, rules), pod_validating(kind, tenancy)
+            judges = gating(kind, kinds, tenancy, rules), pod_validating(kind, tenancy, rules)
         elif kind.passes_on is not None:
             judges = passing_on(kind, tenancy, rules), set_validating(kind, tenancy, rules)
         else:
@@ -182,7 +182,9 @@ def _validating(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
         if old is None or templates != _templates(kind, old, tenancy):
             # What stood there before is no reason to refuse a change of something else.
             advice = "" if kind.runtime is None else _OF_RUNTIME
-            yield from (why + advice for each in templates for why in topology_errors(each))
+            for each in templates:
+                found = topology_errors(each, layered=rules.layered_slices)
+                yield from (why + advice for why in found)
             yield from (why + advice for why in group_errors(templates))
         if old is None:
             yield from job_errors(job, text)

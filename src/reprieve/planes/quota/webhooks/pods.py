@@ -84,7 +84,7 @@ def gating(kind: JobKind, kinds: Sequence[JobKind], tenancy: Tenancy, rules: Job
     return judge
 
 
-def pod_validating(kind: JobKind, tenancy: Tenancy) -> Judge:
+def pod_validating(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
     """Return what refuses pods, and warns of what will become of them."""
     text = Kind(kind.text)
 
@@ -100,7 +100,8 @@ def pod_validating(kind: JobKind, tenancy: Tenancy) -> Judge:
             yield from pod_errors(pod)
             count = (total_of(pod) or None) if group_of(pod) else 1
             notes = asked_of_topology(annotations_of(pod))
-            yield from topology_errors(Template("metadata.annotations", notes, count))
+            template = Template("metadata.annotations", notes, count)
+            yield from topology_errors(template, layered=rules.layered_slices)
             return
         suspension = Suspension(is_suspended(kind, old), is_suspended(kind, pod))
         default_queue = tenancy.has_local_queue(asked.namespace, DEFAULT)

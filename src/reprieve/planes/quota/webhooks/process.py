@@ -27,6 +27,7 @@ from reprieve.telemetry.http import Check
 __all__ = ["ProcessWebhooks", "plane_hooks"]
 
 _DEFAULT_CLASSES: Final = "WorkloadPriorityClassDefaulting"
+_LAYERED_SLICES: Final = "TASMultiLayerTopology"
 
 
 class ProcessWebhooks:
@@ -129,6 +130,7 @@ def plane_hooks(
         tenancy = TenancyOnTheLoop(tenancy, loop)
     rules = JobRules(
         without_queue_name=said.manage_jobs_without_queue_name,
+        layered_slices=said.gates.get(_LAYERED_SLICES, True),
         default_classes=said.gates.get(_DEFAULT_CLASSES, True),
         failure_policy=settings.job_failure_policy,
         selector=settings.webhook_selector or selector_of(said.selector),

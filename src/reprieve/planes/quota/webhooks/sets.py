@@ -82,7 +82,7 @@ def set_validating(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
         former_templates = [] if old is None else [*templates(old)]
         for each in templates(obj):
             if each not in former_templates:
-                yield from topology_errors(each)
+                yield from topology_errors(each, layered=rules.layered_slices)
         if old is None:
             return
         former = labels_of(old).get(QUEUE_NAME, "")
