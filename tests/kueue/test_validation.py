@@ -12,6 +12,7 @@ from reprieve.api.kueue_validation import (
     cluster_queue_errors,
     cohort_errors,
     resource_flavor_errors,
+    slice_errors,
     workload_errors,
     workload_update_errors,
 )
@@ -395,6 +396,44 @@ def test_places_may_change_while_the_rest_of_an_admission_stays() -> None:
     held["count"] = 2
     errors = [each.split(": ")[0] for each in workload_update_errors(after, before)]
     assert "status.admission" in errors
+
+
+SIZE = "spec.podSets[0].topologyRequest.podSetSliceSize"
+
+
+@pytest.mark.parametrize(
+    ("request_", "errors"),
+    [
+        ({"required": "a"}, []),
+        ({"podSetSliceRequiredTopology": "a", "podSetSliceSize": 2}, []),
+        (
+            {"podSetSliceRequiredTopology": "a"},
+            [f"{SIZE}: Required value: must be set when podSetSliceRequiredTopology is specified"],
+        ),
+        (
+            {"podSetSliceSize": 2},
+            [
+                (
+                    f"{SIZE}: Forbidden: may not be set when podSetSliceRequiredTopology is not "
+                    "specified"
+                )
+            ],
+        ),
+        (
+            {"podSetSliceRequiredTopology": "a", "podSetSliceSize": 0},
+            [f"{SIZE}: Invalid value: 0: must be greater than 0"],
+        ),
+    ],
+)
+def test_slices_of_a_workload_have_a_level_and_a_size(request_: Json, errors: list[str]) -> None:
+    after, before = changed({})
+    assert list(slice_errors(after)) == []
+    after["spec"]["podSets"][0]["topologyRequest"] = request_
+    assert list(slice_errors(after)) == errors
+    del before["status"]
+    assert [e for e in workload_update_errors(after, before) if e.startswith(SIZE)] == errors
+    # Its status can be written all the same: it has stood there since before.
+    assert [e for e in workload_update_errors(after, deepcopy(after)) if e.startswith(SIZE)] == []
 
 
 def test_updates_of_a_ready_check_stay() -> None:

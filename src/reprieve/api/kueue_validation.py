@@ -21,6 +21,7 @@ __all__ = [
     "cluster_queue_errors",
     "cohort_errors",
     "resource_flavor_errors",
+    "slice_errors",
     "workload_errors",
     "workload_update_errors",
 ]
@@ -125,9 +126,27 @@ def workload_errors(workload: Json) -> Iterator[str]:
             yield from wrong.labels(update.get("labels"), f"{at}.labels")
 
 
+def slice_errors(workload: Json) -> Iterator[str]:
+    """Yield what is wrong with the sizes of slices that a Workload's pod sets ask for."""
+    level = "podSetSliceRequiredTopology"
+    for index, pod_set in enumerate((workload.get("spec") or {}).get("podSets") or ()):
+        request = pod_set.get("topologyRequest") or {}
+        at, size = f"spec.podSets[{index}].topologyRequest.podSetSliceSize", "podSetSliceSize"
+        if request.get(size) is None:
+            if request.get(level) is not None:
+                yield wrong.required(at, f"must be set when {level} is specified")
+        elif request.get(level) is None:
+            yield wrong.forbidden(at, f"may not be set when {level} is not specified")
+        elif request[size] <= 0:
+            yield wrong.invalid(at, request[size], "must be greater than 0")
+
+
 def workload_update_errors(workload: Json, old: Json) -> Iterator[str]:
     """Yield what is wrong with a Workload after a change."""
     yield from workload_errors(workload)
+    if (workload.get("spec") or {}).get("podSets") != (old.get("spec") or {}).get("podSets"):
+        # What stood there before is no reason to refuse a change of its status.
+        yield from slice_errors(workload)
     spec, before = workload.get("spec") or {}, old.get("spec") or {}
     status, was = workload.get("status") or {}, old.get("status") or {}
     if _holds_quota(old) and spec.get("podSets") != before.get("podSets"):

@@ -215,7 +215,7 @@ def _told(errors: Callable[[Mapping[str, Any]], Iterator[str]]) -> Judge:
 
 def _workload(asked: Asked) -> Verdict:
     if asked.old is None:
-        return Verdict(tuple(rules.workload_errors(asked.obj)))
+        return Verdict((*rules.workload_errors(asked.obj), *rules.slice_errors(asked.obj)))
     return Verdict(tuple(rules.workload_update_errors(asked.obj, asked.old)))
 
 
