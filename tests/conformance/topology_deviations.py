@@ -27,18 +27,18 @@ DEVIATIONS: Final = (
         frozenset(
             f"replace-{number}" for number in ("0024", "0037", "0067", "0068", "0078", "0081")
         ),
-        "topology.md",
+        "topology-kueue.md",
         "`TASFailedNodeReplacementFailFast` off nobody is preempted for a replacement",
     ),
     Deviation(
         frozenset({"balanced-0344"}),
-        "topology.md",
+        "topology-kueue.md",
         "slices more than one level below the preferred level places all pods",
         fault=True,
     ),
     Deviation(
         frozenset({"replacement-0167"}),
-        "topology.md",
+        "topology-kueue.md",
         "A label with an empty value is a domain like others",
         fault=True,
     ),

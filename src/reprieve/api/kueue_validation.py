@@ -127,7 +127,7 @@ def workload_errors(workload: Json) -> Iterator[str]:
 
 
 def slice_errors(workload: Json) -> Iterator[str]:
-    """Yield what is wrong with the sizes of slices that a Workload's pod sets ask for."""
+    """Yield what is wrong with the sizes of slices in a Workload's pod sets."""
     level = "podSetSliceRequiredTopology"
     for index, pod_set in enumerate((workload.get("spec") or {}).get("podSets") or ()):
         request = pod_set.get("topologyRequest") or {}

@@ -343,7 +343,7 @@ def _admission(given: kueue.Admission, pod_sets: Sequence[PodSet]) -> tuple[Admi
 
 
 def is_place_delayed(given: kueue.PodSetAssignment) -> bool:
-    """Tell whether a pod set gets its places once the checks are ready."""
+    """Return whether a pod set gets its places once the checks are ready."""
     return given.delayed_topology_request == "Pending" and given.topology_assignment is None
 
 

@@ -235,7 +235,7 @@ class ClusterQueue:
         return None
 
     def provides_nodes(self, flavor: str) -> bool:
-        """Tell whether nodes of a flavor are provided by a check, after quota is reserved."""
+        """Return whether nodes of a flavor are provided by a check, after quota is reserved."""
         on = (self.checks_on_flavors.get(name, ()) for name in self.provisioning)
         return any(not flavors or flavor in flavors for flavors in on)
 

@@ -49,7 +49,7 @@ def counted_pods(workload: Workload) -> Workload:
 
 
 def _is_placed_in_cycle(workload: Workload) -> bool:
-    """Tell whether a holder gets nodes in the cycle, by all that its pods ask."""
+    """Return whether a holder gets nodes in the cycle, by all that its pods request."""
     admission = workload.admission
     return bool(workload.unhealthy_nodes) or (
         admission is not None and any(each.delayed for each in admission.pod_sets)
