@@ -217,7 +217,7 @@ class EmbeddedCluster:
         self._http.on_write = hook
 
     def jump_clock(self, nanoseconds: int) -> None:
-        """Move the server's wall clock, forwards or back; nobody else's."""
+        """Move the server's wall clock, forwards or back; no other's."""
         self.clock.offset += nanoseconds
 
     def compact(self) -> None:

@@ -51,7 +51,7 @@ _WORDS_AROUND: Final = 126
 
 
 class Compacted(Exception):
-    """The history asked for is gone; `oldest` is the first revision that can still be resumed."""
+    """The history requested is gone; `oldest` is the first revision that can still be resumed."""
 
     def __init__(self, oldest: int) -> None:
         super().__init__(oldest)

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Stalled(RuntimeError):
-    """Everybody waits for somebody else, for ever."""
+    """Everybody waits for another, for ever."""
 
 
 class _Instant(selectors.BaseSelector):

@@ -1,4 +1,4 @@
-"""Save before a Kubernetes job is preempted by Reprieve: ask for notice, report what is saved."""
+"""Save before a Kubernetes job is preempted by Reprieve: request notice, report what is saved."""
 
 from reprieve_notice.notices import Notice, Notices
 

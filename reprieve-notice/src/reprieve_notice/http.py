@@ -22,7 +22,7 @@ class Away(Exception):
 
 
 class HttpSource:
-    """Asks the operator. The token is read anew each time, since the kubelet renews it."""
+    """Queries the operator. The token is read anew each time, since the kubelet renews it."""
 
     hears = True
 

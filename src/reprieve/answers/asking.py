@@ -100,7 +100,7 @@ async def _object(reading: Reading, asked: Asked, namespace: str) -> Json | None
 async def _gone(
     reading: Reading, asked: Asked, namespace: str, known: Sequence[Preemption]
 ) -> Answer | None:
-    """Return the answer about an object that made way and did not come back under its name."""
+    """Return the answer about an object that was preempted and did not come back under its name."""
     metadata = {"name": asked.name, "namespace": namespace}
     resource = asked.resources[0]
     unit = Unit(

@@ -1,4 +1,4 @@
-"""Why a unit waits, by what its objects say: conditions, phases and counts.
+"""Why a unit waits, by what its objects state: conditions, phases and counts.
 
 Used where nobody can be asked who decides: from a list of the closed reasons that one is taken
 which the texts of the deciding systems stand for. What no text stands for has no reason, and is
@@ -58,7 +58,7 @@ _KUEUE_GATE: Final = "kueue.x-k8s.io/admission"
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the objects say: the reason as far as it is known, the message, since when.
+    """What the objects state: the reason as far as it is known, the message, since when.
 
     `plane`: whose question it is. `missing`: a PodGroup that was looked for and is not there.
     """
@@ -128,7 +128,7 @@ def condition(obj: Json, *types: str) -> Json | None:
 
 
 def is_unbound(pod: Json) -> bool:
-    """Tell whether a pod has no node yet, and will get one."""
+    """Return whether a pod has no node yet, and will get one."""
     return not pod["spec"].get("nodeName") and not (
         is_over(pod) or pod["metadata"].get("deletionTimestamp")
     )
@@ -264,7 +264,7 @@ def _of_message(message: str) -> Diagnosis | None:
 
 
 def _scheduling_reason(message: str, filters: Mapping[str, int]) -> Reason | None:
-    """Return what a fit text stands for; None where it leaves open who could make way."""
+    """Return what a fit text stands for; None where it leaves open who could be preempted."""
     if any(part in text for text in filters for part in _TOGETHER):
         return Reason.SPREAD_OR_AFFINITY_BLOCKS
     if not any(part in text for text in filters for part in _ROOM):

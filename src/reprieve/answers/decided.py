@@ -42,7 +42,7 @@ class Decided:
 
 
 def start_text(decided: Decided) -> str:
-    """Return what is said of a unit that would start by itself."""
+    """Return the text about a unit that would start by itself."""
     assert decided.starts is not None
     wait = duration(decided.starts - decided.at)
     return f"Decided anew it starts within {wait}, if nothing else changes."

@@ -1,4 +1,4 @@
-"""Asks the planes why a unit waits: they decide on a copy of the cluster, in virtual time.
+"""Queries the planes why a unit waits: they decide on a copy of the cluster, in virtual time.
 
 Nothing is submitted. What would be admitted or placed if no one changed anything is told as such:
 then only the next decision, or the end of those who make way, keeps it waiting.
@@ -47,7 +47,7 @@ _DEFAULT_SCHEDULER: Final = "default-scheduler"
 
 @dataclass(frozen=True, slots=True)
 class PlanesOfSnapshot:
-    """Has the planes decide on a stored snapshot; what it lacks cannot be asked for.
+    """Has the planes decide on a stored snapshot; what it lacks cannot be requested.
 
     `deciders`: the planes, and how they are set, where pods of these schedulers are placed.
     """
@@ -56,7 +56,7 @@ class PlanesOfSnapshot:
     deciders: Callable[[tuple[str, ...]], Deciders]
 
     async def __call__(self, unit: Unit, plane: Plane) -> Decided | None:
-        """Return what they say of a unit; None where they cannot decide here."""
+        """Return their diagnosis of a unit; None where they cannot decide here."""
         deciders = self.deciders(schedulers_of(unit))
         try:
             since = process_time()

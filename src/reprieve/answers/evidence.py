@@ -72,7 +72,7 @@ def evidence_of(found: Findings) -> Iterator[tuple[str, str]]:
 
 
 def _asks(unit: Unit) -> tuple[int, dict[str, int]]:
-    """Return how many pods there are, or are described, and what they ask for together."""
+    """Return how many pods there are, or are described, and what they request together."""
     live = [pod for pod in unit.pods if pod["metadata"].get("deletionTimestamp") is None]
     if live:
         return len(live), summed(requests_of_spec(pod["spec"]) for pod in live)
@@ -135,7 +135,7 @@ def _holder(ref: Reference) -> str:
 
 
 def _decided_facts(found: Findings) -> Iterator[tuple[str, str]]:
-    """Yield why nobody idle makes way, and when it starts."""
+    """Yield why no idle work is preempted, and when it starts."""
     decided, now = found.decided, found.now
     if decided is not None and decided.idle is not None:
         yield "idle work", f"{decided.idle.reason}: {decided.idle.text}"
@@ -185,7 +185,7 @@ def _saving(each: Displaced, now: Nanos) -> str:
 
 
 def _all_text(found: Findings) -> str:
-    """Return how often it made way since when, and what was lost together."""
+    """Return how often it was preempted since when, and what was lost together."""
     oldest = instant_or_none(found.displaced[-1].at)
     since = f" since {instant(oldest, found.now)}" if oldest is not None else ""
     lost = _lost_text(sum(each.lost_device_seconds or 0 for each in found.displaced))

@@ -131,7 +131,7 @@ def _came_back(found: Findings) -> bool:
 
 
 def _for_whom(found: Findings, lead: str = ": it made way") -> str:
-    """Return for whom it makes way, with the rule, where that is known."""
+    """Return for whom it is preempted, with the rule, where that is known."""
     if not found.displaced:
         return ""
     newest = found.displaced[0]

@@ -22,7 +22,7 @@ __all__ = ["overridden_of"]
 
 
 def overridden_of(unit: Unit) -> str:
-    """Return what was said of this work in a place that does not count, empty without any."""
+    """Return what was stated of this work in a place that does not count, empty without any."""
     return "; ".join((*_queued(unit.workload), *_gang(unit), *_idle(unit.gpu_workload)))
 
 

@@ -85,7 +85,7 @@ class ClusterSource:
         return [{**named, **each} for each in page.items]
 
     async def resource_for(self, api_version: str, kind: str) -> Resource | None:
-        """Ask the discovery documents."""
+        """Query the discovery documents."""
         try:
             return await self._mapper.resource_for(api_version, kind)
         except NotServed:

@@ -188,7 +188,7 @@ class ResourceClaimStatus(Struct, frozen=True):
 
 
 class PodSpec(Struct, frozen=True):
-    """What decides where a pod may go and how many GPUs it asks for."""
+    """What decides where a pod may go and how many GPUs it requests."""
 
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
@@ -307,7 +307,7 @@ class WorkloadStatus(Struct, frozen=True):
 
 
 class KueuePodSpec(Struct, frozen=True):
-    """What pods of a Kueue Workload ask for."""
+    """What pods of a Kueue Workload request."""
 
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
@@ -328,14 +328,14 @@ class KueuePodSet(Struct, frozen=True):
 
 
 class KueueWorkloadSpec(Struct, frozen=True):
-    """What a Kueue Workload asks for."""
+    """What a Kueue Workload requests."""
 
     pod_sets: list[KueuePodSet] = []
     priority: int | None = None
 
 
 class KueueWorkload(Struct, frozen=True):
-    """A Kueue Workload, for whether it lacks GPU quota, how many GPUs it asks for, and its turn."""
+    """A Kueue Workload, for whether it lacks GPU quota, how many GPUs it requests, and its turn."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: KueueWorkloadSpec = KueueWorkloadSpec()

@@ -50,7 +50,7 @@ class CapacityRequirements(Struct, frozen=True):
 
 
 class ExactDeviceRequest(Struct, frozen=True):
-    """What a request, or an alternative of one, asks for."""
+    """What a request, or an alternative of one, requests."""
 
     name: str = ""
     device_class_name: str = ""
@@ -109,7 +109,7 @@ class DeviceClaim(Struct, frozen=True):
 
 
 class ResourceClaimSpec(Struct, frozen=True):
-    """What a claim asks for."""
+    """What a claim requests."""
 
     devices: DeviceClaim = DeviceClaim()
 

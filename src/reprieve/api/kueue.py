@@ -136,7 +136,7 @@ class LabelSelector(_Struct, frozen=True):
 
 
 class FlavorFungibility(_Struct, frozen=True):
-    """How the scan of flavors goes on; values of v1beta2."""
+    """How the scan of flavors continues; values of v1beta2."""
 
     when_can_borrow: str = "MayStopSearch"
     when_can_preempt: str = "TryNextFlavor"
@@ -351,7 +351,7 @@ class Container(_Struct, frozen=True):
 
 
 class PodSpec(_Struct, frozen=True):
-    """Pods of a Workload: what they ask for, and which nodes they can run on."""
+    """Pods of a Workload: what they request, and which nodes they can run on."""
 
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
@@ -494,7 +494,7 @@ class AdmissionCheckState(_Struct, frozen=True):
 
 
 class PodSetRequest(_Struct, frozen=True):
-    """What a pod set asked for when it was considered."""
+    """What a pod set requested when it was considered."""
 
     name: str
     resources: Amounts | None = None

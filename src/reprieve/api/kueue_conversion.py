@@ -72,7 +72,7 @@ _FORMS: Final[Mapping[str, Any]] = {
 
 
 class UnknownVersion(ValueError):
-    """An object is asked for in a version that is not served."""
+    """An object is requested in a version that is not served."""
 
 
 class TooManyDomains(ValueError):
@@ -281,7 +281,7 @@ def _older_workload(obj: Json, taken: Json, kept: Json) -> None:
 
 
 def _slices(levels: Any, domains: list[Json]) -> list[Json]:
-    """Return domains as one slice: per level what values have in common is said once."""
+    """Return domains as one slice: per level what values have in common is stated once."""
     if not domains:
         return []
     depth = len(levels) if isinstance(levels, list) else 0

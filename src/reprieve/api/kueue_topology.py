@@ -45,7 +45,7 @@ _MOST_LAYERS: Final = 3
 
 
 def topology_request(annotations: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a pod template's annotations ask for, empty for nothing.
+    """Return what a pod template's annotations request, empty for nothing.
 
     What cannot be read is left out; webhooks refuse it.
     """

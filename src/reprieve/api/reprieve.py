@@ -371,7 +371,7 @@ class VictimClass(_Struct, frozen=True):
 
 
 class PartVictim(_Struct, frozen=True, array_like=True):
-    """One victim within a part: its root, without what its class says. A JSON array.
+    """One victim within a part: its root, without what its class states. A JSON array.
 
     `number`: of its class within the part; `unit`: of its unit, None for a victim that goes alone;
     `reason`: None where it is that of its class. `subject_uid` stands where the subject is another

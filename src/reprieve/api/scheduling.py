@@ -185,7 +185,7 @@ class SchedulingGate(Struct, frozen=True):
 
 
 class PodSpec(Struct, frozen=True):
-    """What a pod's spec says to the scheduler."""
+    """What a pod's spec states to the scheduler."""
 
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None

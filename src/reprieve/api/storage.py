@@ -28,13 +28,13 @@ Amount: TypeAlias = str | int | float
 
 
 class VolumeResources(Struct, frozen=True):
-    """What a claim asks for."""
+    """What a claim requests."""
 
     requests: Amounts | None = None
 
 
 class PersistentVolumeClaimSpec(Struct, frozen=True):
-    """The kind of volume that is asked for, and the one that was given."""
+    """The kind of volume that is requested, and the one that was given."""
 
     access_modes: list[str] | None = None
     resources: VolumeResources | None = None

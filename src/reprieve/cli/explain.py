@@ -1,4 +1,4 @@
-"""`reprieve explain`: why work waits, why it went, who made way for it, and what can be done.
+"""`reprieve explain`: why work waits, why it went, who was preempted for it, and what can be done.
 
 `KIND/NAME` asks about an object, with the rights of the caller. The name of a record, with or
 without `preemption/`, asks about one preemption: its story is told, and its decision made again.

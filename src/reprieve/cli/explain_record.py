@@ -22,7 +22,7 @@ __all__ = ["explain_record"]
 
 
 def explain_record(name: str | None, options: Options) -> None:
-    """Tell what a record says; exits with 1 where its decision is not the recorded one."""
+    """Return what a record states; exits with 1 where its decision is not the recorded one."""
     asked = _asked(options.workload)
     if options.filename is not None:
         record = record_of_file(options.filename, name)

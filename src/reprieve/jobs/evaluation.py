@@ -12,7 +12,7 @@ __all__ = ["condition_of", "holds"]
 
 
 def holds(test: Test, job: Json, pods: int = 0) -> bool:
-    """Tell whether every part of a test holds; `pods` is what counts are to reach."""
+    """Return whether every part of a test holds; `pods` is what counts are to reach."""
     if test.condition and not _is_true(job, test.condition):
         return False
     if test.lacks and _is_true(job, test.lacks):

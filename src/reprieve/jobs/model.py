@@ -95,7 +95,7 @@ class Sidecar(_Row, frozen=True):
 
 
 class Asked(_Row, frozen=True):
-    """What the container of a pod asks for, where that stands in fields of the job.
+    """What the container of a pod requests, where that stands in fields of the job.
 
     Attributes:
         container: its name.

@@ -26,7 +26,7 @@ def pass_on(
     labels: Mapping[str, str],
     queue_labels: tuple[str, ...],
 ) -> None:
-    """Write into a template, or into a pod, what pods of a set with these labels say.
+    """Write into a template, or into a pod, what pods of a set with these labels state.
 
     `parent`: name of the set's framework. `queue_labels`: names of the labels that are passed on.
     """

@@ -1,4 +1,4 @@
-"""Pods that are queued: their gates, their labels, and what they say of themselves.
+"""Pods that are queued: their gates, their labels, and what they state of themselves.
 
 A pod is held back by a scheduling gate, and ends for good when it is stopped. Source: specification
 of the quota plane, section 10.4.
@@ -93,22 +93,22 @@ def annotations_of(pod: Json) -> Mapping[str, str]:
 
 
 def is_managed(pod: Json) -> bool:
-    """Tell whether the pod was taken in at its creation, or by what it stands below."""
+    """Return whether the pod was taken in at its creation, or by what it stands below."""
     return labels_of(pod).get(MANAGED) == "true"
 
 
 def is_gated(pod: Json, gate: str) -> bool:
-    """Tell whether the pod is held back."""
+    """Return whether the pod is held back."""
     return any(each.get("name") == gate for each in first(pod, "spec.schedulingGates") or ())
 
 
 def is_missed(pod: Json, gate: str) -> bool:
-    """Tell whether the pod was never held back, since no webhook was asked at its creation."""
+    """Return whether the pod was never held back, since no webhook was asked at its creation."""
     return not is_gated(pod, gate) and ROLE not in annotations_of(pod)
 
 
 def is_surplus(pod: Json, message: str = "") -> bool:
-    """Tell whether the pod says that it is one too many; with `message`, in these words."""
+    """Return whether the pod states that it is one too many; with `message`, in these words."""
     return any(
         each.get("type") == SURPLUS
         and each.get("status") == "True"
@@ -124,7 +124,7 @@ def controller_of(pod: Json) -> str:
 
 
 def is_ready(pod: Json) -> bool:
-    """Tell whether the pod is ready, or has succeeded."""
+    """Return whether the pod is ready, or has succeeded."""
     return str(first(pod, "status.phase")) == "Succeeded" or any(
         each.get("type") == "Ready" and each.get("status") == "True"
         for each in first(pod, "status.conditions") or ()
@@ -132,29 +132,29 @@ def is_ready(pod: Json) -> bool:
 
 
 def is_runnable(pod: Json) -> bool:
-    """Tell whether the pod runs, has succeeded or can still run."""
+    """Return whether the pod runs, has succeeded or can still run."""
     if first(pod, "metadata.deletionTimestamp") and not first(pod, "spec.nodeName"):
         return False
     return str(first(pod, "status.phase")) != "Failed"
 
 
 def has_finalizer(pod: Json) -> bool:
-    """Tell whether the pod waits for us before it goes."""
+    """Return whether the pod waits for us before it goes."""
     return any(each == FINALIZER for each in first(pod, "metadata.finalizers") or ())
 
 
 def is_unretriable(pod: Json) -> bool:
-    """Tell whether the group ends with this pod's failure."""
+    """Return whether the group ends with this pod's failure."""
     return annotations_of(pod).get(RETRIABLE) == "false"
 
 
 def is_fast(pod: Json) -> bool:
-    """Tell whether the pod's group is a workload before all of its pods are there."""
+    """Return whether the pod's group is a workload before all of its pods are there."""
     return annotations_of(pod).get(FAST) == "true"
 
 
 def is_serving(pod: Json) -> bool:
-    """Tell whether the pod's group never ends."""
+    """Return whether the pod's group never ends."""
     return annotations_of(pod).get(SERVING) == "true"
 
 
@@ -164,7 +164,7 @@ def group_of(pod: Json) -> str:
 
 
 def prebuilt_of(pod: Json) -> str:
-    """Return the name of the Workload that somebody else makes; the annotation wins."""
+    """Return the name of the Workload that another makes; the annotation wins."""
     return str(annotations_of(pod).get(PREBUILT) or labels_of(pod).get(PREBUILT) or "")
 
 
@@ -174,7 +174,7 @@ def ordinal_of(pod: Json) -> int | None:
 
 
 def total_of(pod: Json) -> int:
-    """Return the number of pods in the pod's group; 0 where it says nothing of use."""
+    """Return the number of pods in the pod's group; 0 where it states nothing of use."""
     return max(0, integer_or_none(annotations_of(pod).get(GROUP_TOTAL, "")) or 0)
 
 

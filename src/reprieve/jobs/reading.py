@@ -40,7 +40,7 @@ class End:
 
 
 def is_suspended(kind: JobKind, job: Json) -> bool:
-    """Tell whether the job is stopped, or about to be; pods that are over count as stopped."""
+    """Return whether the job is stopped, or about to be; pods that are over count as stopped."""
     if kind.gate:
         return is_gated(job, kind.gate) or is_over(job)
     if not kind.suspend or first(job, kind.suspend) is not True:
@@ -50,22 +50,22 @@ def is_suspended(kind: JobKind, job: Json) -> bool:
 
 
 def is_active(kind: JobKind, job: Json) -> bool:
-    """Tell whether the job still has pods."""
+    """Return whether the job still has pods."""
     return any(holds(test, job) for test in kind.active)
 
 
 def is_ready(kind: JobKind, job: Json) -> bool:
-    """Tell whether all pods are ready or have succeeded."""
+    """Return whether all pods are ready or have succeeded."""
     return any(holds(test, job, pod_count(kind, job)) for test in kind.ready)
 
 
 def is_on_hold(kind: JobKind, job: Json) -> bool:
-    """Tell whether the job will not start, and needs no quota."""
+    """Return whether the job will not start, and needs no quota."""
     return any(holds(test, job) for test in kind.on_hold)
 
 
 def is_managed(kind: JobKind, job: Json) -> bool:
-    """Tell whether a job of the kind can be queued at all."""
+    """Return whether a job of the kind can be queued at all."""
     return not any(holds(test, job) for test in kind.unmanaged)
 
 

@@ -40,7 +40,7 @@ _METADATA: Final = ("labels", "annotations")
 
 
 class Conflicting(ValueError):
-    """A flavor or a check asks for a label that the pods have with another value."""
+    """A flavor or a check requests a label that the pods have with another value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ def restored(kind: JobKind, job: Json, pod_sets: Sequence[Json]) -> Json:
 
 
 def is_injected(kind: JobKind, job: Json) -> bool:
-    """Tell whether the job's pods are still told what an earlier start told them."""
+    """Return whether the job's pods are still told what an earlier start told them."""
     if kind.components is not None:
         path = f"{kind.components.each}.*.{kind.components.told}"
         return any(bool(each) for each in values(job, path))
@@ -195,7 +195,7 @@ def is_injected(kind: JobKind, job: Json) -> bool:
 
 
 def is_restored(kind: JobKind, job: Json, pod_sets: Sequence[Json]) -> bool:
-    """Tell whether nothing of an earlier start is left in the job."""
+    """Return whether nothing of an earlier start is left in the job."""
     return restored(kind, job, pod_sets) == job
 
 

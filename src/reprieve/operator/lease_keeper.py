@@ -158,7 +158,7 @@ class LeaseKeeper:
         self._link.close()
 
     def close(self) -> None:
-        """Let go of the keeper, which ends; for a process that ends without having led."""
+        """Release the keeper, which ends; for a process that ends without having led."""
         self._link.close()
 
     def _follow_tenure(self) -> None:

@@ -60,7 +60,7 @@ def metrics_protection(client: Client, clock: Clock) -> Protection:
 
 
 class MetricsAccess:
-    """Called with a token and a path; never raises for what the API server says."""
+    """Called with a token and a path; never raises for what the API server states."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
@@ -70,7 +70,7 @@ class MetricsAccess:
         self._trouble = ""
 
     async def __call__(self, token: str, path: str) -> Access:
-        """Tell whether the bearer of `token` may get `path`."""
+        """Return whether the bearer of `token` may get `path`."""
         key = hashlib.sha256(f"{path}\n{token}".encode(errors="replace")).digest()
         found, until = self._known.get(key, (Access.UNDECIDED, 0))
         if until > self._clock.monotonic():

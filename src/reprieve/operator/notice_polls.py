@@ -74,7 +74,7 @@ class Polls:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection, until it asks for more than polls."""
+    """One connection, until it requests more than polls."""
 
     __slots__ = ("_http", "_idle", "_polls", "_task", "_transport")
 

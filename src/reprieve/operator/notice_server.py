@@ -51,7 +51,7 @@ _Body = TypeVar("_Body", bound=msgspec.Struct)
 
 
 class _Word(msgspec.Struct, frozen=True):
-    """What a pod says; `checkpoint` and `message` are for people alone."""
+    """What a pod states; `checkpoint` and `message` are for people alone."""
 
     state: Literal["saving", "saved", "keep"]
     expected: str = ""
@@ -183,7 +183,7 @@ def _for_people(word: _Word) -> Word:
 
 
 async def _word(request: web.Request) -> tuple[_Word, int]:
-    """Return what a pod says, and when it expects to have saved, 0 where it does not say."""
+    """Return what a pod states, and when it expects to have saved, 0 where it does not say."""
     accepted = '{"state": "saving", "saved" or "keep", "expected": an instant}'
     word = await _decoded(request, _Word, accepted)
     try:

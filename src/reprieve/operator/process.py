@@ -297,7 +297,7 @@ def _tells(given: Surroundings) -> bool:
 
 @contextlib.asynccontextmanager
 async def _notice_desk(given: Surroundings) -> AsyncIterator[None]:
-    """Answer pods that ask for notices, where that is wanted."""
+    """Answer pods that request notices, where that is wanted."""
     options, notices = given.options, given.notices
     if options.notice_port is None or options.dry_run or notices is None:
         yield
@@ -416,7 +416,7 @@ def _decision_limit(
     keeper: LeaseKeeper | None,
     broken: asyncio.Future[str],
 ) -> DecisionLimit:
-    """Return the limit of the process' one solver; `broken` says why it cannot go on."""
+    """Return the limit of the process' one solver; `broken` says why it cannot continue."""
 
     def give_up(reason: str, accused: Sequence[Accused]) -> None:
         if not broken.done():

@@ -1,4 +1,4 @@
-"""Memory that was freed goes back to the machine, so that what a process holds is what it uses.
+"""Memory that was freed returns to the machine, so that what a process holds is what it uses.
 
 The C library keeps what was freed between pieces that are in use, and a heap of its own for each of
 several threads: with lists, records and answers that come and go, and decisions in threads, a third

@@ -50,7 +50,7 @@ class Observer:
         self._listeners: list[Callable[[str, Object | None], None]] = []
 
     def put(self, resource: str, item: Object) -> None:
-        """Take in an object that was added or changed."""
+        """Apply an object that was added or changed."""
         before = self._objects.setdefault(resource, {}).get(_key(item))
         if before is not None and before["metadata"].get("resourceVersion") == item["metadata"].get(
             "resourceVersion"
@@ -62,7 +62,7 @@ class Observer:
         self._wake(resource, item)
 
     def drop(self, resource: str, item: Object) -> None:
-        """Take in that an object is gone."""
+        """Apply the deletion of an object."""
         before = self._objects.get(resource, {}).pop(_key(item), None)
         if before is not None:
             if resource == GPUWORKLOADS:

@@ -203,7 +203,7 @@ class KubeObjects:
 
 
 class _Streams:
-    """One task per followed resource, and one that says when all of the first are synced."""
+    """One task per followed resource, and one that states when all of the first are synced."""
 
     def __init__(self, objects: KubeObjects, queue: asyncio.Queue[Change]) -> None:
         self._objects = objects

@@ -1,4 +1,4 @@
-"""What harm budgets would have put off of the preemptions that are recorded: for whom, how long.
+"""What harm budgets would have delayed of the preemptions that are recorded: for whom, how long.
 
 Plans are folded in the order in which they were decided. One that the budgets refuse is asked about
 again at the instant that they say, until it fits, and counts from then on. A ClusterQueue that
@@ -36,7 +36,7 @@ _NOBODY: Final = "nobody"
 
 
 class PutOff(msgspec.Struct, frozen=True, rename="camel"):
-    """What budgets would have put off on one day (UTC) for one tenant.
+    """What budgets would have delayed on one day (UTC) for one tenant.
 
     `budgets`: those that refused. `never`: how many of the plans would not have fitted within 30
     days; they do not count in `waited_seconds`.
@@ -55,7 +55,7 @@ def put_off(
     budgets: Sequence[HarmBudget],
     labels: Callable[[str], Mapping[str, str]],
 ) -> list[PutOff]:
-    """Return what budgets would have put off, by day and tenant; `labels`: of a namespace."""
+    """Return what budgets would have delayed, by day and tenant; `labels`: of a namespace."""
     accounts = HarmAccounts()
     accounts.labels = labels
     accounts.adopt({each.name: each for each in budgets})

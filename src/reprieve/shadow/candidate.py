@@ -54,7 +54,7 @@ _GOVERNOR_UNUSED: Final = "the records name the lineages on hold"
 
 
 class NotRecorded(ReprieveError):
-    """The candidate asks for something that this record does not hold."""
+    """The candidate requests something that this record does not hold."""
 
 
 @dataclass(frozen=True, slots=True)

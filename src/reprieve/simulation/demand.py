@@ -62,7 +62,7 @@ class Demand:
 
 
 def load_of(jobs: Sequence[Job], capacity: int, within: int) -> Fraction:
-    """Return the share of the capacity that the jobs ask for within so many nanoseconds."""
+    """Return the share of the capacity that the jobs request within so many nanoseconds."""
     return Fraction(device_time(jobs), capacity * within) if within and capacity else Fraction(0)
 
 

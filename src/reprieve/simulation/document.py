@@ -87,7 +87,7 @@ class Part:
 
 
 def read_document(path: Path, keys: Collection[str], what: str = "study") -> Part:
-    """Return what a YAML file says, a mapping with some of these keys; `what` it is called.
+    """Return what a YAML file states, a mapping with some of these keys; `what` it is called.
 
     Raises:
         UsageError: it cannot be read, is not YAML, or says something else.

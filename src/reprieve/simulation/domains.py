@@ -1,4 +1,4 @@
-"""Domains of nodes in a study, and which jobs ask for one.
+"""Domains of nodes in a study, and which jobs request one.
 
     cluster: {nodes: 64, devices: 8, domains: {rack: 4, block: 16}}    # nodes of each domain
     topology: {required: rack, share: 0.5, devices: 16}    # or preferred: rack
@@ -47,7 +47,7 @@ class Domains:
     levels: tuple[tuple[str, int], ...] = ()
 
     def __bool__(self) -> bool:
-        """Tell whether there are any."""
+        """Return whether there are any."""
         return bool(self.levels)
 
     @property
@@ -60,7 +60,7 @@ class Domains:
         return {name: f"{name}-{number // size}" for name, size in self.levels}
 
     def together(self, level: str, numbers: Sequence[int]) -> bool:
-        """Tell whether nodes are all in one domain of a level."""
+        """Return whether nodes are all in one domain of a level."""
         size = dict(self.levels)[level]
         return len({number // size for number in numbers}) <= 1
 
@@ -80,7 +80,7 @@ class Domains:
 
 @dataclass(frozen=True, slots=True)
 class AskingDomain:
-    """What is drawn for jobs of a trace that does not say whether they ask for a domain.
+    """What is drawn for jobs of a trace that does not state whether they request a domain.
 
     `share` of the jobs with `devices` or more that one domain could hold ask for one of `level`.
     """
@@ -91,7 +91,7 @@ class AskingDomain:
     devices: int = 1
 
     def drawn(self, job: Job, most: int, random: Random) -> Job:
-        """Return the job with the level that it asks for; as much is drawn for each.
+        """Return the job with the level that it requests; as much is drawn for each.
 
         `most`: the devices of the largest domain of the level.
         """
@@ -135,7 +135,7 @@ def read_domains(given: Part) -> Domains:
 
 
 def read_asking(given: Part, domains: Domains, of_a_node: int) -> AskingDomain:
-    """Return who asks for a domain, as the section `topology` says.
+    """Return who requests a domain, as the section `topology` says.
 
     Raises:
         UsageError: what is wrong, where, and what is accepted.

@@ -32,7 +32,7 @@ _PARTS: Final[Mapping[str, type]] = {
 
 
 def read_harm_budgets(given: Part) -> tuple[HarmBudget, ...]:
-    """Return the budgets that a policy says.
+    """Return the budgets that a policy states.
 
     Raises:
         UsageError: what is wrong, where, and what is accepted.

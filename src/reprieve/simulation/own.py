@@ -46,7 +46,7 @@ ENTRY_POINTS: Final = "reprieve.policies"
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A job that waits; times in seconds. `displaced` is how often it made way already.
+    """A job that waits; times in seconds. `displaced` is how often it was preempted already.
 
     `within_own` says that its tenant would use no more than its own quota with it.
     """
@@ -98,7 +98,7 @@ class OwnPolicy(Protocol):
         ...
 
     def order(self, candidates: Candidates) -> Sequence[Candidate]:
-        """Return those that may make way, in the order in which they are taken."""
+        """Return those that may be preempted, in the order in which they are taken."""
         ...
 
 

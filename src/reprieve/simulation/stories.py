@@ -71,7 +71,7 @@ class _Demands:
         self._planes.pop(job, None)
 
     def told(self, decision: Preempted) -> dict[str, Any]:
-        """Return what is said of the demand of a preemption, as records say it."""
+        """Return the text about the demand of a preemption, as records state it."""
         whom, at = decision.preemptor, decision.at
         planes = self._planes.setdefault(whom, []) if whom else []
         if not planes or planes[-1] != decision.plane:

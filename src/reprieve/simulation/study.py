@@ -90,7 +90,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """All that a study file says; policies in their order, the first one is the base.
+    """All that a study file states; policies in their order, the first one is the base.
 
     `notices`: what was said and changes nothing.
     """

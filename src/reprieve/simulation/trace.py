@@ -63,7 +63,7 @@ class Trace:
 
 
 def device_time(jobs: Sequence[Job]) -> int:
-    """Return the device-nanoseconds that the jobs ask for."""
+    """Return the device-nanoseconds that the jobs request."""
     return sum(job.devices * job.duration for job in jobs)
 
 
@@ -73,5 +73,5 @@ def window(jobs: Sequence[Job]) -> int:
 
 
 def widest(jobs: Sequence[Job]) -> int:
-    """Return the most devices that one of the jobs asks for."""
+    """Return the most devices that one of the jobs requests."""
     return max((job.devices for job in jobs), default=0)

@@ -1,4 +1,4 @@
-"""Names of tenants' work as values of labels: none unless asked for, and never more than so many.
+"""Names of tenants' work as values of labels: none unless requested, and never more than so many.
 
 Whoever makes objects makes up their names, and a series once counted stays until the process ends.
 """

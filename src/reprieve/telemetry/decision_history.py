@@ -1,4 +1,4 @@
-"""The decision log, read again: what was said of a unit up to an instant, and what was sampled.
+"""The decision log, read again: what was stated of a unit up to an instant, and what was sampled.
 
 The rotated files before a log belong to it (`NAME.3` is older than `NAME.1`). A file is read line
 by line, and of what is asked about only the last words are kept, so that logs of any size are read

@@ -79,7 +79,7 @@ class Missing(msgspec.Struct, frozen=True):
 
 
 class DecisionLog:
-    """What was said last of each unit that waits; `put` takes a line with its end."""
+    """What was stated last of each unit that waits; `put` takes a line with its end."""
 
     def __init__(self, clock: Clock, put: Callable[[bytes], None]) -> None:
         self._clock = clock
@@ -93,7 +93,7 @@ class DecisionLog:
         return None if known is None else known[1]
 
     def waits(self, key: str, unit: Reference, diagnosis: Diagnosis) -> None:
-        """Say why a unit waits, unless that was the last that was said of it.
+        """Say why a unit waits, unless that was the last that was stated of it.
 
         `key` is the plane's own of the unit. The uid of `unit` is empty where there is no object.
         """

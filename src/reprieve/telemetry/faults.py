@@ -1,4 +1,4 @@
-"""Counts faults of ours: whatever is logged with a traceback, by the logger that says it.
+"""Counts faults of ours: whatever is logged with a traceback, by the logger that states it.
 
 Every guard that goes past a fault logs it, so that one place counts them all.
 """

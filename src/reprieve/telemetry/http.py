@@ -41,14 +41,14 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What is shown of a plugin: a JSON document, or a text that says why there is none."""
+    """What is shown of a plugin: a JSON document, or a text that states why there is none."""
 
     document: object = None
     missing: str = ""
 
 
 class Access(StrEnum):
-    """Whether somebody may read what is asked for."""
+    """Whether somebody may read what is requested."""
 
     ALLOWED = "allowed"
     UNKNOWN = "unknown"

@@ -103,7 +103,7 @@ def start_logging(
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Return whether a record says more than that the peer closed a connection of ours.
+    """Return whether a record states more than that the peer closed a connection of ours.
 
     uvloop reports a fault when TLS has bytes left for a connection that is closed already. Whoever
     waited for an answer on it has an error of its own.

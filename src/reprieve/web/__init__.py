@@ -1,1 +1,1 @@
-"""The web page: who holds, who waits, who made way and why. It reads, and changes nothing."""
+"""The web page: who holds, who waits, who was preempted and why. It reads, and changes nothing."""

@@ -93,7 +93,7 @@ class Again:
         return self.seconds - self._rested
 
     def spent(self, seconds: float) -> Callable[[], bool]:
-        """Return what says whether so long was worked since now."""
+        """Return what states whether so long was worked since now."""
         end = self.seconds + seconds
         return lambda: self.seconds >= end
 
@@ -124,7 +124,7 @@ class Again:
         return await self._answer(Question(tuple(submitted)))
 
     async def sparing(self, submitted: Sequence[Submitted], until: float) -> Answer:
-        """Return what would happen with nobody making way, and why what waits then does."""
+        """Return what would happen with nobody being preempted, and why what waits then does."""
         return await self._answer(Question(tuple(submitted), victims=False, idle=False), until)
 
     async def on(self, snapshot: Snapshot, submitted: Sequence[Submitted]) -> Answer:

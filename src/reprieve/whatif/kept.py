@@ -1,4 +1,4 @@
-"""A moment of a run, kept in a process of its own: what is asked again goes on from there.
+"""A moment of a run, kept in a process of its own: what is asked again continues from there.
 
     kept = Kept()
     await kept.stay(answer)          # within the run, at the moment to be kept; returns at once

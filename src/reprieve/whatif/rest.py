@@ -91,7 +91,7 @@ class Rest:
 
 
 def _moves(change: Change) -> bool:
-    """Tell whether more has changed than the words in which something says that it waits."""
+    """Return whether more has changed than the words in which something says that it waits."""
     old, new = change.old, change.new
     if old is None or new is None or new["kind"] != "Workload":
         return True

@@ -48,7 +48,7 @@ async def decided(
     victims: bool = True,
     at_rest: AtRest | None = None,
 ) -> Run:
-    """Return what would happen; objects that the planes ask for one by one are read first.
+    """Return what would happen; objects that the planes request one by one are read first.
 
     Without a client, of a stored snapshot, they are taken not to be there. Without `victims` what
     is submitted may take nobody.

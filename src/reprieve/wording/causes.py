@@ -1,4 +1,4 @@
-"""What is said of a reason with several causes once the cause is known, and what to do about it.
+"""The text about a reason with several causes once the cause is known, and what to do about it.
 
 Of the steps the first is told that has all of its values; the last needs those that whoever finds
 the cause always knows.
@@ -18,7 +18,7 @@ __all__ = ["CAUSES", "CauseWords"]
 
 @dataclass(frozen=True, slots=True)
 class CauseWords:
-    """What is said of a cause: always, where the values are there, and what to do."""
+    """The text about a cause: always, where the values are there, and what to do."""
 
     reason: Reason
     sentence: str

@@ -26,7 +26,7 @@ _HALVES: Final[Mapping[str, str]] = {
 
 
 def demand_lines(spec: PreemptionSpec) -> Iterator[str]:
-    """Yield what a record says of its demand; nothing where one plane decides alone."""
+    """Yield what a record states of its demand; nothing where one plane decides alone."""
     if not spec.stages:
         return
     yield f"Stages: {stages_text((each.plane, each.preemption) for each in spec.stages)}"

@@ -61,7 +61,7 @@ _LONGEST_NOTE: Final = 1_000  # characters of an event's note
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What is said of a reason: always, where the values are there, and what to do."""
+    """The text about a reason: always, where the values are there, and what to do."""
 
     sentence: str
     step: str
@@ -299,7 +299,7 @@ _WORDS: Final[Mapping[Plane, Mapping[Reason, Words]]] = MappingProxyType(
 
 
 def words(plane: Plane, reason: Reason) -> Words:
-    """Return what is said of a reason.
+    """Return the text about a reason.
 
     Raises:
         KeyError: it is no reason of this plane.

@@ -88,7 +88,7 @@ _SCHEDULING: Final = (
 
 
 def rule_text(plane: str, rule: str) -> str:
-    """Return why work was chosen; a rule that is not known here is said as it is."""
+    """Return why work was chosen; a rule that is not known here is stated as it is."""
     if plane == "scheduling":
         return rule
     return _of(plane, rule)[0]
@@ -102,7 +102,7 @@ def spared_by(plane: str, rule: str) -> str:
 
 
 def repeated_text(times: int, window: int, enforcement: Enforcement) -> str:
-    """Return what is said of work that was displaced so often; `window` in nanoseconds."""
+    """Return the text about work that was displaced so often; `window` in nanoseconds."""
     return (
         f"this line of work was displaced {times} times within {format_duration(window)}: "
         f"{_REPEATED[enforcement]}"

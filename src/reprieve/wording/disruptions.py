@@ -30,7 +30,7 @@ PAIR_HELD: Final = "PreemptionPairHeld"
 
 
 def held_text(number: int, rule: Rule, until: Nanos, budget: str = "") -> str:
-    """Return that so many do not make way, why, and until when the first of them does not."""
+    """Return that so many do not be preempted, why, and until when the first of them does not."""
     why = f"harm budget {budget} is used up" if budget else _WHY[rule]
     return f"{number} of lower priority do not make way before {format_instant(until)}: {why}"
 

@@ -9,7 +9,7 @@ __all__ = ["EventText"]
 
 @dataclass(frozen=True, slots=True)
 class EventText:
-    """What an event says. `action`: what was done, which events of core/v1 have no word for."""
+    """What an event states. `action`: what was done, which events of core/v1 have no word for."""
 
     type: str
     reason: str

@@ -111,7 +111,7 @@ def preemption_started(plan: Plan, victim: Victim, workload: Workload, now: Nano
 
 
 def preemption_reason(plan: Plan, victim: Victim, workload: Workload, now: Nanos) -> str:
-    """Return `preemptionReason`: the victim's own counts of what the demand asks for."""
+    """Return `preemptionReason`: the victim's own counts of what the demand requests."""
     if plan.preemptor is None:
         return (
             f"{_ALWAYS}{idle_text(workload, now)} "

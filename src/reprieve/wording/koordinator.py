@@ -100,7 +100,7 @@ def post_filter_message(message: str) -> str:
 
 
 def node_text(said: Said) -> str:
-    """Return what is said of a node."""
+    """Return the text about a node."""
     return _VERDICTS[said] if isinstance(said, NodeVerdict) else reason_text(said)
 
 
@@ -167,7 +167,7 @@ def waiting_message(group: str, waiting: int, minimum: int) -> str:
 
 
 def barrier_text(barring: Barring) -> str:
-    """Return why a member may not be tried, as the gate before the queue says it."""
+    """Return why a member may not be tried, as the gate before the queue states it."""
     pod, gang = barring.pod, barring.gang
     match barring.barrier:
         case Barrier.NO_GANG:

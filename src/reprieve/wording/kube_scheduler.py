@@ -331,12 +331,12 @@ def protection_ignored(name: str, why: str) -> EventText:
 
 
 def disruption_ignored(why: str) -> EventText:
-    """Return the event of work that says something of its disruption that is not accepted."""
+    """Return the event of work that states something of its disruption that is not accepted."""
     return EventText("Warning", "DisruptionIgnored", _note(why), "Scheduling")
 
 
 def min_runtime_note(why: str, *, ignored: bool) -> EventText:
-    """Return the event of a minimum runtime that has no effect, or less than it says."""
+    """Return the event of a minimum runtime that has no effect, or less than it states."""
     reason = "MinRuntimeIgnored" if ignored else "MinRuntimeCut"
     return EventText("Warning", reason, _note(why), "Scheduling")
 

@@ -1,4 +1,4 @@
-"""Kueue's texts about admission checks, and how long one that asks for a retry wants it to wait.
+"""Kueue's texts about admission checks, and how long one that requests a retry wants it to wait.
 
 Source: specification of the quota plane, section 9; the reference's objects.
 """
@@ -15,7 +15,7 @@ __all__ = ["checks_message", "retry_until"]
 
 
 def checks_message(checks: Sequence[AdmissionCheckState], state: str) -> str:
-    """Return which checks are in a state, by name, with what they say."""
+    """Return which checks are in a state, by name, with what they state."""
     found = sorted((each for each in checks if each.state == state), key=lambda each: each.name)
     parts = [
         f'"{each.name}" ({each.message})' if each.message else f'"{each.name}"' for each in found

@@ -1,4 +1,4 @@
-"""What is said of jobs that cannot be suspended, and of pods.
+"""The text about jobs that cannot be suspended, and of pods.
 
 Source: specification of the quota plane, sections 10.4, 10.5 and 10.7.
 """
@@ -93,7 +93,7 @@ def exposed(kind: str, namespace: str, local_queue: str, settings: Sequence[str]
 
 
 def orphaned(key: str) -> str:
-    """Return what is said of the Workload of a pod that is gone."""
+    """Return the text about the Workload of a pod that is gone."""
     return (
         f"Workload '{key}' is declared finished: its pod is gone, and a pod of its own is not "
         "started again"
@@ -101,7 +101,7 @@ def orphaned(key: str) -> str:
 
 
 def conflicting_workload(group: str) -> str:
-    """Return what is said where another's Workload has the name of a group."""
+    """Return what is stated where another's Workload has the name of a group."""
     return (
         f"Workload '{group}' is not that of the pod group '{group}', whose pods stay gated; "
         "choose another name for the group, or delete the Workload"

@@ -91,7 +91,7 @@ def _clause(refusal: NodeRefusal, *, first: bool) -> str:
 
 
 def _verb(refusal: NodeRefusal, one: bool) -> str:
-    """Return what is said of the nodes, in the singular or the plural."""
+    """Return the text about the nodes, in the singular or the plural."""
     subject, has, be, do = (
         refusal.subject,
         "has" if one else "have",

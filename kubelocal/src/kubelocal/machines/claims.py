@@ -37,7 +37,7 @@ _GROUPS: Final = "podgroups.scheduling.k8s.io"
 
 
 class ClaimsController:
-    """Makes the claims that pods and pod groups ask for by template."""
+    """Makes the claims that pods and pod groups request by template."""
 
     name = "claims"
 

@@ -91,7 +91,7 @@ class Informer:
         return [self._states["pods"][key] for key in self._on_node.get(name, ())]
 
     def apply(self, change: Change) -> None:
-        """Take in one change and tell the listeners, unless it is older than what is held."""
+        """Apply one change and tell the listeners, unless it is older than what is held."""
         if change.type is ChangeType.SYNCED:
             return
         key, uid = key_of(change.resource, change.object), change.object["metadata"]["uid"]

@@ -179,7 +179,7 @@ class Api(State):
         await self.store.durable()
 
     async def bind(self, namespace: str, name: str, binding: dict[str, Any]) -> dict[str, Any]:
-        """Put a pod on the node that the v1 Binding names."""
+        """Place a pod on the node that the v1 Binding names."""
 
         def step() -> dict[str, Any]:
             webhooks.validated_part(self, namespace, name, "binding", binding)

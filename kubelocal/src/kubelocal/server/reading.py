@@ -50,7 +50,7 @@ class ListResult:
 
     @property
     def objects(self) -> list[dict[str, Any]]:
-        """The objects in the version asked for, decoded; the caller may change them."""
+        """The objects in the version requested, decoded; the caller may change them."""
         return [conversion.from_storage(self.kind, stored.decode()) for stored in self.stored]
 
 
@@ -79,7 +79,7 @@ def matches(stored: Stored, namespace: str | None, selectors: Selectors) -> bool
 def list_page(
     store: Store, kind: Kind, namespace: str | None, selectors: Selectors, options: ListOptions
 ) -> ListResult:
-    """Return the page that `options` ask for.
+    """Return the page that `options` request.
 
     Raises:
         StatusError: 400 bad token or version, 410 version gone, 504 version not there yet.
@@ -193,7 +193,7 @@ def _parse_token(token: str) -> tuple[int | None, tuple[str, str]]:
 
 
 class Watching:
-    """One watch: what exists first, if asked for, then what happens.
+    """One watch: what exists first, if requested, then what happens.
 
     Raises on construction:
         StatusError: 410 when the history after the asked version is gone.

@@ -119,7 +119,7 @@ class Selectors:
         return all(requirement.matches(labels) for requirement in self.labels)
 
     def single_name(self) -> str | None:
-        """Return the name when the selectors ask for one object by name."""
+        """Return the name when the selectors request one object by name."""
         for wanted in self.fields:
             if wanted.path == "metadata.name" and wanted.equal:
                 return wanted.value

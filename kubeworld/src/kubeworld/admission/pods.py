@@ -138,7 +138,7 @@ def give_runtime(spec: Object, runtime_class: Mapping[str, Any]) -> None:
 
 
 def tolerate_failing_nodes(spec: Object) -> None:
-    """Have a pod tolerate nodes that fail for five minutes, unless it says something of them."""
+    """Have a pod tolerate nodes that fail for five minutes, unless it states something of them."""
     tolerations = list(spec.get("tolerations") or ())
     for key in _FAILING:
         if not any(

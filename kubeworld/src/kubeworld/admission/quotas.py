@@ -96,7 +96,7 @@ def unspecified(names: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
 
 
 def in_scope(spec: Mapping[str, Any], resource: str, obj: Mapping[str, Any]) -> bool:
-    """Tell whether a quota with this spec counts an object of a resource."""
+    """Return whether a quota with this spec counts an object of a resource."""
     scopes = list(_scopes(spec))
     if not scopes:
         return True
@@ -144,7 +144,7 @@ def _selects(scope: Mapping[str, Any], name: str) -> bool:
 
 
 def _names_namespaces(affinity: Mapping[str, Any]) -> bool:
-    """Tell whether a term of pod affinity names namespaces."""
+    """Return whether a term of pod affinity names namespaces."""
     for kind in ("podAffinity", "podAntiAffinity"):
         said = affinity.get(kind) or {}
         terms = list(said.get("requiredDuringSchedulingIgnoredDuringExecution") or ())

@@ -35,7 +35,7 @@ _PROTECTION: Final = "resource.kubernetes.io/delete-protection"
 
 
 def asked_of(user: Mapping[str, Any]) -> list[Object]:
-    """Return what a pod or a group asks for."""
+    """Return what a pod or a group requests."""
     return list((user.get("spec") or {}).get("resourceClaims") or ())
 
 
@@ -60,7 +60,7 @@ def shared_claim(group: Mapping[str, Any] | None, asked: Object) -> str | None:
 def status_with_claims(
     user: Mapping[str, Any], make: Callable[[Object], str | None]
 ) -> Object | None:
-    """Return the status of a user that says which claims it has; None where it says so already.
+    """Return the status of a user that states which claims it has; None where it states so already.
 
     `make` returns the name of the claim for what is asked by template and has none; it may make it.
     """

@@ -191,7 +191,7 @@ class _Rollout:
 
 
 def _has_template(replica_set: Object, owner: Object) -> bool:
-    """Tell whether a ReplicaSet is of the template that its Deployment has now.
+    """Return whether a ReplicaSet is of the template that its Deployment has now.
 
     The label with the hash, which each controller makes in its own way, does not count.
     """

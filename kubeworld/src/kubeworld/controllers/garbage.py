@@ -56,7 +56,7 @@ def step(
 
 
 def is_waiting(obj: Mapping[str, Any]) -> bool:
-    """Tell whether the object is being deleted in the foreground."""
+    """Return whether the object is being deleted in the foreground."""
     metadata = obj["metadata"]
     return bool(metadata.get("deletionTimestamp")) and _FOREGROUND in (
         metadata.get("finalizers") or ()

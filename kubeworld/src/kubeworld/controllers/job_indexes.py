@@ -30,7 +30,7 @@ FAILURES: Final = "batch.kubernetes.io/job-index-failure-count"
 
 
 def completed_indexes(status: dict[str, Any], pods: Iterable[Object]) -> set[int]:
-    """Return what the status says is done and what has succeeded since."""
+    """Return what the status states is done and what has succeeded since."""
     done = parse_ranges(status.get("completedIndexes", ""))
     for pod in pods:
         if (pod.get("status") or {}).get("phase") == "Succeeded":

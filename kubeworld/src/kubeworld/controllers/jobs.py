@@ -57,18 +57,18 @@ def step(job: Object, pods: Sequence[Object], tally: Tally, now: Nanos, suffix: 
 
 
 def is_managed_here(job: Mapping[str, Any]) -> bool:
-    """Tell whether this controller makes the pods of a Job."""
+    """Return whether this controller makes the pods of a Job."""
     return ((job.get("spec") or {}).get("managedBy") or _NAME) == _NAME
 
 
 def selects(job: Object, pod: Object) -> bool:
-    """Tell whether a pod that a Job controls is selected by it."""
+    """Return whether a pod that a Job controls is selected by it."""
     usual = {"matchLabels": {_CONTROLLER: job["metadata"]["uid"]}}
     return matches_labels(job["spec"].get("selector") or usual, pod["metadata"].get("labels"))
 
 
 def wanted_pods(spec: Mapping[str, Any], succeeded: int, active: int) -> int:
-    """Return how many pods a Job that goes on may have at a time; `succeeded`: will not run."""
+    """Return how many pods a Job that continues may have at a time; `succeeded`: will not run."""
     parallelism = int(spec["parallelism"]) if spec.get("parallelism") is not None else 1
     completions = _completions(spec)
     if completions is None:

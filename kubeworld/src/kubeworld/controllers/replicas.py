@@ -21,7 +21,7 @@ def replicas_of(obj: Mapping[str, Any]) -> int:
 
 
 def revision_of(pod: Mapping[str, Any]) -> str:
-    """Return of which template a pod is, as its label says."""
+    """Return of which template a pod is, as its label states."""
     return str((pod["metadata"].get("labels") or {}).get("controller-revision-hash", ""))
 
 
@@ -63,7 +63,7 @@ def availability(owner: Object, pods: Sequence[Object], now: Nanos) -> tuple[int
 
 
 def with_status(acts: list[Act], owner: Object, changed: Mapping[str, Any]) -> list[Act]:
-    """Return the acts, and the owner's status with what changed in it if that says anything new.
+    """Return the acts, and the owner's status with what changed in it if that states anything new.
 
     Absent and zero are the same; None takes a field away.
     """

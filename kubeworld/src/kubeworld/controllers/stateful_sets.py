@@ -35,7 +35,7 @@ def ordinals(owner: Object) -> range:
 
 
 def is_ordered(owner: Object) -> bool:
-    """Tell whether each pod waits for the one before it."""
+    """Return whether each pod waits for the one before it."""
     return bool(owner["spec"].get("podManagementPolicy") != "Parallel")
 
 

@@ -1,4 +1,4 @@
-"""What a pod asks for: the one sum over its containers, from which every plane counts.
+"""What a pod requests: the one sum over its containers, from which every plane counts.
 
 Per resource: R = sum over containers. S = 0, M = 0. Each init container in order: a restartable one
 adds its amount to R and to S, and M = max(M, S); another one makes M = max(M, its amount + S). Then
@@ -28,7 +28,7 @@ def pod_sum(
     own: Mapping[str, int] = _NOTHING,
     besides: Mapping[str, int] = _NOTHING,
 ) -> dict[str, int]:
-    """Return what the pod asks for, by resource.
+    """Return what the pod requests, by resource.
 
     Args:
         containers: what each asks for.
@@ -56,7 +56,7 @@ def pod_sum(
 
 
 def pod_level(amounts: Mapping[str, int]) -> dict[str, int]:
-    """Return those amounts that a pod itself can ask for: cpu, memory and huge pages."""
+    """Return those amounts that a pod itself can request: cpu, memory and huge pages."""
     return {
         name: amount
         for name, amount in amounts.items()

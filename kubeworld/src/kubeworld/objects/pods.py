@@ -1,4 +1,4 @@
-"""What a pod's status says about its life: over, active, ready.
+"""What a pod's status states about its life: over, active, ready.
 
 A pod is over in the phases Succeeded and Failed; it never leaves them. It is active while it is
 neither over nor being deleted. Source: `PodStatus` of the API; the controllers' `IsPodActive`.
@@ -23,16 +23,16 @@ def phase_of(pod: Mapping[str, Any]) -> str:
 
 
 def is_over(pod: Mapping[str, Any]) -> bool:
-    """Tell whether the pod has ended."""
+    """Return whether the pod has ended."""
     return (pod.get("status") or {}).get("phase") in OVER
 
 
 def is_active(pod: Mapping[str, Any]) -> bool:
-    """Tell whether the pod counts as a replica: neither over nor being deleted."""
+    """Return whether the pod counts as a replica: neither over nor being deleted."""
     return not is_over(pod) and not pod["metadata"].get("deletionTimestamp")
 
 
 def is_ready(pod: Mapping[str, Any]) -> bool:
-    """Tell whether the pod's Ready condition is true."""
+    """Return whether the pod's Ready condition is true."""
     found = condition(pod, "Ready")
     return found is not None and found.get("status") == "True"

@@ -34,7 +34,7 @@ def quality(spec: Mapping[str, Any]) -> str:
 
 
 def is_best_effort(spec: Mapping[str, Any]) -> bool:
-    """Tell whether a pod with this spec asks for neither CPU nor memory."""
+    """Return whether a pod with this spec requests neither CPU nor memory."""
     return quality(spec) == "BestEffort"
 
 

@@ -1,4 +1,4 @@
-"""What a pod asks for, as integers: cpu in milli-CPU, the rest in base units.
+"""What a pod requests, as integers: cpu in milli-CPU, the rest in base units.
 
 Source: the effective request of the API (`pod_sum`), with what the whole pod asks for in place of
 its containers' cpu, memory and huge pages, and its overhead. A limit without a request counts as
@@ -55,14 +55,14 @@ def pod_amounts(spec: Mapping[str, Any], part: str = "requests") -> dict[str, in
 
 
 def asked(holder: Mapping[str, Any], part: str = "requests") -> dict[str, int]:
-    """Return what one container or the pod level asks for, in thousandths of base units."""
+    """Return what one container or the pod level requests, in thousandths of base units."""
     resources = holder.get("resources") or {}
     limits = milli_amounts(resources.get("limits"))
     return limits if part == "limits" else {**limits, **milli_amounts(resources.get("requests"))}
 
 
 def container_requests(container: Mapping[str, Any]) -> dict[str, int]:
-    """Return what one container asks for, in the units of `pod_requests`."""
+    """Return what one container requests, in the units of `pod_requests`."""
     resources = container.get("resources") or {}
     return amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
 

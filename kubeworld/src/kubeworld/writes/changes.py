@@ -165,7 +165,7 @@ def with_condition(status: Mapping[str, Any], condition: Mapping[str, Any]) -> O
 
 
 def grace_of(pod: Mapping[str, Any], seconds: int | None = None) -> int:
-    """Return the seconds that a pod that is deleted has to end, of those that were asked for.
+    """Return the seconds that a pod that is deleted has to end, of those that were requested.
 
     One that is on no node, or over, has none.
     """
@@ -216,7 +216,7 @@ def deleted(old: Object, now: Nanos, *, seconds: int = 0, propagation: str | Non
 
 
 def is_gone(obj: Mapping[str, Any]) -> bool:
-    """Tell whether nothing keeps an object that is being deleted."""
+    """Return whether nothing keeps an object that is being deleted."""
     metadata = obj["metadata"]
     return (
         "deletionTimestamp" in metadata

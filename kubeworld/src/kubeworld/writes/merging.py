@@ -181,7 +181,7 @@ def _key(key: str, item: Any) -> Any:
 
 
 def _ordered(key: str, before: list[Any], items: list[Any], order: list[Any]) -> list[Any]:
-    """Sort the items that `order` names as it says; the others keep their place among them."""
+    """Sort the items that `order` names as it states; the others keep their place among them."""
     wanted = [_key(key, one) for one in order]
     named = sorted(
         (one for one in items if _key(key, one) in wanted),

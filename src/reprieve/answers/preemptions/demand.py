@@ -16,7 +16,7 @@ __all__ = ["demand_of", "demand_text"]
 
 
 def demand_of(found: Findings) -> Demand | None:
-    """Return what is said of a demand; None where one plane decides alone."""
+    """Return the text about a demand; None where one plane decides alone."""
     decided = found.decided
     if decided is None or decided.owner is None:
         return None

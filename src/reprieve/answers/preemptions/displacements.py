@@ -1,4 +1,4 @@
-"""Who made way for whom, from the `Preemption`s that the caller may read.
+"""Who was preempted for whom, from the `Preemption`s that the caller may read.
 
 They stand in the operator's namespace and name objects by uid. An object that came back under
 another uid is found by its name: that of the same object, or one as its controller gives them.
@@ -85,7 +85,7 @@ def concerning(unit: Unit, known: Iterable[Preemption]) -> list[Preemption]:
 
 
 def of_victim(unit: Unit, known: Iterable[Preemption], names: Mapping[str, str]) -> list[Displaced]:
-    """Return how the unit, or what stood in its place, made way; in the order of the records.
+    """Return how the unit, or what stood in its place, was preempted; in the order of the records.
 
     `names`: of whom objects stand for, by uid.
     """
@@ -99,7 +99,7 @@ def of_victim(unit: Unit, known: Iterable[Preemption], names: Mapping[str, str])
 def others_for(
     unit: Unit, known: Iterable[Preemption], names: Mapping[str, str]
 ) -> list[Displaced]:
-    """Return who made way for the unit, the victims of a demand summed; `names` likewise.
+    """Return who was preempted for the unit, the victims of a demand summed; `names` likewise.
 
     The records of one demand are one row, in the place of the last one.
     """
@@ -113,7 +113,7 @@ def others_for(
 
 
 def is_named(unit: Unit, ref: ObjectRef) -> bool:
-    """Tell whether an object is part of the unit, stands for it, or bears the name of a part."""
+    """Return whether an object is part of the unit, stands for it, or bears the name of a part."""
     return _names(unit, ref)
 
 
@@ -183,7 +183,7 @@ def _as_preemptor(stages: Sequence[Preemption], names: Mapping[str, str]) -> Dis
 
 
 def _amounts(victims: Sequence[Victim]) -> dict[str, int]:
-    """Return what they held together; how many pods they were is said otherwise."""
+    """Return what they held together; how many pods they were is stated otherwise."""
     total = summed(each.amounts for each in victims)
     total.pop("pods", None)
     return total
@@ -239,7 +239,7 @@ def _makers(unit: Unit) -> Iterator[Json]:
 
 
 def made_by(owner: str, pod: str) -> bool:
-    """Tell whether a pod has a name as a controller of that name gives."""
+    """Return whether a pod has a name as a controller of that name gives."""
     rest = pod.removeprefix(owner)
     return rest != pod and bool(rest) and _GENERATED.fullmatch(rest) is not None
 
@@ -255,7 +255,7 @@ def _names(unit: Unit, ref: ObjectRef) -> bool:
 
 
 def stands_for(ref: ObjectRef, kind: str, name: str) -> bool:
-    """Tell whether a Workload or GpuWorkload has the name that it gets for an object."""
+    """Return whether a Workload or GpuWorkload has the name that it gets for an object."""
     lead = f"{kind.lower()}-{name}"
     rest = ref.name.removeprefix(lead)
     return (

@@ -158,7 +158,7 @@ def _lost(found: History) -> Iterator[str]:
 
 
 def _is_of(asked: Asked, line: Line) -> bool:
-    """Tell whether a line is about what is asked."""
+    """Return whether a line is about what is asked."""
     if line.kind == asked.kind or (asked.kind == "PodGroup" and line.kind.endswith("PodGroup")):
         return line.name == asked.name
     if asked.kind in _OF_UNITS:
@@ -170,7 +170,7 @@ def _is_of(asked: Asked, line: Line) -> bool:
 
 
 def _hashed(kind: str, name: str, line: Line) -> bool:
-    """Tell whether a name is that which a Workload gets from a job of this name."""
+    """Return whether a name is that which a Workload gets from a job of this name."""
     rest = line.name.removeprefix(f"{kind}-{name}-")
     return rest != line.name and _HASH.fullmatch(rest) is not None
 

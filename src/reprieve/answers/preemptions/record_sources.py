@@ -206,7 +206,7 @@ def _whole(found: dict[str, Any], parts: Mapping[str, dict[str, Any]]) -> Preemp
 
 
 def _document(filename: str) -> object:
-    """Return what a file says in YAML or JSON; the latter is read at once, as it may be large."""
+    """Return what a file states in YAML or JSON; the latter is read at once, as it may be large."""
     try:
         with click.open_file(filename, encoding="utf-8") as file:
             content = file.read()

@@ -84,7 +84,7 @@ def answers(replay: Replays, namespace: str, name: str) -> list[str]:
 
 
 def judged(record: Preemption) -> tuple[Replays | None, str, bool]:
-    """Return the decision made again, what is to be said of it, and whether all is well."""
+    """Return the decision made again, what is to be stated of it, and whether all is well."""
     spec = record.spec
     if spec.input is None:
         if spec.revision == 0 and spec.plane == Plane.IDLE:

@@ -1,4 +1,4 @@
-"""`Disruption`s of a unit: what its tenant may know of how it made way.
+"""`Disruption`s of a unit: what its tenant may know of how it was preempted.
 
 They are found by the object, and by its line of work: what came back under another uid is the same
 work. Where the `Preemption` of the same plan may be read, too, it names who preempted, and the
@@ -25,7 +25,7 @@ __all__ = ["completed", "disruptions_of"]
 
 
 async def disruptions_of(reading: Reading, unit: Unit) -> list[Disruption]:
-    """Return the Disruptions of the unit's lines of work, the newest first."""
+    """Return the Disruptions of the unit's lineages, the newest first."""
     listed = await reading.listed((DISRUPTIONS,), namespace_of(unit.asked))
     known = [read for each in listed if (read := _read(each)) is not None]
     lines = {f"owner/{uid}" for uid in unit.uids} | {f"object/{uid}" for uid in unit.uids}
@@ -38,7 +38,7 @@ async def disruptions_of(reading: Reading, unit: Unit) -> list[Disruption]:
 
 
 def completed(told: Sequence[Displaced], found: Iterable[Disruption]) -> list[Displaced]:
-    """Return what records say with what Disruptions add, and what these alone say."""
+    """Return what records state with what Disruptions add, and what these alone say."""
     by_plan = {each.plan: each for each in told}
     for each in found:
         spec = each.spec

@@ -27,7 +27,7 @@ _OVER: Final = ("Released", "Pardoned")
 async def with_notices(
     reading: Reading, unit: Unit, displaced: Sequence[Displaced]
 ) -> list[Displaced]:
-    """Return what is known of how the unit makes way, with the notices that it has now."""
+    """Return what is known of how the unit is preempted, with the notices that it has now."""
     listed = await reading.listed((PREEMPTION_NOTICES,), namespace_of(unit.asked), quietly=True)
     by_plan = {each.plan: each for each in displaced}
     for notice in filter(None, map(_read, listed)):

@@ -33,7 +33,7 @@ def kept_history(folder: Path | None, every: int) -> History:
 
 
 def keeping_options(command: F) -> F:
-    """Add the options that say where samples are kept, and how often one is taken."""
+    """Add the options that state where samples are kept, and how often one is taken."""
     command = click.option(
         "--sample-every",
         type=DurationText(),

@@ -1,4 +1,4 @@
-"""Options that say how planes decide, for the commands that run, play or question them."""
+"""Options that state how planes decide, for the commands that run, play or question them."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class PlanesOfCluster:
     namespace: str
 
     async def __call__(self, unit: Unit, plane: Plane) -> Decided | None:
-        """Return what they say of a unit; None where they cannot decide here."""
+        """Return their diagnosis of a unit; None where they cannot decide here."""
         names = schedulers_of(unit)
         try:
             operator = await running_deciders(self.client)

@@ -27,7 +27,7 @@ _PASSED_ON: Final = (
 def deciders_of(
     controllers: str | None, scheduler_names: tuple[str, ...], passed: dict[str, Any]
 ) -> Deciders:
-    """Return the planes that are asked for; where none is, all that can decide here.
+    """Return the planes that are requested; where none is, all that can decide here.
 
     Raises:
         UsageError: a plane cannot decide here, or a setting is not accepted.

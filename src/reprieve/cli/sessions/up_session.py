@@ -280,7 +280,7 @@ class UpSession:
             ) from error
 
     async def _until_over(self, stage: Stage, playing: asyncio.Task[ScenarioResult]) -> None:
-        """Return at a signal, at the end of `--for`, or when going on makes no sense."""
+        """Return at a signal, at the end of `--for`, or when continuing makes no sense."""
         stopped = asyncio.create_task(self._stop.wait())
         ends: set[asyncio.Task[Any]] = {stopped, asyncio.create_task(self._broken(playing))}
         if self._options.duration is not None:

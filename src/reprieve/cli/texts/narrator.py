@@ -1,4 +1,4 @@
-"""Says what is going on in the demo, a line at a time, and breaks a silence.
+"""Says what is in progress in the demo, a line at a time, and breaks a silence.
 
 What happens is said with its time. When nothing was said for five seconds, a line says how much is
 in use and how many wait, so that nobody thinks that it hangs.
@@ -32,7 +32,7 @@ class Narrator:
         self._print(f"{format_instant(self._clock.wall())[11:19]}  {text}")
 
     async def keep_company(self, status: Callable[[], str]) -> None:
-        """Print the status whenever nothing was said for a while, until cancelled."""
+        """Print the status whenever nothing was stated for a while, until cancelled."""
         while True:
             await self._clock.sleep(_LOOK)
             if self._clock.monotonic() - self._last >= _SILENCE - _LOOK:

@@ -1,4 +1,4 @@
-"""An answer of `reprieve plan` for people: at most 25 lines unless everything is asked for."""
+"""An answer of `reprieve plan` for people: at most 25 lines unless everything is requested."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def _size_text(outcome: Outcome) -> str:
 
 
 def _needs_text(outcome: Outcome) -> str:
-    """Return what it needs, and how much of that is free for it, where others make way."""
+    """Return what it needs, and how much of that is free for it, where others are preempted."""
     said = []
     for name in outcome.asks.scarce:
         missing, total = outcome.short.get(name, 0), outcome.asks.total[name]

@@ -1,4 +1,4 @@
-"""Plays the demo until it is cancelled: submits work, ends it, and says what is going on.
+"""Plays the demo until it is cancelled: submits work, ends it, and says what is in progress.
 
 The stories come in an order that a seed decides, each of them once in every round. Nothing is
 asserted: a story that takes longer than it may goes on to the next. What is done stays bounded, as

@@ -94,7 +94,7 @@ async def an_idle_notebook_makes_way(director: Director) -> None:
 
 
 async def a_higher_priority_within_a_queue(director: Director) -> None:
-    """Urgent work of a team preempts the team's own batch work, and nobody else's."""
+    """Urgent work of a team preempts the team's own batch work, and no other's."""
     team = director.random.choice(QUEUED)
     batch = [director.numbered("batch") for _ in range(3)]
     director.say(f"{team} submits 3 batch jobs of 8 GPUs, and something urgent behind them")

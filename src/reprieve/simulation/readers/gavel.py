@@ -71,7 +71,7 @@ def _job(line: str, number: int, rates: Mapping[Any, Any]) -> Job:
 
 
 def _rate(rates: Mapping[Any, Any], kind: str, scale: int) -> float:
-    """Return the steps of a second when nobody else is on the devices, 0 where it is not said."""
+    """Return the steps of a second when no other is on the devices, 0 where it is not said."""
     row = rates.get(f"('{kind}', {scale})")
     found = row.get("null") if isinstance(row, Mapping) else None
     if isinstance(found, bool) or not isinstance(found, int | float) or not found > 0:

@@ -186,7 +186,7 @@ class _Recording:
         return found
 
     def _gang(self, number: int, at: int, pod: _Made) -> _Gang:
-        """Return the job of a pod, a new one where it belongs to none that goes on."""
+        """Return the job of a pod, a new one where it belongs to none that continues."""
         space, key = pod.metadata.namespace, _key(pod)
         known = self.newest.get(key)
         # A controller of one uid makes pods again; of other names that says nothing.

@@ -56,7 +56,7 @@ def _why(error: Exception) -> str:
 
 
 def is_text(line: str) -> bool:
-    """Tell whether a text can be written: halves of surrogate pairs cannot."""
+    """Return whether a text can be written: halves of surrogate pairs cannot."""
     if line.isascii():
         return True
     try:
@@ -105,7 +105,7 @@ def seconds(text: str, what: str) -> int:
 
 
 def devices(text: str) -> int:
-    """Return how many devices a text says; 0 is one too few.
+    """Return how many devices a text states; 0 is one too few.
 
     Raises:
         Unreadable: no whole number, or none from 1 to a million.

@@ -48,7 +48,7 @@ _CYCLES: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Reclaim:
-    """Idle jobs that make way for one that waits, or for nobody: then the preemptor is empty.
+    """Idle jobs that are preempted for one that waits, or for nobody: then the preemptor is empty.
 
     `victims`: each with the rule by which it goes, and what the engine says of it.
     """
@@ -96,11 +96,11 @@ class Decider(Protocol):
         ...
 
     def borrows(self, entry: Entry) -> bool:
-        """Tell whether what was admitted takes more than its tenant's own."""
+        """Return whether what was admitted takes more than its tenant's own."""
         ...
 
     def has_heads(self) -> bool:
-        """Tell whether there is anything to decide."""
+        """Return whether there is anything to decide."""
         ...
 
     def decide(self, now: Nanos) -> Iterator[CycleResult | Placements | Reclaims]:
@@ -164,7 +164,7 @@ class EngineDecider:
         self._queues.flush([tenant])
 
     def borrows(self, entry: Entry) -> bool:
-        """Tell what the engine says of it."""
+        """Return what the engine says of it."""
         return entry.level > 0
 
     def holder(self, key: str) -> Holder | None:
@@ -197,7 +197,7 @@ class EngineDecider:
             self._holdings.hold(replace(row, next_checkpoint=None, pods_ready=ready))
 
     def has_heads(self) -> bool:
-        """Tell whether anybody is queued."""
+        """Return whether anybody is queued."""
         return self._queues.anybody()
 
     @property

@@ -1,4 +1,4 @@
-"""Harm budgets in a replay, where jobs make way on nodes: whom they spare, and which plans.
+"""Harm budgets in a replay, where jobs are preempted on nodes: whom they spare, and which plans.
 
 One governor has the accounts of all planes of a policy. A job is known as its pods are in an
 operator: by tenant, priority and lineage, without a ClusterQueue. It loses the time since its last
@@ -37,7 +37,7 @@ def governor_of(policy: PolicySpec) -> Governor:
 
 
 class NodeHarm:
-    """Asks the budgets for one plane."""
+    """Queries the budgets for one plane."""
 
     def __init__(
         self, governor: Governor, plane: str, saved: Callable[[str, Nanos], Saved]

@@ -183,15 +183,15 @@ class IdleDecider:
         self._inner.retry(tenant)
 
     def borrows(self, entry: Entry) -> bool:
-        """Tell what the quota engine says of it."""
+        """Return what the quota engine says of it."""
         return self._inner.borrows(entry)
 
     def has_heads(self) -> bool:
-        """Tell whether there is anything to decide."""
+        """Return whether there is anything to decide."""
         return self._changed or self._inner.has_heads()
 
     def decide(self, now: Nanos) -> Iterator[CycleResult | Placements | Reclaims]:
-        """Give nodes until that changes nothing, then see whether idle work is to make way."""
+        """Give nodes until that changes nothing, then see whether idle work is to be preempted."""
         self._changed = False
         self._retries.clear()
         if self._together:
@@ -289,7 +289,7 @@ class IdleDecider:
         return refused
 
     def _takes(self, plan: Plan, now: Nanos) -> bool:
-        """Count who makes way, unless harm budgets do not allow all of them together."""
+        """Count who is preempted, unless harm budgets do not allow all of them together."""
         if not self._harm:
             return True
         demand = "" if plan.preemptor is None else _key(plan.preemptor)
@@ -364,7 +364,7 @@ class IdleDecider:
         return frozenset(pod.uid for key in due for pod in self.placing.pods_of(key))
 
     def _note_going(self) -> None:
-        """Tell the other planes for whom idle work goes."""
+        """Notify the other planes for whom idle work goes."""
         going: dict[str, set[Uid]] = {}
         for key, root in self._claimed.items():
             whom = self._claims[root]

@@ -41,7 +41,7 @@ def changes_of(model: WorkModel, life: Life) -> tuple[int, ...]:
 
 
 def is_idle(model: WorkModel, life: Life, now: int) -> bool:
-    """Tell whether a job that runs holds its devices without using them."""
+    """Return whether a job that runs holds its devices without using them."""
     assert life.run is not None
     found = idle_instants(model, life.doing, life.run)
     return found is not None and found[0] <= now < found[1]
@@ -69,7 +69,7 @@ def unused_now(model: WorkModel, life: Life, now: int) -> int:
 
 
 def idle_victim(model: WorkModel, life: Life, now: int, why: str) -> IdleVictim:
-    """Return what becomes of an idle job that makes way."""
+    """Return what becomes of an idle job that is preempted."""
     assert life.run is not None
     found = idle_instants(model, life.doing, life.run)
     assert found is not None, "who makes way for being idle is idle"

@@ -42,7 +42,7 @@ class Answers:
         self._idle = False
 
     def begin(self, idle: frozenset[Uid]) -> None:
-        """Forget what was said; `idle`: the pods of all idle work."""
+        """Forget what was stated; `idle`: the pods of all idle work."""
         self.reclaimable, self._idle = idle, bool(idle)
         self.asked.clear()
         self._declined.clear()
@@ -52,7 +52,7 @@ class Answers:
         self._declined.update(jobs)
 
     def reopen(self, job: str) -> None:
-        """Take back what was said of a job: it has its quota now, and lacks something else."""
+        """Take back what was stated of a job: it has its quota now, and lacks something else."""
         self._declined.discard(job)
 
     def forget(self, job: str) -> None:

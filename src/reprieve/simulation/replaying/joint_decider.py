@@ -167,7 +167,7 @@ class JointDecider:
             yield self._jobs[key]
 
     def has_quota(self, job: Job) -> bool:
-        """Tell whether a job holds quota."""
+        """Return whether a job holds quota."""
         return self._quota.holder(key_of(job)) is not None
 
     def gives_up(self, job: Job, now: Nanos) -> None:
@@ -189,11 +189,11 @@ class JointDecider:
             self.placing.retry(tenant)
 
     def borrows(self, entry: Entry) -> bool:
-        """Tell what the quota engine says of it."""
+        """Return what the quota engine says of it."""
         return self._quota.borrows(entry)
 
     def has_heads(self) -> bool:
-        """Tell whether anybody is to be tried, for quota or for nodes."""
+        """Return whether anybody is to be tried, for quota or for nodes."""
         return self._quota.has_heads() or self.placing.has_heads()
 
     def decide(self, now: Nanos) -> Iterator[CycleResult | Placements]:

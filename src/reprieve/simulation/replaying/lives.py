@@ -28,7 +28,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A job that made way, why, and the device-nanoseconds of progress that are undone by it.
+    """A job that was preempted, why, and the device-nanoseconds of progress that are undone by it.
 
     `idle`: where it was taken for being idle, what became of it.
     """
@@ -88,7 +88,7 @@ class Unready:
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """Jobs make way for another one; `why` is what the engine says about that one.
+    """Jobs are preempted for another one; `why` is what the engine says about that one.
 
     `plane` is whose decision it is where several decide, else empty. For nobody in particular, by
     the idle plane, the preemptor is empty. `proof` is why that one fits, where that is no text.
@@ -168,7 +168,7 @@ class Life:
 
     @property
     def doing(self) -> Job:
-        """Return the job as it goes on."""
+        """Return the job as it continues."""
         return self.rest or self.job
 
 

@@ -54,7 +54,7 @@ class LoopGuard:
             self._turns_for.clear()
 
     def displaces(self, now: int, preemptor: str, victim: str) -> None:
-        """Count who makes way for whom."""
+        """Count who is preempted for whom."""
         self._turns[victim] += 1
         self._turns_for[preemptor, victim] += 1
         if self._turns[victim] < _MOST_TURNS:

@@ -117,13 +117,13 @@ class OwnDecider:
         """Do nothing: nobody is spared for a time."""
 
     def borrows(self, entry: Entry) -> bool:
-        """Tell whether its tenant uses more than its own by now."""
+        """Return whether its tenant uses more than its own by now."""
         queue = self._holdings.tree.queues[entry.cluster_queue]
         own = self._holdings.tree.subtree[_COLUMN][queue]
         return self._holdings.usage[_COLUMN][queue] > own
 
     def has_heads(self) -> bool:
-        """Tell whether anything changed since the last decision."""
+        """Return whether anything changed since the last decision."""
         return self._changed and bool(self._waiting or self._claims)
 
     def decide(self, now: Nanos) -> Iterator[CycleResult]:

@@ -217,7 +217,7 @@ class _Replay:
         return replace(found, terms=terms) if terms.time else found
 
     def _told(self, preemptor: str, going: Iterable[str], now: int) -> Mapping[str, int]:
-        """Return for how long jobs are told that make way for one, by their keys."""
+        """Return for how long jobs are told that are preempted for one, by their keys."""
         who = self.lives[self.numbers[preemptor]].job if preemptor else None
         priority, victims = None if who is None else who.priority or 0, {}
         for key in going:
@@ -291,7 +291,7 @@ class _Replay:
             self._add(max(now, due), Kind.GRACE, number, life.displaced)
 
     def _decide(self, now: Nanos) -> None:
-        """Decide until that changes nothing; who makes way holds its devices meanwhile."""
+        """Decide until that changes nothing; who is preempted holds its devices meanwhile."""
         if self.decider.has_heads():
             for result in self.decider.decide(now):
                 self.result.cycles += result.count if isinstance(result, CycleResult) else 1

@@ -1,4 +1,4 @@
-"""Deciding by the scheduling engine: jobs as gangs on nodes, and gangs that make way for them.
+"""Deciding by the scheduling engine: jobs as gangs on nodes, and gangs that are preempted for them.
 
 1. Who waits is tried in the order of priority, and then since when it waits, as in the plane's
    queue, by the engine's own attempts over one snapshot (`engine.scheduling.session`).
@@ -132,7 +132,7 @@ class SchedulingDecider:
 
     @property
     def stranded(self) -> int:
-        """Return the devices that are free while a job waits that asks for no more than that."""
+        """Return the devices that are free while a job waits that requests no more than that."""
         return self._free if self._widths and min(self._widths) <= self._free else 0
 
     def waits(self, job: Job, number: int, now: Nanos) -> None:
@@ -187,7 +187,7 @@ class SchedulingDecider:
         return self._running[key].pods
 
     def is_placed(self, key: str) -> bool:
-        """Tell whether a job is on nodes, also while it leaves them."""
+        """Return whether a job is on nodes, also while it leaves them."""
         return key in self._running
 
     def retry(self, tenant: str) -> None:
@@ -255,7 +255,7 @@ class SchedulingDecider:
         return False
 
     def has_heads(self) -> bool:
-        """Tell whether somebody is to be tried."""
+        """Return whether somebody is to be tried."""
         return bool(self._ready)
 
     def decide(self, now: Nanos) -> Iterator[Placements]:
@@ -347,7 +347,7 @@ class SchedulingDecider:
         return found
 
     def _takes(self, gang: _Gang, attempt: Attempt, jobs: Candidates, now: Nanos) -> bool:
-        """Count who makes way, unless budgets do not allow all of them together."""
+        """Count who is preempted, unless budgets do not allow all of them together."""
         if attempt.plan is None or not self._harm:
             return True
         rules: dict[str, str] = {}
@@ -399,7 +399,7 @@ class SchedulingDecider:
     def _preemption(
         self, gang: _Gang, attempt: Attempt
     ) -> tuple[str, tuple[tuple[str, str], ...], str]:
-        """Return the preemptor, its victims with their rules, and what is said about it."""
+        """Return the preemptor, its victims with their rules, and what is stated about it."""
         assert attempt.plan is not None
         assert attempt.preemption is not None
         rules: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Notice in a replay: which jobs are told before they make way, and with what credit.
+"""Notice in a replay: which jobs are told before they are preempted, and with what credit.
 
 A study draws which jobs ask (`work.notice: {time: 5m, share: 0.6}`) where the trace does not say
 so; a policy allows it by the operator's own key (`quota.notice`, `scheduling.notice`). A job that
@@ -25,13 +25,13 @@ __all__ = ["NEVER_TOLD", "Asking", "ToldJobs"]
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """What is drawn for jobs of a trace that does not say whether they ask for notice."""
+    """What is drawn for jobs of a trace that does not state whether they request notice."""
 
     time: int = 0
     share: float = 1.0
 
     def drawn(self, job: Job, random: Random) -> Job:
-        """Return the job with the notice that it asks for; as much is drawn for each."""
+        """Return the job with the notice that it requests; as much is drawn for each."""
         asks = random.random() < self.share
         if job.notice is not None:
             return job

@@ -66,7 +66,7 @@ class Saved:
 
 
 class WorkModel(Protocol):
-    """How work goes on, and what displacing it costs."""
+    """How work continues, and what displacing it costs."""
 
     @property
     def evict(self) -> int:

@@ -28,7 +28,7 @@ def failure_lines(study: Study, failed: Sequence[Failed]) -> Iterator[str]:
 
 
 def _are_all(runs: Sequence[Run]) -> bool:
-    """Tell whether these are all combinations of what they say."""
+    """Return whether these are all combinations of what they state."""
     said = {(run.seed, run.load, run.policy.name) for run in runs}
     return len(said) == len(list(product(*({each[n] for each in said} for n in range(3)))))
 

@@ -1,4 +1,4 @@
-"""Means over runs, with intervals that say how far they can be trusted.
+"""Means over runs, with intervals that state how far they can be trusted.
 
 A run is a trace and a seed; what varies between runs is which jobs came, never chance in the
 decisions. The interval is the 95 % percentile bootstrap of the mean, drawn with a fixed seed, so

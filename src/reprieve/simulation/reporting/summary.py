@@ -79,7 +79,7 @@ class LoadSummary:
 
     @property
     def idle(self) -> bool:
-        """Tell whether columns about idle work are among them."""
+        """Return whether columns about idle work are among them."""
         return IDLE_COLUMNS[0] in self.columns
 
 

@@ -44,7 +44,7 @@ _LOW = 0.05  # an own load at which hardly anything ever waits
 
 
 def own_load_lines(results: Results) -> list[str]:
-    """Return what each trace asks for as it is, and what of it was left out.
+    """Return what each trace requests as it is, and what of it was left out.
 
     Of several traces and seeds the first line says from what to what. What the study says and
     changes nothing comes last.

@@ -75,7 +75,7 @@ def _sides(buys: list[tuple[float, str]], costs: list[tuple[float, str]]) -> str
 
 
 def _share(found: Found) -> float | None:
-    """Return the difference as a share of the first policy's mean; None where it says nothing."""
+    """Return the difference as a share of the first policy's mean; None where it states nothing."""
     change = found.change
     if change is None or (change.runs >= FEWEST_FOR_A_STAR and not is_clear(change)):
         return None

@@ -1,4 +1,4 @@
-"""Samples: what each unit held and asked for at an instant, and what teams' work adds up to.
+"""Samples: what each unit held and requested at an instant, and what teams' work adds up to.
 
 Amounts are in base units (cpu in thousandths). A team is a namespace, together with the
 ClusterQueue of the work, so that sums by namespace and by queue come from the same samples, and a

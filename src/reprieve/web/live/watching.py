@@ -114,7 +114,7 @@ class Watching:
         return len(self._topics)
 
     def snapshot(self, key: Key) -> bytes:
-        """Return a page as a JSON document, with the position from which a stream goes on.
+        """Return a page as a JSON document, with the position from which a stream continues.
 
         Raises:
             NotFound: as `Cluster.page`.

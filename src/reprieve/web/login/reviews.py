@@ -41,7 +41,7 @@ class Identity:
 
 
 class Reviews:
-    """Asks the API server; nothing is remembered here.
+    """Queries the API server; nothing is remembered here.
 
     Args:
         transport: to the API server, with the rights to create the two reviews.

@@ -70,7 +70,7 @@ class Tokens:
         return await asyncio.shield(asking)
 
     def forget(self, token: str) -> None:
-        """Ask about this token the next time."""
+        """Query the API server for this token next time."""
         self._answers.pop(_digest(token), None)
 
     async def _ask(self, key: bytes, token: str) -> Identity | None:

@@ -170,7 +170,7 @@ def _amounts(requests: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
 
 @lru_cache(maxsize=10_000)
 def _shape(amounts: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
-    """Return the same object for the same amounts: 50,000 pods ask for a few dozen things."""
+    """Return the same object for the same amounts: 50,000 pods request a few dozen things."""
     return amounts
 
 

@@ -175,7 +175,7 @@ class LocalQueueRecord:
 
 
 def workload_record(workload: kueue.Workload) -> WorkloadRecord:
-    """Return what is kept of a Workload; what it asks for and cannot be read counts as nothing."""
+    """Return what is kept of a Workload; what it requests and cannot be read counts as nothing."""
     metadata, spec, status = workload.metadata, workload.spec, workload.status
     created = instant_or_none(metadata.creation_timestamp) or NEVER
     state = _state(workload)

@@ -1,4 +1,4 @@
-"""What was told of work: idle GPUs, why it waits, plans that made room, and who made way."""
+"""What was told of work: idle GPUs, why it waits, plans that made room, and who was preempted."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ class _Share:
         self._cache.applied(obj)
 
     def deleted(self, obj: Any) -> None:
-        """Let go of this object."""
+        """Release this object."""
         self._cache.deleted(obj)
 
 

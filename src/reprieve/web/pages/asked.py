@@ -1,4 +1,4 @@
-"""What the address of a page asks for: namespaces, a resource, a search."""
+"""What the address of a page requests: namespaces, a resource, a search."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Asked:
 
 
 def asked_of(mirror: Mirror, parameters: Parameters, viewer: Viewer | None = None) -> Asked:
-    """Return what an address asks for; with a viewer also what work that he sees waits for.
+    """Return what an address requests; with a viewer also what work that he sees waits for.
 
     Raises:
         InvalidParameter: a resource that no node has and nobody waits for, or namespaces that

@@ -1,4 +1,4 @@
-"""The page History: what teams or queues held, asked for and lost over the last hour, day or week.
+"""The page History: what teams or queues held, requested and lost over the last hour, day or week.
 
 Parameters: `range` (hour, day, week), `by` (team: the namespace; queue), `measure` (working, idle,
 waiting, preempted, lost), `resource`, `ns`. Table `teams`, the largest first: team, working, idle,
@@ -181,7 +181,7 @@ def _points(
 
 
 def _totals(samples: Sequence[tuple[Sample, list[float]]]) -> list[float]:
-    """Return device-hours of what is held and asked for, and the sums of what befell."""
+    """Return device-hours of what is held and requested, and the sums of what befell."""
     total = [0.0] * len(_MEASURES)
     for sample, amounts in samples:
         for index, amount in enumerate(amounts):

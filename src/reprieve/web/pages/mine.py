@@ -216,7 +216,7 @@ def _running(mirror: Mirror, viewer: Viewer, asked: Asked) -> Iterator[tuple[str
 
 
 def _resource_of(unit: UnitSum, asked: Asked) -> str | None:
-    """Return by which resource a unit is shown; None where it has none of what is asked for."""
+    """Return by which resource a unit is shown; None where it has none of what is requested."""
     if asked.chosen:
         return asked.resource if unit.held.get(asked.resource) else None
     named = [name for name, amount in unit.held.items() if amount and name != "memory"]

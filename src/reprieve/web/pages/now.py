@@ -294,7 +294,7 @@ def _node_made(each: NodeSum, resource: str, levels: tuple[str, ...]) -> tuple[C
 
 
 def _last_hour(mirror: Mirror, viewer: Viewer, asked: Asked, at: Nanos) -> dict[str, Any]:
-    """Return what made way lately; of those plans of which the viewer may see a victim."""
+    """Return what was preempted lately; of those plans of which the viewer may see a victim."""
     began = at - HOUR
     plans = [
         each

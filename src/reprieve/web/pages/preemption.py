@@ -185,7 +185,7 @@ def _telling(mirror: Mirror, viewer: Viewer, head: PreemptionRecord) -> _Telling
 
 
 def _values(telling: _Telling, told: list[DisruptionRecord]) -> dict[str, Any]:
-    """Return what the record says of itself, and in how many words for whom."""
+    """Return what the record states of itself, and in how many words for whom."""
     record, viewer = telling.record, telling.viewer
     spec, status, metadata = record.spec, record.status, record.metadata
     address = address_of(record, viewer)
@@ -214,7 +214,7 @@ def _values(telling: _Telling, told: list[DisruptionRecord]) -> dict[str, Any]:
 
 
 def _demand(telling: _Telling) -> dict[str, Any] | None:
-    """Return what is said of the demand; None where one plane decides alone."""
+    """Return the text about the demand; None where one plane decides alone."""
     spec = telling.record.spec
     if not spec.stages:
         return None
@@ -296,7 +296,7 @@ def _put_back(telling: _Telling) -> int | None:
 
 
 def _made_way(telling: _Telling) -> Iterator[tuple[str, tuple[Cell, ...]]]:
-    """Yield the units that make way, those that the viewer sees first."""
+    """Yield the units that are preempted, those that the viewer sees first."""
     seen = sorted(telling.units, key=lambda unit: not telling.sees(unit))
     for number, unit in enumerate(seen[:MOST_UNITS]):
         shown = telling.masking.shown(unit.root, unit.lineage, _better(telling, unit))

@@ -1,4 +1,4 @@
-"""Pages as they were: the instant that an address asks for, and Now of that instant.
+"""Pages as they were: the instant that an address requests, and Now of that instant.
 
 `at` is an instant in seconds since the epoch. What units held and waited for is what the last
 sample before it says; what was preempted is what the records say. Where each device was is not
@@ -24,7 +24,7 @@ _LATEST: Final = 10_000_000_000  # the year 2286
 
 
 def moment_asked(mirror: Mirror, parameters: Parameters) -> Moment | None:
-    """Return the sample that an address asks for, None where it asks for the present.
+    """Return the sample that an address requests, None where it requests the present.
 
     Raises:
         InvalidParameter: it is no instant, or one of which nothing is kept.

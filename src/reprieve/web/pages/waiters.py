@@ -108,7 +108,7 @@ def _with_use(waiter: Waiter, uses: Mapping[tuple[str, str], tuple[int, int]]) -
 
 
 def _counted(amounts: Mapping[str, int], asked: Asked) -> tuple[int, str] | None:
-    """Return which amount of what is shown, None where it asks for nothing of what is wanted."""
+    """Return which amount of what is shown, None where it requests nothing of what is wanted."""
     if asked.chosen:
         amount = amounts.get(asked.resource, 0)
         return (amount, asked.resource) if amount else None

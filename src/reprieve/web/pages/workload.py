@@ -1,4 +1,4 @@
-"""The page of one unit: its life over all attempts of its line of work, and why at each turn.
+"""The page of one unit: its life over all attempts of its lineage, and why at each turn.
 
 Parameters `kind`, `namespace`, `name`. Values: `unit`, `kind`, `namespace`, `name`, `state`,
 `since`, `created`, `queue`, `clusterQueue`, `priority`, `attempts`, `gpus`, `idle`, `totals`,
@@ -273,7 +273,7 @@ def _segment(each: Segment) -> tuple[Cell, ...]:
 
 
 def _displacements(turns: list[Turn]) -> Iterator[tuple[str, tuple[Cell, ...]]]:
-    """Yield how it made way, the newest first."""
+    """Yield how it was preempted, the newest first."""
     for number, turn in reversed(list(enumerate(turns))[-_MOST_TURNS:]):
         each = turn.displacement
         ran = None
@@ -303,7 +303,7 @@ def _displacements(turns: list[Turn]) -> Iterator[tuple[str, tuple[Cell, ...]]]:
 def _displaced(
     mirror: Mirror, viewer: Viewer, line: Line
 ) -> Iterator[tuple[str, tuple[Cell, ...]]]:
-    """Yield who made way for it, the newest first."""
+    """Yield who was preempted for it, the newest first."""
     newest = sorted(line.preempted, key=lambda each: each.decided, reverse=True)
     for each in newest[:_MOST_TURNS]:
         masking = masking_of(mirror, viewer, each.record, line.namespace)

@@ -1,4 +1,4 @@
-"""Who could have made way in a recorded decision: each candidate, what became of it, and why.
+"""Who could have been preempted in a recorded decision: each candidate, what became of it, and why.
 
 What is said of a candidate names nobody else, so that a page may show those that its viewer sees
 and count the others. Places are counted from 1, in the order in which the plane takes candidates:

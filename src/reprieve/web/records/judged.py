@@ -119,7 +119,7 @@ class Opened(Protocol):
     """Records that somebody looks at, whole and decided again."""
 
     def whole(self, namespace: str, name: str, uid: str) -> Whole | None:
-        """Return a record, None while it is not there; it is asked for then."""
+        """Return a record, None while it is not there; it is requested then."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The life of a line of work on one bar: it waits, starts, runs, makes way, waits again.
+"""The life of a lineage on one bar: it waits, starts, runs, is preempted, waits again.
 
 What is known of the past are its displacements. When a run that was displaced had begun is said by
 the input of the decision, where that was looked at; else it was no later than its cost tells: what
@@ -19,7 +19,7 @@ __all__ = ["Displacement", "Present", "Segment", "Stage", "life"]
 
 
 class Stage(StrEnum):
-    """What a line of work is at during a segment."""
+    """What a lineage is at during a segment."""
 
     WAITS = "Waits"
     STARTS = "Starts"
@@ -30,7 +30,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Displacement:
-    """One time that it made way, as far as a bar needs it.
+    """One time that it was preempted, as far as a bar needs it.
 
     `begun`: when what it held was its own, None where that is not known. `ended`: None while it is
     leaving. `plan`: by which it is addressed.
@@ -63,7 +63,7 @@ class Present:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A part of the bar; `begin` None: earlier than is known, `end` None: it goes on.
+    """A part of the bar; `begin` None: earlier than is known, `end` None: it continues.
 
     `exact`: its begin is known, rather than worked out from what was lost. `plan`: of the
     displacement in which it ended.

@@ -1,4 +1,4 @@
-"""A line of work: a unit with all that stood in its place before, whatever its uid.
+"""A lineage: a unit with all that stood in its place before, whatever its uid.
 
 1. What is there now: the unit's pods, its Workload, its GpuWorkload, and the uids of their owners.
 2. What bears a name that these had, or that their controllers give to pods.
@@ -29,7 +29,7 @@ _NO_MAKERS: Final = ("pod", "podgroup", "workload", "gpuworkload")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of work.
+    """One lineage.
 
     Attributes:
         unit: the id by which it was asked for.
@@ -65,7 +65,7 @@ class Line:
 
 
 def line_of(mirror: Mirror, unit: str) -> Line | None:
-    """Return the line of work of a unit, None where nobody knows of it."""
+    """Return the lineage of a unit, None where nobody knows of it."""
     kind, namespace, name = unit.split("/")
     pods = mirror.pods.by("unit", unit)
     workloads = mirror.workloads.by("unit", unit)

@@ -21,7 +21,7 @@ __all__ = ["HeldLoop", "loops_of"]
 
 @dataclass(frozen=True, slots=True)
 class HeldLoop:
-    """A loop of lines of work; each is told by the object that took part last.
+    """A loop of lineages; each is told by the object that took part last.
 
     `held`: who does not displace whom before `until`.
     """
@@ -70,7 +70,7 @@ def loops_of(records: Iterable[Preemption], at: Nanos) -> list[HeldLoop]:
 
 
 def _parties(record: Preemption) -> dict[str, Party]:
-    """Return the lines of work that a record names, by the uids of their objects."""
+    """Return the lineages that a record names, by the uids of their objects."""
     spec = record.spec
     found = {
         each.subject.uid: Party(Lineage(each.lineage), each.subject.namespace)

@@ -90,7 +90,7 @@ class Opening:
         return None
 
     async def run(self) -> None:
-        """Open what is asked for, for ever."""
+        """Open what is requested, for ever."""
         while True:
             await self._wish.wait()
             while self._wanted:

@@ -1,4 +1,4 @@
-"""The displacements of one line of work, put together from records, Disruptions and judgements.
+"""The displacements of one lineage, put together from records, Disruptions and judgements.
 
 A record and the Disruptions of the same plan are one turn: who preempted, what it held and how it
 came out stand in the record; how often it happened and what would have spared it in the Disruption.
@@ -42,7 +42,7 @@ _STATES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One plan by which it made way, or was to.
+    """One plan by which it was preempted, or was to.
 
     Attributes:
         displacement: as the bar needs it.

@@ -40,7 +40,7 @@ _FIRST: Final = (
 
 @dataclass(frozen=True, slots=True)
 class VictimUnit:
-    """What makes way as one.
+    """What is preempted as one.
 
     Attributes:
         unit: `kind/namespace/name` by the record; who reads it may know a better name.
@@ -74,7 +74,7 @@ class VictimUnit:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The arithmetic of a plan in devices, or in one resource where it asks for none.
+    """The arithmetic of a plan in devices, or in one resource where it requests none.
 
     `needed - free - coming = lacking`, and `taken` covers it. `exact`: the record says what was
     free; else it is what the need exceeds what was taken by, and there may have been more.

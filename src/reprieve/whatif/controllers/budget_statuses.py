@@ -46,7 +46,7 @@ class _Budget:
     healthy: int = 0
 
     def is_ready(self, name: str) -> bool | None:
-        """Tell whether a pod is ready; None where it does not count."""
+        """Return whether a pod is ready; None where it does not count."""
         found = (self.pods or {}).get(name)
         return None if found is None else found.healthy
 
@@ -158,7 +158,7 @@ class BudgetStatuses:
     def _controller(
         self, namespace: str, owner: tuple[str, str, str, str]
     ) -> tuple[str, int | None]:
-        """Return the uid of who wants pods, and how many if it says so."""
+        """Return the uid of who wants pods, and how many if it states so."""
         number: int | None = None
         for _ in range(_DEPTH):
             version, kind, name, uid = owner

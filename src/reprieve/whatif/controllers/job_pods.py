@@ -1,4 +1,4 @@
-"""The pods of what is queued: made when it is let go, gone when it is stopped.
+"""The pods of what is queued: made when it is released, gone when it is stopped.
 
 A Job has as many pods as it may run at a time, and replaces those that go. Of every other kind the
 pods are made once, from its row of the table of jobs, as its own controller would make them in the
@@ -215,12 +215,12 @@ class JobPods:
 
 
 def is_numbered(pod: Json) -> bool:
-    """Tell whether a pod is made anew under its own name, when that is free."""
+    """Return whether a pod is made anew under its own name, when that is free."""
     return str(pod["metadata"]["name"]).rpartition("-")[2].isdigit()
 
 
 def _submits(pod: Json, uid: str) -> bool:
-    """Tell whether a pod is a submitter: made here, or by a Job that KubeRay made."""
+    """Return whether a pod is a submitter: made here, or by a Job that KubeRay made."""
     owners = pod["metadata"].get("ownerReferences") or ()
     made = any(each["uid"] == uid for each in owners)
     here = made and f"-{_SUBMITTER}-" in pod["metadata"]["name"]

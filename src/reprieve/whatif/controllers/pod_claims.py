@@ -63,13 +63,13 @@ class PodClaims:
             self._make(PODS, claims, pod)
 
     def _make(self, resource: Resource, claims: Resource, user: Json) -> None:
-        """Make what is asked for by template and is not there, and say so in the user's status."""
+        """Make what is requested by template and is not there, and say so in the user's status."""
         status = status_with_claims(user, lambda asked: self._claim(claims, user, asked))
         if status is not None:
             self._overlay.change(resource, {**user, "status": status})
 
     def _claim(self, claims: Resource, user: Json, asked: Json) -> str:
-        """Return the claim of what is asked for, shared or made; empty where there is none yet."""
+        """Return the claim of what is requested, shared or made; empty where there is none yet."""
         metadata, groups = user["metadata"], self._overlay.table(*_GROUPS)
         namespace, title, group = metadata.get("namespace", ""), asked["name"], group_of(user)
         if group and groups is not None:

@@ -58,7 +58,7 @@ _FLAVORS: Final = ("kueue.x-k8s.io", "resourceflavors")
 
 
 def preempting_classes(overlay: Overlay) -> Iterator[tuple[int, str]]:
-    """Yield value and name of the priority classes by which others make way."""
+    """Yield value and name of the priority classes by which others are preempted."""
     for (_, name), raw in overlay.raw(PRIORITIES):
         found = _CLASS.decode(raw)
         if found.preemption_policy != "Never":

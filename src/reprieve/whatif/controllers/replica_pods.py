@@ -72,7 +72,7 @@ class ReplicaPods:
         }
 
     def makes(self, group: str, kind: str) -> bool:
-        """Tell whether pods of this kind are made here."""
+        """Return whether pods of this kind are made here."""
         return (group, kind) in self._makers
 
     def reconcile(self, owner: Json) -> None:

@@ -148,7 +148,7 @@ class Overlay:
                 yield reference, found
 
     def single(self, resource: Resource, namespace: str, name: str) -> Json | None:
-        """Return an object, also of a kind that was not listed; one not known is asked for."""
+        """Return an object, also of a kind that was not listed; one not known is requested."""
         if self.table(resource.group, resource.plural) is not None:
             return self.get(resource, namespace, name)
         path = resource.path(namespace, name)
@@ -192,7 +192,7 @@ class Overlay:
         return value if value is None or isinstance(value, bytes) else msgspec.json.encode(value)
 
     def frozen(self) -> Snapshot:
-        """Return what there is now as a snapshot, to go on from in another run."""
+        """Return what there is now as a snapshot, to continue from in another run."""
         kinds = {
             key: Listed(
                 table.resource,
@@ -222,7 +222,7 @@ class Overlay:
         ]
 
     def watch(self, kind: KindKey, since: int, listener: Callable[[bytes], None]) -> None:
-        """Tell a listener of each change of a kind after a version, as a line of a watch."""
+        """Notify a listener of each change of a kind after a version, as a line of a watch."""
         table = self._table(kind)
         for version, line in table.told:
             if version > since:

@@ -86,7 +86,7 @@ def _reclaims(queue: Json) -> bool:
 
 
 def _unused(queue: Json, columns: Mapping[tuple[str, str], int]) -> bool:
-    """Tell whether a queue uses less than its nominal quota of one of these."""
+    """Return whether a queue uses less than its nominal quota of one of these."""
     used = {
         (flavor["name"], each["name"]): _amount(each["name"], each.get("total"))
         for flavor in first(queue, "status.flavorsUsage") or ()
@@ -129,7 +129,7 @@ def _root(queue: Json, parents: Mapping[str, str]) -> str:
 
 
 def _short(wanted: Outcome, spared: Outcome) -> dict[str, int]:
-    """Return what is missing with nobody making way, at the place where that is least.
+    """Return what is missing with nobody being preempted, at the place where that is least.
 
     Nothing of several pods that are placed one by one: it is known of the first of them alone.
     """

@@ -1,4 +1,4 @@
-"""The answer: does what was submitted start, who makes way, where it runs, and why it waits.
+"""The answer: does what was submitted start, who is preempted, where it runs, and why it waits.
 
 `Starts`, `StartsWithVictims`, `Waits` or `NeverFits` for each thing submitted that is decided
 about; the worst of them for all. How it is read from a run stands in `whatif.questions.judging`.
@@ -48,7 +48,7 @@ _ORDER: Final = tuple(Verdict)
 
 @dataclass(frozen=True, slots=True)
 class Displaced:
-    """One that makes way. `devices` it gives back; `lost_device_seconds` None where not known.
+    """One that is preempted. `devices` it gives back; `lost_device_seconds` None where not known.
 
     Of a Workload it is the job that is named, if it has one. `plane` chose it by `rule`; `amounts`
     are its devices by resource. `saved`: its last checkpoint since it started, None without one.
@@ -93,7 +93,7 @@ class Borrowed:
 
 @dataclass(frozen=True, slots=True)
 class Fragile:
-    """With so much less free, in base units, this becomes of it, or others make way.
+    """With so much less free, in base units, this becomes of it, or others are preempted.
 
     On a Node, or of a `flavor` of a ClusterQueue.
     """
@@ -169,7 +169,7 @@ class Answer:
         )
 
     def judged_again(self, outcomes: tuple[Outcome, ...]) -> Answer:
-        """Return the answer with other outcomes; what is said of all is that of the worst."""
+        """Return the answer with other outcomes; what is stated of all is that of the worst."""
         judged = [each for each in outcomes if each.verdict is not None]
         worst = max(judged, key=_badness, default=None)
         return replace(

@@ -1,4 +1,4 @@
-"""What work asks for altogether: its pods where they are there, else those that it describes.
+"""What work requests altogether: its pods where they are there, else those that it describes.
 
 Source: the API's defaulting of requests by limits; specification of the quota plane, section 10.2.
 """
@@ -36,13 +36,13 @@ class Asks:
 
     @property
     def scarce(self) -> tuple[str, ...]:
-        """The resources that count: devices, and cpu where no devices are asked for."""
+        """The resources that count: devices, and cpu where no devices are requested."""
         devices = tuple(name for name in sorted(self.total) if is_device(name))
         return devices or tuple(name for name in ("cpu",) if name in self.total)
 
 
 def asks_of(pods: Iterable[Json], kind: JobKind | None, obj: Json) -> Asks:
-    """Return what these pods ask for; without any, what a job of this kind describes."""
+    """Return what these pods request; without any, what a job of this kind describes."""
     shapes = [(1, pod["spec"]) for pod in pods] or list(described(kind, obj))
     each = [requests_of_spec(spec) for _, spec in shapes]
     total: Counter[str] = Counter()
@@ -69,7 +69,7 @@ def requests_of_spec(spec: Mapping[str, object]) -> dict[str, int]:
 
 
 def _defaulted(container: core.Container) -> core.Container:
-    """Return a container of a template that asks for its limits, as the pods will."""
+    """Return a container of a template that requests its limits, as the pods will."""
     given = container.resources or core.ContainerResources()
     requests = {**(given.limits or {}), **(given.requests or {})}
     return replace(container, resources=replace(given, requests=requests))

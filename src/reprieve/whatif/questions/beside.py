@@ -55,7 +55,7 @@ def affordable(of_one: float) -> float:
 
 
 def spent(seconds: float) -> Callable[[], bool]:
-    """Return what says whether the process has worked for so long since now."""
+    """Return what states whether the process has worked for so long since now."""
     end = time.process_time() + seconds
     return lambda: time.process_time() >= end
 
@@ -105,7 +105,7 @@ async def _estimate(
 
 
 def _once_they_left(run: Run) -> Estimate:
-    """Return by when it starts, given the grace periods of the pods that make way."""
+    """Return by when it starts, given the grace periods of the pods that are preempted."""
     uids = {obj["metadata"]["uid"] for obj in run.submitted}
     placed = [
         change.at - run.submitted_at

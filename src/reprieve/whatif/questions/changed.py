@@ -209,7 +209,7 @@ def _keyed(field: str) -> tuple[str, str]:
 
 
 def _ask_for(spec: Json, resource: str, amount: str) -> None:
-    """Let the one container that asks for a device ask for so many."""
+    """Let the one container that requests a device request so many."""
     (asking,) = (
         container
         for container in (*spec["containers"], *(spec.get("initContainers") or ()))

@@ -1,4 +1,4 @@
-"""Work that says how long it runs at most: when that ends, and a cluster without it.
+"""Work that states how long it runs at most: when that ends, and a cluster without it.
 
 1. a Job with `activeDeadlineSeconds` that no controller makes anew, counted from its start
 2. a Workload of a queue with `maximumExecutionTimeSeconds`, counted from its admission, less what

@@ -40,7 +40,7 @@ class _Struct(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
 
 
 class VictimDocument(_Struct, frozen=True):
-    """One that makes way; `lostDeviceSeconds` is null where its start is not known.
+    """One that is preempted; `lostDeviceSeconds` is null where its start is not known.
 
     `plane` chose it by `rule`, and `why` says that in words; `amounts`: its devices by resource.
     `saved`: when it was saved last since it started, empty where it was not. `inTurn`: it makes way
@@ -80,7 +80,7 @@ class WrittenDocument(_Struct, frozen=True):
 
 
 class FixDocument(_Struct, frozen=True):
-    """A change with which it starts; `victims` make way then.
+    """A change with which it starts; `victims` are preempted then.
 
     `field` is of the object that was decided about, a Workload, say; `written` is what the change
     is in the manifest, empty where that is not known.
@@ -116,7 +116,7 @@ class EstimateDocument(_Struct, frozen=True):
 
 
 class IdleDocument(_Struct, frozen=True):
-    """Why nobody idle makes way: a reason of the idle plane, and its sentence."""
+    """Why no idle work is preempted: a reason of the idle plane, and its sentence."""
 
     reason: str
     message: str
@@ -156,7 +156,7 @@ class OutcomeDocument(_Struct, frozen=True):
 
 
 class FragileDocument(_Struct, frozen=True):
-    """With so much less free it is `verdict`, or somebody else makes way.
+    """With so much less free it is `verdict`, or another is preempted.
 
     On a Node, or of a `flavor` of a ClusterQueue. It is the smallest amount that was found, at most
     what one of its pods asks for.
@@ -311,7 +311,7 @@ def estimate_document(estimate: Estimate | None) -> EstimateDocument | None:
 
 
 def idle_document(idle: IdleReason | None) -> IdleDocument | None:
-    """Return why nobody idle makes way as its part of a document."""
+    """Return why no idle work is preempted as its part of a document."""
     return None if idle is None else IdleDocument(idle.reason.value, idle.text)
 
 

@@ -165,7 +165,7 @@ def _as_others(snapshot: Snapshot, waiter: Waiter | None) -> Estimate:
 
 
 def _known(diagnosis: Diagnosis | None) -> Estimate | None:
-    """Return what the diagnosis says of the start; None where it says nothing."""
+    """Return what the diagnosis says of the start; None where it states nothing."""
     if diagnosis is None:
         return Estimate(why="it is not known why it waits")
     if diagnosis.reason in _STAYS:
@@ -184,7 +184,7 @@ async def by_run_times(
     over: Callable[[], bool],
     but: frozenset[str] = frozenset(),
 ) -> Estimate | None:
-    """Return by when enough of what holds room has ended, as far as it says how long it runs.
+    """Return by when enough of what holds room has ended, as far as it states how long it runs.
 
     None where it does not do that all of it has ended, nobody says, or there is no time to ask.
     `but`: uids of what is asked about, whose own end helps it nothing.
@@ -212,7 +212,7 @@ def _measured(cases: Iterable[Case], where: str, waited: int) -> Estimate:
 
 
 def after_victims(at: Nanos, delays: Sequence[int], grace_seconds: int, plans: int) -> Estimate:
-    """Return by when those who make way have ended.
+    """Return by when those who are preempted have ended.
 
     `delays`: after how many nanoseconds each part starts if all of them end at once; `plans`: how
     often somebody makes way, one after the other.

@@ -1,4 +1,4 @@
-"""How narrowly something starts: with how little less free somebody else makes way, or it waits.
+"""How narrowly something starts: with how little less free another is preempted, or it waits.
 
 It is decided about again on the same cluster with less free, in two places:
 
@@ -58,7 +58,7 @@ class _Place:
     most: int
 
     def with_less(self, amount: int, verdict: Verdict | None) -> Fragile:
-        """Return what is said of it."""
+        """Return the text about it."""
         kind = "Node" if self.kind == _NODES else "ClusterQueue"
         return Fragile(self.resource, amount, kind, self.name, self.flavor, verdict)
 

@@ -1,4 +1,4 @@
-"""Why nobody idle makes way for something that waits elsewhere: for nodes, or for its quota.
+"""Why no idle work is preempted for something that waits elsewhere: for nodes, or for its quota.
 
 Asked of the idle plane of a run, as it was at its end: by what the operator measured last, and of
 no exporter. Work that did not opt in has no GpuWorkload, and nobody is asked to make way for it.

@@ -302,7 +302,7 @@ def _is_true(obj: Json, type: str) -> bool:
 
 
 def _said(*objects: Json | None) -> tuple[str, str]:
-    """Return reason and message of the first condition that says why something waits."""
+    """Return reason and message of the first condition that states why something waits."""
     for obj in objects:
         for each in first(obj, "status.conditions") or ():
             if each["type"] in _WHY and each["status"] == "False" and each.get("message"):

@@ -1,4 +1,4 @@
-"""Who made way in a run: for what was submitted, and in turn since it came.
+"""Who was preempted in a run: for what was submitted, and in turn since it came.
 
 1. Victims are those of the plans that were made for what was submitted, and went.
 2. Who made way and waits again may have others make way for it, and these again: the cluster was
@@ -41,7 +41,7 @@ __all__ = ["displaced"]
 
 
 def displaced(run: Run, ours: Set[str], above: Callable[[str], Set[str]]) -> Iterator[Displaced]:
-    """Yield those who made way, first for what was submitted.
+    """Yield those that were preempted, first for what was submitted.
 
     `ours`: uids of that and all that came of it; `above`: those of what stands above an object.
     """
@@ -58,7 +58,7 @@ class _Reading:
         self._above = above
 
     def victims(self) -> Iterator[Displaced]:
-        """Yield those who made way for what was submitted, then those who did in turn."""
+        """Yield those that were preempted for what was submitted, then those who did in turn."""
         found = (msgspec.convert(e, Preemption, strict=False) for e in self._new_records())
         records = [each for each in found if each.spec.preemptor is not None]
         lines, in_turn = set(self._ours), False
@@ -94,7 +94,7 @@ class _Reading:
                 yield each
 
     def _came_since(self, uid: str) -> bool:
-        """Tell whether a pod was made since the submission."""
+        """Return whether a pod was made since the submission."""
         return any(
             change.old is None and change.kind == ("", "pods")
             for change in self._run.history

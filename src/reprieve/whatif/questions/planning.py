@@ -168,7 +168,7 @@ def _require(snapshot: Snapshot, resource: Resource) -> None:
 
 
 def over_after(until: float) -> Callable[[], bool]:
-    """Return what says whether this monotonic instant, in seconds, has passed."""
+    """Return what states whether this monotonic instant, in seconds, has passed."""
     return lambda: time.monotonic() > until
 
 

@@ -153,7 +153,7 @@ _WHOLE: Final = msgspec.json.Decoder(_Whole, strict=False)
 
 
 def size_class(total: Mapping[str, int]) -> SizeClass | None:
-    """Return the size class of what is asked for in base units, None where that is nothing."""
+    """Return the size class of what is requested in base units, None where that is nothing."""
     devices = {name: amount for name, amount in total.items() if is_device(name) and amount > 0}
     if devices:
         name = min(devices, key=lambda each: (-devices[each], each))

@@ -1,4 +1,4 @@
-"""Names that say nothing: an HMAC of each, under a key that nobody keeps.
+"""Names that disclose nothing: an HMAC of each, under a key that nobody keeps.
 
 The same name is the same pseudonym everywhere in one snapshot, so that references, labels and
 selectors mean what they meant, and no pseudonym can be told from another snapshot's. What the API
@@ -150,7 +150,7 @@ class Pseudonyms:
 
 
 def _is_word(text: str) -> bool:
-    """Tell whether a text is no name: known everywhere, a number, an instant."""
+    """Return whether a text is no name: known everywhere, a number, an instant."""
     if text in _KNOWN or text in _TRUTH:
         return True
     if _INSTANT.fullmatch(text) or _DURATION.fullmatch(text):

@@ -114,7 +114,7 @@ def _repeated(column: tuple[str, ...], number: int, known: dict[tuple[int, ...],
 
 
 def _begins(column: Sequence[str], other: Sequence[str]) -> bool:
-    """Tell whether each value begins with that of another column."""
+    """Return whether each value begins with that of another column."""
     return bool(other[0]) and all(map(str.startswith, column, other))
 
 

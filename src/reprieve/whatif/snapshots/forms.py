@@ -45,7 +45,7 @@ class Forms:
         self.others: list[bytes] = []
 
     def add(self, body: bytes) -> None:
-        """Take in an object as JSON."""
+        """Apply an object as JSON."""
         if b"\\" in body or not self._by_keys:
             self._add_by_itself(self._prune(body))
             return

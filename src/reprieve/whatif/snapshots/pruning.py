@@ -195,7 +195,7 @@ def pruned(obj: Json) -> Json:
 
 
 def is_described(group: str, kind: str) -> bool:
-    """Tell whether more than the metadata of a kind is kept."""
+    """Return whether more than the metadata of a kind is kept."""
     return _kept(group, kind) != _Fields()
 
 

@@ -56,7 +56,7 @@ class Snapshot:
     namespaces: int | None = None
 
     def serves(self, group: str, plural: str) -> bool:
-        """Tell whether the API server serves a kind."""
+        """Return whether the API server serves a kind."""
         return (group, plural) in self.kinds
 
     def count(self, plural: str, group: str = "") -> int:
@@ -65,7 +65,7 @@ class Snapshot:
         return 0 if listed is None else len(listed.objects)
 
     def refuses(self, resource: Resource) -> bool:
-        """Tell whether nothing could be listed of a kind without namespaces."""
+        """Return whether nothing could be listed of a kind without namespaces."""
         return any(
             (each.resource.group, each.resource.plural) == (resource.group, resource.plural)
             for each in self.unseen

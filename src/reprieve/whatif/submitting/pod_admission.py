@@ -122,7 +122,7 @@ async def dry_run_pods(
 
 @dataclass(frozen=True, slots=True)
 class _Tried:
-    """What the API server says of a pod: why it refuses it, or the pod as it would store it."""
+    """What the API server states of a pod: why it refuses it, or the pod as it would store it."""
 
     refusal: str = ""
     pod: Json | None = None
@@ -179,7 +179,7 @@ def _judged(submitted: Submitted, refusal: str) -> Iterator[str]:
 
 
 def _fits(message: str) -> bool:
-    """Tell whether a pod is within the limits of a quota that is used up, as its text says."""
+    """Return whether a pod is within the limits of a quota that is used up, as its text states."""
     requested, _, rest = message.partition("requested: ")[2].partition(", used: ")
     limits = _amounts(rest.partition("limited: ")[2])
     try:

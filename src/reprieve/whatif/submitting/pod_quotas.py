@@ -63,7 +63,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """Which quota lets so few be made: `fits` now, `at_most` if nobody else used it."""
+    """Which quota lets so few be made: `fits` now, `at_most` if no other used it."""
 
     quota: str
     resource: str

@@ -110,7 +110,7 @@ def read_documents(text: str, where: str) -> list[Document]:
 
 
 def schedulers_named(documents: Sequence[Document]) -> tuple[str, ...]:
-    """Return the schedulers that pods of these documents ask for, the default one among them."""
+    """Return the schedulers that pods of these documents request, the default one among them."""
     found = {_DEFAULT_SCHEDULER}
     left: list[Any] = [each.object.get("spec") for each in documents]
     while left:

@@ -83,7 +83,7 @@ class _Flat(Partial, frozen=True):
 
 
 class _Device(Partial, frozen=True):
-    """A device that a container asks for."""
+    """A device that a container requests."""
 
     name: str | None = None
     quantity: Count | None = None

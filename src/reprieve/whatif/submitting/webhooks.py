@@ -79,7 +79,7 @@ async def admit_by(
 
 
 def _was_gated(obj: Any) -> bool:
-    """Tell whether a webhook gated a pod, or has one gated by its template."""
+    """Return whether a webhook gated a pod, or has one gated by its template."""
     if isinstance(obj, list):
         return any(map(_was_gated, obj))
     if not isinstance(obj, dict):

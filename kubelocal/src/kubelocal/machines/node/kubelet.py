@@ -188,7 +188,7 @@ class Kubelet:
         return await self._exit(pod, life, self._read(pod, simulation.exit_code, 0))
 
     async def _exit(self, pod: Object, life: _Life, code: int, reason: str = "") -> int | None:
-        """Write that the containers have ended, and start them again if the policy says so."""
+        """Write that the containers have ended, and start them again if the policy states so."""
         policy = pod["spec"].get("restartPolicy") or "Always"
         if policy == "Always" or (policy == "OnFailure" and code != 0):
             pod = await self._write(pod, pod_statuses.restarted(pod, code, self._wall(), reason))

@@ -52,7 +52,7 @@ class NodeSpec:
         labels: dict[str, str] | None = None,
         taints: Sequence[dict[str, str]] = (),
     ) -> NodeSpec:
-        """Return the node with the usual cpu, memory and pods where nothing else is said."""
+        """Return the node with the usual cpu, memory and pods where nothing else is stated."""
         quantities = {**_DEFAULTS, **{k: str(v) for k, v in allocatable.items()}}
         return cls(name, quantities, dict(labels or {}), tuple(taints))
 

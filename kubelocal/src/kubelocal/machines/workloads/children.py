@@ -83,7 +83,7 @@ class ChildrenController:
         return None if resource is None else self._informer.get(resource, namespace, name)
 
     def _waits(self, owner: Object, wanted: list[Child | Pods]) -> bool:
-        """Tell whether what follows others is still to be made, as not all of these run."""
+        """Return whether what follows others is still to be made, as not all of these run."""
         last = [one for one in wanted if one.follows]
         if not last or all(self._is_there(owner, one) for one in last):
             return False

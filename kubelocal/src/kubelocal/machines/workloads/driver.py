@@ -77,11 +77,11 @@ class Driver:
         return again
 
     def step(self, owner: Object, dependants: Sequence[Object]) -> Outcome:
-        """Ask the controller."""
+        """Query the controller."""
         return self._rule.step(owner, dependants, self._clock.wall(), self._suffix)
 
     def selects(self, owner: Object, dependant: Object) -> bool:
-        """Tell whether what an owner controls counts; anything else is left alone."""
+        """Return whether what an owner controls counts; anything else is left alone."""
         selector = owner["spec"].get("selector", {})  # a CronJob has none
         return matches_labels(selector, dependant["metadata"].get("labels"))
 

@@ -21,7 +21,7 @@ _FINALIZER: Final = "scheduling.k8s.io/podgroup-protection"
 
 
 class PodGroupProtection:
-    """Lets go of deleted PodGroups that no running or waiting pod belongs to."""
+    """Releases deleted PodGroups that no running or waiting pod belongs to."""
 
     name = "podgroup-protection"
 

@@ -56,7 +56,7 @@ class Workloads:
         return None if key is None else self._informer.at(key)
 
     def join(self, pod: Object, owner: Object) -> None:
-        """Put a new pod of `owner` into its group, if it has one and names none itself."""
+        """Place a new pod of `owner` into its group, if it has one and names none itself."""
         if not self._of or pod["spec"].get("schedulingGroup"):
             return
         labels = pod["metadata"].get("labels") or {}

@@ -78,7 +78,7 @@ _STATUS_ON_CREATE: Final = frozenset(("nodes",))
 
 
 def has_generation(kind: Kind) -> bool:
-    """Return whether objects of `kind` count the changes of what they ask for."""
+    """Return whether objects of `kind` count the changes of what they request."""
     return kind.custom is not None or kind.resource in _GENERATIONS
 
 

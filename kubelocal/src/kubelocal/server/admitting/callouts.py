@@ -32,7 +32,7 @@ _ANSWER_LIMIT = 8 * 1024 * 1024
 
 
 class CallFailed(Exception):
-    """A webhook could not be asked, or did not answer as one; the text says why."""
+    """A webhook could not be asked, or did not answer as one; the text states why."""
 
 
 @dataclass(frozen=True, slots=True)

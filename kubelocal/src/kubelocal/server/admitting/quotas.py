@@ -96,7 +96,7 @@ def _hard(quota: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _known(quota: Mapping[str, Any], names: Iterable[str]) -> dict[str, int] | None:
-    """Return what the status says is used, None if it is about something else."""
+    """Return what the status states is used, None if it is about something else."""
     status = quota.get("status") or {}
     used = status.get("used") or {}
     if status.get("hard") != quota["spec"]["hard"] or not all(name in used for name in names):

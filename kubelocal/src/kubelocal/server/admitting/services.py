@@ -38,7 +38,7 @@ class _Taken:
 
 
 def allocate(api: State, kind: Kind, obj: dict[str, Any], *, new: bool) -> None:
-    """Give a Service what it does not ask for.
+    """Give a Service what it does not request.
 
     `new`: there is none yet; else it may keep what the one of its name has.
 

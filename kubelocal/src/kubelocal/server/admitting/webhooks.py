@@ -103,7 +103,7 @@ def _changed(
 
 
 def validated(api: State, request: Request, obj: dict[str, Any] | None) -> None:
-    """Ask the validating webhooks; `obj` is None for deletes.
+    """Query the validating webhooks; `obj` is None for deletes.
 
     Raises:
         StatusError: a webhook refused, or could not be asked and must be.
@@ -126,7 +126,7 @@ def change_of(kind: Kind, old: dict[str, Any], options: WriteOptions, subresourc
 def validated_part(
     api: State, namespace: str, name: str, subresource: str, obj: dict[str, Any]
 ) -> None:
-    """Ask the validating webhooks about a Binding or Eviction of a pod.
+    """Query the validating webhooks about a Binding or Eviction of a pod.
 
     Raises:
         StatusError: as `validated`.

@@ -63,7 +63,7 @@ def event_source(obj: Object) -> str:
 
 
 def event_message(obj: Object) -> str:
-    """What an event says."""
+    """What an event states."""
     return str(obj.get("message") or obj.get("note") or "").strip()
 
 

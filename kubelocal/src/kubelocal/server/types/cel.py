@@ -172,7 +172,7 @@ def _condition(text: str) -> Any:
 
 
 def condition_holds(text: str, values: Mapping[str, Any]) -> bool:
-    """Return what a match condition says of `object`, `oldObject` and `request`.
+    """Return what a match condition states of `object`, `oldObject` and `request`.
 
     Raises:
         ValueError: it does not compile, or gives no answer.

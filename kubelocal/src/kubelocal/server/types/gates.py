@@ -75,7 +75,7 @@ _TEMPLATES: Final = ("podGroupTemplates", "compositePodGroupTemplates")
 
 
 def enabled(asked: Mapping[str, bool] | None = None) -> frozenset[str]:
-    """Return the gates that are on when these are asked for.
+    """Return the gates that are on when these are requested.
 
     Raises:
         UsageError: a name that is no gate, or a gate without the one that it needs.
@@ -102,7 +102,7 @@ def serves(features: frozenset[str], resource: str) -> bool:
 
 
 def drop_disabled(kind: Kind, obj: dict[str, Any], old: Mapping[str, Any] | None) -> None:
-    """Take out of a decoded `obj` what its gate switches off, unless `old` has it."""
+    """Remove from a decoded `obj` what its gate switches off, unless `old` has it."""
     if kind.resource == "pods":
         if "GenericWorkload" not in kind.features and "schedulingGroup" not in _spec(old):
             obj.get("spec", {}).pop("schedulingGroup", None)

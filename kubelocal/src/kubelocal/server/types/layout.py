@@ -123,7 +123,7 @@ def kind_lines() -> Iterator[list[str]]:
 
 @cache
 def descriptions() -> Mapping[str, str]:
-    """Return what is said of messages and fields, by `package.Message[.field]`."""
+    """Return the text about messages and fields, by `package.Message[.field]`."""
     lines = layout_text("descriptions.txt").splitlines()
     pairs = (line.split(": ", 1) for line in lines if line and not line.startswith("#"))
     return {each: text for name, text in pairs for each in _in_each_version(name)}

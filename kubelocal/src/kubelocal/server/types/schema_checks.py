@@ -27,7 +27,7 @@ def check_schema(schema: Schema, at: str) -> Iterator[Cause]:
 
 
 def _tuples(schema: Schema, at: str) -> Iterator[Cause]:
-    """Yield lists of schemas for items; nothing else can be said of what has them."""
+    """Yield lists of schemas for items; nothing else can be stated of what has them."""
     items, others = schema.get("items"), schema.get("additionalProperties")
     inner = {f"properties[{name}]": each for name, each in (schema.get("properties") or {}).items()}
     if isinstance(items, list):

@@ -85,7 +85,7 @@ def secret(obj: Object) -> Iterator[Cause]:
 
 
 def immutable_data(obj: Object, old: Object) -> Iterator[Cause]:
-    """Yield changes of an object that says `immutable: true`."""
+    """Yield changes of an object that states `immutable: true`."""
     if not old.get("immutable"):
         return
     if not obj.get("immutable"):
@@ -103,7 +103,7 @@ def secret_update(obj: Object, old: Object) -> Iterator[Cause]:
 
 
 def volume_claim(obj: Object) -> Iterator[Cause]:
-    """Check access modes and the amount asked for."""
+    """Check access modes and the amount requested."""
     spec = obj.get("spec") or {}
     if not spec.get("accessModes"):
         yield causes.required("spec.accessModes", "at least 1 access mode is required")

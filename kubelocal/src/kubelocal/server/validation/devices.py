@@ -32,7 +32,7 @@ def claim_template(obj: Object) -> Iterator[Cause]:
 
 
 def spec_update(obj: Object, old: Object) -> Iterator[Cause]:
-    """What is asked for stays as it is."""
+    """What is requested stays as it is."""
     if obj.get("spec") != old.get("spec"):
         yield causes.bad("spec", obj.get("spec"), "field is immutable")
 

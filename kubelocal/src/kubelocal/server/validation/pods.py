@@ -283,7 +283,7 @@ def _with_images(containers: Sequence[Object], old: Sequence[Object]) -> list[Ob
 
 
 def _is_narrowed(old: Any, new: Any) -> bool:
-    """Whether `new` asks for all that `old` asks for."""
+    """Whether `new` requests all that `old` requests."""
     if not old:
         return True
     if isinstance(old, Mapping) and isinstance(new, Mapping):

@@ -1,4 +1,4 @@
-"""What a Service may ask for: its type, its addresses and its ports.
+"""What a Service may request: its type, its addresses and its ports.
 
 Order and texts: the real server's validation of Services; addresses as of 1.36, where numbers with
 leading zeros and IPv4 addresses in the form of IPv6 are refused (StrictIPCIDRValidation). The

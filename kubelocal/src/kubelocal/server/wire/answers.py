@@ -1,4 +1,4 @@
-"""Answers in the form that the client asked for: objects, Tables or metadata alone.
+"""Answers in the form that the client requested: objects, Tables or metadata alone.
 
 Objects that are kept in the version asked for are answered with their stored bytes.
 """
@@ -35,7 +35,7 @@ def _json(body: bytes, code: int = 200) -> web.Response:
 
 
 def warn(response: web.StreamResponse, warnings: Iterable[str]) -> None:
-    """Put each of `warnings` once into the header of an answer that has not been sent."""
+    """Place each of `warnings` once into the header of an answer that has not been sent."""
     for warning in dict.fromkeys(warnings):
         text = warning.replace("\\", "\\\\").replace('"', '\\"')
         response.headers.add("Warning", f'299 - "{text}"')
@@ -86,7 +86,7 @@ class Answers:
     clock: Clock
 
     def plain(self, obj: dict[str, Any], code: int = 200) -> web.Response:
-        """Answer with exactly this object, whatever form was asked for."""
+        """Answer with exactly this object, whatever form was requested."""
         return _json(orjson.dumps(obj), code)
 
     def object(self, obj: dict[str, Any], code: int = 200) -> web.Response:

@@ -123,7 +123,7 @@ def audiences(obj: dict[str, Any]) -> list[str]:
 
 
 def bound_pod(obj: dict[str, Any]) -> tuple[str, str]:
-    """Return name and uid of the pod that a token is asked for, empty where nobody is named.
+    """Return name and uid of the pod for which a token is requested, empty where nobody is named.
 
     Raises:
         StatusError: 400, tokens are bound to nothing else here.

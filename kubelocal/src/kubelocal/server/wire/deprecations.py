@@ -25,7 +25,7 @@ _BUILT_IN: Final[Mapping[str, str]] = {
 
 
 def deprecation(kind: Kind) -> str | None:
-    """Return what those who ask for `kind` are warned of."""
+    """Return what those who request `kind` are warned of."""
     if kind.custom is not None:
         return kind.custom.deprecation
     return _BUILT_IN.get(kind.resource)

@@ -29,7 +29,7 @@ SHARES: Final = (
 
 
 class InvalidFaults(ValueError):
-    """A text that says no faults; the message says what is accepted."""
+    """A text that states no faults; the message says what is accepted."""
 
 
 class WatchFate(StrEnum):

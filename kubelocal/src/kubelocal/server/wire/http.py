@@ -343,7 +343,7 @@ class HttpServer:
         raise path_not_found()
 
     def _bound_to(self, namespace: str, account: str, obj: dict[str, Any]) -> tuple[str, str]:
-        """Return uid and name of the pod that a token is asked for, empty for none."""
+        """Return uid and name of the pod for which a token is requested, empty for none."""
         name, uid = courtesy.bound_pod(obj)
         if not name:
             return "", ""
@@ -439,7 +439,7 @@ class HttpServer:
 
 
 def failure(error: StatusError) -> web.Response:
-    """Return the answer that says what was refused."""
+    """Return the answer that states what was refused."""
     return web.Response(
         status=error.code,
         body=orjson.dumps(error.status()) + b"\n",

@@ -215,7 +215,7 @@ def _type(field: Field, schemas: dict[str, Any]) -> dict[str, Any]:
 
 
 def _item(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return what stands under `items`: a bare reference where nothing is said beside it."""
+    """Return what stands under `items`: a bare reference where nothing is stated beside it."""
     inner = schema.get("allOf")
     return inner[0] if inner and len(schema) == 1 else schema
 

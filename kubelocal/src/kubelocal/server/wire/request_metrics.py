@@ -38,7 +38,7 @@ class RequestMetrics(Collector):
     def count(
         self, target: Target, verb: str, code: int, *, dry_run: str, content_type: str
     ) -> None:
-        """Take in one answer; `verb` is that of rules, `dry_run` the value asked for."""
+        """Apply one answer; `verb` is that of rules, `dry_run` the value requested."""
         applied = verb == "patch" and content_type.startswith(_APPLY)
         scope = "cluster" if target.namespace is None else "namespace"
         if target.name or verb == "create":

@@ -39,7 +39,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Unserved:
-    """A path of a kind that is not served; rights are asked for before that is found out."""
+    """A path of a kind that is not served; rights are checked before."""
 
     group: str
     plural: str

@@ -42,7 +42,7 @@ def succeeding(
     replaced_whole: bool,
     mutate: Callable[[dict[str, Any]], dict[str, Any]],
 ) -> dict[str, Any]:
-    """Return what takes the place of `old`, decoded, changed by `mutate`, and valid.
+    """Return what replaces `old`, decoded, changed by `mutate`, and valid.
 
     Raises:
         StatusError: 400, 409 or 422.

@@ -98,7 +98,7 @@ def removed(api: State, kind: Kind, obj: dict[str, Any]) -> None:
 
 
 def resume(api: State) -> None:
-    """Go on with deletions that a restart interrupted."""
+    """Continue with deletions that a restart interrupted."""
     for resource in (_NAMESPACES, _DEFINITIONS):
         for stored in list(api.store.range(resource, None)):
             obj = stored.decode()
@@ -113,7 +113,7 @@ def _distinct(api: State) -> list[Kind]:
 
 
 def _drop_unserved(api: State, namespace: str) -> None:
-    """Remove what a feature gate that has been switched off left behind; nobody else could."""
+    """Remove what a feature gate that has been switched off left behind; no other could."""
     for resource in api.store.resources():
         plural, _, group = resource.partition(".")
         if api.registry.stored(group, plural) is None:

@@ -65,7 +65,7 @@ def check_identity(
 
 
 def keep_system_metadata(old: dict[str, Any], new: dict[str, Any]) -> None:
-    """Put back what only the server may write."""
+    """Restore what only the server may write."""
     before, after = old["metadata"], new["metadata"]
     if "namespace" in before:
         after["namespace"] = before["namespace"]

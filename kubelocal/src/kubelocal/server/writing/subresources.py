@@ -105,7 +105,7 @@ def scale_of(kind: Kind, obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_scale(kind: Kind, old: dict[str, Any], scale: dict[str, Any]) -> dict[str, Any]:
-    """Return `old` with the replica count that `scale` asks for.
+    """Return `old` with the replica count that `scale` requests.
 
     Raises:
         StatusError: 400, 409 or 422.

@@ -140,7 +140,7 @@ def test_every_description_is_of_something_that_exists() -> None:
 
 
 def test_kubectl_explain_has_a_word_on_every_field_of_pod_groups_and_workloads() -> None:
-    """Down to the last one, in every version: what a group may ask for has to be found there."""
+    """Down to the last one, in every version: what a group may request has to be found there."""
     registry = Registry()
     silent = []
     for version in {kind.version for kind in registry.all() if kind.group == "scheduling.k8s.io"}:

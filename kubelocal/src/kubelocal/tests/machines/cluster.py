@@ -117,7 +117,7 @@ def gpu_node(name: str, gpus: int = 8, **more: Any) -> NodeSpec:
 
 
 def template(gpus: int = 0, **spec: Any) -> Object:
-    """Return a pod template asking for GPUs (and whatever `requests` adds)."""
+    """Return a pod template requesting GPUs (and whatever `requests` adds)."""
     requests = {**({"amd.com/gpu": str(gpus)} if gpus else {}), **spec.pop("requests", {})}
     annotations, labels = spec.pop("annotations", {}), spec.pop("labels", {})
     container: Object = {"name": "main", "image": "example.com/main:1"}

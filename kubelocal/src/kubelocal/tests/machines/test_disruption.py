@@ -1,4 +1,4 @@
-"""Budgets, failure policies of Jobs, and pods that nobody else removes."""
+"""Budgets, failure policies of Jobs, and pods that no other removes."""
 
 from __future__ import annotations
 

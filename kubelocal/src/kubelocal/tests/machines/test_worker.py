@@ -182,7 +182,7 @@ async def test_the_same_seed_and_clock_give_the_same_cluster() -> None:
 
 
 async def test_a_second_process_takes_over_without_a_trace() -> None:
-    """Nothing but a start: what runs goes on, nothing is made twice, counts stay."""
+    """Nothing but a start: what runs continues, nothing is made twice, counts stay."""
     async with running(nodes=None) as cluster:
         timed = {"annotations": sim(run_time="100s")}
         await cluster.create(
