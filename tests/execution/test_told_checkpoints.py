@@ -1,42 +1,74 @@
-"""Reported saves are written to the pod and to its Workload, and a refusal harms nobody else."""
+"""Reported saves are written to the pod and to its Workload; the newest instant stands."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
+
+import pytest
 
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api.core import ObjectMeta
 from reprieve.execution.accounts.told_checkpoints import SavedPod, ToldCheckpoints
-from reprieve.kube.errors import Forbidden, NotFound
+from reprieve.kube.errors import Conflict, Forbidden, NotFound
 
 _AT = Nanos(1_800_000_000 * SECOND)
-_SAID = {"reprieve.dev/last-checkpoint": format_instant(_AT)}
+_KEY = "reprieve.dev/last-checkpoint"
 
 
-class Writer:
-    """Takes patches down. Pods of `queued` have a Workload, those of `refused` are not written."""
+def said(seconds: int = 0) -> dict[str, str]:
+    """The annotation with an instant so long after the one that is reported."""
+    return {_KEY: format_instant(Nanos(_AT + seconds * SECOND))}
 
-    def __init__(self, queued: dict[str, str], refused: dict[str, type[Exception]]) -> None:
-        self.queued, self.refused = queued, refused
-        self.patches: list[tuple[str, str, Any]] = []
 
-    def at(self, *_: Any, **__: Any) -> Writer:
+class Server:
+    """Pods and Workloads by name: annotations and version; those of `refused` are not written.
+
+    `between` is called before each patch, as somebody else who writes.
+    """
+
+    def __init__(
+        self,
+        objects: dict[str, dict[str, str]],
+        refused: dict[str, type[Exception]] | None = None,
+        between: Callable[[Server], None] = lambda server: None,
+    ) -> None:
+        self.objects, self.refused, self.between = objects, refused or {}, between
+        self.versions = dict.fromkeys(objects, 1)
+        self.patched: list[str] = []
+
+    def at(self, *_: Any, **__: Any) -> Server:
         return self
+
+    def annotate(self, name: str, notes: dict[str, str]) -> None:
+        self.objects[name] |= notes
+        self.versions[name] += 1
+
+    async def get(self, resource: Any, namespace: str, name: str, kind: Any) -> Any:
+        if name not in self.objects:
+            raise NotFound("no")
+        version = str(self.versions[name])
+        notes = dict(self.objects[name])
+        metadata = ObjectMeta(uid=f"uid-{name}", resource_version=version, annotations=notes)
+        return SimpleNamespace(metadata=metadata)
 
     async def patch(self, resource: Any, namespace: str, name: str, patch: Any, kind: Any) -> Any:
         if name in self.refused:
             raise self.refused[name]("no")
-        self.patches.append((resource.plural, name, patch["metadata"]))
-        workload = self.queued.get(name)
-        notes = {"kueue.x-k8s.io/workload": workload} if workload else None
-        return SimpleNamespace(metadata=ObjectMeta(annotations=notes))
+        self.between(self)
+        metadata = patch["metadata"]
+        if metadata["resourceVersion"] != str(self.versions[name]):
+            raise Conflict("changed")
+        self.patched.append(f"{resource.plural}/{name}")
+        self.annotate(name, metadata["annotations"])
+        return await self.get(resource, namespace, name, kind)
 
 
 class Clock:
-    """Ends the run with the second look."""
+    """Ends the run with the third look."""
 
     looks = 0
 
@@ -45,31 +77,65 @@ class Clock:
 
     async def sleep(self, nanoseconds: int) -> None:
         self.looks += 1
-        if self.looks > 1:
+        if self.looks > 2:
             raise asyncio.CancelledError
 
 
-async def written(writer: Writer, *pods: str) -> list[tuple[str, str, Any]]:
+async def reported(server: Server, *pods: str, uid: str = "") -> list[str]:
+    """Report a save of each pod; what was patched. `uid`: of the one pod, another than it has."""
     fence = SimpleNamespace(open=True, check=None, request_timeout=None)
-    found = ToldCheckpoints(cast("Any", writer), cast("Any", fence), cast("Any", Clock()))
+    found = ToldCheckpoints(cast("Any", server), cast("Any", fence), cast("Any", Clock()))
     for name in pods:
-        assert found.saved(SavedPod(f"uid-{name}", "team", name), _AT)
-    found._changed.set()
+        assert found.saved(SavedPod(uid or f"uid-{name}", "team", name), _AT)
     task = asyncio.create_task(found.run())
     await asyncio.wait({task}, timeout=0.05)
     task.cancel()
-    return writer.patches
+    return server.patched
 
 
 async def test_the_workload_of_a_queued_pod_knows_it_too() -> None:
-    assert await written(Writer({"a": "job-a"}, {}), "a", "b") == [
-        ("pods", "a", {"uid": "uid-a", "annotations": _SAID}),
-        ("workloads", "job-a", {"annotations": _SAID}),
-        ("pods", "b", {"uid": "uid-b", "annotations": _SAID}),
-    ]
+    queued = {"kueue.x-k8s.io/workload": "job-a"}
+    server = Server({"a": dict(queued), "b": {}, "job-a": {}})
+    assert await reported(server, "a", "b") == ["pods/a", "workloads/job-a", "pods/b"]
+    assert server.objects == {"a": queued | said(), "b": said(), "job-a": said()}
 
 
 async def test_who_is_gone_or_may_not_be_written_keeps_nobody_else_from_it() -> None:
-    writer = Writer({}, {"gone": NotFound, "forbidden": Forbidden, "odd": ValueError})
-    found = await written(writer, "gone", "forbidden", "odd", "b")
-    assert [name for _, name, _ in found] == ["b"]
+    objects: dict[str, dict[str, str]] = {"forbidden": {}, "odd": {}, "b": {}}
+    server = Server(objects, {"forbidden": Forbidden, "odd": ValueError})
+    assert await reported(server, "gone", "forbidden", "odd", "b") == ["pods/b"]
+
+
+async def test_another_pod_under_the_name_is_not_annotated() -> None:
+    queued = {"kueue.x-k8s.io/workload": "job-a"}
+    server = Server({"a": dict(queued), "job-a": {}})
+    assert await reported(server, "a", uid="uid-of-another") == []
+
+
+@pytest.mark.parametrize(
+    ("own", "stands"),
+    [(said(60), said(60)), (said(-60), said()), ({_KEY: "yesterday"}, said())],
+    ids=["newer", "older", "unreadable"],
+)
+async def test_the_newest_instant_stands_whoever_wrote_it(
+    own: dict[str, str], stands: dict[str, str]
+) -> None:
+    queued = {"kueue.x-k8s.io/workload": "job-a"}
+    server = Server({"a": queued | own, "job-a": dict(own)})
+    await reported(server, "a")
+    assert server.objects == {"a": queued | stands, "job-a": stands}
+
+
+@pytest.mark.parametrize("seconds", [60, -60])
+async def test_a_tenant_who_writes_at_the_same_time_is_not_overwritten_with_less(
+    seconds: int,
+) -> None:
+    once = [said(seconds)]
+
+    def tenant(server: Server) -> None:
+        if once:
+            server.annotate("a", once.pop())
+
+    server = Server({"a": {}}, between=tenant)
+    await reported(server, "a")
+    assert server.objects == {"a": max(said(), said(seconds), key=lambda each: each[_KEY])}

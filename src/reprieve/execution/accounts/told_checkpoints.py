@@ -17,7 +17,7 @@ import msgspec
 
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import SECOND
-from kubeworld.units.instants import Nanos, format_instant
+from kubeworld.units.instants import Nanos, format_instant, instant_or_none
 from reprieve.api import kueue
 from reprieve.api.core import ObjectMeta
 from reprieve.api.reprieve import LAST_CHECKPOINT
@@ -89,9 +89,13 @@ class ToldCheckpoints:
             at = self._due.pop(pod)
             self._written[pod] = now
             try:
-                await self._write(pod, format_instant(at))
-            except (NotFound, Conflict, Invalid):
+                await self._write(pod, at)
+            except (NotFound, Invalid):
                 continue  # it is gone, or another pod has its name: a uid is immutable
+            except Conflict:
+                # Somebody else wrote in between, maybe a newer instant.
+                del self._written[pod]
+                self.saved(pod, at)
             except Forbidden as refusal:
                 log.warning(
                     "pod %s/%s reported a checkpoint, but the operator may not patch pods "
@@ -110,11 +114,24 @@ class ToldCheckpoints:
             except Exception:
                 log.exception("the checkpoint of pod %s/%s is not written", pod.namespace, pod.name)
 
-    async def _write(self, pod: SavedPod, at: str) -> None:
-        said = {LAST_CHECKPOINT: at}
-        patch = {"metadata": {"uid": pod.uid, "annotations": said}}
-        head = await self._writer.patch(PODS, pod.namespace, pod.name, patch, _Head)
+    async def _write(self, pod: SavedPod, at: Nanos) -> None:
+        head = await self._annotate(PODS, pod.namespace, pod.name, at, pod.uid)
         workload = (head.metadata.annotations or {}).get(_WORKLOAD)
-        if workload:
-            queued = {"metadata": {"annotations": said}}
-            await self._writer.patch(_WORKLOADS, pod.namespace, workload, queued, _Head)
+        if workload and head.metadata.uid == pod.uid:
+            await self._annotate(_WORKLOADS, pod.namespace, workload, at)
+
+    async def _annotate(
+        self, resource: Resource, namespace: str, name: str, at: Nanos, uid: str = ""
+    ) -> _Head:
+        """Return the object as it is; `uid`: of another under the name nothing is written."""
+        head = await self._client.get(resource, namespace, name, _Head)
+        metadata = head.metadata
+        known = instant_or_none((metadata.annotations or {}).get(LAST_CHECKPOINT))
+        if (known is not None and known >= at) or uid not in ("", metadata.uid):
+            return head
+        said = {
+            "uid": metadata.uid,
+            "resourceVersion": metadata.resource_version,
+            "annotations": {LAST_CHECKPOINT: format_instant(at)},
+        }
+        return await self._writer.patch(resource, namespace, name, {"metadata": said}, _Head)
