@@ -51,6 +51,7 @@ REVIEWED: Final = {
     "answers/sources.py": "answers of the API server to the person who asks",
     "answers/preemptions/told_disruptions.py": "Disruptions, by their schema",
     "answers/preemptions/told_notices.py": "PreemptionNotices, by their schema",
+    "planes/idle/joint/foreign_queues.py": "ClusterQueues, which are no tenant's, by their schema",
     "simulation/readers/kwok.py": "recordings of the person who studies, of bounded depth",
     "simulation/demand.py": "numbers of a study that was read already",
     "simulation/harm_budgets.py": "the study file of the person who runs it, by its schema",

@@ -39,7 +39,7 @@ def idle_options() -> str:
     return _table("gpuPreemption", beyond, "value")
 
 
-_BESIDE: Final = ("victimOrder", "vendors", "notice", "preemptionDelay")
+_BESIDE: Final = ("queuedDemandSum", "victimOrder", "vendors", "notice", "preemptionDelay")
 
 
 def chart_values(text: str) -> str:

@@ -443,10 +443,15 @@ _BY_HAND = WriteOptions(field_manager="kubectl-client-side-apply")
 
 
 @asynccontextmanager
-async def open_site(folder: Path, nodes: Sequence[NodeSpec] = ()) -> AsyncIterator[Site]:
-    """Start a cluster of one node with 8 GPUs (or `nodes`) and the team's namespace."""
+async def open_site(
+    folder: Path, nodes: Sequence[NodeSpec] = (), *, kueue: bool = False
+) -> AsyncIterator[Site]:
+    """Start a cluster of one node with 8 GPUs (or `nodes`) and the team's namespace.
+
+    `kueue`: it serves the kinds of Kueue.
+    """
     nodes = nodes or [NodeSpec("gpu-0", {"amd.com/gpu": "8"})]
-    async with embedded_stage(nodes, folder, clock=LoopClock()) as embedded:
+    async with embedded_stage(nodes, folder, clock=LoopClock(), kueue=kueue) as embedded:
         site = Site(embedded, folder, [])
         await site.create(
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}

@@ -232,9 +232,17 @@ STORIES: Final = {
     "idle work though lower work is smaller": Story(
         (8,),
         _OF_A,
-        (job("ann", "b", priority="high"), job("busy", "b", gpus=2)),
+        (job("ann", "b", gpus=3, priority="high"), job("busy", "b", gpus=2)),
         job("wanted", "a", priority="high"),
         {"ann"},
+        idle=1,
+    ),
+    "lower work that is far smaller than idle work": Story(
+        (8,),
+        _OF_A,
+        (job("ann", "b", priority="high"), job("busy", "b", gpus=2)),
+        job("wanted", "a", priority="high"),
+        {"busy"},
         idle=1,
     ),
     "one idle pod by its priority": Story(

@@ -7,6 +7,7 @@
       defaultThreshold: "5"            # and the other four defaults: the last tier but one
       fit: Node                        # or Sum
       irreducible: false
+      queuedDemandSum: false
       profile: compatible              # best: the fewest devices, with irreducible
       vendors: [amd]
       literal: {podlessIdleStays: true}
@@ -97,6 +98,12 @@ class StartUp:
     notice: NoticePolicy = field(default_factory=NoticePolicy)
     delay: int = 0
     victim_order: str = ""
+    queued_demand_sum: bool = False
+
+    @property
+    def sums_queued_demands(self) -> bool:
+        """Whether what another Kueue keeps waiting is served by the sum of all GPUs."""
+        return self.queued_demand_sum or (self.fit_given and self.policy.fit is Fit.SUM)
 
 
 def read_config(text: str, where: str) -> dict[str, Any]:
@@ -150,10 +157,7 @@ def start_up(
     interval, interval_place = _either(
         environ, "GPU_PREEMPTION_POLLING_INTERVAL", section, "pollingInterval", place
     )
-    tiers = (
-        environment_tier(environ),
-        tier_of(section, where, place),
-    )
+    tiers = (environment_tier(environ), tier_of(section, where, place))
     policy = Policy(
         polling_interval=(
             _interval(interval or DEFAULT_POLLING_INTERVAL, interval_place)
@@ -184,6 +188,7 @@ def start_up(
         fit_given=bool(section.get("fit")),
         notice=notice_policy(section.get("notice"), f"{place}notice", keeps=True),
         delay=preemption_delay(section.get("preemptionDelay"), place.removesuffix(".")) or 0,
+        queued_demand_sum=_boolean(section.get("queuedDemandSum"), f"{place}queuedDemandSum"),
         victim_order=read(IDLE, section, place.removesuffix("."))["victim_order"],
         notices=(*notices, *_unpinned(endpoints, vendors, endpoint_place)),
     )

@@ -244,6 +244,8 @@ def declined_text(declined: Declined) -> str:
             )
         case Reason.OWNED:
             return "another plane decides about it"
+        case Reason.NO_QUOTA:
+            return "no idle workload that may go holds the quota that it lacks"
         case Reason.DELAYED:
             until = "" if declined.until is None else f" before {format_instant(declined.until)}"
             return f"nobody is evicted for it{until} (preemptionDelay)"

@@ -62,6 +62,7 @@ _UNSERVED: Final = (
 _NOT_ITS_DEMAND: Final = (
     outcome.Reason.NO_PENDING_POD,
     outcome.Reason.OWNED,
+    outcome.Reason.NO_QUOTA,
     outcome.Reason.DISPLACED,
 )
 _NAMED: Final = 20  # blockers

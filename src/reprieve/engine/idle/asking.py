@@ -15,6 +15,7 @@ from reprieve.engine.idle.model import IdleSnapshot, Phase, Workload
 from reprieve.engine.idle.outcome import Evaluation, Reason
 from reprieve.engine.idle.placement import pending_pods
 from reprieve.engine.plan import Plane
+from reprieve.units.ids import GpuWorkloadKey
 
 __all__ = [
     "MOST_MIXTURES",
@@ -24,6 +25,7 @@ __all__ = [
     "demands_of_quota",
     "short_demands",
     "spare_work",
+    "waits_for_quota",
 ]
 
 #: How many demands are asked about in one evaluation: for quota, and beside priority.
@@ -33,8 +35,13 @@ _SPARE: Final = (Reason.NO_DEMAND, Reason.REPRIEVED)
 _TOO_LITTLE: Final = (Reason.SHORT, Reason.NO_PLACEMENT)
 
 
+def waits_for_quota(snapshot: IdleSnapshot, demand: GpuWorkloadKey) -> bool:
+    """Whether only idle work goes for a demand that holds the quota which it lacks."""
+    return snapshot.owned.get(demand) in (Plane.QUOTA, Plane.IDLE)
+
+
 def demands_of_quota(snapshot: IdleSnapshot) -> list[Workload]:
-    """Return the demands of the quota plane for which nobody goes yet, in their order.
+    """Return the demands that wait for quota and for which nobody goes yet, in their order.
 
     A displaced one is among them only while it has a debt to take back.
     """
@@ -42,7 +49,7 @@ def demands_of_quota(snapshot: IdleSnapshot) -> list[Workload]:
     owned = [
         each
         for each in snapshot.workloads
-        if snapshot.owned.get(each.key) is Plane.QUOTA
+        if waits_for_quota(snapshot, each.key)
         and (each.key not in snapshot.displaced or each.key in snapshot.debts)
         and each.key not in served
     ]

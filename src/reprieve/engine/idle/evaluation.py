@@ -19,9 +19,11 @@ literal switch says otherwise) with fresh samples of all running GPU pods. Whom 
 disruptions holds from a demand does not go for it, and under policy Always for nobody. Demand and
 victims are told apart by namespace/name and root uid. Same input, in any order, same result.
 
-For a demand that the quota plane owns exactly those go that it named (`snapshot.released`), and so
-do those that the scheduling plane named where it evicts others as well (`snapshot.mixed`). For work
-that returns after it was displaced no more goes than its debt allows (`snapshot.debts`).
+For a demand that waits for quota of queues that are known (`snapshot.owned`: the quota plane owns
+it, or this plane does where another Kueue decides) exactly those go that were named for it
+(`snapshot.released`), and so do those that the scheduling plane named where it evicts others as
+well (`snapshot.mixed`). For work that returns after it was displaced no more goes than its debt
+allows (`snapshot.debts`).
 
 Source: specification of the idle plane, sections 14 and 17 (H4, H8); texts are made by wording.
 """
@@ -64,7 +66,7 @@ from reprieve.engine.idle.resources import add
 from reprieve.engine.idle.samples import SampleState, freshness
 from reprieve.engine.idle.search import Search
 from reprieve.engine.pace import UNHURRIED, Pace
-from reprieve.engine.plan import Guard, Plan
+from reprieve.engine.plan import Guard, Plan, Plane
 from reprieve.engine.victim_choice import VictimChoice
 from reprieve.units.ids import GpuWorkloadKey, Uid
 
@@ -300,14 +302,15 @@ def _displaced(demand: Workload) -> Declined:
 
 
 def _release(run: _Run, demand: Workload) -> None:
-    """Let the idle work go that the quota plane named, where all of it still may."""
+    """Let the idle work go that holds the quota which is lacking, where all of it still may."""
     if _delays(run, demand):
         return
     released = run.snapshot.released.get(demand.key)
     roots = () if released is None else released.roots
     victims = _named(run, demand, roots)
     if released is None or not victims:
-        run.declined.append(Declined(demand.ref, Reason.OWNED))
+        own = run.snapshot.owned[demand.key] is Plane.IDLE
+        run.declined.append(Declined(demand.ref, Reason.NO_QUOTA if own else Reason.OWNED))
         return
     run.taken.update(roots)
     run.plans.append(releasing_plan(run, demand, victims, mixed=released.mixed))

@@ -54,6 +54,7 @@ class Reason(StrEnum):
         "SharesDevices"  # a device comes free with others only, of which not all are idle
     )
     OWNED = "Owned"  # another plane of the process evicts for it
+    NO_QUOTA = "NoQuota"  # no idle work that may go holds the quota which it lacks
     DELAYED = "Delayed"  # it has not waited for long enough for anybody to be evicted
     DISPLACED = "Displaced"  # it was displaced lately: nobody goes for its return
 

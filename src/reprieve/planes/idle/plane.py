@@ -51,6 +51,7 @@ from reprieve.planes.idle.evaluating.open_intents import RootAnswers
 from reprieve.planes.idle.evaluating.snapshots import Snapshots
 from reprieve.planes.idle.housekeeping import Housekeeping
 from reprieve.planes.idle.idle_time import IdleTime
+from reprieve.planes.idle.joint.foreign_queues import ForeignQueues
 from reprieve.planes.idle.joint.joint_side import JointSide, holds_quota
 from reprieve.planes.idle.measures.metric_sources import (
     MetricReader,
@@ -165,6 +166,7 @@ class IdlePlane:
             holds_quota=lambda root: any(map(holds_quota, self._queued.workloads(root))),
         )
         context.governor.harm.observers.append(self.evaluator.ask)
+        self._tasks: asyncio.TaskGroup | None = None
         self.side = JointSide(
             context.joint,
             self.workloads,
@@ -177,6 +179,15 @@ class IdlePlane:
             stays_out=lambda: bool(self.context.read_only),
             queued=self._queued,
             now=context.clock.wall,
+            foreign=None
+            if start.sums_queued_demands
+            else ForeignQueues(
+                self.watches,
+                context.clock,
+                tasks=lambda: self._tasks,
+                changed=self.evaluator.ask,
+                solver=lambda: self.evaluator.solver,
+            ),
         )
         self._snapshots = Snapshots(
             context,
@@ -243,6 +254,7 @@ class IdlePlane:
         """
         try:
             async with open_session() as session, asyncio.TaskGroup() as group:
+                self._tasks = group
                 self.watches.start(group)
                 await self._find_kueue()
                 self.watches.start_kueue(group)

@@ -70,7 +70,7 @@ class Watches:
         report: Callable[[Exception], None],
         restarted: Callable[[str, str], None] = lambda kind, why: None,
     ) -> None:
-        watcher = Watcher(mirror, report, restarted)
+        self.watcher = watcher = Watcher(mirror, report, restarted)
         watch = watcher.watch
         self.devices = DeviceWatches(watcher, on_nodes=nodes)
         self.claimed = claimed = ClaimedDevices(self.devices, vendors)
@@ -106,7 +106,8 @@ class Watches:
             )
 
         self._queued = queued
-        self.kueue = queued("v1beta1")
+        self.kueue_version = "v1beta1"
+        self.kueue = queued(self.kueue_version)
         self.nodes = watch(NODES, Node, NodeRecord.of) if nodes else None
         self.slices: Watch[_Slice, _SliceRecord] | None = (
             watch(
@@ -135,6 +136,7 @@ class Watches:
 
     def read_kueue_as(self, version: str) -> None:
         """Read Kueue's Workloads in this version; before anything is started."""
+        self.kueue_version = version
         self.kueue = self._queued(version)
 
     async def synced(self) -> None:

@@ -28,7 +28,7 @@ from reprieve.engine.idle.outcome import Evaluation
 from reprieve.engine.plan import Plane
 from reprieve.execution.records.book import Book
 from reprieve.planes.common.loop import DecisionLoop, HeldBack, Pace
-from reprieve.planes.common.solve import NotedPace, TookTooLong
+from reprieve.planes.common.solve import NotedPace, Solver, TookTooLong
 from reprieve.planes.common.suspects import Ended
 from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.evaluating.carry_out import CarryOut
@@ -122,6 +122,11 @@ class Evaluator:
             holds_quota=holds_quota,
         )
         self._aside = SetAside()
+
+    @property
+    def solver(self) -> Solver:
+        """The thread in which is decided."""
+        return self._loop.solver
 
     def ask(self) -> None:
         """Ask for an evaluation now."""

@@ -234,7 +234,7 @@ class Snapshots:
                 owned[held.key] = serves
                 return row
         owner = self._side.owner(held, pods, kueue)
-        if owner is Plane.QUOTA:
+        if owner is Plane.QUOTA or (owner is Plane.IDLE and self._side.lacks_foreign_quota(kueue)):
             owned[held.key] = owner
         now, lineages = self._context.clock.wall(), lineages_of(held.root, pods)
         if owner is not Plane.IDLE and displaced_lately(self._context.governor, lineages, now):

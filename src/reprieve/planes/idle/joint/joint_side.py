@@ -17,12 +17,14 @@ from reprieve.api.core import KueueWorkload
 from reprieve.api.reprieve import PreemptionSpec
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.lineage import Lineage, Party, owner_lineage
+from reprieve.engine.idle.asking import waits_for_quota
 from reprieve.engine.idle.model import IdleSnapshot, Phase, Workload
 from reprieve.engine.idle.outcome import Evaluation
 from reprieve.engine.idle.placement import pending_pods
 from reprieve.engine.plan import Plan, Plane
 from reprieve.intake.cluster.pod_classes import DEFAULT_SCHEDULER
 from reprieve.planes.common.joint import Joint, Verdict
+from reprieve.planes.idle.joint.foreign_queues import ForeignQueues
 from reprieve.planes.idle.joint.mixtures import Mixtures, is_mixed
 from reprieve.planes.idle.joint.releases import Releases
 from reprieve.planes.idle.ownership import Ownership
@@ -65,7 +67,8 @@ class JointSide:
     """The idle plane, as other planes of the process see it.
 
     `tracks`: whether a root has opted in, None while that is not known. `ready`: whether the plane
-    has read what it needs, `stays_out`: whether another operator decides in its place.
+    has read what it needs, `stays_out`: whether another operator decides in its place. `foreign`:
+    the queues of another Kueue; None where idle work goes by the sum of all GPUs for its demands.
     """
 
     def __init__(
@@ -82,10 +85,12 @@ class JointSide:
         stays_out: Callable[[], bool],
         queued: Queued,
         now: Callable[[], Nanos],
+        foreign: ForeignQueues | None = None,
     ) -> None:
         self._now = now
         self._queued = queued
-        self._releases = Releases(joint, ownership, queued.workloads)
+        self._foreign = foreign
+        self._releases = Releases(joint, ownership, queued.workloads, foreign)
         self._joint = joint
         self._workloads = workloads
         self._ownership = ownership
@@ -224,6 +229,16 @@ class JointSide:
             awaits_quota=awaits_quota(kueue), scheduler_names=_scheduler_names(pods)
         )
 
+    def lacks_foreign_quota(self, kueue: Iterable[KueueWorkload]) -> bool:
+        """Whether another Kueue decides about a demand with these Workloads, and refuses it."""
+        foreign = self._foreign
+        return (
+            foreign is not None
+            and foreign.served
+            and not self._joint.quota_decides
+            and awaits_quota(kueue)
+        )
+
     def waiting_with(self, pods: Sequence[Uid]) -> frozenset[Uid]:
         """Return the pods that wait in the same groups, as far as the scheduling plane knows."""
         scheduling = self._joint.scheduling
@@ -248,7 +263,7 @@ class JointSide:
         }
         unanswered = served | self._releases.unanswered
         answered = {
-            (key, snapshot.owned.get(key) is Plane.QUOTA)
+            (key, waits_for_quota(snapshot, key))
             for key in waiting.keys() - unanswered
             if self._is_whole(waiting[key])
         }
@@ -259,7 +274,7 @@ class JointSide:
         """Take note of a plan that the scheduling plane does not confirm."""
         demand = _demand_of(plan, snapshot)
         if demand is not None and self._is_whole(demand):
-            self._answered |= {(demand.key, snapshot.owned.get(demand.key) is Plane.QUOTA)}
+            self._answered |= {(demand.key, waits_for_quota(snapshot, demand.key))}
             self._wake((demand,))
 
     def begun(self, plan: Plan, snapshot: IdleSnapshot) -> None:

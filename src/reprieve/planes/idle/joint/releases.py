@@ -1,4 +1,6 @@
-"""Which idle work holds the quota that a demand of our own quota plane lacks: asked of that plane.
+"""Which idle work holds the quota that a demand lacks: asked of whoever knows the queues.
+
+That is our own quota plane, or where another Kueue decides what this plane reads of its queues.
 
 An evaluation says which demands the quota plane owns, and which idle work nobody needs. The quota
 plane is asked for each such demand in their order, those for which idle work goes already first;
@@ -16,7 +18,12 @@ from typing import Final
 
 from kubeworld.units.instants import Nanos
 from reprieve.api.core import KueueWorkload
-from reprieve.engine.idle.asking import MOST_RELEASES, demands_of_quota, spare_work
+from reprieve.engine.idle.asking import (
+    MOST_RELEASES,
+    demands_of_quota,
+    spare_work,
+    waits_for_quota,
+)
 from reprieve.engine.idle.claims import demand_order
 from reprieve.engine.idle.model import IdleSnapshot, Released, Workload
 from reprieve.engine.idle.outcome import Evaluation
@@ -24,6 +31,7 @@ from reprieve.engine.plan import Plane
 from reprieve.engine.quota.release import IdleUnit, Promise
 from reprieve.planes.common.joint import Joint
 from reprieve.planes.idle.context import log
+from reprieve.planes.idle.joint.foreign_queues import ForeignQueues
 from reprieve.planes.idle.ownership import Ownership
 from reprieve.units.ids import GpuWorkloadKey, Uid
 
@@ -40,8 +48,10 @@ class Releases:
         joint: Joint,
         ownership: Ownership,
         kueue_of: Callable[[str], Sequence[KueueWorkload]],
+        foreign: ForeignQueues | None = None,
     ) -> None:
         self._joint = joint
+        self._foreign = foreign
         self._ownership = ownership
         self._kueue_of = kueue_of
         self._told: OrderedDict[GpuWorkloadKey, str] = OrderedDict()
@@ -51,10 +61,11 @@ class Releases:
     async def named(
         self, snapshot: IdleSnapshot, evaluation: Evaluation, now: Nanos
     ) -> dict[GpuWorkloadKey, Released]:
-        """Return for demands of the quota plane the roots that have to go."""
+        """Return for demands that wait for quota the roots that have to go."""
         self.unanswered = frozenset()
-        quota = self._joint.quota
-        owned = demands_of_quota(snapshot)
+        quota = self._joint.quota if self._joint.quota_decides else self._foreign
+        owner = Plane.QUOTA if self._joint.quota_decides else Plane.IDLE
+        owned = [e for e in demands_of_quota(snapshot) if snapshot.owned[e.key] is owner]
         if quota is None or not owned:
             return {}
         units = self.units(snapshot, evaluation)
@@ -131,12 +142,12 @@ class Releases:
         return [_name(each) for each in found if not _holds_quota(each)]
 
     def _promised(self, snapshot: IdleSnapshot) -> list[Promise]:
-        """Return the demands of the quota plane for which open plans evict, oldest first."""
+        """Return the demands for whose quota open plans evict, oldest first."""
         going: dict[GpuWorkloadKey, list[Workload]] = {}
         rows = {each.key: each for each in snapshot.workloads}
         for each in snapshot.workloads:
             whom = snapshot.claims.get(each.root.uid)
-            if whom and snapshot.owned.get(whom) is Plane.QUOTA and whom in rows:
+            if whom and waits_for_quota(snapshot, whom) and whom in rows:
                 going.setdefault(whom, []).append(each)
         found = []
         for demand in sorted((rows[whom] for whom in going), key=demand_order):
