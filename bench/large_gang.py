@@ -8,19 +8,25 @@ third process.
 
 One line is printed: seconds from the creation of the last member until the first and the last
 victim were seen to go, and the first and the last member bound; the operator's own measure of the
-decision; its CPU until all were bound and until ten seconds later, when events are out; its peak
-memory; the sizes of the record's objects; and, of an API server that has metrics, its CPU and the
-requests by verb. `--quick` takes a small cluster and asserts results, never times.
+decision; how many Disruptions were written when all were bound; its CPU until then and until ten
+seconds later, when events are out; its peak memory; the sizes of the record's objects; and, of an
+API server that has metrics, its CPU and the requests by verb. `--cores 0.5` lets the operator run
+for that part of each tenth of a second, once it schedules. `--quick` takes a small cluster and
+asserts results, never times.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
+import signal
 import tempfile
+import threading
 import time
 import urllib.request
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -47,7 +53,14 @@ from reprieve.execution.steps import each_of
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import AlreadyExists, NotFound
-from reprieve.kube.resource import NODES, PODS, PREEMPTION_PARTS, PREEMPTIONS, Resource
+from reprieve.kube.resource import (
+    DISRUPTIONS,
+    NODES,
+    PODS,
+    PREEMPTION_PARTS,
+    PREEMPTIONS,
+    Resource,
+)
 from reprieve.kube.writes import WriteGate
 from reprieve.scenarios.operator import OperatorProcesses
 from tests.ports import free_port
@@ -58,6 +71,7 @@ _NAMESPACE: Final = "large-gang"
 _PATIENCE_S: Final = 900.0
 _AFTERWARDS_S: Final = 10.0
 _AT_ONCE: Final = 24
+_TURN_S: Final = 0.1  # of a process that has a part of a core
 _DECISION: Final = "scheduler_podgroup_preemption_attempt_duration_seconds_sum"
 
 
@@ -156,19 +170,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--nodes", type=int, default=1_000)
     parser.add_argument("--victims", type=int, default=4_000)
     parser.add_argument("--gang", type=int, default=500, help="members")
+    parser.add_argument("--cores", type=float, default=1.0, help="part of a core for the operator")
     parser.add_argument("--log", type=Path, help="where the operator's log goes")
     parser.add_argument("--quick", action="store_true", help="few pods, no figures to rely on")
     chosen = parser.parse_args(arguments)
     if chosen.quick:
         chosen.nodes, chosen.victims, chosen.gang = 20, 120, 15
+    if not 0 < chosen.cores <= 1:
+        parser.error(f"--cores {chosen.cores:g}: accepted: more than 0, at most 1")
     size = Size(chosen.nodes, chosen.victims, chosen.gang)
     if size.victims % size.gang or size.gang > size.nodes:
         parser.error("--victims: accepted: a multiple of --gang, which is at most --nodes")
-    asyncio.run(_run(size, chosen.kubeconfig, chosen.log))
+    asyncio.run(_run(size, chosen.kubeconfig, chosen.log, chosen.cores))
     return 0
 
 
-async def _run(size: Size, kubeconfig: Path | None, log: Path | None) -> None:
+async def _run(size: Size, kubeconfig: Path | None, log: Path | None, cores: float) -> None:
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         embedded = kubeconfig is None
@@ -204,9 +221,9 @@ async def _run(size: Size, kubeconfig: Path | None, log: Path | None) -> None:
             on_line=said.hear,
         )
         await operator.start()
-        measuring = asyncio.create_task(
-            _measured(size, client, kubelets, operator, port, embedded, said)
-        )
+        await asyncio.wait_for(said.ready.wait(), _PATIENCE_S)
+        stack.enter_context(_part_of_a_core(operator.pids[0], cores))
+        measuring = asyncio.create_task(_measured(size, client, kubelets, operator, port, embedded))
         try:
             await asyncio.wait({measuring, watching}, return_when=asyncio.FIRST_COMPLETED)
             if not measuring.done():
@@ -217,6 +234,28 @@ async def _run(size: Size, kubeconfig: Path | None, log: Path | None) -> None:
             await operator.stop()
 
 
+@contextmanager
+def _part_of_a_core(leader: int, cores: float) -> Iterator[None]:
+    """Have all processes of a session stand still for the rest of each turn."""
+    over = threading.Event()
+
+    def turns() -> None:
+        while not over.wait(_TURN_S * cores):
+            os.killpg(leader, signal.SIGSTOP)
+            over.wait(_TURN_S * (1 - cores))
+            os.killpg(leader, signal.SIGCONT)
+
+    thread = threading.Thread(target=turns)
+    if cores < 1:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if cores < 1:
+            thread.join()
+
+
 async def _measured(
     size: Size,
     client: Client,
@@ -224,9 +263,7 @@ async def _measured(
     operator: OperatorProcesses,
     port: int,
     embedded: bool,
-    said: Said,
 ) -> None:
-    await asyncio.wait_for(said.ready.wait(), _PATIENCE_S)
     pid = operator.pids[0]
     before, cpu_before = await read_figures(client), cpu_ms(pid)
     await client.create(POD_GROUPS, gang(_NAMESPACE, size.gang), dict)
@@ -238,6 +275,7 @@ async def _measured(
         waited = time.monotonic() - started
         assert waited < _PATIENCE_S, (len(kubelets.bound), len(kubelets.going), operator.tail(5))
     bound_cpu = cpu_ms(pid)
+    written = (await client.list(DISRUPTIONS, dict, namespace=_NAMESPACE)).items
     await asyncio.sleep(_AFTERWARDS_S if size.gang > 100 else 1)
     after = await read_figures(client)
     assert len(kubelets.going) == size.victims, (len(kubelets.going), size.victims)
@@ -253,6 +291,7 @@ async def _measured(
         last_victim_s=round(going[-1] - started, 2),
         first_bound_s=round(bound[0] - started, 2),
         bound_s=round(bound[-1] - started, 2),
+        disruptions_until_bound=len(written),
         operator_cpu_s=round((bound_cpu - cpu_before) / 1e3, 1),
         operator_cpu_with_events_s=round((cpu_ms(pid) - cpu_before) / 1e3, 1),
         operator_peak_mib=peak_mib_of(pid),
@@ -330,6 +369,9 @@ async def _clean(client: Client, size: Size) -> None:
         kept: Any = (await client.list(kind, dict, namespace=OPERATOR_NAMESPACE)).items
         for each in kept:
             await remove(kind, OPERATOR_NAMESPACE, each["metadata"]["name"])
+    told: Any = (await client.list(DISRUPTIONS, dict, namespace=_NAMESPACE)).items
+    for each in told:
+        await remove(DISRUPTIONS, _NAMESPACE, each["metadata"]["name"])
     names = [node(number, 1)["metadata"]["name"] for number in range(size.nodes)]
     await each_of(names, lambda name: remove(NODES, "", name), _AT_ONCE)
 

@@ -27,7 +27,11 @@ OPERATOR_NAMESPACE: Final = "reprieve-large-gang"
 GROUP: Final = "training"
 MEMBER: Final = "member-"
 _LOW, _HIGH = "large-gang-low", "large-gang-high"
-_CRDS: Final = ("preemptions.reprieve.dev", "preemptionparts.reprieve.dev")
+_CRDS: Final = (
+    "preemptions.reprieve.dev",
+    "preemptionparts.reprieve.dev",
+    "disruptions.reprieve.dev",
+)
 
 POD_GROUPS: Final = Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
 PRIORITY_CLASSES: Final = Resource(
