@@ -237,6 +237,22 @@ STORIES: Final = {
         {"ann"},
         idle=1,
     ),
+    "work that does not come back though an idle gang has a lower priority": Story(
+        (8, 4),
+        _OF_A,
+        (gang("ann", "b"), gang("busy", "b", pods=1, priority="low", opted=False)),
+        job("wanted", "a", gpus=2, priority="high"),
+        {"busy"},
+        idle=1,
+    ),
+    "an idle gang of a lower priority than work that comes back": Story(
+        (8, 4),
+        _OF_A,
+        (gang("ann", "b"), job("busy", "b", priority="low", opted=False)),
+        job("wanted", "a", gpus=2, priority="high"),
+        {"ann"},
+        idle=1,
+    ),
     "lower work that is far smaller than idle work": Story(
         (8,),
         _OF_A,

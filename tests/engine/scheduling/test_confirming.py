@@ -92,3 +92,26 @@ def test_no_way_to_the_room_takes_fewer_devices_than_are_said_to_be_lacking() ->
             assert bound <= known.priority
             exact += bound == known.priority
     assert exact >= 60
+
+
+def test_work_of_a_higher_priority_goes_where_idle_work_of_the_lowest_holds_far_more() -> None:
+    resting = pod("idle", node="n0", gpus=8, priority=0)
+    busy = pod("busy", node="n1", gpus=4, priority=100)
+    stays = pod("stays", node="n1", gpus=4, priority=2000)
+    snapshot, unit = cluster(resting, busy, stays)
+    gone = frozenset([resting.uid])
+    found = refusal(snapshot, POLICY, [unit], gone, gone, frozenset(), 0, {}, by_priority=True)
+    assert found == (FAR_FEWER, frozenset([busy.uid]))
+
+
+def test_idle_work_of_the_lowest_priority_goes_where_the_others_hold_hardly_less() -> None:
+    resting = pod("idle", node="n0", gpus=6, priority=0)
+    busy = pod("busy", node="n1", gpus=4, priority=100)
+    stays = [
+        pod("stays", node="n1", gpus=4, priority=2000),
+        pod("full", node="n0", gpus=2, priority=2000),
+    ]
+    snapshot, unit = cluster(resting, busy, *stays)
+    gone = frozenset([resting.uid])
+    found = refusal(snapshot, POLICY, [unit], gone, gone, frozenset(), 0, {}, by_priority=True)
+    assert found == ("", frozenset())

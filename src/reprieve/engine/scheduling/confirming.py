@@ -51,20 +51,16 @@ def refusal(
     the pods of idle work are returned: they alone may be their victims. `ahead`: units of higher
     priority that wait as well, and take what comes free where they fit. `by_priority`: lower
     priorities may be preempted for the units now; where these hold far fewer devices (`_MOST`), it
-    is wrong to evict idle work.
+    is wrong to evict idle work. Where the order of priorities names pods of `gone`, the others are
+    asked about as well, and they alone are returned: right where they do not come back, since they
+    would preempt those of a lower priority then.
     """
     # Whoever is among the victims of the last of these sessions is one of these.
     slots = places_of(snapshot.pod_uids, gone | idle)
 
-    def session(**waits: Any) -> Session:
-        return Session(
-            snapshot,
-            policy,
-            overdue=overdue,
-            now=now,
-            scorers=scorers,
-            waits=PutOff(**waits, slots=slots),
-        )
+    def session(named: Mapping[Uid, int] | None = slots, **waits: Any) -> Session:
+        put_off = PutOff(**waits, slots=named)
+        return Session(snapshot, policy, overdue=overdue, now=now, scorers=scorers, waits=put_off)
 
     if session().places_all(units):
         return "what is free, or on its way, is enough for it", frozenset()
@@ -75,8 +71,15 @@ def refusal(
     devices, _ = held_devices(snapshot, units, gone, slots)
     if by_priority and _exceeds(devices, least_lacking(snapshot, units)):
         others = _by_priority(session(patient=frozenset(units)), snapshot, units)
-        if others is not None and _exceeds(devices, others):
+        if others is not None and _exceeds(devices, _held(snapshot, units, others)):
             return FAR_FEWER, frozenset()
+        if others is not None and others & gone:
+            # Those of the lowest priority are the idle ones: who goes in their place?
+            rest = _lower_pods(snapshot, units) - gone
+            beside = session(None, patient=frozenset(units), among=dict.fromkeys(units, rest))
+            others = _by_priority(beside, snapshot, units) if rest else None
+            if others is not None and _exceeds(devices, _held(snapshot, units, others)):
+                return FAR_FEWER, others
     lower = snapshot.pod_priority < max(priority_of(snapshot, unit) for unit in units)
     if not (lower & are_named(snapshot, idle, slots)).any():
         return "", frozenset()
@@ -110,8 +113,21 @@ def _exceeds(devices: int, fewest: int) -> bool:
     return 2 * devices > _MOST * fewest
 
 
-def _by_priority(session: Session, snapshot: Snapshot, units: Sequence[Unit]) -> int | None:
-    """Return how many devices go by priority alone, with no budget broken; None: it is no way."""
+def _lower_pods(snapshot: Snapshot, units: Sequence[Unit]) -> frozenset[Uid]:
+    """Return the pods on nodes that have a lower priority than the units."""
+    highest = max(priority_of(snapshot, unit) for unit in units)
+    lower = np.flatnonzero((snapshot.pod_node >= 0) & (snapshot.pod_priority < highest))
+    return frozenset(snapshot.pod_uids[slot] for slot in lower.tolist())
+
+
+def _held(snapshot: Snapshot, units: Sequence[Unit], victims: frozenset[Uid]) -> int:
+    return held_devices(snapshot, units, victims, None)[0]
+
+
+def _by_priority(
+    session: Session, snapshot: Snapshot, units: Sequence[Unit]
+) -> frozenset[Uid] | None:
+    """Return who goes by priority alone, with no budget broken; None: it is no way."""
     victims: set[Uid] = set()
     for unit in units:
         attempt = session.attempt(unit)
@@ -123,7 +139,7 @@ def _by_priority(session: Session, snapshot: Snapshot, units: Sequence[Unit]) ->
             return None
         if attempt.plan is not None:
             victims.update(victim.root.uid for victim in attempt.plan.victims)
-    return held_devices(snapshot, units, victims, None)[0]
+    return frozenset(victims)
 
 
 def least_lacking(snapshot: Snapshot, units: Sequence[Unit]) -> int:

@@ -227,8 +227,8 @@ class SchedulingJoint:
             return "its pods no longer wait for a node"
         context, snapshot = self._context, self._state.cluster.snapshot()
         free = not self._holds(units) and not self._delays.of(units)
-        refused, fewer = await self._solver.run(
-            partial(refusal, by_priority=free),
+        question = partial(
+            refusal,
             snapshot,
             context.policy,
             units,
@@ -239,6 +239,9 @@ class SchedulingJoint:
             context.scorers,
             self._ahead_of(snapshot, units),
         )
+        refused, fewer = await self._solver.run(partial(question, by_priority=free))
+        if refused == FAR_FEWER and any(map(self._comes_back, fewer)):
+            refused, fewer = await self._solver.run(question)
         if refused == FAR_FEWER:
             self._deferrals.by_priority.update(dict.fromkeys(unit.name for unit in units))
             while len(self._deferrals.by_priority) > _REMEMBERED:
@@ -248,6 +251,11 @@ class SchedulingJoint:
             while len(self._deferrals.among) > _REMEMBERED:
                 del self._deferrals.among[next(iter(self._deferrals.among))]
         return refused
+
+    def _comes_back(self, victim: Uid) -> bool:
+        """Whether a pod is made anew, and may then preempt those of a lower priority."""
+        row = self._state.pod(victim)
+        return row is None or bool(row.controller)
 
     def _ahead_of(self, snapshot: Snapshot, units: Sequence[Unit]) -> list[Unit]:
         """Return the first units of higher priority that wait as well; older gangs are left out."""
