@@ -4,7 +4,7 @@
 what is to be preempted counts as evicted, every other head is queued again or set aside. What has
 to be written to the API follows from the entries; what could not be written is taken back
 (`taking_back`). The room that is left at an entry's turn is in `room`, how its victims leave in
-`evictions`.
+`evictions`, what nodes allow in `node_answers`; who holds quota gets places in `second_pass`.
 
 What deciding about one head raises is that head's: what was done for it is taken back, it is set
 aside for a while, and the others are decided about. Where the order of a tree's heads cannot be
@@ -24,27 +24,21 @@ from dataclasses import replace
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.pace import UNHURRIED, Pace
-from reprieve.engine.plan_faults import PlanRefused
-from reprieve.engine.quota.assigning.assignment import Assignment, Mode, NoFitReason
-from reprieve.engine.quota.delayed_places import place_delayed
+from reprieve.engine.quota.assigning.assignment import Assignment, Mode
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import CycleResult, Entry, NodeCheck, Outcome, Unready
 from reprieve.engine.quota.evictions import Evictions
 from reprieve.engine.quota.heads import RequeueReason
 from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.kept_places import fits_after, places_planned
-from reprieve.engine.quota.made_places import assigned_without
 from reprieve.engine.quota.model import Admission, Policy, Workload
-from reprieve.engine.quota.node_failures import (
-    NodeVictims,
-    evict_for_nodes,
-    replace_failed_nodes,
-)
+from reprieve.engine.quota.node_answers import NodeAnswers, waits_for_gates
 from reprieve.engine.quota.nominated import Nominated
 from reprieve.engine.quota.nominations import Nominations
 from reprieve.engine.quota.refusals import Refusals
 from reprieve.engine.quota.refused_heads import set_aside_refused
 from reprieve.engine.quota.room import Room, reserved_amounts
+from reprieve.engine.quota.second_pass import SecondPass
 from reprieve.engine.quota.tournament import classical_order, fair_order
 from reprieve.engine.quota.waiting.queues import Queues
 
@@ -92,10 +86,10 @@ def cycle(
             holdings, queues, now, number, ledger, proof, pace, refusals, nominated, result
         )
         entries = run.nominate(heads)
-        failed = run.replace_nodes()
-        run.place_delayed()
+        failed = run.second_pass.replace_nodes()
+        run.second_pass.place_delayed()
         run.decide(entries)
-        run.evict_for_nodes(failed)
+        run.second_pass.evict_for_nodes(failed)
     except Exception as fault:
         result.fault = fault
         queues.give_back()
@@ -151,7 +145,6 @@ class _Cycle:
         result: CycleResult,
     ) -> None:
         self.pace = pace
-        self.proof = proof
         self.holdings = holdings
         self.queues = queues
         self.now = now
@@ -168,48 +161,12 @@ class _Cycle:
         self.evictions = Evictions(
             self.snapshot, holdings, queues, now, ledger, self.nominations, self.room
         )
-
-    def replace_nodes(self) -> list[Entry]:
-        """Give other nodes to those of whose places one failed; return who gets none."""
-        replaced, failed = replace_failed_nodes(self.holdings, self.snapshot)
-        self.result.entries += replaced
-        self.result.progress = self.result.progress or bool(replaced)
-        if self.settings.best and self.settings.gates.tas_failed_node_replacement_fail_fast:
-            failed = [each for each in failed if not self._makes_way(each)]
-        return failed
-
-    def place_delayed(self) -> None:
-        """Give places to those who hold quota and whose checks are ready since."""
-        found = place_delayed(self.holdings, self.snapshot)
-        self.result.entries += found
-        placed = any(each.outcome is Outcome.PLACED for each in found)
-        self.result.progress = self.result.progress or placed
-
-    def _makes_way(self, entry: Entry) -> bool:
-        """Tell whether others make way for pods of a failed node, or are waited for."""
-        victims = NodeVictims(
-            self.holdings, self.snapshot, self.nominations, self.evictions, self.room
+        self.second_pass = SecondPass(
+            holdings, self.snapshot, self.nominations, self.evictions, self.room, result, now
         )
-        try:
-            if not victims.make_way(entry):
-                return False
-        except PlanRefused:
-            return False  # a fault of ours: it is evicted and placed anew, as without this
-        if entry.issued:
-            self.result.entries.append(entry)
-            self.result.progress = True
-        return True
-
-    def evict_for_nodes(self, failed: Sequence[Entry]) -> None:
-        """Evict those for whose pods there is no other node, unless they are preempted."""
-        if not self.settings.gates.tas_failed_node_replacement_fail_fast:
-            for each in failed:
-                each.outcome = Outcome.UNPLACED
-            self.result.entries += failed
-            return
-        evicted = evict_for_nodes(self.holdings, failed, self.now)
-        self.result.entries += evicted
-        self.result.progress = self.result.progress or bool(evicted)
+        self.nodes = NodeAnswers(
+            holdings, self.snapshot, self.nominations, self.evictions, self.room, result, now, proof
+        )
 
     def nominate(self, heads: Sequence[tuple[str, Workload]]) -> list[Entry]:
         """Give every head that may be considered its assignment and its targets."""
@@ -309,7 +266,7 @@ class _Cycle:
             self._finish(entry, Outcome.NO_FIT)
         elif mode is Mode.PREEMPT and not entry.targets:
             self._no_candidates(entry, assignment)
-        elif mode is Mode.PREEMPT and self._gated(entry.workload):
+        elif mode is Mode.PREEMPT and waits_for_gates(entry.workload, self.settings.gates):
             entry.reason = Unready.ADMISSION_GATED
             entry.message = "Workload requires preemption, but it's gated"
             entry.requeue, entry.scan = RequeueReason.PREEMPTION_GATED, None
@@ -331,7 +288,7 @@ class _Cycle:
             entry.assignment, entry.targets, entry.deferred = later, (), True
             message = f"{assignment.message}. Fits once those are gone who are evicted already"
             self._defer(entry, later, message)
-        elif refused := self._refusal_of_cheapest(entry, assignment):
+        elif refused := self.nodes.refusal_of_cheapest(entry, assignment):
             entry.reason = Unready.WAITING_FOR_QUOTA
             outcome, why = refused
             entry.message = f"{assignment.message}. {why}"
@@ -379,22 +336,6 @@ class _Cycle:
         evicted |= {holder.key: holder for holder in self.room.leaving(entry)}
         return fits_after(entry, self.snapshot, evicted.values())
 
-    def _refusal_of_cheapest(
-        self, entry: Entry, assignment: Assignment
-    ) -> tuple[Outcome, str] | None:
-        """Give the entry the least costly targets, where those do, and say why none do."""
-        if not self.settings.best or entry.mode is not Mode.PREEMPT:
-            return self._refusal(entry)
-        self.evictions.cheapen(entry, assignment)
-        if entry.targets == entry.found:
-            entry.found = ()
-        if entry.found:
-            if self.room.fits(entry) and self._refusal(entry) is None:
-                return None
-            entry.assignment, entry.targets, entry.found = assignment, entry.found, ()
-            entry.gap, entry.as_found = None, True
-        return self._refusal(entry)
-
     def _place_again(self, entry: Entry) -> None:
         """Look again at an entry whose nodes an earlier one has taken, though quota is left."""
         if entry.placed and self.room.lacks_places_alone(entry):
@@ -408,7 +349,7 @@ class _Cycle:
 
     def _waits_for_places(self, entry: Entry) -> bool:
         """Return whether an entry waits until idle work was looked at, before places are made."""
-        why = self._make_places(entry)
+        why = self.nodes.make_places(entry)
         if why:
             assert entry.assignment is not None
             entry.reason = Unready.WAITING_FOR_QUOTA
@@ -416,59 +357,6 @@ class _Cycle:
             entry.requeue = RequeueReason.GENERIC
             self._finish(entry, Outcome.PUT_OFF)
         return bool(why)
-
-    def _make_places(self, entry: Entry) -> str:
-        """Give an entry places that other planes make; return why it waits before that."""
-        assignment, proof, snapshot = entry.assignment, self.proof, self.snapshot
-        if proof is None or snapshot.places is None or assignment is None or entry.targets:
-            return ""
-        failed = NoFitReason.TOPOLOGY_PLACEMENT_FAILED
-        if not assignment.lacks_places and assignment.no_fit_reason is not failed:
-            return ""
-        workload, holders = entry.workload, self.holdings.holders.values()
-        if entry.replaced is not None or self._gated(workload):
-            return ""
-        if workload.preempts_from > self.now:
-            self._retry_at(entry, workload.preempts_from)
-            return ""
-        made = proof.room_made(entry, snapshot, holders, snapshot.configuration.flavors)
-        found = assigned_without(snapshot, workload, entry.queue, made) if made else None
-        if found is None:
-            return ""
-        if other := next(self.nominations.elsewhere(entry), None):
-            entry.moved, entry.assignment = other
-            return ""
-        if why := proof.puts_off(entry):
-            return why
-        snapshot.free(made)
-        entry.made, entry.assignment, entry.whole = made, found, None
-        return ""
-
-    def _refusal(self, entry: Entry) -> tuple[Outcome, str] | None:
-        """Return why nobody is preempted for the entry: idle work may go, or no node takes it."""
-        if self.proof is None:
-            return None
-        flavors = self.snapshot.configuration.flavors
-        if not any(not target.holder.evicted for target in entry.targets):
-            if entry.mode is Mode.FIT and entry.replaced is None and not entry.made:
-                self._move(entry, self.proof)
-            self.proof.claim(entry, flavors)
-            return None
-        if why := self.proof.puts_off(entry):
-            return Outcome.PUT_OFF, why
-        why = self.proof.refusal(entry, self.holdings.holders.values(), flavors)
-        return (Outcome.UNPROVEN, why) if why else None
-
-    def _move(self, entry: Entry, proof: NodeCheck) -> None:
-        """Give an entry that fits another flavor where nodes have more room for it."""
-        first, flavors = entry.assignment, self.snapshot.configuration.flavors
-        others = self.nominations.elsewhere(entry)
-        found = proof.flavor_for(entry, others, self.holdings.holders.values(), flavors)
-        if found is None:
-            return
-        entry.moved, entry.assignment = found
-        if not self.room.fits(entry):
-            entry.moved, entry.assignment = "", first
 
     def _accept(self, entry: Entry, assignment: Assignment) -> None:
         if assignment.mode is Mode.PREEMPT:
@@ -514,7 +402,7 @@ class _Cycle:
                 f"{assignment.message}. Preempts {len(entry.targets)} workload(s) once their work "
                 f"is saved, which is expected by {format_instant(until)}"
             )
-            self._retry_at(entry, until)
+            self.result.retry_at(entry, until)
             self._finish(entry, Outcome.PREEMPTING)
             return
         self.evictions.issue(entry)
@@ -532,17 +420,13 @@ class _Cycle:
         until = entry.workload.preempts_from
         kept = reserved_amounts(self.snapshot, entry.queue, assignment.usage, entry.level)
         self.snapshot.add_usage(entry.queue, kept.items())
-        self._retry_at(entry, until)
+        self.result.retry_at(entry, until)
         entry.reason = Unready.WAITING_FOR_QUOTA
         entry.message = (
             f"{assignment.message}. Nobody is preempted for it before {format_instant(until)}"
         )
         entry.requeue, entry.scan = RequeueReason.PREEMPTION_DELAYED, None
         self._finish(entry, Outcome.DELAYED)
-
-    def _retry_at(self, entry: Entry, until: Nanos) -> None:
-        known = self.result.retries.get(entry.cluster_queue, until)
-        self.result.retries[entry.cluster_queue] = min(known, until)
 
     def _no_candidates(self, entry: Entry, assignment: Assignment) -> None:
         rules = self.snapshot.configuration.cluster_queues[entry.cluster_queue].preemption
@@ -571,15 +455,10 @@ class _Cycle:
             skipped[entry.cluster_queue] = skipped.get(entry.cluster_queue, 0) + 1
         self._finish(entry, Outcome.SKIPPED)
 
-    def _gated(self, workload: Workload) -> bool:
-        gates = self.settings.gates
-        honoured = gates.concurrent_admission or gates.multi_kueue_orchestrated_preemption
-        return honoured and bool(workload.closed_gates)
-
     def _finish(self, entry: Entry, outcome: Outcome) -> None:
         entry.outcome = outcome
         if entry.spared is not None and entry.spared.until is not None:
-            self._retry_at(entry, entry.spared.until)
+            self.result.retry_at(entry, entry.spared.until)
         if not self.settings.gates.unadmitted_workloads_observability:
             entry.reason = Unready.PENDING
         self.result.entries.append(entry)

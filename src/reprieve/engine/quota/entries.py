@@ -215,3 +215,8 @@ class CycleResult:
     def of(self, outcome: Outcome) -> list[Entry]:
         """Return the entries with one outcome."""
         return [entry for entry in self.entries if entry.outcome is outcome]
+
+    def retry_at(self, entry: Entry, until: Nanos) -> None:
+        """Note when what is set aside in an entry's ClusterQueue is to be tried again."""
+        known = self.retries.get(entry.cluster_queue, until)
+        self.retries[entry.cluster_queue] = min(known, until)
