@@ -48,10 +48,10 @@ async def until_delayed(cluster: Site, state: str) -> None:
     await cluster.until(f"its topology request is {state}", said)
 
 
-async def provide(cluster: Site) -> None:
-    """Answer the check: the pods are to be on nodes with a label."""
+async def provide(cluster: Site, **changes: Any) -> None:
+    """Answer the check: the pods are to be on nodes with a label, or change otherwise."""
     (name,) = (each["metadata"]["name"] for each in (await cluster.workloads()).values())
-    update = {"name": "main", "nodeSelector": {MORE: "gang"}}
+    update = {"name": "main", **(changes or {"nodeSelector": {MORE: "gang"}})}
     answer = {
         "name": "more",
         "state": "Ready",
@@ -100,6 +100,23 @@ async def test_places_come_with_the_nodes_that_a_check_provides(tmp_path: Path) 
         await until_on(cluster, "b", "b")
         await until_delayed(cluster, "Ready")
         assert "gang" in await cluster.admitted()
+
+
+async def test_tolerations_that_a_check_adds_open_the_nodes_it_provides_and_no_others(
+    tmp_path: Path,
+) -> None:
+    """Both nodes are tainted, and only the taint of `b` is tolerated by what the check adds."""
+    nodes, kinds = racks(a="r1", b="r2"), (ROWS["Job"],)
+    async with gated_site(tmp_path, *checked(), kinds=kinds, nodes=nodes, prepare=check) as cluster:
+        for name, key in (("a", "repair"), ("b", MORE)):
+            taint = {"spec": {"taints": [{"key": key, "effect": "NoSchedule"}]}}
+            await cluster.client.patch(NODES, "", name, taint, dict)
+        await cluster.create(asking("gang", 2))
+        await until_delayed(cluster, "Pending")
+        tolerated = {"key": MORE, "operator": "Exists", "effect": "NoSchedule"}
+        await provide(cluster, tolerations=[tolerated])
+        await until_on(cluster, "b", "b")
+        await until_delayed(cluster, "Ready")
 
 
 async def test_an_operator_that_starts_between_reservation_and_places_assigns_them(
