@@ -10,6 +10,7 @@ import pytest
 from kubeworld.units.clock import VirtualClock
 from kubeworld.units.durations import MINUTE
 from kubeworld.units.instants import Nanos
+from reprieve.api.kueue_topology import CONSTRAINTS, REQUIRED
 from reprieve.execution.fence import Fence
 from reprieve.kube.recording.events import EventRecorder
 from reprieve.planes.quota.context import QuotaContext, QuotaOptions
@@ -91,3 +92,57 @@ def test_beside_a_kueue_that_decides_nothing_is_changed_or_refused(kueue: bool) 
     else:
         assert changed is not None and changed["spec"]["suspend"] is True
         assert len(errors) == 1
+
+
+LAYERS = '[{"topology": "a/b", "size": 4}, {"topology": "c", "size": 2}]'
+
+
+@pytest.mark.parametrize("gate", [True, False])
+@pytest.mark.parametrize("name", ["vjob.kb.io", "vpod.kb.io", "vjobset.kb.io"])
+def test_layers_of_slices_are_refused_in_each_kind_of_job_where_their_gate_is_off(
+    name: str, gate: bool
+) -> None:
+    """The gate stands in Kueue's configuration, as an operator of Kueue writes it."""
+    frameworks = ["batch/job", "pod", "jobset.x-k8s.io/jobset"]
+    document = {
+        "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+        "kind": "Configuration",
+        "integrations": {"frameworks": frameworks},
+        "featureGates": {"TASMultiLayerTopology": gate},
+    }
+    settings = quota_settings({"configuration": document})
+    notes = {"annotations": {CONSTRAINTS: LAYERS, REQUIRED: "a/b"}}
+    labels = {"kueue.x-k8s.io/queue-name": "main", "kueue.x-k8s.io/managed": "true"}
+    template = {"metadata": notes, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    batch = {"suspend": True, "parallelism": 8, "completions": 8, "template": template}
+    objects: dict[str, Json] = {
+        "vjob.kb.io": {"spec": batch},
+        "vjobset.kb.io": {
+            "spec": {
+                "suspend": True,
+                "replicatedJobs": [{"name": "r", "replicas": 1, "template": {"spec": batch}}],
+            }
+        },
+        "vpod.kb.io": {"spec": template["spec"]},
+    }
+    metadata = {"name": "a", "namespace": "team", "labels": labels}
+    if name == "vpod.kb.io":
+        group_of_eight = {"kueue.x-k8s.io/pod-group-total-count": "8"}
+        metadata["annotations"] = {**notes["annotations"], **group_of_eight}
+        metadata["labels"] = {**labels, "kueue.x-k8s.io/pod-group-name": "g"}
+    errors = asked(plane(settings), settings, name, {**objects[name], "metadata": metadata}).errors
+    assert [
+        each for each in errors if "TASMultiLayerTopology feature gate must be enabled" in each
+    ] == [*errors]
+    assert bool(errors) == (not gate)
+
+
+@pytest.mark.parametrize("gate", [True, False])
+def test_the_gate_of_overlapping_flavors_reaches_the_decisions(gate: bool) -> None:
+    document = {
+        "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+        "kind": "Configuration",
+        "featureGates": {"TASHandleOverlappingFlavors": gate},
+    }
+    options = QuotaOptions.of(quota_settings({"configuration": document}))
+    assert options.settings.gates.topology.handle_overlapping is gate
