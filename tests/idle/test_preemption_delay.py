@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from kubeworld.units.durations import MINUTE, SECOND
 from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.scenarios.model import NodeSpec
+from tests.idle.queues import bound, limited
 from tests.idle.site import NAMESPACE, Object, Site, container, job, open_site
 from tests.virtual_time import LoopClock
 
 CONFIG = "gpuPreemption: {preemptionDelay: 60s}\n"
 FLAGS = ("--controllers", "idle")
+DELAY = "reprieve.dev/preemption-delay"
 VICTIM, DEMAND = "Job/victim", "Job/demand"
 GPUS = {"amd.com/gpu": "4"}
 AMOUNTS = {**GPUS, "cpu": "16", "memory": "64Gi", "pods": "110"}
@@ -27,14 +31,14 @@ NODE: Object = {
 }
 
 
-async def waiting(site: Site) -> Nanos:
+async def waiting(site: Site, demand: Object | None = None) -> tuple[Nanos, LoopClock]:
     """The victim is idle, and the demand waits; return until when it has to."""
     await site.create(job("victim", container(gpu=4), enabled="true"))
     site.busy(DEMAND, 90)
     await site.run(None, *FLAGS, config=CONFIG)
     await site.until_phase(VICTIM, "Idle")
     await LoopClock().sleep(MINUTE)
-    await site.create(job("demand", container(gpu=4), enabled="true"))
+    await site.create(demand or job("demand", container(gpu=4), enabled="true"))
     await site.until_phase(DEMAND, "PendingGpu")
     pods = await site.all("pods", NAMESPACE)
     (made,) = [
@@ -42,12 +46,12 @@ async def waiting(site: Site) -> Nanos:
         for each in pods
         if each["metadata"]["name"].startswith("demand")
     ]
-    return Nanos(parse_instant(made) + MINUTE)
+    return Nanos(parse_instant(made) + MINUTE), LoopClock()
 
 
 async def test_idle_work_stays_until_the_demand_has_waited(tmp_path: Path) -> None:
     async with open_site(tmp_path, [NodeSpec("gpu-0", GPUS)]) as site:
-        due, clock = await waiting(site), LoopClock()
+        due, clock = await waiting(site)
         told = "nobody is evicted for it before"
         await site.until_event("GpuWorkload/job-demand", "NobodyMakesWay", told)
         await site.until_event("GpuWorkload/job-demand", "Waiting", told)
@@ -60,9 +64,29 @@ async def test_idle_work_stays_until_the_demand_has_waited(tmp_path: Path) -> No
         assert due <= parse_instant(record["spec"]["decidedAt"]) <= due + 2 * SECOND
 
 
+@pytest.mark.parametrize(
+    ("of_class", "of_queue", "waits"),
+    [(None, "30s", 30), ("30s", "45s", 30), ("90s", None, 90)],
+    ids=["queue", "class before queue", "class alone"],
+)
+async def test_the_class_or_queue_of_the_demand_says_otherwise(
+    tmp_path: Path, of_class: str | None, of_queue: str | None, waits: int
+) -> None:
+    async with open_site(tmp_path, [NodeSpec("gpu-0", GPUS)]) as site:
+        await limited(site, DELAY, of_class=of_class, of_queue=of_queue)
+        due, clock = await waiting(site, bound(job("demand", container(gpu=4), enabled="true")))
+        due = Nanos(due - MINUTE + waits * SECOND)
+        await clock.sleep(max(0, due - clock.wall() - 1))
+        assert not await site.records()
+
+        await site.until_phase(DEMAND, "Active")
+        (record,) = await site.records()
+        assert due <= parse_instant(record["spec"]["decidedAt"]) <= due + 2 * SECOND
+
+
 async def test_where_a_node_comes_meanwhile_idle_work_stays(tmp_path: Path) -> None:
     async with open_site(tmp_path, [NodeSpec("gpu-0", GPUS)]) as site:
-        due, clock = await waiting(site), LoopClock()
+        due, clock = await waiting(site)
         await clock.sleep(MINUTE // 2)
         await site.create(NODE)
         await site.until_phase(DEMAND, "Active")

@@ -20,6 +20,7 @@ from reprieve.engine.notice.granting import NoticePolicy
 from reprieve.execution.notices import Notices, Told
 from tests.kube.fakes import FakeAnswer, refusal
 from tests.scheduling.memory import Memory, Target, memory
+from tests.scheduling.queues import in_queue, queued
 from tests.scheduling.site import Object, composite, group, pod
 
 ALLOWED = {"notice": {"max": "10m"}}
@@ -544,6 +545,26 @@ async def test_a_priority_class_allows_less(said: str, granted: int) -> None:
         cluster.api.put("priorityclasses.scheduling.k8s.io", low)
         start = cluster.clock.wall()
         await filled(cluster, asking("old"))
+        await asked_for_room(cluster)
+
+        (victim,) = cluster.intents()[0]["spec"]["victims"]
+        assert ("notice" in victim) == bool(granted)
+        if granted:
+            left = parse_instant(victim["notice"]["deadline"]) - start
+            assert granted * SECOND <= left <= (granted + 5) * SECOND
+
+
+@pytest.mark.parametrize(
+    ("local", "cluster_queue", "granted"), [("30s", "40s", 30), ("1m", "20s", 20), ("0s", "40s", 0)]
+)
+async def test_the_queues_of_a_victim_allow_less(
+    local: str, cluster_queue: str, granted: int
+) -> None:
+    key = "reprieve.dev/notice-max"
+    async with memory() as cluster:
+        queued(cluster, local={key: local}, cluster_queue={key: cluster_queue})
+        start = cluster.clock.wall()
+        await filled(cluster, in_queue(asking("old")))
         await asked_for_room(cluster)
 
         (victim,) = cluster.intents()[0]["spec"]["victims"]

@@ -12,6 +12,7 @@ from kubeworld.units.instants import Nanos, format_instant, parse_instant
 from reprieve.engine.diagnosis.causes import Cause
 from reprieve.engine.disruptions.questions import GovernorPolicy
 from tests.scheduling.memory import PRIORITIES, Memory, memory
+from tests.scheduling.queues import in_queue, queued
 from tests.scheduling.site import NAMESPACE, Object, composite, group, pod
 
 SECTION = {"preemptionDelay": "60s"}
@@ -157,6 +158,23 @@ async def test_a_class_that_asks_for_less_wakes_who_waits() -> None:
         await cluster.pass_time(2 * SECOND)
 
         assert cluster.victims() == {"old-0"}
+
+
+@pytest.mark.parametrize(
+    ("of_class", "waits"), [(None, 90), ("10s", 10)], ids=["queue alone", "class as well"]
+)
+async def test_the_queue_of_the_preemptor_says_otherwise_where_its_class_is_silent(
+    of_class: str | None, waits: int
+) -> None:
+    async with memory() as cluster:
+        queued(cluster, cluster_queue={"reprieve.dev/preemption-delay": "90s"})
+        if of_class is not None:
+            cluster.api.put(CLASSES, saying("high", of_class))
+        await filled(cluster)
+        cluster.create(in_queue(pod("new", 4, priority="high")))
+        due = created(cluster) + waits * SECOND
+
+        assert due <= await until_evicted(cluster) <= due + 2 * SECOND
 
 
 async def test_emergencies_do_not_wait() -> None:

@@ -201,6 +201,7 @@ class PodSpec(Struct, frozen=True):
     resources: ContainerResources | None = None
     resource_claims: list[PodResourceClaim] | None = None
     scheduler_name: str | None = None
+    priority_class_name: str | None = None
     priority: int | None = None
 
 

@@ -96,7 +96,7 @@ class StartUp:
     notices: tuple[Notice, ...] = ()
     fit_given: bool = False
     notice: NoticePolicy = field(default_factory=NoticePolicy)
-    delay: int = 0
+    delay: int | None = None
     victim_order: str = ""
     queued_demand_sum: bool = False
 
@@ -187,7 +187,7 @@ def start_up(
         rejected=tuple(rejected for tier in tiers for rejected in tier.rejected),
         fit_given=bool(section.get("fit")),
         notice=notice_policy(section.get("notice"), f"{place}notice", keeps=True),
-        delay=preemption_delay(section.get("preemptionDelay"), place.removesuffix(".")) or 0,
+        delay=preemption_delay(section.get("preemptionDelay"), place.removesuffix(".")),
         queued_demand_sum=_boolean(section.get("queuedDemandSum"), f"{place}queuedDemandSum"),
         victim_order=read(IDLE, section, place.removesuffix("."))["victim_order"],
         notices=(*notices, *_unpinned(endpoints, vendors, endpoint_place)),

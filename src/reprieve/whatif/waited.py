@@ -31,7 +31,7 @@ _DELAYING: Final = (
 
 def longest_delay(settings: OperatorSettings, overlay: Overlay) -> int:
     """Return the longest time that a preemptor may have to wait, in nanoseconds."""
-    found = [settings.start.delay]
+    found = [settings.start.delay or 0]
     if settings.scheduling is not None:
         found.append(settings.scheduling.delay or 0)
     if settings.quota is not None:

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from kubeworld.objects.pods import OVER
 from kubeworld.units.clock import Clock
-from kubeworld.units.durations import SECOND
 from reprieve.api.core import Pod, PodResourceClaim
 from reprieve.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from reprieve.engine.cluster.devices import (
@@ -39,16 +38,14 @@ from reprieve.intake.cluster.devices import (
 )
 from reprieve.kube.cache import Cache
 from reprieve.kube.objects import version_number
-from reprieve.kube.reflector import Health
 from reprieve.kube.resource import DEVICE_CLAIMS, DEVICE_CLASSES, DEVICE_SLICES, DEVICE_TEMPLATES
-from reprieve.planes.common.mirrors.watching import Watch, Watcher
+from reprieve.planes.common.mirrors.watching import Watch, Watcher, settled
 from reprieve.planes.idle.records import PodRecord
 from reprieve.units.ids import Uid
 
 __all__ = ["BY_CLAIM", "ClaimedDevices", "DeviceWatches"]
 
 BY_CLAIM: Final = "claim"
-_LOOK: Final = SECOND // 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +94,7 @@ class DeviceWatches:
 
     async def settled(self, clock: Clock) -> None:
         """Wait until each kind has been listed, or it is known why it is not."""
-        for watch in self.all():
-            while not watch.reflector.synced.is_set() and watch.reflector.health in (
-                Health.STARTING,
-                Health.WATCHING,
-            ):
-                await clock.sleep(_LOOK)
+        await settled(self.all(), clock)
 
 
 class ClaimedDevices:

@@ -28,6 +28,7 @@ from reprieve.engine.idle.discovery import (
 from reprieve.engine.idle.model import Fit, IdleSnapshot, Phase
 from reprieve.engine.idle.resources import add
 from reprieve.engine.lost_work import lost_device_seconds
+from reprieve.engine.notice.granting import MOST
 from reprieve.engine.plan import Plane
 from reprieve.execution.records.book import Book, Retention
 from reprieve.kube.discovery import NotServed
@@ -101,6 +102,7 @@ class IdlePlane:
             start.vendors,
             nodes=start.policy.fit is Fit.NODE,
             services=any(source.service for source in sources),
+            limits=start.delay is not None or start.notice.most > 0,
             report=lambda trouble: log.warning("%s", trouble),
             restarted=lambda kind, why: context.metrics.watch_restarts.labels(kind, why).inc(),
         )
@@ -155,7 +157,11 @@ class IdlePlane:
             snapshot=self._snapshot,
             intents=self._intents,
             roots=RootAnswers(
-                self._pods_left, self._lost_with, self._ownership.pods_of, self._annotations_of
+                self._pods_left,
+                self._lost_with,
+                self._ownership.pods_of,
+                self._annotations_of,
+                self._notice_allowed,
             ),
             action_of=self._action_of,
             changed=self._due.workloads.add,
@@ -260,6 +266,8 @@ class IdlePlane:
                 self.watches.start_kueue(group)
                 await self.watches.synced()
                 await self.watches.devices.settled(self.context.clock)
+                if self.watches.limits is not None:
+                    await self.watches.limits.settled(self.context.clock)
                 self._changes.subscribe()
                 if not self.context.dry_run:
                     await recovered(self._recover, self.context.clock, log)
@@ -449,6 +457,10 @@ class IdlePlane:
         if not context.governor.harm.known():
             return "harm budgets are not known yet"
         return context.since_step() or next(iter(self.watches.troubles()), "")
+
+    def _notice_allowed(self, root: Reference) -> int:
+        limits = self.watches.limits
+        return MOST if limits is None else limits.notice(self._ownership.pods_of(root))
 
     def _pods_left(self, root: Reference) -> bool:
         """Whether pods that an eviction ends still exist; a revived root's new ones do not."""

@@ -92,6 +92,7 @@ class PodRecord:
     part: str = ""
     priority: int = 0
     speaks: bool = False
+    priority_class: str = ""
 
     @property
     def occupies(self) -> bool:
@@ -135,6 +136,7 @@ def pod_converter(
             part=gpu_share(pod.spec) if gpus else "",
             priority=pod.spec.priority or 0,
             speaks=speaks_of(metadata),
+            priority_class=sys.intern(pod.spec.priority_class_name or ""),
         )
 
     return convert

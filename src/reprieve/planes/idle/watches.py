@@ -29,6 +29,7 @@ from reprieve.planes.common.mirrors.mirror import Mirror
 from reprieve.planes.common.mirrors.troubles import Troubles
 from reprieve.planes.common.mirrors.watching import Watch, Watcher, start
 from reprieve.planes.idle.claimed import BY_CLAIM, ClaimedDevices, DeviceWatches
+from reprieve.planes.idle.limits import PodLimits
 from reprieve.planes.idle.measures.metric_sources import ReadyAddress
 from reprieve.planes.idle.ownership import BY_GROUP, BY_OWNER
 from reprieve.planes.idle.records import (
@@ -55,8 +56,9 @@ class Watches:
     """All watches of one plane.
 
     Nodes and slices of devices are watched only for the placement proof, EndpointSlices only when a
-    metric source names a Service. Kueue's Workloads and claims of devices are read where their APIs
-    are served.
+    metric source names a Service, PriorityClasses and queues with `limits`, for what they say of
+    delays and notices. Kueue's Workloads and claims of devices are read where their APIs are
+    served.
     """
 
     def __init__(
@@ -67,11 +69,13 @@ class Watches:
         *,
         nodes: bool,
         services: bool,
+        limits: bool = False,
         report: Callable[[Exception], None],
         restarted: Callable[[str, str], None] = lambda kind, why: None,
     ) -> None:
         self.watcher = watcher = Watcher(mirror, report, restarted)
         watch = watcher.watch
+        self.limits = PodLimits(watcher) if limits else None
         self.devices = DeviceWatches(watcher, on_nodes=nodes)
         self.claimed = claimed = ClaimedDevices(self.devices, vendors)
         convert = pod_converter(vendors, on_nodes=nodes)
@@ -131,6 +135,7 @@ class Watches:
             self.nodes,
             self.slices,
             *self.devices.all(),
+            *(self.limits or ()),
         )
         return (watch for watch in every if watch is not None)
 

@@ -26,6 +26,7 @@ from reprieve.engine.cluster.rows import (
     PriorityClassRow,
 )
 from reprieve.engine.cluster.trees import Way
+from reprieve.engine.notice.granting import MOST
 from reprieve.engine.scheduling.queueing.events import Event, Happening
 from reprieve.engine.scheduling.queueing.pre_enqueue import tree_of
 from reprieve.engine.scheduling.queueing.queue import Queue
@@ -54,7 +55,8 @@ class ClusterState:
     """The cluster, the queue, and who belongs to which group.
 
     `disturbed` counts changes that may make a decision wrong that was made before them; what we
-    did ourselves is none. `overdue`: victims that did not end; nobody plans with their room.
+    did ourselves is none. `queue_limits`: the delay that a pod's queue says, and the notice that it
+    allows. `overdue`: victims that did not end; nobody plans with their room.
     """
 
     cluster: Cluster
@@ -64,6 +66,7 @@ class ClusterState:
     pod_gone: Callable[[PodRow], None] = lambda row: None
     gangs: Members | None = None
     group_gone: Callable[[GroupRow], None] = lambda row: None
+    queue_limits: Callable[[PodRow], tuple[int | None, int]] = lambda row: (None, MOST)
     observers: list[Callable[[PodRow | None, PodRow | None], None]] = field(default_factory=list)
     queue: Queue = field(init=False)
     reserved: Reserved = field(init=False)

@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from kubeworld.units.durations import SECOND
 from reprieve.api.scheduling import PodObject
-from reprieve.engine.cluster.rows import Gone, Kind
+from reprieve.engine.cluster.rows import Gone, Kind, PodRow
 from reprieve.execution.turns import NodeTurns
 from reprieve.intake.cluster.pods import counted_pod_row
 from reprieve.kube.errors import ApiError, NotFound
@@ -20,7 +20,9 @@ from reprieve.kube.objects import identity_of
 from reprieve.kube.reflector import Health
 from reprieve.kube.resource import Resource
 from reprieve.planes.common.mirrors.mirror import Followed
+from reprieve.planes.common.mirrors.stated_limits import QueueLimits, queue_of
 from reprieve.planes.common.mirrors.troubles import Troubles
+from reprieve.planes.common.mirrors.watching import Watcher, settled, start
 from reprieve.planes.common.persistent import persistent
 from reprieve.planes.scheduling.context import SchedulingContext, log
 from reprieve.planes.scheduling.kinds import (
@@ -128,6 +130,9 @@ class Watches:
         self._kinds = kinds(context.policy, turns, classes=context.settings.reads_classes)
         for watched in self._kinds:
             self._add(watched)
+        self._queues = QueueLimits(Watcher(context.mirror, self._report, self._restarted))
+        if context.settings.reads_classes:
+            state.queue_limits = self._limits_of
         self._listed[Kind.GROUP] = asyncio.Event()
 
     @property
@@ -147,6 +152,8 @@ class Watches:
                 followed = self._followed[watched.kind]
                 group.create_task(followed.run(), name=f"watch {watched.resource.qualified}")
             clock = self._context.clock
+            if self._context.settings.reads_classes:
+                start(self._queues, group)
             group.create_task(persistent(self._absent, clock, log, "looking for kinds"))
             follow = partial(self._follow_groups, group)
             group.create_task(persistent(follow, clock, log, "looking for PodGroups"))
@@ -155,6 +162,8 @@ class Watches:
         """Wait until every kind was listed, or is known not to be served."""
         for listed in self._listed.values():
             await listed.wait()
+        if self._context.settings.reads_classes:
+            await settled(self._queues, self._context.clock)
 
     @property
     def ready(self) -> bool:
@@ -169,21 +178,28 @@ class Watches:
             if not (kind in self._optional and followed.health is Health.NOT_SERVED)
         )
 
+    def _limits_of(self, row: PodRow) -> tuple[int | None, int]:
+        return self._queues.of(row.namespace, queue_of(dict(row.labels)))
+
+    def _report(self, trouble: Exception) -> None:
+        log.warning("%s", trouble)
+
+    def _restarted(self, kind: str, why: str) -> None:
+        self._context.metrics.watch_restarts.labels(kind, why).inc()
+
     def _add(self, watched: Watched[Any]) -> Followed[Any]:
         listed = self._listed.setdefault(watched.kind, asyncio.Event())
 
         def report(trouble: Exception) -> None:
             if not (watched.optional and isinstance(trouble, NotFound)):
-                log.warning("%s", trouble)
+                self._report(trouble)
 
         followed: Followed[Any] = self._context.mirror.follow(
             watched.resource,
             watched.type,
             _Sink(self._context, watched, self._state, listed),
             report=report,
-            restarted=lambda why: self._context.metrics.watch_restarts.labels(
-                watched.resource.qualified, why
-            ).inc(),
+            restarted=partial(self._restarted, watched.resource.qualified),
         )
         self._followed[watched.kind] = followed
         if watched.optional:

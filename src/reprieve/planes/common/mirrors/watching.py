@@ -9,18 +9,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
 from reprieve.kube.cache import Cache, Record
 from reprieve.kube.errors import NotFound
 from reprieve.kube.reflector import Health
 from reprieve.kube.resource import Resource
 from reprieve.planes.common.mirrors.mirror import Followed, Mirror
 
-__all__ = ["Watch", "Watcher", "start"]
+__all__ = ["Watch", "Watcher", "settled", "start"]
 
 W = TypeVar("W")
 R = TypeVar("R", bound=Record)
+
+_LOOK: Final = SECOND // 10
 
 
 @dataclass(slots=True)
@@ -78,6 +82,16 @@ class Watcher:
             restarted=lambda why: self.restarted(resource.qualified, why),
         )
         return Watch(cache, reflector, required)
+
+
+async def settled(watches: Iterable[Watch[Any, Any]], clock: Clock) -> None:
+    """Wait until each kind has been listed, or it is known why it is not."""
+    for watch in watches:
+        while not watch.reflector.synced.is_set() and watch.reflector.health in (
+            Health.STARTING,
+            Health.WATCHING,
+        ):
+            await clock.sleep(_LOOK)
 
 
 def start(watches: Iterable[Watch[Any, Any]], group: asyncio.TaskGroup) -> None:

@@ -62,13 +62,14 @@ _RETRY: Final = SECOND
 class RootAnswers:
     """What is known of roots: whether pods of one still exist, and what work is lost with it.
 
-    And its pods, and its annotations.
+    And its pods, its annotations, and for how long its classes and queues allow that it is told.
     """
 
     pods_left: Callable[[Reference], bool]
     lost_with: Callable[[Reference], int]
     pods_of: Callable[[Reference], Sequence[PodRecord]]
     annotations_of: Callable[[Reference], Mapping[str, str]]
+    notice_allowed: Callable[[Reference], int]
 
 
 class OpenIntents:
@@ -170,7 +171,8 @@ class OpenIntents:
             if asked < 0 and self._context.start.notice.most:
                 self._context.announce(victim.root, notice_ignored(NOTICE))
             pods = [pod.uid for pod in self._roots.pods_of(victim.root)]
-            asking.append(Asking(victim.unit or str(victim.root.uid), (asked,), pods))
+            allowed = self._roots.notice_allowed(victim.root)
+            asking.append(Asking(victim.unit or str(victim.root.uid), (asked,), pods, allowed))
         hurried = urgent is not None and priority is not None and priority >= urgent
         return self.notices.grants(self._context.start.notice, asking, hurried=hurried)
 

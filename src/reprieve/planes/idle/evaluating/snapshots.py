@@ -98,7 +98,7 @@ class Snapshots:
         found, busy_units = self._whole_units(found)
         gangs = {gang_of(row) for row in found if row.status.phase is Phase.PENDING_GPU}
         rows, speakers = joined(found, {gang: self._members(gang) for gang in gangs - {""}})
-        rows = tuple(map(self._delayed, rows)) if self._context.start.delay else rows
+        rows = tuple(map(self._delayed, rows)) if self._watches.limits is not None else rows
         pods_of = {row.key: row.pods for row in rows}
         claims = {
             root: whom if whom is None else speakers.get(whom, whom)
@@ -133,13 +133,17 @@ class Snapshots:
         waiting = [pod for pod in row.pods if pod.node is None and pod.live]
         if row.status.phase is not Phase.PENDING_GPU or not waiting:
             return row
+        found = (self._watches.pods.cache.get(pod.uid) for pod in waiting)
+        records = [record for record in found if record is not None]
         urgent = self._context.governor.policy.emergency_priority
-        if urgent is not None:
-            records = (self._watches.pods.cache.get(pod.uid) for pod in waiting)
-            if any(record is not None and record.priority >= urgent for record in records):
-                return row
-        until = Nanos(waits_since(waiting, row.created) + self._context.start.delay)
-        return replace(row, preempts_from=until)
+        if urgent is not None and any(record.priority >= urgent for record in records):
+            return row
+        limits, otherwise = self._watches.limits, self._context.start.delay
+        if limits is None or otherwise is None:
+            return row
+        delay = limits.delay(records, otherwise)
+        until = Nanos(waits_since(waiting, row.created) + delay)
+        return replace(row, preempts_from=until) if delay else row
 
     def _with_gang(self, row: Workload, nodes: list[Node] | None) -> Workload:
         """Return a pending member of a gang of ours with those members that no node was tried for.

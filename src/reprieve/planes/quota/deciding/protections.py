@@ -17,6 +17,7 @@ from typing import Any, Final
 from reprieve.api import kueue
 from reprieve.api.scheduling import PriorityClass
 from reprieve.intake.preemption_delay import delay_problem, said_delay
+from reprieve.planes.common.mirrors.stated_limits import decided_delay, least_notice
 from reprieve.planes.quota.context import QuotaContext, log
 from reprieve.planes.quota.watches import Held, HeldWatch, Watches
 from reprieve.settings.notice import notice_max
@@ -62,7 +63,7 @@ class Protections:
         admission, watches = workload.status.admission, self._watches
         name, namespace = workload.spec.priority_class_ref, workload.metadata.namespace
         queue = "" if admission is None else admission.cluster_queue
-        return min(
+        return least_notice(
             notice_max(_annotations(watches.cluster_queues, "", queue)),
             notice_max(_annotations(watches.local_queues, namespace, workload.spec.queue_name)),
             notice_max(None if name is None else _annotations(watches.classes, "", name.name)),
@@ -74,18 +75,16 @@ class Protections:
         urgent = None if governor is None else governor.policy.emergency_priority
         if urgent is not None and (spec.priority or 0) >= urgent:
             return 0
-        found = None
+        of_class = of_queue = None
         if spec.priority_class_ref is not None:
             of_pods = spec.priority_class_ref.kind == PriorityClass.__name__
             classes: HeldWatch[Any] = watches.priorities if of_pods else watches.classes
-            found = said_delay(_annotations(classes, "", spec.priority_class_ref.name))
-        if found is None:
-            namespace = workload.metadata.namespace
-            local = watches.local_queues.cache.named(namespace, spec.queue_name)
-            if local is not None:
-                name = local.object.spec.cluster_queue
-                found = said_delay(_annotations(watches.cluster_queues, "", name))
-        return self._context.options.delay if found is None else found
+            of_class = said_delay(_annotations(classes, "", spec.priority_class_ref.name))
+        local = watches.local_queues.cache.named(workload.metadata.namespace, spec.queue_name)
+        if local is not None:
+            name = local.object.spec.cluster_queue
+            of_queue = said_delay(_annotations(watches.cluster_queues, "", name))
+        return decided_delay(of_class, of_queue, self._context.options.delay)
 
     def delays_otherwise(self, old: Held[Any] | None, new: Held[Any] | None) -> bool:
         """Return whether a queue or class has its work wait otherwise than before."""

@@ -4,8 +4,8 @@
 2. A group counts from when it was whole: when the pods that its minimum asks for were there. A tree
    of groups counts likewise, each level by its own minimum. Where some pods of a whole group run
    already it counts from the first of those that wait.
-3. The annotation of the pods' PriorityClass decides for how long, else the section `scheduling`.
-   Of classes that differ the longest counts.
+3. The annotation of the pods' PriorityClass decides for how long, else that of their ClusterQueue,
+   else the section `scheduling`. Of pods that differ the longest counts.
 4. Emergency priorities do not wait, and who never preempts is not delayed.
 
 A delayed unit waits for pods that end already, where these suffice, for a minute beyond its instant
@@ -24,6 +24,7 @@ from kubeworld.units.instants import Nanos
 from reprieve.engine.cluster.rows import Kind, PodRow
 from reprieve.engine.scheduling.nodes.leaving import PutOff
 from reprieve.engine.scheduling.outcome import Unit
+from reprieve.planes.common.mirrors.stated_limits import decided_delay
 from reprieve.planes.scheduling.context import SchedulingContext
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.units.ids import Uid
@@ -101,7 +102,8 @@ class Delays:
     def _delay(self, row: PodRow) -> int:
         found = self._state.objects.entry(Kind.PRIORITY_CLASS, ("", row.pod_class.priority_class))
         said: int | None = None if found is None else found.row.delay
-        return (self._context.settings.delay or 0) if said is None else said
+        of_queue, _ = self._state.queue_limits(row)
+        return decided_delay(said, of_queue, self._context.settings.delay or 0)
 
     def _since(self, row: PodRow) -> Nanos:
         return self._ungated.get(row.uid, Nanos(row.created * SECOND))

@@ -12,9 +12,10 @@ from __future__ import annotations
 from kubeworld.units.durations import SECOND
 from reprieve.engine.cluster.rows import Entry, Gone, Kind, NoticeRow, PodRow
 from reprieve.engine.notice.expected import Terms
-from reprieve.engine.notice.granting import MOST, granted
+from reprieve.engine.notice.granting import granted
 from reprieve.execution.notices import Notices
 from reprieve.intake.lineage import pod_party
+from reprieve.planes.common.mirrors.stated_limits import least_notice
 from reprieve.planes.scheduling.context import SchedulingContext
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.records.plans.at_stake import lineage_of
@@ -93,7 +94,8 @@ def asked_by(state: ClusterState, row: PodRow) -> tuple[int, int]:
 
 
 def allowed_by(state: ClusterState, row: PodRow) -> int:
-    """Return the nanoseconds that a pod's PriorityClass allows, where the plane reads classes."""
+    """Return the nanoseconds that a pod's PriorityClass and queues allow, where they are read."""
     found = state.objects.entry(Kind.PRIORITY_CLASS, ("", row.pod_class.priority_class))
     said: int | None = None if found is None else found.row.notice_max
-    return MOST if said is None else said * SECOND
+    _, of_queues = state.queue_limits(row)
+    return least_notice(None if said is None else said * SECOND, of_queues)
