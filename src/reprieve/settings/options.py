@@ -375,8 +375,8 @@ IDLE: Final = (
         Form.OWN,
         False,
         "for work that waits in a queue of another Kueue: add up the GPUs of all idle work, as the "
-        "reference does and `fit: Sum` does as well. Else only idle work goes that holds the quota "
-        "which is lacking, in the same cohort and flavor",
+        "reference does and `fit: Sum` does as well. Else only idle work is evicted that holds the "
+        "quota which is lacking, in the same cohort and flavor",
         unrecorded=NOT_WHICH,
     ),
     Option(

@@ -18,6 +18,7 @@ import msgspec
 from kubeworld.objects.pods import OVER
 from reprieve.api.core import (
     KueueWorkload,
+    KueueWorkloadSpec,
     Namespace,
     Node,
     ObjectMeta,
@@ -262,7 +263,8 @@ def kueue_converter(vendors: Sequence[Vendor]) -> Callable[[KueueWorkload], Kueu
     def convert(workload: KueueWorkload) -> KueueRecord:
         # Where the quota plane is on, too, this is what it reads, which has much more.
         status = WorkloadStatus(workload.status.conditions)
-        kept = KueueWorkload(metadata=workload.metadata, status=status)
+        spec = KueueWorkloadSpec(priority=workload.spec.priority)
+        kept = KueueWorkload(metadata=workload.metadata, spec=spec, status=status)
         claims = tuple(
             (each.count, tuple(each.template.spec.resource_claims))
             for each in workload.spec.pod_sets
