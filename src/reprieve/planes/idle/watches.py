@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -52,6 +52,15 @@ _BY_SERVICE: Final = "service"
 _SERVICE_LABEL: Final = "kubernetes.io/service-name"
 
 
+_POD_INDEXES: Final[Mapping[str, Callable[[PodRecord], Sequence[str]]]] = {
+    BY_CLAIM: lambda pod: [f"{pod.namespace}/{name}" for name in pod.claims],
+    BY_OWNER: lambda pod: [owner.uid for owner in pod.owners],
+    BY_GROUP: lambda pod: (
+        [f"{pod.namespace}/{pod.row.group}"] if pod.row.group and pod.row.gpus else []
+    ),
+}
+
+
 class Watches:
     """All watches of one plane.
 
@@ -84,13 +93,7 @@ class Watches:
             PODS,
             Pod,
             lambda pod: claimed.remade(convert(pod)),
-            {
-                BY_CLAIM: lambda pod: [f"{pod.namespace}/{name}" for name in pod.claims],
-                BY_OWNER: lambda pod: [owner.uid for owner in pod.owners],
-                BY_GROUP: lambda pod: (
-                    [f"{pod.namespace}/{pod.row.group}"] if pod.row.group and pod.row.gpus else []
-                ),
-            },
+            _POD_INDEXES,
         )
         claimed.follow(self.pods.cache)
         self.namespaces = watch(NAMESPACES, Namespace, NamespaceRecord.of)
