@@ -1,4 +1,4 @@
-"""What Kueue's webhooks say of the annotations by which pod templates ask for a topology.
+"""What Kueue's webhooks say of the annotations by which pod templates request a topology.
 
 Source: specification of topology-aware scheduling, section 1.3.
 """
@@ -33,7 +33,7 @@ _MOST_LAYERS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A pod template: the path of its annotations, what they say, and how many pods it is of.
+    """A pod template: the path of its annotations, what they state, and how many pods it is of.
 
     `count` None: that is not known where the template stands.
     """
@@ -55,7 +55,7 @@ def asked_of_topology(annotations: object) -> dict[str, str]:
 
 
 def topology_errors(template: Template, *, layered: bool = True) -> Iterator[str]:
-    """Yield what is wrong with what one pod template asks for.
+    """Yield what is wrong with what one pod template requests.
 
     `layered`: the gate TASMultiLayerTopology permits slices in several layers.
     """

@@ -1,4 +1,4 @@
-"""What is decided about, and whether to go on: asked at steps where nothing is half changed.
+"""What is decided about, and whether to continue: asked at steps where nothing is half changed.
 
 The engine has no clock. Who runs decisions may bring one, and end the decision about one that takes
 too long, or is not to be decided about for now. In the quota plane what is raised is that one's

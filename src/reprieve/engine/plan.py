@@ -57,7 +57,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """One unit that makes way.
+    """One unit that is preempted.
 
     `subject` is the object that carries the mark (a GpuWorkload), `root` the one that is evicted.
     `rule` names why this one was chosen; `reason` is the text for the compatible status field.

@@ -1,4 +1,4 @@
-"""What requirements on labels, and tolerations of taints, mean: the only place that says it.
+"""What requirements on labels, and tolerations of taints, mean: the only place that states it.
 
 Every plane asks here, so that a pod that one of them sends to a node is not refused there by
 another, nor by kube-scheduler. Numbers are decimal digits with an optional sign, in 64 bits:

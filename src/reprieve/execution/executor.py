@@ -248,7 +248,7 @@ class Executor(Generic[M]):
     # Steps 4 and 5.
 
     async def reconcile(self) -> None:
-        """Go on with what is stalled or pending, close what is over.
+        """Continue with what is stalled or pending, close what is over.
 
         Raises:
             Deposed: the fence is closed.
@@ -339,7 +339,7 @@ class Executor(Generic[M]):
         return TakenOver(left.records, tuple(plans))
 
     async def resume(self, intent: Preemption) -> Carried[M]:
-        """Go on with a plan of this process's epoch from what its victims show.
+        """Continue with a plan of this process's epoch from what its victims show.
 
         Raises:
             Deposed: the fence is closed.
@@ -385,7 +385,7 @@ class Executor(Generic[M]):
     def _tell_again(
         self, intent: Preemption, released: Sequence[tuple[Victim, Reading[M]]] = ()
     ) -> Carried[M]:
-        """Go on with a plan whose last deadline may be far away; `released`: who went before."""
+        """Continue with a plan whose last deadline may be far away; `released`: who went before."""
         status = replace(intent.status, phase=IntentPhase.NOTICED)
         each = self._begin(replace(intent, status=status))
         each.interrupted = True
@@ -480,7 +480,7 @@ class Executor(Generic[M]):
         each.ending = phase, "; ".join(filter(None, (said, why)))
 
     async def _tell(self, each: Carried[M]) -> None:
-        """Tell the tenants whose work has gone, once; no step waits for what fails of it."""
+        """Notify the tenants whose work has gone, once; no step waits for what fails of it."""
         if self._disruptions is not None and not each.told:
             await self._disruptions.tell(each.intent, each.states, each.ended)
             each.told = True

@@ -74,7 +74,7 @@ class Asking(NamedTuple):
 
 
 class Word(NamedTuple):
-    """What a pod says beside its state: for people, and its step, -1 where it says none."""
+    """What a pod states beside its state: for people, and its step, -1 where it states none."""
 
     checkpoint: str = ""
     message: str = ""
@@ -146,7 +146,7 @@ class Notices:
     # The planes.
 
     def expect(self, plane: str) -> None:
-        """Answer nobody before this plane has taken over what former processes told."""
+        """Answer nobody before this plane has adopted what former processes told."""
         self._planes.setdefault(plane, False)
 
     def taken_over(self, plane: str) -> None:
@@ -216,7 +216,7 @@ class Notices:
         return longest
 
     def begin(self, intent: Preemption, members: Members, *, keeps: bool = False) -> None:
-        """Tell the units of a plan that is recorded; a second call changes nothing.
+        """Notify the units of a plan that is recorded; a second call changes nothing.
 
         `keeps`: its victims may say that they are needed.
         """
@@ -304,7 +304,7 @@ class Notices:
         self.histories.keep(told.lineage, history)
 
     def _losses(self, told: Told, intent: Preemption) -> dict[str, int]:
-        """Return what a unit that has saved loses; what its record says of it counts."""
+        """Return what a unit that has saved loses; what its record states of it counts."""
         seconds, found = (self._now() - told.saved_at) // SECOND, dict[str, int]()
         for victim in told.victims:
             spent = seconds * devices_of(victim.amounts.items())
@@ -324,7 +324,7 @@ class Notices:
         return found
 
     def lost(self, intent: Preemption) -> dict[str, int]:
-        """Return once what victims of a plan lost that had saved; what its record says counts."""
+        """Return once what victims of a plan lost that had saved; what its record states counts."""
         return self._lost.pop(intent.metadata.name, {}) | intent.status.lost_after_save
 
     def pardon(self, intent: Preemption) -> None:

@@ -1,4 +1,4 @@
-"""How a pod makes way: it is marked with `DisruptionTarget`, then deleted with its own grace.
+"""How a pod is preempted: it is marked with `DisruptionTarget`, then deleted with its own grace.
 
 Both go by uid and resourceVersion; one that is gone, replaced or being deleted gets no call. Who
 has changed since is read and judged again, and then goes by its uid alone: whoever may patch a pod
@@ -280,7 +280,7 @@ class PodVictims:
             raise
 
     def _found_gone(self, intent: Preemption, victim: Victim, pod: Json | None) -> VictimResult:
-        """Return the state of one that leaves without a call: ours if we had asked for it.
+        """Return the state of one that leaves without a call: ours if we had requested it.
 
         A refusal may be lost as well as an answer: then it was another plan that was asked first.
         """
@@ -292,7 +292,7 @@ class PodVictims:
         return VictimResult(VictimState.EVICTED, _ON_ITS_WAY)
 
     def _is_of(self, intent: Preemption, victim: Victim) -> bool:
-        """Whether a victim that leaves was evicted by this plan: the first that says so."""
+        """Whether a victim that leaves was evicted by this plan: the first that states so."""
         plan = _digest(intent.metadata.name)
         first = self._evicted_by.setdefault(_digest(victim.root.uid), plan)
         if len(self._evicted_by) > _MOST_EVICTED:

@@ -1,4 +1,4 @@
-"""What becomes of the victims of a plan that is taken over, by what each of them shows.
+"""What becomes of the victims of a plan that is adopted, by what each of them shows.
 
 1. A unit that has begun to go is finished, whatever became of the preemptor: a victim of it is out
    of the way, and all others were marked. Nobody of a unit is evicted before all of it are.

@@ -60,7 +60,7 @@ class NodeTurns:
         self._locks: dict[str, asyncio.Lock] = {}
 
     def seen(self, node: str, version: int, annotation: str) -> None:
-        """Take in a node as it was read; an older one than what is known changes nothing."""
+        """Apply a node as it was read; an older one than what is known changes nothing."""
         if version <= self._versions.get(node, -1):
             return
         self._versions[node] = version

@@ -38,7 +38,7 @@ class VictimResult:
 
 
 class Standing(StrEnum):
-    """What a victim shows of a plan that is taken over.
+    """What a victim shows of a plan that is adopted.
 
     UNMARKED had a mark that was taken back. EVICTED is out of the way by this plan, GONE by
     something else.

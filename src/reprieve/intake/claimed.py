@@ -1,4 +1,4 @@
-"""GPUs that are held or asked for by claims, under the names that resources have.
+"""GPUs that are held or requested by claims, under the names that resources have.
 
 Which classes stand for GPUs: those whose extended resource is a vendor's, those that a vendor
 names, and of an allocated device that of its request where a vendor names its driver. Source:
@@ -23,7 +23,7 @@ def claimed_gpus(
     extended: Mapping[str, DeviceClassRow],
     vendors: Sequence[Vendor],
 ) -> dict[str, int]:
-    """Return the GPUs of one claim, per resource name; without an allocation what it asks for."""
+    """Return the GPUs of one claim, per resource name; without an allocation what it requests."""
     drivers = {
         class_of(device, requests): device.id[0]
         for device in (() if allocation is None else allocation.devices)

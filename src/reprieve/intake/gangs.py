@@ -52,7 +52,7 @@ def gang_name(labels: Texts, annotations: Texts) -> str:
 
 
 def gang_annotations(annotations: Texts) -> Labels:
-    """Return the annotations that say what a gang is, sorted by key."""
+    """Return the annotations that state what a gang is, sorted by key."""
     return tuple(
         sorted(
             (key, value)

@@ -26,7 +26,7 @@ _SECONDS: Final = 3_600  # of one device in a GPU-hour
 
 
 class InvalidBudget(ValueError):
-    """A HarmBudget says what is not accepted; the text says what is."""
+    """A HarmBudget says what is not accepted; the text states what is."""
 
 
 def budget_of(found: api.HarmBudget) -> HarmBudget:

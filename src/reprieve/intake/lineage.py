@@ -1,4 +1,4 @@
-"""The line of work that a Workload or a pod belongs to, by owners, label and template.
+"""The lineage that a Workload or a pod belongs to, by owners, label and template.
 
 The pod template is normalised by being read: what is kept of it is what decides where pods go, and
 neither names nor labels that a job's controller adds. Source: specification of disruptions,
@@ -47,7 +47,7 @@ def workload_template(workload: kueue.Workload) -> str:
 
 
 def workload_party(workload: kueue.Workload, owner: str, label: str, template: str = "") -> Party:
-    """Return the line of work; `owner` is the uid of its root controller owner.
+    """Return the lineage; `owner` is the uid of its root controller owner.
 
     `template`: where it is known already.
     """
@@ -68,7 +68,7 @@ def workload_party(workload: kueue.Workload, owner: str, label: str, template: s
 
 
 def pod_party(row: PodRow) -> Party:
-    """Return the line of work of a pod, whose controller is the highest owner that is known.
+    """Return the lineage of a pod, whose controller is the highest owner that is known.
 
     Its class is its template.
     """
@@ -127,6 +127,6 @@ def controller_uid(job: Mapping[str, Any]) -> str:
 
 
 def lineage_label(job: Mapping[str, Any]) -> str:
-    """Return the lineage that an object is said to belong to, empty for none."""
+    """Return the lineage that an object is stated to belong to, empty for none."""
     labels = job["metadata"].get("labels") or {}
     return str(labels.get(LINEAGE_LABEL, ""))

@@ -1,4 +1,4 @@
-"""Objects on the way from a pod to its root owner, and what they say of their children.
+"""Objects on the way from a pod to its root owner, and what they state of their children.
 
 Whoever may create a pod may name any object of the namespace as its controller. Kinds that select
 their children by labels, and those that list them, are asked: ReplicaSets, Deployments,

@@ -77,7 +77,7 @@ def _of_the_pod(spec: PodSpec) -> ContainerResources | None:
 
 
 def _asked_of_containers(spec: PodSpec) -> Amounts:
-    """Return what the containers ask for together, of what a whole pod is given by default.
+    """Return what the containers request together, of what a whole pod is given by default.
 
     Raises:
         InvalidQuantity: a container's.

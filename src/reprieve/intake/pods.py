@@ -1,4 +1,4 @@
-"""Pod -> engine row: GPUs it asks for, whether it is a GPU demand, which nodes admit it.
+"""Pod -> engine row: GPUs it requests, whether it is a GPU demand, which nodes admit it.
 
 Demand: the scheduler says `Insufficient <name>` of a tracked name, or that it cannot allocate all
 claims of a pod that asks for a tracked name by claim; or Kueue keeps the pod gated for
@@ -91,7 +91,7 @@ _WORKLOADS: Final = Form(r"[0-9]++ workload\(s\)")
 
 
 def gpus_of(pod: Pod, vendors: Sequence[Vendor] = DEFAULT_VENDORS) -> dict[str, int]:
-    """Return the GPUs that a pod asks for, per resource name; empty when it asks for none.
+    """Return the GPUs that a pod requests, per resource name; empty when it requests none.
 
     A quantity that cannot be read counts as not asked for; the API server stores no such pod.
     """
@@ -99,7 +99,7 @@ def gpus_of(pod: Pod, vendors: Sequence[Vendor] = DEFAULT_VENDORS) -> dict[str, 
 
 
 def gpu_share(spec: PodSpec) -> str:
-    """Return the first resource name by which a pod asks for a share of a GPU; empty for none."""
+    """Return the first resource name by which a pod requests a share of a GPU; empty for none."""
     asked: set[str] = set()
     for container in (*(spec.containers or ()), *(spec.init_containers or ())):
         resources = container.resources
@@ -233,7 +233,7 @@ def lacks_quota(workload: KueueWorkload, tracked: Iterable[str]) -> bool:
 def workload_gpus(
     workload: KueueWorkload, vendors: Sequence[Vendor] = DEFAULT_VENDORS
 ) -> dict[str, int] | None:
-    """Return the GPUs that all pods of a Kueue Workload ask for together; None without pods."""
+    """Return the GPUs that all pods of a Kueue Workload request together; None without pods."""
     if not workload.spec.pod_sets:
         return None
     total: dict[str, int] = {}

@@ -53,7 +53,7 @@ __all__ = [
 
 
 class Unusable(ValueError):
-    """A field of an object says nothing that can be meant; `field` is its path."""
+    """A field of an object states nothing that can be meant; `field` is its path."""
 
     def __init__(self, field: str, why: str) -> None:
         super().__init__(f"{field}: {why}")

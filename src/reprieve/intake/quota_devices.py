@@ -1,4 +1,4 @@
-"""Devices of claims as a pod set asks for them, counted by the resource of their class.
+"""Devices of claims as a pod set requests them, counted by the resource of their class.
 
 Each pod has a claim of each template that it names, and each request of it counts what it says.
 Access for administration counts nothing. What cannot be counted makes the Workload inadmissible, in
@@ -39,7 +39,7 @@ def claimed_devices(
     templates: Mapping[str, ResourceClaimTemplate],
     classes: Mapping[str, str],
 ) -> dict[str, int]:
-    """Return the devices that one pod asks for by claims, per resource.
+    """Return the devices that one pod requests by claims, per resource.
 
     `templates`: of the namespace, by name. `classes`: the resource of each class.
 

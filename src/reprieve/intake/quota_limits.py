@@ -1,4 +1,4 @@
-"""LimitRanges of a namespace: what containers get by default, and what they may ask for.
+"""LimitRanges of a namespace: what containers get by default, and what they may request.
 
 Of several LimitRanges the strictest bound and the first default count; `pod_defaults` gives them. A
 default limit is the default request where a LimitRange has no other. A workload with a container

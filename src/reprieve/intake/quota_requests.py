@@ -1,4 +1,4 @@
-"""What one pod of a Workload asks for, in the quota plane's units.
+"""What one pod of a Workload requests, in the quota plane's units.
 
 The sum is that of `objects.pod_sum`. A container that names a limit and no request asks for the
 limit. Every resource counts, also those that no node could have: quota may be given for them.
@@ -53,7 +53,7 @@ def amounts_of(amounts: Amounts | None) -> dict[str, int]:
 
 
 def pod_requests(spec: PodSpec, overhead: Amounts | None = None) -> dict[str, int]:
-    """Return what one pod asks for, by resource, in engine units.
+    """Return what one pod requests, by resource, in engine units.
 
     Args:
         spec: of the pod.

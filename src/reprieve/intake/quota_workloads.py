@@ -234,7 +234,7 @@ def workload_row(
 
 
 def _of_one_pod(workload: kueue.Workload) -> bool:
-    """Tell whether one plain pod is all that a Workload is."""
+    """Return whether one plain pod is all that a Workload is."""
     owners = workload.metadata.owner_references or ()
     if (workload.metadata.annotations or {}).get(IS_GROUP_WORKLOAD) == "true":
         return False
@@ -296,12 +296,12 @@ def condition_of(conditions: Sequence[kueue.Condition] | None, kind: str) -> kue
 
 
 def is_condition_true(workload: kueue.Workload, kind: str) -> bool:
-    """Tell whether a Workload's condition of that type is True."""
+    """Return whether a Workload's condition of that type is True."""
     return is_true(condition_of(workload.status.conditions, kind))
 
 
 def is_true(condition: kueue.Condition | None) -> TypeGuard[kueue.Condition]:
-    """Tell whether there is such a condition and it is True."""
+    """Return whether there is such a condition and it is True."""
     return condition is not None and condition.status == "True"
 
 

@@ -223,7 +223,7 @@ class Cache(Generic[W, R]):
             self._settled()
 
     def deleted(self, obj: W) -> None:
-        """Let go of this object."""
+        """Release this object."""
         uid, _, _, version = identity_of(obj)
         self._seen = max(self._seen, version)
         self._end(uid)

@@ -100,7 +100,7 @@ class _Line(msgspec.Struct, gc=False):
 
 
 class _Change(msgspec.Struct, Generic[T], gc=False):
-    """A line that says what became of an object: by far the most of them."""
+    """A line that states what became of an object: by far the most of them."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED"]
     object: T

@@ -55,7 +55,7 @@ class _ApiResourceList(msgspec.Struct, gc=False):
 
 
 class RestMapper:
-    """Knows the served kinds of the group versions that were asked for.
+    """Knows the served kinds of the group versions that were requested.
 
     Args:
         client: for the API server.

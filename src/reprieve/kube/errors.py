@@ -131,7 +131,7 @@ class AlreadyExists(ApiError):
 
 
 class Conflict(ApiError):
-    """The object is not in the state that the write asked for."""
+    """The object is not in the state that the write requested."""
 
 
 class Expired(ApiError):

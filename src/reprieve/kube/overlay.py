@@ -57,7 +57,7 @@ class Unseen(Generic[Key, T]):
         return self.get(key)
 
     def seen(self, key: Key, version: int) -> Write[T] | None:
-        """The watch shows this version; return the write that it takes the place of."""
+        """The watch shows this version; return the write that it replaces."""
         held = self._writes.get(key)
         if held is None or held.version > version:
             return None

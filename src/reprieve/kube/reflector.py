@@ -73,7 +73,7 @@ class Sink(Protocol[T_contra]):
         ...
 
     def deleted(self, obj: T_contra) -> None:
-        """Let go of this object; it comes as it was last."""
+        """Release this object; it comes as it was last."""
         ...
 
 

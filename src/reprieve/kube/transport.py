@@ -181,7 +181,7 @@ class Transport:
             answer.close()
 
     async def pause(self, attempt: int, retry_after: float | None = None) -> None:
-        """Wait as after a failed attempt; `retry_after`: the seconds that the server asked for."""
+        """Wait as after a failed attempt; `retry_after`: the seconds that the server requested."""
         await self._clock.sleep(backoff(attempt, self._jitter, retry_after))
 
     async def close(self) -> None:

@@ -45,7 +45,7 @@ def stages_of(spec: PreemptionSpec) -> tuple[Stage, ...]:
 
 
 def with_joint(spec: PreemptionSpec, plan: Plan, beside: Beside | None) -> PreemptionSpec:
-    """Return the spec of a plan with what it says of other planes."""
+    """Return the spec of a plan with what it states of other planes."""
     if beside is None:
         return spec
     said = joint_record(plan, beside)

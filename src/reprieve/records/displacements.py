@@ -32,7 +32,7 @@ HARM_KEY: Final = "harm"
 
 
 class _Row(msgspec.Struct, frozen=True):
-    """What a record says of one displacement beside the objects and the instant."""
+    """What a record states of one displacement beside the objects and the instant."""
 
     preemptor: Party | None
     victim: Party
@@ -144,7 +144,7 @@ def _stored(recorded: Mapping[str, Any] | None) -> Mapping[str, _Row]:
 
 
 def _said(preemptor: ObjectRef, intent: Preemption) -> Party:
-    """Return the line of work that the record says; without one it is one of its own."""
+    """Return the lineage that the record states; without one it is one of its own."""
     said = intent.spec.preemptor_lineage or f"object/{preemptor.uid}"
     return Party(Lineage(said), preemptor.namespace)
 

@@ -99,7 +99,7 @@ _SECTION: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CoschedulingSettings:
-    """Arguments in force. `default_timeout`: nanoseconds; seconds where a name says so.
+    """Arguments in force. `default_timeout`: nanoseconds; seconds where a name states so.
 
     `names`: scheduler names whose plain pods preempt as jobs of one, if they are served.
     """

@@ -79,7 +79,7 @@ class Wish:
 
 
 def gates_of_text(text: str, where: str = "--feature-gates") -> dict[str, Wish]:
-    """Return what `A=true,B=false` asks for; of a gate that is named twice the last counts.
+    """Return what `A=true,B=false` requests; of a gate that is named twice the last counts.
 
     Raises:
         UsageError: an unknown gate, or a value that is neither true nor false.
@@ -93,7 +93,7 @@ def gates_of_text(text: str, where: str = "--feature-gates") -> dict[str, Wish]:
 
 
 def gates_of_mapping(value: object, where: str = "scheduling.featureGates") -> dict[str, Wish]:
-    """Return what a mapping of the configuration asks for; None asks for nothing.
+    """Return what a mapping of the configuration requests; None requests nothing.
 
     Raises:
         UsageError: not a mapping, an unknown gate, or a value that is neither true nor false.

@@ -49,7 +49,7 @@ def read_governor(content: str, where: str) -> Mapping[str, Any]:
 def governor_policy(
     section: Mapping[str, Any], where: str, loop_limit: int, loop_window: int
 ) -> GovernorPolicy:
-    """Return the numbers of the rules; `loop_limit` and `loop_window` where it says none.
+    """Return the numbers of the rules; `loop_limit` and `loop_window` where it states none.
 
     Raises:
         UsageError: what is wrong, where, and what is accepted.

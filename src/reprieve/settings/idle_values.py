@@ -61,7 +61,7 @@ def read_duration(value: object) -> int:
 
 
 def read_policy(value: object) -> PreemptionPolicy:
-    """Return when idle work makes way."""
+    """Return when idle work is preempted."""
     try:
         return PreemptionPolicy(str(value))
     except ValueError:

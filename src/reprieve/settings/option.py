@@ -1,4 +1,4 @@
-"""An option of a plane: one row says its key, its type, its default, and who else reads it.
+"""An option of a plane: one row states its key, its type, its default, and who else reads it.
 
 What follows from a row, so that an option is declared once:
 

@@ -86,7 +86,7 @@ _PROCESS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class QuotaConfiguration:
-    """What the file says. `settings` are the engine's; durations in seconds, None is never.
+    """What the file states. `settings` are the engine's; durations in seconds, None is never.
 
     `selector` is managedJobsNamespaceSelector. `pods_ready` None waits for no pods. Webhooks:
     certificates of our own authority unless `own_certificates` is off.

@@ -281,7 +281,7 @@ def request_rules(resources: Mapping[str, Any], errors: Errors) -> RequestRules:
 def undeclared_is_ignored(
     resources: Mapping[str, Any], gates: Mapping[str, bool], errors: Errors
 ) -> bool:
-    """Tell whether resources without quota are ignored instead of blocking."""
+    """Return whether resources without quota are ignored instead of blocking."""
     words = ("BlockUndeclared", "IgnoreUndeclared")
     strategy = resources.get("quotaCheckStrategy") or words[0]
     if strategy not in words:
@@ -314,7 +314,7 @@ def _duration(
     errors: Errors,
     bound: str = NEGATIVE,
 ) -> int:
-    """Return nanoseconds of a Go duration; `bound` says whether it may be zero."""
+    """Return nanoseconds of a Go duration; `bound` states whether it may be zero."""
     value = given.get(key)
     if value is None:
         return default

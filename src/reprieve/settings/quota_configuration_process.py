@@ -47,7 +47,7 @@ _SERVICE_TEXT: Final = (
 def certificate_names(
     certificates: Mapping[str, Any], own: bool, errors: Errors
 ) -> tuple[str, str]:
-    """Return the names of the Service and the Secret of the webhooks, empty where none is said.
+    """Return the names of the Service and the Secret of the webhooks, empty where none is stated.
 
     They are looked at only where certificates are our `own`.
     """

@@ -88,7 +88,7 @@ class SchedulerConfiguration:
 def read_scheduler_configuration(
     content: str, where: str, extra: Mapping[str, Collection[str]] | None = None
 ) -> SchedulerConfiguration:
-    """Return what the text of a file says; `extra` as in `scheduler_configuration`.
+    """Return what the text of a file states; `extra` as in `scheduler_configuration`.
 
     Raises:
         UsageError: what is wrong, where, and what is accepted.

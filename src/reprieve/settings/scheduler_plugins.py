@@ -116,7 +116,7 @@ class Plugins:
 
 @dataclass(frozen=True, slots=True)
 class _Set:
-    """What one point asks for: plugins with weights (0 where none is given), and names."""
+    """What one point requests: plugins with weights (0 where none is given), and names."""
 
     enabled: tuple[tuple[str, int], ...] = ()
     disabled: frozenset[str] = frozenset()

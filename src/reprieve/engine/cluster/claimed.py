@@ -66,7 +66,7 @@ def devices_held(claims: Iterable[ResourceClaimRow]) -> dict[Uid, int]:
 
 
 def class_of(device: AllocatedDevice, requests: Iterable[Request]) -> str:
-    """Return the class that an allocated device was asked for by, empty if that is not known."""
+    """Return the class that an allocated device was requested by, empty if that is not known."""
     name, _, alternative = device.request.partition("/")
     for request in requests:
         if request.name == name:

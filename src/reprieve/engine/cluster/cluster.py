@@ -62,13 +62,13 @@ class Cluster:
     # Observations.
 
     def apply(self, changes: Iterable[Change]) -> None:
-        """Take in rows and deletions as one batch; all of them may come late, early or twice."""
+        """Apply rows and deletions as one batch; all of them may come late, early or twice."""
         for change in changes:
             self._apply(change)
         self._after()
 
     def replace(self, kind: Kind, rows: Iterable[Change]) -> None:
-        """Take in a complete list of one kind: what it does not name is gone."""
+        """Apply a complete list of one kind: what it does not name is gone."""
         listed = list(rows)
         self._end_others(kind, {row.uid for row in listed})
         for row in listed:

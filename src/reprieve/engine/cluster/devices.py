@@ -1,4 +1,4 @@
-"""Rows of dynamic resource allocation: what drivers publish, what claims ask for and got.
+"""Rows of dynamic resource allocation: what drivers publish, what claims request and got.
 
 They are kept whole in `Snapshot.tables`, by namespace and name. Names of attributes and capacities
 are as published, with or without a domain; a name without one belongs to the driver's domain.
@@ -160,7 +160,7 @@ class AllocationMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeviceRequest:
-    """What one request, or one alternative of it, asks for.
+    """What one request, or one alternative of it, requests.
 
     `unsupported` names what no allocator here knows; the claim is then refused and it is named.
     """

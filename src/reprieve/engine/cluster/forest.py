@@ -33,7 +33,7 @@ class Forest:
         return self._rows.get(key)
 
     def put(self, row: GroupRow) -> None:
-        """Take in a group, or what has changed about it."""
+        """Apply a group, or what has changed about it."""
         self.remove(row.key)
         self._rows[row.key] = row
         if self.has_parent(row):

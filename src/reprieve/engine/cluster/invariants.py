@@ -1,4 +1,4 @@
-"""What must be true of the columns: they say what the rows say, no more and no less.
+"""What must be true of the columns: they state what the rows say, no more and no less.
 
 `contents` spells out a snapshot without slots and numbers, which depend on the order of events;
 `rebuilt` makes the same from the rows alone, slowly. `Cluster(validate=True)` compares the two

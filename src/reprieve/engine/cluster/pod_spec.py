@@ -1,4 +1,4 @@
-"""What a pod's spec says to the scheduler, as values: requests, terms, tolerations, volumes.
+"""What a pod's spec states to the scheduler, as values: requests, terms, tolerations, volumes.
 
 Tuples instead of lists and mappings, so that equal specs are equal values and pods made from one
 template share one `PodClass`. Source: specification of the scheduling plane, section 21.
@@ -165,7 +165,7 @@ class ExtendedRequest:
 
 @value
 class PodClass:
-    """What a pod's spec says to the scheduler; equal for all pods of one template.
+    """What a pod's spec states to the scheduler; equal for all pods of one template.
 
     `requests`: per resource name, without `pods` (21.4), sorted by name. `scored_cpu` and
     `scored_memory`: the requests for scores, with the defaults of 17.2. `unsupported` names a

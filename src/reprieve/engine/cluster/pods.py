@@ -20,7 +20,7 @@ __all__ = ["assume_pod", "end_pod", "put_pod", "show", "unassume"]
 
 
 def put_pod(state: State, row: PodRow) -> None:
-    """Take in a row; one older than the row held, of this pod or its successor, is dropped."""
+    """Apply a row; one older than the row held, of this pod or its successor, is dropped."""
     pod = state.pods.get(row.uid)
     if pod is None:
         key = f"{row.namespace}/{row.name}"

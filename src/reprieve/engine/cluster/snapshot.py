@@ -44,7 +44,7 @@ NO_START: Final = np.iinfo(np.int64).max  # a pod without start time counts as s
 
 
 class Flag(IntFlag):
-    """What is going on with a placed pod."""
+    """State of a placed pod."""
 
     DELETING = 1
     PREEMPTED = 2  # deleting, and the scheduler's own DisruptionTarget says why (7.2)

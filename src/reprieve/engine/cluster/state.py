@@ -131,7 +131,7 @@ class State:
             self._count(new)
 
     def _mention(self, names: Iterable[str]) -> None:
-        """Give new resource names that pods ask for a column, as long as there are few."""
+        """Give new resource names that pods request a column, as long as there are few."""
         if self.unoffered < _MOST_UNOFFERED:
             new = self._new(names)[: _MOST_UNOFFERED - self.unoffered]
             self.unoffered += len(new)
@@ -152,7 +152,7 @@ class State:
         self.assumed.used = _wider(self.assumed.used, width)
 
     def _count(self, names: list[str]) -> None:
-        """Fill new columns with what the pods ask for."""
+        """Fill new columns with what the pods request."""
         columns = {name: self.resources[name] for name in names}
         for pods in (self.placed, self.assumed):
             pods.count(self.class_columns)

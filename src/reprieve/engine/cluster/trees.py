@@ -32,7 +32,7 @@ class Way(Enum):
 
 
 class GroupTrees:
-    """Columns of (groups + 1,), the last entry for pods of no group; worked out when asked for."""
+    """Columns of (groups + 1,), the last entry for pods of no group; worked out when requested."""
 
     def __init__(self, rows: Sequence[GroupRow | None], index: Mapping[str, int]) -> None:
         self._rows = rows

@@ -1,4 +1,4 @@
-"""Why nobody makes way for a demand in the idle plane.
+"""Why nobody is preempted for a demand in the idle plane.
 
 Idle work that holds what a demand asks for stays for one of three reasons that pass: it is within
 its grace period, it goes for another demand, or its metrics are too old. Which of them is in the
@@ -105,7 +105,7 @@ class IdleFacts:
 def diagnose_demand(
     facts: IdleFacts, key: GpuWorkloadKey, pods: Collection[Uid] = ()
 ) -> Diagnosis | None:
-    """Return why nobody makes way for a GpuWorkload.
+    """Return why nobody is preempted for a GpuWorkload.
 
     Args:
         facts: of an evaluation of now.
@@ -155,7 +155,7 @@ def counted(facts: IdleFacts, ref: Reference, reason: Reason) -> Diagnosis:
 
 
 def _protection(facts: IdleFacts, demand: Workload) -> tuple[dict[str, str], Nanos | None]:
-    """Return when the first protection of what a demand asks for ends, and by which budgets."""
+    """Return when the first protection of what a demand requests ends, and by which budgets."""
     held = [declined for each, declined in facts.protected if _held(each.gpus, demand)]
     earliest = min((each.until for each in held if each.until is not None), default=None)
     values = {} if earliest is None else {"until": format_instant(earliest)}
@@ -173,7 +173,7 @@ def _delayed(until: Nanos) -> Diagnosis:
 
 
 def counted_reasons(facts: IdleFacts) -> dict[Reference, Reason]:
-    """Return why nobody makes way, by each demand for which nobody does.
+    """Return why nobody is preempted, by each demand for which nobody does.
 
     It adds up what idle work holds, for each demand as if it waited alone: where it would have to
     be looked at whether that fits on nodes, it counts as one for which it would not help.
@@ -237,7 +237,7 @@ def _is_served(evaluation: Evaluation, demand: Workload) -> bool:
 
 
 def _idle(snapshot: IdleSnapshot, demand: Workload) -> list[Workload]:
-    """Return the idle workloads that hold something of what a demand asks for."""
+    """Return the idle workloads that hold something of what a demand requests."""
     return [
         workload
         for workload in snapshot.workloads
@@ -355,7 +355,7 @@ def _blockers(
     idle: Iterable[Workload],
     kept: Mapping[Reference, Declined],
 ) -> tuple[tuple[Blocker, ...], dict[str, int]]:
-    """Return who holds what a demand asks for, the largest first; and counts by rule."""
+    """Return who holds what a demand requests, the largest first; and counts by rule."""
     found = []
     for workload in idle:
         declined = kept.get(workload.ref)

@@ -192,7 +192,7 @@ class _Refusing:
         )
 
     def _amounts(self) -> list[tuple[str, int]]:
-        """Return what the pod asks for of each resource that no DeviceClass stands for."""
+        """Return what the pod requests of each resource that no DeviceClass stands for."""
         snapshot = self._simulation.snapshot
         claimed = {each.resource for each in extended_requests(snapshot, self._entry)}
         return [

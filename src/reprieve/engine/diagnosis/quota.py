@@ -151,7 +151,7 @@ def reason_of(entry: Entry, holdings: Holdings) -> Reason | None:
 
 
 def delayed_values(workload: Workload) -> dict[str, str]:
-    """Return what is said of one that has not waited for long enough to preempt."""
+    """Return the text about one that has not waited for long enough to preempt."""
     return {CAUSE: Cause.DELAYED, "until": format_instant(workload.preempts_from)}
 
 

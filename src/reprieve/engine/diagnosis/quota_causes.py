@@ -141,7 +141,7 @@ class _Search:
         return values
 
     def _is_enough(self, amounts: Mapping[int, int]) -> bool:
-        """Tell whether it would get these amounts, if it asked for no more."""
+        """Return whether it would get these amounts, if it requested no more."""
         snapshot, tree = self._trial.snapshot, self._trial.snapshot.tree
         path = tree.path[self._trial.queue]
         need = frozenset(

@@ -41,7 +41,7 @@ _NAMED: Final = 20
 
 
 class Rule(StrEnum):
-    """Why a holder does not make way."""
+    """Why a holder is not preempted."""
 
     LEAVING = "leaving"
     POLICY = "policy"

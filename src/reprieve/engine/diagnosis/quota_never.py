@@ -1,4 +1,4 @@
-"""Why a workload can never have its quota: no flavor suits it, or it asks for more than there is.
+"""Why a workload can never have its quota: no flavor suits it, or it requests more than there is.
 
 Source: specification of the quota plane, sections 3 and 5.1.
 """
@@ -90,7 +90,7 @@ def _widest(trial: Trial, asking: Asking, resource: str) -> FlavorResource | Non
 
 
 def _excess(trial: Trial, asking: Asking) -> dict[str, int]:
-    """Return what the queue can have at most of each resource of which more is asked for."""
+    """Return what the queue can have at most of each resource of which more is requested."""
     snapshot, tree = trial.snapshot, trial.snapshot.tree
     config = snapshot.configuration.cluster_queues[tree.names[trial.queue]]
     found = {}

@@ -1,4 +1,4 @@
-"""Where the pods of a workload that asks for places lack room, and who has it there.
+"""Where the pods of a workload that requests places lack room, and who has it there.
 
 Source: specification of topology-aware scheduling, section 9 (7).
 """

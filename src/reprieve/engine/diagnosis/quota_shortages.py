@@ -29,7 +29,7 @@ __all__ = ["Asking", "Shortage", "accepted_flavors", "askings", "shortages"]
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Pod sets that get their flavors together, and what they ask for in base units."""
+    """Pod sets that get their flavors together, and what they request in base units."""
 
     pod_sets: tuple[PodSet, ...]
     amounts: Mapping[str, int]
@@ -42,7 +42,7 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """What is missing of one flavor, by resource in base units; `share` of what is asked for.
+    """What is missing of one flavor, by resource in base units; `share` of what is requested.
 
     `asked`: what the pod sets ask for.
     """
@@ -55,7 +55,7 @@ class Shortage:
 
 
 def askings(snapshot: Snapshot, workload: Workload, queue: ClusterQueue) -> list[Asking]:
-    """Return what a workload asks for, by pod sets that get their flavors together."""
+    """Return what a workload requests, by pod sets that get their flavors together."""
     counted = queue.group_of("pods") is not None
     asked: dict[str, tuple[list[PodSet], Counter[str]]] = {}
     for position, each in enumerate(pod_set_requests(workload, snapshot.settings)):
@@ -125,7 +125,7 @@ def _could(
     wanted: Mapping[str, int],
     taken: Mapping[FlavorResource, int],
 ) -> bool:
-    """Tell whether a flavor could have enough, if nobody else held any of it."""
+    """Return whether a flavor could have enough, if no other held any of it."""
     tree = snapshot.tree
     pairs = {FlavorResource(flavor, name): amount for name, amount in wanted.items()}
     return all(

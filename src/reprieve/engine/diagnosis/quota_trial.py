@@ -30,7 +30,7 @@ __all__ = ["QuotaFacts", "Trial", "attempt", "severity", "with_fewest_pods"]
 
 @dataclass(frozen=True, slots=True)
 class QuotaFacts:
-    """What there is to know: who holds quota, who waits, and what was said last.
+    """What there is to know: who holds quota, who waits, and what was stated last.
 
     `entry` is what the last cycle that looked at the workload said of it, None where none did;
     `ledger` is of who displaced whom. Neither is changed.
@@ -89,7 +89,7 @@ def attempt(facts: QuotaFacts, workload: Workload, gone: Iterable[Holder] = ()) 
 
 
 def severity(holdings: Holdings, workload: Workload, cluster_queue: str) -> NoFitReason:
-    """Return why a workload would have no flavors if nobody made way, of its fewest pods.
+    """Return why a workload would have no flavors if nobody was preempted, of its fewest pods.
 
     Nothing is searched, so that it may be asked for each head of a cycle. A ClusterQueue that is
     not there gives no reason.

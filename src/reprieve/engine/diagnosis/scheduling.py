@@ -351,7 +351,7 @@ def _by_cycle(
 
 
 def count_victims(number: int, values: dict[str, str]) -> None:
-    """Note how many make way, where it is known."""
+    """Note how many are preempted, where it is known."""
     if number:
         values["victims"] = "1 pod" if number == 1 else f"{number} pods"
 

@@ -90,7 +90,7 @@ def with_group(snapshot: Snapshot, key: str, change: Callable[[GroupRow], GroupR
 
 
 def with_requests(snapshot: Snapshot, unit: Unit, resource: str, amount: int) -> Snapshot:
-    """Return the snapshot with the unit's pods asking for that much of a resource."""
+    """Return the snapshot with the unit's pods requesting that much of a resource."""
 
     def change(entry: PodClass) -> PodClass:
         amounts = {**dict(entry.requests), resource: amount}
@@ -143,7 +143,7 @@ def without_leaving(snapshot: Snapshot) -> Snapshot:
 def constraints_of(
     snapshot: Snapshot, unit: Unit, imposed: Container[str] = frozenset()
 ) -> Iterator[Constraint]:
-    """Yield what the unit's pods, all of one spec, and its group ask for besides amounts.
+    """Yield what the unit's pods, all of one spec, and its group request besides amounts.
 
     `imposed`: keys of node selectors that others set, so that nobody can leave them out.
     """

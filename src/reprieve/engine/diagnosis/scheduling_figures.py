@@ -1,4 +1,4 @@
-"""What a waiting pod or group lacks, who holds it, and which rules keep those from making way.
+"""What a waiting pod or group lacks, who holds it, and which rules keep those from being preempted.
 
 Worked out when somebody asks, over the snapshot as it is. Amounts are of resources alone, on the
 nodes that the pods accept; what ports, volumes, devices of claims and rules about pods that are
@@ -233,7 +233,7 @@ def _named(snapshot: Snapshot, columns: I64, amounts: I64) -> dict[str, int]:
 
 
 def _rules(snapshot: Snapshot, policy: Policy, priority: int, now: int) -> I64:
-    """Return which of `_RULES` keeps each pod from making way: (slots,)."""
+    """Return which of `_RULES` keeps each pod from being preempted: (slots,)."""
     plain = replace(policy, protection=None)
     own = effective_priority(snapshot, plain) >= priority
     raised = effective_priority(snapshot, policy) >= priority

@@ -93,13 +93,13 @@ class Question:
 
 @dataclass(slots=True)
 class _Asking:
-    """Asks the engine for as long as it may."""
+    """Queries the engine for as long as it may."""
 
     left: int
     stop: Callable[[], bool]
 
     def victims(self, question: Question) -> int | None:
-        """Return how many pods make way so that the unit starts, None where it does not."""
+        """Return how many pods are preempted so that the unit starts, None where it does not."""
         if self.left <= 0 or self.stop():
             return None
         self.left -= 1

@@ -1,4 +1,4 @@
-"""How often each line of work was displaced, whatever the order in which that is told.
+"""How often each lineage was displaced, whatever the order in which that is told.
 
 For what tenants are told (TIMES), where neither circles nor weak links play a role: a line of work
 is called by its label, where it has one. Displacements of one instant count once, those by failures
@@ -27,7 +27,7 @@ _TENTH: Final = 10
 
 
 class DisplacementCounts:
-    """Instants by line of work, of the last `KEPT` nanoseconds."""
+    """Instants by lineage, of the last `KEPT` nanoseconds."""
 
     def __init__(self, policy: GovernorPolicy, most: int = MOST_ROWS) -> None:
         self.policy = policy

@@ -25,7 +25,7 @@ _NEVER: Final = Nanos(0)
 
 
 class CrashLoops:
-    """Failures by line of work; false while there are none."""
+    """Failures by lineage; false while there are none."""
 
     def __init__(self, history: History) -> None:
         self._history = history

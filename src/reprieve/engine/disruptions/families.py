@@ -144,7 +144,7 @@ class Families:
         return self._next[line] != _NOT_LINKED
 
     def _go(self, line: int, since: Nanos) -> None:
-        """Put a lineage where it belongs among those that are away."""
+        """Insert a lineage where it belongs among those that are away."""
         weak = self._parties.weak[self._latest[line]]
         if weak < 0:
             return

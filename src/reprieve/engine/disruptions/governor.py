@@ -195,7 +195,7 @@ class Governor:
 
     @_guarded
     def concerns(self, party: Party) -> bool:
-        """Tell whether a line of work displaced others or was displaced."""
+        """Return whether a lineage displaced others or was displaced."""
         self._settle()
         return self._concerns(party)
 
@@ -209,7 +209,7 @@ class Governor:
 
     @_guarded
     def may_hold(self, preemptor: Party) -> bool:
-        """Tell whether anybody could be held from a line of work; certain where it says no."""
+        """Return whether anybody could be held from a lineage; certain where the answer is no."""
         if self.policy.enforcement is not Enforcement.TOLD:
             return bool(len(self._history.ledger))
         return self.concerns(preemptor)
@@ -218,7 +218,7 @@ class Governor:
     def known_by(
         self, preemptor: Party, now: Nanos, *, below: bool = True
     ) -> frozenset[str] | None:
-        """Return by what those are known who could be held from a line of work, None: all of them.
+        """Return by what those are known who could be held from a lineage, None: all of them.
 
         Lineages, labels and weak links: who has none of them in common with these is not held at
         this instant, so that of many candidates few have to be asked about. `below`: whether any
@@ -258,7 +258,7 @@ class Governor:
 
     @_guarded
     def family(self, party: Party) -> str:
-        """Return the name of a line of work, weak links included."""
+        """Return the name of a lineage, weak links included."""
         self._settle()
         return self._history.called(party)
 
@@ -292,7 +292,7 @@ class Governor:
 
     @property
     def remembers(self) -> tuple[int, int]:
-        """How many rows and how many lines of work are remembered; for whoever counts memory."""
+        """How many rows and how many lineages are remembered; for whoever counts memory."""
         ledger = self._history.ledger
         return len(ledger), len(ledger.columns.parties.lines)
 
@@ -413,7 +413,7 @@ class Governor:
         return _hold(question, Rule.WITHOUT_GAIN, until, instants[-1])
 
     def _is_spaced(self, question: Question) -> bool:
-        """Tell whether the preemptor is not held, and its tries are spaced out."""
+        """Return whether the preemptor is not held, and its tries are spaced out."""
         return question.above > 0 and self.policy.enforcement is not Enforcement.ALL
 
     def _gained(self, family: int) -> Nanos:

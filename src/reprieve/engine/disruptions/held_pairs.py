@@ -51,7 +51,7 @@ class HeldPairs:
     def held(
         self, now: Nanos, loops: Iterable[Loop], ask: Callable[[Question], Hold | None]
     ) -> dict[Families, tuple[Question, Hold]]:
-        """Return who is held from whom, with the question that says so; `ask` the governor."""
+        """Return who is held from whom, with the question that states so; `ask` the governor."""
         if not self._limit:
             return {}
         if self._revision != self._history.revision:

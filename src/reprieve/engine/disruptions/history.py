@@ -1,4 +1,4 @@
-"""The ledger by lines of work: what families did to each other, in the order of time.
+"""The ledger by lineages: what families did to each other, in the order of time.
 
 Rows are taken in one after the other, with the families as they were known at each; a row that
 comes out of order, or is taken back, has all taken in again before the next look. What was folded
@@ -193,7 +193,7 @@ class History:
         return True
 
     def _is_first(self, row: int) -> bool:
-        """Tell whether a lineage that is known may have been unknown when this happened."""
+        """Return whether a lineage that is known may have been unknown when this happened."""
         line, identity = self._rows.suffered(row), self._rows.identity
         if self._seen[line] < 0:
             return False
@@ -221,11 +221,11 @@ class History:
     # Families
 
     def family(self, party: Party) -> int:
-        """Return the family of a line of work."""
+        """Return the family of a lineage."""
         return self._families.of(party)
 
     def called(self, party: Party) -> str:
-        """Return the name of the family of a line of work."""
+        """Return the name of the family of a lineage."""
         family = self._families.of(party)
         return party.lineage if family < 0 else self._parties.lines[family]
 
@@ -245,7 +245,7 @@ class History:
         return self._parties[seen] if seen >= 0 else Party(Lineage(name))
 
     def concerns(self, family: int) -> bool:
-        """Tell whether a family displaced others or was displaced."""
+        """Return whether a family displaced others or was displaced."""
         return family in self._by_preemptor or family in self._by_victim
 
     def lineages(self, family: int) -> set[str]:
@@ -291,7 +291,7 @@ class History:
             yield parties[number]
 
     def displaces(self, family: int) -> bool:
-        """Tell whether a family displaced anybody."""
+        """Return whether a family displaced anybody."""
         return family in self._by_preemptor
 
     def did_at(self, family: int) -> Iterator[Nanos]:
@@ -311,7 +311,7 @@ class History:
         )
 
     def reached(self, preemptor: int, victim: int, since: Nanos, limit: int) -> bool:
-        """Tell whether a family displaced another one at so many instants; costs no more rows."""
+        """Return whether a family displaced another one at so many instants; costs no more rows."""
         at, state, found = self._rows.at, self._state, set[int]()
         for row in self._by_victim.rows(victim, since):
             if state[row] == _COUNTS and at[row] not in found and self.did(row, preemptor):
@@ -395,7 +395,7 @@ class History:
         )
 
     def did(self, row: int, family: int) -> bool:
-        """Tell whether it was a family's doing."""
+        """Return whether it was a family's doing."""
         line = self._rows.did(row)
         return line >= 0 and self._families.wide(line) == family
 

@@ -1,4 +1,4 @@
-"""Lineage: which line of work an object belongs to, whatever its uid.
+"""Lineage: which lineage an object belongs to, whatever its uid.
 
 A victim that is deleted comes back as another object. Objects are one lineage
 
@@ -95,7 +95,7 @@ def owner_lineage(uid: str) -> Lineage:
 
 
 def goes_for_good(lineage: str) -> bool:
-    """Tell whether a lineage is one object that does not come back once it was displaced."""
+    """Return whether a lineage is one object that does not come back once it was displaced."""
     return lineage.startswith(_OBJECT)
 
 

@@ -44,7 +44,7 @@ class Terms(NamedTuple):
 
 
 class Parties:
-    """Lines of work, and as what they were seen, by number.
+    """Lineages, and as what they were seen, by number.
 
     `line`, `merged` and `weak` are numbers of `lines` and `weaks`, the latter two -1 without.
     """
@@ -157,7 +157,7 @@ class Rows:
         self._last_terms: tuple[Terms | None, int] = (None, -1)
 
     def append(self, row: Displacement) -> int:
-        """Take in a row that is `within`; return its number."""
+        """Apply a row that is `within`; return its number."""
         preemptor = NOBODY_DID if row.preemptor is None else self.parties.add(row.preemptor)
         victim = self.parties.add(row.victim)
         terms = (row.actor, row.devices, row.above, row.cause, row.exempt)

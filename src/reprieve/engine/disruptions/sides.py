@@ -1,4 +1,4 @@
-"""The rows of each line of work on one side of displacements, and the lines of each family there.
+"""The rows of each lineage on one side of displacements, and the lines of each family there.
 
 Rows of a line are linked from the last one back, so that those of a window are the first; lines of
 a family are linked in a circle, so that two families become one by one exchange. Three numbers for
@@ -72,7 +72,7 @@ class Side:
             self._join(now, line)
 
     def _join(self, family: int, line: int) -> None:
-        """Put the circle of a line into that of a family."""
+        """Merge the loop of a lineage into that of its family."""
         other, beside = self._any[family], self._beside
         if other >= 0:
             beside[line], beside[other] = beside[other], beside[line]

@@ -31,12 +31,12 @@ class Texts:
         self._ends = array("I")
 
     def append(self, text: str) -> None:
-        """Take in a text, whose number is the next one."""
+        """Apply a text, whose number is the next one."""
         self._bytes += packed(text)
         self._ends.append(len(self._bytes))
 
     def append_packed(self, text: bytes | bytearray) -> None:
-        """Take in what `packed` returned."""
+        """Apply what `packed` returned."""
         self._bytes += text
         self._ends.append(len(self._bytes))
 
@@ -96,7 +96,7 @@ class Names:
         return place
 
     def copy(self, other: Names, number: int) -> int:
-        """Take in a name of another table, which is not in this one; return its number here."""
+        """Apply a name of another table, which is not in this one; return its number here."""
         self._texts.append_packed(other._texts.at(number))
         slots, mask, hashed = self._slots, self._mask, other._hashes[number]
         place = hashed & mask

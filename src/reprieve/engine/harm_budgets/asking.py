@@ -32,7 +32,7 @@ Candidate = tuple[str, str, int | None]
 
 @dataclass(slots=True)
 class Evaluated:
-    """The roots of one evaluation; `lost` with each, once it was asked for.
+    """The roots of one evaluation; `lost` with each, once it was requested.
 
     `doubtful`: those that have to be asked about, for these `rooms`.
     """

@@ -80,7 +80,7 @@ class Kinds:
         return list(self._of)
 
     def put(self, uid: str, tenant: str, priority: int | None, since: int, devices: int) -> None:
-        """Take in a candidate, or what is known of it now."""
+        """Apply a candidate, or what is known of it now."""
         known = self._of.get(uid)
         if known is not None:
             if known.tenant == tenant and known.priority == priority:
@@ -98,7 +98,7 @@ class Kinds:
         self._touch(tenant)
 
     def remove(self, uid: str) -> None:
-        """Let go of a candidate; of others of its kind nothing changes."""
+        """Release a candidate; of others of its kind nothing changes."""
         kind = self._of.pop(uid, None)
         if kind is None:
             return
@@ -136,7 +136,7 @@ class Kinds:
             self._forget_gone()
 
     def _forget_gone(self) -> None:
-        """Let go of tenants without candidates: of them nobody has to be asked about."""
+        """Release tenants without candidates: of them nobody has to be asked about."""
         self._changed = {
             each: version for each, version in self._changed.items() if each in self._tenants
         }

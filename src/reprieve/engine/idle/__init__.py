@@ -1,1 +1,1 @@
-"""The idle plane: who holds GPUs without using them, and for whom they make way."""
+"""The idle plane: who holds GPUs without using them, and for whom they are preempted."""

@@ -69,7 +69,7 @@ def short_demands(snapshot: IdleSnapshot, evaluation: Evaluation) -> list[Worklo
 
 @dataclass(frozen=True, slots=True)
 class Costly:
-    """A demand for which idle work goes that holds far more than the demand asks for.
+    """A demand for which idle work goes that holds far more than the demand requests.
 
     `most`: so many devices or more together with work of lower priority are no better.
     """
@@ -80,7 +80,7 @@ class Costly:
 
 
 def costly_demands(snapshot: IdleSnapshot, evaluation: Evaluation) -> list[Costly]:
-    """Return the demands whose plan evicts more than one and a half times what they ask for."""
+    """Return the demands whose plan evicts more than one and a half times what they request."""
     rows = {each.root.uid: each for each in snapshot.workloads}
     demands = {each.ref: each for each in snapshot.workloads}
     found = []

@@ -436,7 +436,7 @@ def _incoming(
 def _own(
     workload: Workload, demand: Workload, snapshot: IdleSnapshot, policy: Policy, now: Nanos
 ) -> bool:
-    """Whether these GPUs, which are on their way, are for the demand and nobody else, for sure."""
+    """Whether these GPUs, which are on their way, are for the demand and no other, for sure."""
     status = workload.status
     claimed = workload.root.uid in snapshot.claims
     whom = snapshot.claims[workload.root.uid] if claimed else status.preempted_for

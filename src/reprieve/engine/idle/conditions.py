@@ -50,7 +50,7 @@ def view_of(workload: Workload, facts: Facts, policy: Policy, now: Nanos) -> Vie
 
 
 def root_is_ours(facts: Facts, workload: Workload) -> bool:
-    """Tell whether the root that was read is the one that the workload is of."""
+    """Return whether the root that was read is the one that the workload is of."""
     return isinstance(facts.root, Present) and facts.root.uid == workload.root.uid
 
 

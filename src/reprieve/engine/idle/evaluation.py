@@ -1,4 +1,4 @@
-"""Who makes way for whom: one run of the global evaluation.
+"""Who is preempted for whom: one run of the global evaluation.
 
 1. Workloads under policy Always that have been idle for their grace period: each is its own plan,
    without a preemptor.
@@ -279,7 +279,7 @@ def _delays(run: _Run, demand: Workload) -> bool:
 def _fewer(
     run: _Run, search: Search, idle: Sequence[Workload], begin: Callable[[], Search]
 ) -> Least:
-    """Return a set with fewer devices than a search has found, where the policy asks for one."""
+    """Return a set with fewer devices than a search has found, where the policy requests one."""
     if run.policy.best:
         return least(search, idle, begin)
     return Least(fewest(search, idle, begin) if run.policy.fewest else None, None)

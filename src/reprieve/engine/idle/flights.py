@@ -1,4 +1,4 @@
-"""What a GpuWorkload's own row says of it, for decisions, records and texts alike.
+"""What a GpuWorkload's own row states of it, for decisions, records and texts alike.
 
 How long it has been idle, and for whom its GPUs are on their way after it was told to make way.
 Source: specification of the idle plane, sections 9 and 12.

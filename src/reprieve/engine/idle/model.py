@@ -58,7 +58,7 @@ class Phase(StrEnum):
 
 
 class PreemptionPolicy(StrEnum):
-    """When an idle workload makes way: for a demand, or as soon as its grace period is over."""
+    """When an idle workload is preempted: for a demand, or as soon as its grace period is over."""
 
     ON_PRESSURE = "OnPressure"
     ALWAYS = "Always"
@@ -201,7 +201,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node that takes pods: what is free, allocatable minus what all pods on it ask for.
+    """A node that takes pods: what is free, allocatable minus what all pods on it request.
 
     Of every resource, in base units (cpu in milli-CPU). Pods that are being deleted still count as
     there. `free` may be negative.

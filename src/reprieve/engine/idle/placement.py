@@ -24,7 +24,7 @@ Room = dict[str, dict[str, int]]  # node -> resource name -> amount; values may 
 
 
 def pending_pods(workload: Workload) -> tuple[PodRow, ...]:
-    """Return the pods of a demand that wait for a node and ask for GPUs, by name."""
+    """Return the pods of a demand that wait for a node and request GPUs, by name."""
     return tuple(
         sorted(
             (

@@ -106,7 +106,7 @@ def merge(
     policy: Policy,
     impossible: Sequence[ImpossibleReading] = (),
 ) -> Merged:
-    """Take in one poll: `readings` per pod name of the workload's namespace, in the text's order.
+    """Apply one poll: `readings` per pod name of the workload's namespace, in the text's order.
 
     Pods that the status does not track are ignored. The caller leaves out workloads that are
     Preempted or Deleted.

@@ -1,4 +1,4 @@
-"""Who makes way for one demand: idle workloads are added until it fits; what is spare goes back.
+"""Who is preempted for one demand: idle workloads are added until it fits; what is spare goes back.
 
 With fit Node every pending pod has to have a node, in room that is free, on its way or made by the
 victims. With fit Sum, and for demands that wait for quota, what is on its way and made by the

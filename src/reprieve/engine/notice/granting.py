@@ -52,7 +52,7 @@ NO_GRANT: Final = Grant(0)
 def granted(
     policy: NoticePolicy, asked: Iterable[int], *, emergency: bool, allowed: int = MOST
 ) -> Grant:
-    """Return what a unit is given whose pods ask for that much; `allowed`: by queue or class."""
+    """Return what a unit is given whose pods request that much; `allowed`: by queue or class."""
     patience = policy.emergency_patience if emergency else policy.patience
     found = min(max(asked, default=0), MOST, policy.most, patience, allowed)
     if found < LEAST:

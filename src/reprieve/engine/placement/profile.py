@@ -1,4 +1,4 @@
-"""What a scheduler profile asks for: filters, scores, their arguments, plugins after a failure.
+"""What a scheduler profile requests: filters, scores, their arguments, plugins after a failure.
 
 Made by `settings` from a KubeSchedulerConfiguration; the defaults are those of the default profile.
 Source: specification of the scheduling plane, sections 15 to 17 and 21.

@@ -189,7 +189,7 @@ class Simulation:
         self.nominated = found
 
     def place(self, pending: Pending, node: int) -> Placed:
-        """Put a pending pod on a node and reserve what its filters take."""
+        """Place a pending pod on a node and reserve what its filters take."""
         for each in self._of(pending).reserving:
             each.reserve(pending, node)
         pod = Placed(pending.pod_class, pending.labels, node, pending=pending)
@@ -209,7 +209,7 @@ class Simulation:
         self._change(slots, -1)
 
     def restore(self, slots: I64) -> None:
-        """Put pods of the snapshot back."""
+        """Restore pods of the snapshot."""
         self._change(slots, 1)
 
     def checkpoint(self) -> Checkpoint:

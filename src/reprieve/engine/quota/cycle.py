@@ -470,7 +470,7 @@ class _Cycle:
 
 
 def _why_no_fit(assignment: Assignment, whole: Assignment | None) -> tuple[str, str]:
-    """Return the reason and the message; `whole` is of all flavors where the scan went on."""
+    """Return the reason and the message; `whole` is of all flavors where the scan continued."""
     if whole is None or whole.mode is Mode.FIT:
         return assignment.no_fit_reason or Unready.PENDING_EVALUATION, assignment.message
     if whole.mode is Mode.PREEMPT:

@@ -33,7 +33,7 @@ Fits = dict[Account, tuple[Nanos, frozenset[str]]]
 
 
 def party_of(workload: Workload) -> Party:
-    """Return the line of work of a workload."""
+    """Return the lineage of a workload."""
     if workload.party is not None:
         return workload.party
     return Party(Lineage(f"object/{workload.uid}"), workload.namespace)
@@ -151,7 +151,7 @@ class Displacements:
         self._fixed_for.add(preemptor)
 
     def concerns(self, workload: Workload) -> bool:
-        """Tell whether anybody could be held back from what a workload asks for."""
+        """Return whether anybody could be held back from what a workload requests."""
         known = self.refused or workload.uid in self._fixed_for
         return bool(known) or self.governor.may_hold(party_of(workload))
 
@@ -175,7 +175,7 @@ class Displacements:
         return hold
 
     def is_fixed(self, preemptor: Workload, victim: Workload) -> bool:
-        """Tell whether `refuse` holds one back from the other."""
+        """Return whether `refuse` holds one back from the other."""
         return (preemptor.uid, victim.uid) in self._fixed
 
     def held_until(

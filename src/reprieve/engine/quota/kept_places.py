@@ -77,7 +77,7 @@ def _has_room(entry: Entry, places: Places) -> bool:
 
 
 def fits_after(entry: Entry, snapshot: Snapshot, leaving: Iterable[Holder]) -> Assignment | None:
-    """Return the entry's assignment once these are gone, None where somebody else has to go."""
+    """Return the entry's assignment once these are gone, None where another has to go."""
     gone = [*leaving]
     if not gone or entry.assignment is None:
         return None

@@ -196,7 +196,7 @@ class Preemption:
 
 @dataclass(frozen=True, slots=True)
 class FlavorFungibility:
-    """How the scan of flavors goes on."""
+    """How the scan of flavors continues."""
 
     when_can_borrow: Fungibility = Fungibility.MAY_STOP_SEARCH
     when_can_preempt: Fungibility = Fungibility.TRY_NEXT_FLAVOR

@@ -20,13 +20,13 @@ __all__ = ["NodeAnswers", "waits_for_gates"]
 
 
 def waits_for_gates(workload: Workload, gates: Gates) -> bool:
-    """Tell whether a workload may preempt nobody, since others keep a gate of it closed."""
+    """Return whether a workload may preempt nobody, since others keep a gate of it closed."""
     honoured = gates.concurrent_admission or gates.multi_kueue_orchestrated_preemption
     return honoured and bool(workload.closed_gates)
 
 
 class NodeAnswers:
-    """Asks nodes about the entries of one cycle; without a proof they refuse nothing."""
+    """Queries nodes about the entries of one cycle; without a proof they refuse nothing."""
 
     def __init__(
         self,

@@ -120,7 +120,7 @@ def _with(admission: Admission, outcomes: Mapping[str, PlaceOutcome]) -> Admissi
 
 
 class NodeVictims:
-    """Lets others make way for pods whose node failed, in one cycle with profile `best`."""
+    """Preempts others for pods whose node failed, in one cycle with profile `best`."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class NodeVictims:
         self._room = room
 
     def make_way(self, entry: Entry) -> bool:
-        """Find who makes way for a workload without a replacement; `issued` are the new victims.
+        """Find who is preempted for a workload without a replacement; `issued` are the new victims.
 
         Return False where nobody does, and nobody is waited for.
 

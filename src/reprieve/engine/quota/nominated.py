@@ -84,5 +84,5 @@ class Nominated:
 
 
 def _stays(snapshot: Snapshot, entry: Entry) -> bool:
-    """Tell whether nothing else plays a role."""
+    """Return whether nothing else plays a role."""
     return entry.spared is None and not entry.workload.replaces and not by_local_queue(snapshot)

@@ -1,4 +1,4 @@
-"""Nomination: whether a head may be considered, its flavors, and who would make way for it.
+"""Nomination: whether a head may be considered, its flavors, and who would be preempted for it.
 
 A head gets the full assignment, or a reduced one where only that helps. One whose targets were
 designated by another head of the cycle is looked at again as if those were gone (`again`). Source:
@@ -34,7 +34,7 @@ __all__ = ["Nominations"]
 
 
 class Nominations:
-    """Nominates heads on one snapshot, which the cycle goes on to change."""
+    """Nominates heads on one snapshot, which the cycle continues to change."""
 
     def __init__(
         self,
@@ -234,7 +234,7 @@ class Nominations:
         return (full, targets, full) if smaller is None else (*smaller, full)
 
     def _asks_for_places(self, entry: Entry) -> bool:
-        """Tell whether nodes decide, too, which others use: nothing of it is as it was before."""
+        """Return whether nodes decide, too, which others use: nothing of it is as it was before."""
         if self.snapshot.places is None:
             return False
         configuration = self.snapshot.configuration
@@ -313,7 +313,7 @@ class Nominations:
 def _attempt(
     assigner: Assigner, oracle: SearchOracle, counts: Sequence[int] | None
 ) -> tuple[Assignment, tuple[Target, ...]]:
-    """Return the assignment, and who makes way for it.
+    """Return the assignment, and who is preempted for it.
 
     One that needs preemption has the places that it gets with its targets gone; without targets
     those that it would get if no topology had placed anything.

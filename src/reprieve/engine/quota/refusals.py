@@ -105,7 +105,7 @@ class Refusals:
         return known
 
     def record(self, holdings: Holdings, who: Preemptor, shape: object, found: Assignment) -> None:
-        """Keep the assignment of a head that nobody could make way for."""
+        """Keep the assignment of a head that nobody could be preempted for."""
         if found.mode is not Mode.PREEMPT or len(found.usage) != 1:
             return
         if any(each.min_count is not None for each in who.workload.pod_sets):
@@ -166,7 +166,7 @@ class Refusals:
         return amount > _free(holdings, queue, column, own, given)
 
     def _are_alike(self, holdings: Holdings, root: int, column: int) -> bool:
-        """Tell whether shares of a tree's ClusterQueues compare as what they borrow does."""
+        """Return whether shares of a tree's ClusterQueues compare as what they borrow does."""
         key = (root, column)
         known = self._alike.get(key)
         if known is None:

@@ -75,7 +75,7 @@ def set_aside_refused(
 
 
 def _is_plain(holdings: Holdings, refusals: Refusals, name: str, workload: Workload) -> bool:
-    """Tell whether a head may be considered, and is set aside when it is refused."""
+    """Return whether a head may be considered, and is set aside when it is refused."""
     known = refusals.places.get((name, workload.namespace))
     if known is None:
         known = _is_plain_in(holdings, name, workload.namespace)
@@ -88,7 +88,7 @@ def _is_plain(holdings: Holdings, refusals: Refusals, name: str, workload: Workl
 
 
 def _is_plain_in(holdings: Holdings, name: str, namespace: str) -> bool:
-    """Tell the same of all of one ClusterQueue and namespace, as far as it depends on these."""
+    """Report the same of all of one ClusterQueue and namespace, as far as it depends on these."""
     configuration = holdings.configuration
     queue = configuration.cluster_queues.get(name)
     return (

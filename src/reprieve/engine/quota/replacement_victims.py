@@ -42,7 +42,7 @@ Fits = Callable[[Sequence[Holder]], bool]
 
 
 def candidates_for(who: Preemptor, policy: Policy, holders: Iterable[Holder]) -> list[Holder]:
-    """Return who may make way for pods of a failed node, the lowest priority first.
+    """Return who may be preempted for pods of a failed node, the lowest priority first.
 
     Args:
         who: the gang, with whom it spares.
@@ -65,7 +65,7 @@ def candidates_for(who: Preemptor, policy: Policy, holders: Iterable[Holder]) ->
 
 
 def fewest_for(candidates: Sequence[Holder], fits: Fits) -> tuple[Target, ...]:
-    """Return who makes way, nobody where all of them together are not enough."""
+    """Return who is preempted, nobody where all of them together are not enough."""
     if not candidates or not fits(candidates):
         return ()
     tries = _TRIES

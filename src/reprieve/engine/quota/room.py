@@ -30,11 +30,11 @@ class Room:
         self._designated_in: dict[int, list[Holder]] = {}  # by root
 
     def overlaps(self, entry: Entry) -> bool:
-        """Tell whether one of its targets makes way for somebody else already."""
+        """Return whether one of its targets is preempted for another already."""
         return any(target.holder.key in self._designated for target in entry.targets)
 
     def designate(self, entry: Entry) -> None:
-        """Count the targets of an entry as making way from now on."""
+        """Count the targets of an entry as being preempted from now on."""
         root = self._snapshot.tree.root(entry.queue)
         for target in entry.targets:
             if target.holder.key not in self._designated:
@@ -42,7 +42,7 @@ class Room:
                 self._designated_in.setdefault(root, []).append(target.holder)
 
     def leaving(self, entry: Entry) -> list[Holder]:
-        """Return who makes way already in the entry's tree; the others free nothing for it."""
+        """Return who is preempted already in the entry's tree; the others free nothing for it."""
         return self._designated_in.get(self._snapshot.tree.root(entry.queue), [])
 
     def fits(self, entry: Entry) -> bool:
@@ -60,7 +60,7 @@ class Room:
         return all(amount <= free[column] for column, amount in entry.counted.items())
 
     def _has_places(self, entry: Entry, gone: Collection[Holder]) -> bool:
-        """Tell whether the entry's pods fit where it was assigned, without these holders."""
+        """Return whether the entry's pods fit where it was assigned, without these holders."""
         places = self._snapshot.places
         if places is None or not entry.placed:
             return True
@@ -82,11 +82,11 @@ class Room:
         return [*gone.values()]
 
     def free_for(self, entry: Entry) -> dict[int, int]:
-        """Return what is free for an entry without those who make way for others before it."""
+        """Return what is free for an entry without those who are preempted for others before it."""
         return self._available(entry, self.leaving(entry))
 
     def _available(self, entry: Entry, gone: Collection[Holder]) -> dict[int, int]:
-        """Return what the entry's queue has of what it asks for, without these holders."""
+        """Return what the entry's queue has of what it requests, without these holders."""
         snapshot = self._snapshot
         columns = {column: snapshot.usage[column] for column in entry.counted}
         if gone:

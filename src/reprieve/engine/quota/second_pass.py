@@ -67,7 +67,7 @@ class SecondPass:
         self._result.progress = self._result.progress or placed
 
     def _gets_victims(self, entry: Entry) -> bool:
-        """Tell whether others are preempted for pods of a failed node, or are waited for."""
+        """Return whether others are preempted for pods of a failed node, or are waited for."""
         victims = NodeVictims(
             self._holdings, self._snapshot, self._nominations, self._evictions, self._room
         )

@@ -1,1 +1,1 @@
-"""Which waiting pods and pod groups are placed, and who makes way for them."""
+"""Which waiting pods and pod groups are placed, and who is preempted for them."""

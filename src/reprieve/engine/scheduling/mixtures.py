@@ -210,7 +210,7 @@ def held_devices(
     pods: Collection[Uid],
     known: Mapping[Uid, int] | None,
 ) -> tuple[int, int]:
-    """Return how much pods hold of what the units ask for but cpu and memory, and their number.
+    """Return how much pods hold of what the units request but cpu and memory, and their number.
 
     `known`: slots of all these pods, where they are known (`are_named`).
     """

@@ -253,7 +253,7 @@ def find_candidates(
     whole: frozenset[int] = NONE_WHOLE,
     by_harm: bool = True,
 ) -> Candidates:
-    """Return the candidates among `nodes` (nodes,), as many as the profile asks for.
+    """Return the candidates among `nodes` (nodes,), as many as the profile requests.
 
     `whole`: groups that go as a whole besides those of mode `all`. `by_harm`: their victims are
     chosen as `harmOrder` wants it, if that is on.

@@ -403,7 +403,7 @@ class Session:
         )
 
     def _is_job(self, pending: Pending, scheduler_name: str) -> bool:
-        """Tell whether a pod in no group preempts as a job of an older gang does."""
+        """Return whether a pod in no group preempts as a job of an older gang does."""
         jobs = self._jobs
         return bool(pending.row.gang or (jobs.enabled and scheduler_name in jobs.names))
 
@@ -547,7 +547,7 @@ def _nobody(simulation: Simulation, pending: Pending, policy: Policy) -> Preempt
 
 
 def _found_among_placed(attempt: Attempt) -> bool:
-    """Tell whether victims were looked for, among whom pods that were just placed could be."""
+    """Return whether victims were looked for, among whom pods that were just placed could be."""
     found = attempt.preemption
     if found is not None and found.evaluated:
         return True

@@ -96,7 +96,7 @@ class Capacity:
 
 
 def capacity(on: Placing, group: Sequence[PodsWanted]) -> Capacity | None:
-    """Return the room for a group of pod sets, None where what they ask for means nothing."""
+    """Return the room for a group of pod sets, None where what they request means nothing."""
     workers, leader = led(group)
     try:
         meant = meaning(workers, on.tree.levels)

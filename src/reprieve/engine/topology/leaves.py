@@ -34,7 +34,7 @@ _KEEPS_AWAY: Final = ("NoSchedule", "NoExecute")
 
 @dataclass(frozen=True, slots=True)
 class Pods:
-    """What is asked for: workers that share `shape`'s constraints, and perhaps one leader.
+    """What is requested: workers that share `shape`'s constraints, and perhaps one leader.
 
     `worker` and `leader` are requests of one pod with the pod itself.
     """

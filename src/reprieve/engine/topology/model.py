@@ -77,7 +77,7 @@ class TopologyRequest:
 
     @property
     def explicit(self) -> bool:
-        """Whether it asks for topology-aware scheduling."""
+        """Whether it requests topology-aware scheduling."""
         return bool(self.required or self.preferred or self.layers) or (
             self.unconstrained is not None
         )
@@ -137,7 +137,7 @@ class PodsWanted:
 
 @dataclass(frozen=True, slots=True)
 class PlacedPods:
-    """A pod set that holds domains: pods per domain, each asking for `requests` and for itself."""
+    """A pod set that holds domains: pods per domain, each requesting `requests` and for itself."""
 
     requests: Mapping[str, int]
     assignment: TopologyAssignment

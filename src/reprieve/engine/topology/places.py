@@ -151,7 +151,7 @@ class Places:
         return found
 
     def has_room(self, flavor: str, pods: PlacedPods) -> bool:
-        """Tell whether pods fit the leaves that they were assigned.
+        """Return whether pods fit the leaves that they were assigned.
 
         As in the reference the number of pods that a node may have is not looked at here.
         """

@@ -14,7 +14,7 @@ __all__ = ["PlaceSearch"]
 
 
 class PlaceSearch:
-    """The places of one search; `asked` are the pod sets that ask for places, by flavor."""
+    """The places of one search; `asked` are the pod sets that request places, by flavor."""
 
     def __init__(self, places: Places, asked: Mapping[str, Sequence[PodsWanted]]) -> None:
         self._places = places
@@ -33,6 +33,6 @@ class PlaceSearch:
         self._places.change(placed, 1)
 
     def fits(self) -> bool:
-        """Tell whether all pods get places now."""
+        """Return whether all pods get places now."""
         outcomes = self._places.assign(self._asked).values()
         return all(each.assignment is not None for each in outcomes)

@@ -50,7 +50,7 @@ class Tree:
         nodes: Iterable[TopologyNode],
         node_labels: Mapping[str, str] | None = None,
     ) -> None:
-        """Build it of the nodes that count: ready, schedulable, with the labels that are asked for.
+        """Build it of the nodes that count: ready, schedulable, with the labels that are requested.
 
         Args:
             name: the topology's.

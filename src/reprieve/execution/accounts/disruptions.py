@@ -90,7 +90,7 @@ class _Space(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Namespace(msgspec.Struct, frozen=True):
-    """As much of a namespace as says whether it is going."""
+    """As much of a namespace as states whether it is going."""
 
     metadata: _Space
 
@@ -403,7 +403,7 @@ class Disruptions:
         return bool(found.metadata.deletion_timestamp)
 
     async def _count_repeated(self) -> None:
-        """Show how many lines of work are displaced again and again, as of the last minute."""
+        """Show how many lineages are displaced again and again, as of the last minute."""
         while True:
             await self._clock.sleep(MINUTE)
             if self._fence.open:

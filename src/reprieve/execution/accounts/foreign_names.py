@@ -1,4 +1,4 @@
-"""What people of a namespace may know of whom their work made way for.
+"""What people of a namespace may know of whom their work was preempted for.
 
 Work of their own namespace has its name, that of another one a number: the same one each time it
 is the same work, and another one in each namespace. The key to these numbers is a Secret of the

@@ -70,7 +70,7 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Told(msgspec.Struct, frozen=True):
-    """As much of a Disruption as says whether its work is awaited."""
+    """As much of a Disruption as states whether its work is awaited."""
 
     metadata: Metadata
     spec: _Spec = _Spec()
@@ -79,7 +79,7 @@ class _Told(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Line:
-    """One line of work: what is displaced of it, and what runs of it since when, by uid.
+    """One lineage: what is displaced of it, and what runs of it since when, by uid.
 
     `counted`: those that have brought a unit back, and when; several planes may tell of one.
     `roots`: what those that run belong to, where that is not themselves. `deleted`: uids of what
@@ -106,12 +106,12 @@ class _Line:
             self.stop(uid)
 
     def is_deleted(self, uid: str, root: str | None) -> bool:
-        """Tell whether an object, or what it belongs to, was deleted."""
+        """Return whether an object, or what it belongs to, was deleted."""
         return uid in self.deleted or root in self.deleted
 
 
 class Returns:
-    """Follows lines of work that were displaced. `run` writes what is due."""
+    """Follows lineages that were displaced. `run` writes what is due."""
 
     def __init__(self, client: Client, fence: Fence, clock: Clock) -> None:
         #: Told of each unit that runs again, and since when.
@@ -128,14 +128,14 @@ class Returns:
 
     @property
     def remembers(self) -> tuple[int, int]:
-        """How many lines of work are followed, and how many units of them are awaited."""
+        """How many lineages are followed, and how many units of them are awaited."""
         lines = list(self._lines.values())
         return len(lines), sum(len(line.away) for line in lines)
 
     # What happens.
 
     def runs(self, party: Party, uid: str, at: Nanos, root: str = "") -> None:
-        """An object of a line of work runs since then; `root`: uid of what it belongs to."""
+        """An object of a lineage runs since then; `root`: uid of what it belongs to."""
         line = self._line(lineage_of(party))
         if line.is_deleted(uid, root):
             return

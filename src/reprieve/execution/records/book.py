@@ -80,7 +80,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What former processes left: all records, and those of them that were open, taken over."""
+    """What former processes left: all records, and those of them that were open, adopted."""
 
     records: tuple[Preemption, ...]
     claimed: tuple[Preemption, ...]
@@ -125,7 +125,7 @@ class Book:
         self._closed = metrics.intents_closed
 
     async def recover(self) -> Recovered:
-        """Take over what former processes left open, and go on counting where they ended.
+        """Take over what former processes left open, and continue counting where they ended.
 
         Raises:
             Deposed: the fence is closed.
@@ -265,7 +265,7 @@ class Book:
         *,
         untold: bool = False,
     ) -> Preemption | None:
-        """Write how a plan ended; None where its record is gone, or was closed by somebody else.
+        """Write how a plan ended; None where its record is gone, or was closed by another.
 
         `untold`: not all of its Disruptions are written.
 

@@ -1,4 +1,4 @@
-"""Writes to an object that somebody else writes all the time.
+"""Writes to an object that another writes all the time.
 
 A write names the resourceVersion that was judged, so that what changed since is judged again.
 Whoever may patch an object could keep it from any such write by being faster each time. After two
@@ -28,12 +28,12 @@ class Contest:
 
     @property
     def met(self) -> bool:
-        """Whether somebody else was faster at any try."""
+        """Whether another was faster at any try."""
         return self._conflicts > 0
 
     @property
     def lost(self) -> bool:
-        """Whether somebody else is always faster: the uid has to do."""
+        """Whether another is always faster: the uid has to do."""
         return self._conflicts >= _LOST_AFTER
 
     def of(self, once: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:

@@ -105,7 +105,7 @@ class JobWriter:
             return False
 
     async def restore(self, kind: JobKind, job: Json, pod_sets: Sequence[Json]) -> bool:
-        """Put the templates of a suspended job back to those of its Workload."""
+        """Restore the templates of a suspended job to those of its Workload."""
         metadata = job["metadata"]
         if kind.clear_status and first(job, kind.clear_status) is not None:
             # The API refuses another template for a job that has a start time.

@@ -1,4 +1,4 @@
-"""Writes to others' pods that are queued: let go, end, stamp, and release from the finalizer.
+"""Writes to others' pods that are queued: released, end, stamp, and release from the finalizer.
 
 Each reads the pod first and judges it again after a conflict, so that one that was created again
 under the same name is left alone. A pod that is ended gets the condition `TerminationTarget` and is
@@ -73,7 +73,7 @@ class PodWriter:
     async def stamp(
         self, pod: Json, labels: Mapping[str, str], annotations: Mapping[str, str]
     ) -> bool:
-        """Write labels and annotations that say which workload the pod is of."""
+        """Write labels and annotations that state which workload the pod is of."""
 
         def change(current: Json) -> Json | None:
             changed = copy.deepcopy(current)

@@ -43,7 +43,7 @@ _FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 
 
 class Refused(ClusterError):
-    """What was to be reserved has been given to somebody else meanwhile."""
+    """What was to be reserved has been given to another meanwhile."""
 
 
 class Reservations:

@@ -31,7 +31,7 @@ _HONOR: Final = "Honor"
 
 
 def required_nodes(affinity: NodeAffinity | None) -> tuple[NodeTerm, ...] | None:
-    """Return the terms of which one has to match; None when none is asked for."""
+    """Return the terms of which one has to match; None when none is requested."""
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
     return None if required is None else node_terms(required.node_selector_terms)
 

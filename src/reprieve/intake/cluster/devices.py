@@ -88,7 +88,7 @@ def resource_claim_entry(claim: ResourceClaim) -> Entry:
 
 
 def template_requests(template: ResourceClaimTemplate) -> tuple[Request, ...]:
-    """Return what each claim that is made of a template asks for."""
+    """Return what each claim that is made of a template requests."""
     return tuple(map(_request, template.spec.spec.devices.requests or ()))
 
 

@@ -1,4 +1,4 @@
-"""Devices that containers ask for as extended resources, in case a DeviceClass stands for them.
+"""Devices that containers request as extended resources, in case a DeviceClass stands for them.
 
 Per resource: every container that runs on (regular or sidecar) makes a request of its own. An init
 container that ends uses the devices of those that start with or after it, and asks only for what is
@@ -35,7 +35,7 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Asker:
-    """A container that asks for a resource; `lasts`: it runs on."""
+    """A container that requests a resource; `lasts`: it runs on."""
 
     index: int
     lasts: bool

@@ -43,7 +43,7 @@ def failed_at(pod: PodObject) -> int:
 
 
 def is_stuck(pod: PodObject) -> bool:
-    """Tell whether a container waits because it cannot be started."""
+    """Return whether a container waits because it cannot be started."""
     for each in _statuses(pod):
         waiting = None if (state := each.state) is None else state.waiting
         if waiting is not None and waiting.reason in _CANNOT_START:

@@ -88,12 +88,12 @@ def checkpoint_of(metadata: ObjectMeta) -> int:
 
 
 def disruption_of(metadata: ObjectMeta) -> str:
-    """Return what a pod says of going with its group, empty where it says nothing."""
+    """Return what a pod states of going with its group, empty where it states nothing."""
     return (metadata.annotations or {}).get(DISRUPTION, "")
 
 
 def floor_of(metadata: ObjectMeta) -> int:
-    """Return the least number of pods of use, 0 where none is said and -1 for no such number."""
+    """Return the least number of pods of use, 0 where none is stated and -1 for no such number."""
     text = (metadata.annotations or {}).get(DISRUPTION_FLOOR, "")
     if not text:
         return 0
@@ -101,7 +101,7 @@ def floor_of(metadata: ObjectMeta) -> int:
 
 
 def min_runtime_of(metadata: ObjectMeta) -> int | None:
-    """Return seconds, rounded up, None where nothing is said and -1 for no such duration."""
+    """Return seconds, rounded up, None where nothing is stated and -1 for no such duration."""
     text = (metadata.annotations or {}).get(PREEMPT_MIN_RUNTIME)
     if text is None:
         return None
@@ -113,7 +113,7 @@ def min_runtime_of(metadata: ObjectMeta) -> int | None:
 
 
 def notice_of(metadata: ObjectMeta) -> int:
-    """Return seconds of notice that are asked for, rounded up; 0 for none, -1 for no duration."""
+    """Return seconds of notice that are requested, rounded up; 0 for none, -1 for no duration."""
     return notice_in(metadata.annotations or {})
 
 
@@ -145,7 +145,7 @@ def _seconds_in(annotations: Mapping[str, str], key: str, unreadable: int = 0) -
 
 
 def speaks_of(metadata: ObjectMeta) -> bool:
-    """Whether a pod says that it answers a notice for its unit."""
+    """Whether a pod states that it answers a notice for its unit."""
     return (metadata.annotations or {}).get(NOTICE_SPEAKER) == "true"
 
 

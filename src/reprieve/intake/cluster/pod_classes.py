@@ -1,4 +1,4 @@
-"""What a pod's spec says to the scheduler, as a class that all pods of one template share.
+"""What a pod's spec states to the scheduler, as a class that all pods of one template share.
 
 `PodClasses` hands out one object for all equal classes, found by the encoded parts of the pod that
 the class is made from, so that a template is read once. Source: specification 2.5 and 21.
@@ -123,7 +123,7 @@ class PodClasses:
         return found
 
     def _read(self, pod: PodObject, said: _Said) -> PodClass:
-        """Return the template, found by what was said in as few bytes as there are."""
+        """Return the template, found by what was stated in as few bytes as there are."""
         *spec, statuses, of_init = said
         key = self._encoder.encode((spec, _given(statuses), _given(of_init)))
         found = self._found.get(key)
@@ -147,7 +147,7 @@ def _on_nodes(template: PodClass, terms: tuple[NodeTerm, ...]) -> PodClass:
 
 
 def pod_class(pod: PodObject, gates: PodGates | None = None) -> PodClass:
-    """Return what the spec says, with the requests of 21.4 and 17.2."""
+    """Return what the spec states, with the requests of 21.4 and 17.2."""
     gates = gates or PodGates()
     spec, namespace = pod.spec, pod.metadata.namespace
     affinity = spec.affinity
@@ -235,7 +235,7 @@ def _said(pod: PodObject, gates: PodGates) -> _Said:
 
 
 def _spread_labels(pod: PodObject) -> dict[str, str]:
-    """Return the labels of a pod that its spread constraints ask for by their keys."""
+    """Return the labels of a pod that its spread constraints request by their keys."""
     constraints, labels = pod.spec.topology_spread_constraints or (), pod.metadata.labels or {}
     keys = {key for each in constraints for key in each.match_label_keys or ()}
     return {key: labels[key] for key in keys if key in labels}

@@ -1,4 +1,4 @@
-"""A pod into its row; what its spec says to the scheduler is its class (`pod_classes`).
+"""A pod into its row; what its spec states to the scheduler is its class (`pod_classes`).
 
 Source: specification 2.5, 7.2 and 21.
 """

@@ -44,7 +44,7 @@ class EventDelivery:
         self._refused: dict[str, Nanos] = {}  # until when, by namespace
 
     def refuses(self, namespace: str) -> bool:
-        """Tell whether nothing is to be sent there now; the event is dropped then."""
+        """Return whether nothing is to be sent there now; the event is dropped then."""
         until = self._refused.get(namespace)
         if until is None:
             return False

@@ -34,12 +34,12 @@ class DirtyKeys(Generic[Key]):
         self._alarm_at = Nanos(0)
 
     def add(self, key: Key) -> None:
-        """Ask for a look at `key` now."""
+        """Request a look at `key` now."""
         self._due[key] = None
         self._wake.set()
 
     def add_at(self, key: Key, wall: Nanos) -> None:
-        """Ask for a look at `key` at the wall instant `wall`, or earlier if already asked for."""
+        """Request a look at `key` at the wall instant `wall`, or earlier if already requested."""
         monotonic = self._clock.monotonic()
         deadline = Nanos(monotonic + max(0, wall - self._clock.wall()))
         held = self._deadlines.get(key)

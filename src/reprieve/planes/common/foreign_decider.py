@@ -160,7 +160,7 @@ def last_writer(writes: Iterable[StatusWrites]) -> str:
 
 
 class StatusAuthors:
-    """Whether somebody else writes the statuses of some objects, by what a watch shows of them."""
+    """Whether another writes the statuses of some objects, by what a watch shows of them."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

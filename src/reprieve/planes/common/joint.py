@@ -125,7 +125,7 @@ class SchedulingSide(Protocol):
         ...
 
     def wake(self, pods: Collection[Uid]) -> None:
-        """Try these pods again: what was said of them has changed."""
+        """Try these pods again: what was stated of them has changed."""
         ...
 
     def goes_whole(self, group: str) -> bool:
@@ -150,7 +150,7 @@ class QuotaSide(Protocol):
         ...
 
     def wake(self, workloads: Collection[str]) -> None:
-        """Try these Workloads again, by `namespace/name`: what was said of them has changed."""
+        """Try these Workloads again, by `namespace/name`: what was stated of them has changed."""
         ...
 
 

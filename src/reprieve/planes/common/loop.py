@@ -38,7 +38,7 @@ _AFTER_REFUSAL: Final = SECOND  # of the API server
 
 
 class HeldBack(Exception):
-    """Raised by a decision that finds itself held back; its text says by what."""
+    """Raised by a decision that finds itself held back; its text states by what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class _Alarm:
         await self._rung.wait()
 
     def clear(self) -> None:
-        """Take all that was asked for by now as answered."""
+        """Take all that was requested by now as answered."""
         self._rung.clear()
 
     def stop(self) -> None:
@@ -138,15 +138,15 @@ class DecisionLoop:
         self._said = ""  # why nothing is decided, as last told
 
     def ask(self) -> None:
-        """Ask for a decision now."""
+        """Request a decision now."""
         self._alarm.ring()
 
     def ask_at(self, wall: Nanos) -> None:
-        """Ask for a decision at a wall instant; a clock that is set back later delays nothing."""
+        """Request a decision at a wall instant; a clock that is set back later delays nothing."""
         self.ask_after(wall - self._clock.wall())
 
     def ask_after(self, pause: int) -> None:
-        """Ask for a decision after so many nanoseconds."""
+        """Request a decision after so many nanoseconds."""
         self._alarm.ring_at(self._clock.monotonic() + max(0, pause))
 
     async def run(self) -> None:
@@ -202,7 +202,7 @@ class DecisionLoop:
         self._alarm.ring()
 
     def _report(self, why: str) -> None:
-        """Say once for each reason why nothing is decided, and once that decisions go on."""
+        """Say once for each reason why nothing is decided, and once that decisions continue."""
         if why == self._said:
             return
         self._said = why

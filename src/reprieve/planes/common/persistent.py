@@ -1,4 +1,4 @@
-"""Work that goes on after a fault of ours, and steps over many of which one may fail.
+"""Work that continues after a fault of ours, and steps over many of which one may fail.
 
 A fault is logged with its traceback and counted (`telemetry.faults`); the work begins anew after a
 pause that grows while it fails again and again. Only the loss of the lease ends it. Source: the

@@ -90,7 +90,7 @@ class StatusWriter(Generic[Key, Wish, Wire]):
         self._due: DirtyKeys[Key] = DirtyKeys(clock)
 
     def ask(self, key: Key, wish: Wish, pause: int = 0) -> asyncio.Event:
-        """Ask for a status, after that many nanoseconds; the event is set when that is over."""
+        """Request a status, after that many nanoseconds; the event is set when that is over."""
         self._wishes[key] = wish
         if pause:
             self._due.add_at(key, Nanos(self._clock.wall() + pause))
@@ -103,7 +103,7 @@ class StatusWriter(Generic[Key, Wish, Wire]):
         return self._wishes.get(key)
 
     def forget(self, key: Key) -> None:
-        """Let go of a wish that is not being written yet."""
+        """Release a wish that is not being written yet."""
         self._wishes.pop(key, None)
         self._put_off.pop(key, None)
 

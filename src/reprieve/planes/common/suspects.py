@@ -109,7 +109,7 @@ def accused_again(
 
 
 def written(suspects: Sequence[Suspect]) -> str:
-    """Return the annotation that says so."""
+    """Return the annotation that states so."""
     return json.dumps(
         [
             {"plane": each.plane.value, "what": each.what, "count": each.count, "until": each.until}
@@ -119,7 +119,7 @@ def written(suspects: Sequence[Suspect]) -> str:
 
 
 def read_suspects(text: str | None) -> tuple[Suspect, ...]:
-    """Return what the annotation says; nothing where it cannot be read."""
+    """Return what the annotation states; nothing where it cannot be read."""
     try:
         said = read_json(text or "[]")
     except Unreadable:

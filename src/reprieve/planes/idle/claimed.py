@@ -1,4 +1,4 @@
-"""Devices that pods hold or ask for by claims, kept up to date in the records of the pods.
+"""Devices that pods hold or request by claims, kept up to date in the records of the pods.
 
 A device of a claim that several pods name is counted once, for the pod that has used the claim the
 longest: 1. the place of its reservation, those without one last; 2. creation; 3. uid. The
@@ -98,7 +98,7 @@ class DeviceWatches:
 
 
 class ClaimedDevices:
-    """What pods and templates hold or ask for by claims."""
+    """What pods and templates hold or request by claims."""
 
     def __init__(self, watches: DeviceWatches, vendors: Sequence[Vendor]) -> None:
         self._watches = watches
@@ -117,7 +117,7 @@ class ClaimedDevices:
             self._watches.slices.cache.subscribe(lambda old, new: self._slices_changed())
 
     def remade(self, record: PodRecord) -> PodRecord:
-        """Return the record of a pod with what it holds and asks for by claims."""
+        """Return the record of a pod with what it holds and requests by claims."""
         if not record.claims:
             return record
         found: list[Mapping[str, int]] = []
@@ -149,7 +149,7 @@ class ClaimedDevices:
     def of_pod_sets(
         self, namespace: str, sets: Iterable[tuple[int, Sequence[PodResourceClaim]]]
     ) -> dict[str, int]:
-        """Return the GPUs that pods to come ask for by claim, each set with its number of pods.
+        """Return the GPUs that pods to come request by claim, each set with its number of pods.
 
         Each pod has a claim of its own of a template; a claim that is named is one for all.
         """

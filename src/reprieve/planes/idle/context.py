@@ -76,7 +76,7 @@ class IdleContext(PlaneContext):
         )
 
     def say_once(self, key: str, say: Callable[[], None]) -> None:
-        """Call `say` unless something was said under this key in the last hour."""
+        """Call `say` unless something was stated under this key in the last hour."""
         now = self.clock.monotonic()
         before = self.said.pop(key, None)
         due = before is None or now - before >= HOUR

@@ -49,7 +49,7 @@ class Due:
             self.workloads.add(held.key)
 
     def lineage(self, lineage: str) -> None:
-        """Look at the GpuWorkloads of a line of work: what its root has made, or a pod."""
+        """Look at the GpuWorkloads of a lineage: what its root has made, or a pod."""
         self.workloads_of(lineage.rpartition("/")[2])
 
     def every_workload(self) -> None:

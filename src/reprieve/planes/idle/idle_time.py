@@ -45,7 +45,7 @@ class IdleTime:
         self._seen, self._last = self._now(), self._clock.monotonic()
 
     def since(self, key: GpuWorkloadKey, since: Nanos | None) -> Nanos | None:
-        """Return since when a workload is idle that says it is since then."""
+        """Return since when a workload is idle that states it is since then."""
         if since is None:
             self._found.pop(key, None)
             return None
@@ -62,7 +62,7 @@ class IdleTime:
         return as_seen
 
     def forget(self, key: GpuWorkloadKey) -> None:
-        """Let go of a workload."""
+        """Release a workload."""
         self._found.pop(key, None)
 
     def _now(self) -> int:

@@ -1,4 +1,4 @@
-"""What the priority classes and queues of pods say of delays and notices, in the idle plane.
+"""What the priority classes and queues of pods state of delays and notices, in the idle plane.
 
 They are read where the section has `preemptionDelay`, or allows notices at all. A root goes with
 all of its pods: of delays the longest counts, and of the notices allowed the least. A root without

@@ -24,7 +24,7 @@ __all__ = ["Queued"]
 
 
 class Queued:
-    """Which root each Kueue Workload has, and what it asks for."""
+    """Which root each Kueue Workload has, and what it requests."""
 
     def __init__(self, watches: Watches, roots: Roots, vendors: tuple[Vendor, ...]) -> None:
         self._watches = watches
@@ -90,9 +90,9 @@ class Queued:
         return [Uid(owner.uid) for owner in owners if owner.kind == "Pod"]
 
     def gpus(self, root: str) -> dict[str, int]:
-        """Return the GPUs that all Kueue Workloads of a root ask for."""
+        """Return the GPUs that all Kueue Workloads of a root request."""
         return add(*(self._found[uid][1] for uid in self._below.get(root, ())))
 
     def roots(self) -> Iterator[Root]:
-        """Yield the roots that ask for GPUs, each at least once."""
+        """Yield the roots that request GPUs, each at least once."""
         return (root for root, gpus in self._found.values() if gpus)

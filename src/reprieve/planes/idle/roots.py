@@ -1,4 +1,4 @@
-"""Root owners: who they are for each pod, and what their annotations say now.
+"""Root owners: who they are for each pod, and what their annotations state now.
 
 Chains are walked with the engine's sans-IO walk; objects between pod and root are remembered by
 uid, so that the second pod of a Job costs no read (hazard H14). Roots are read again at every
@@ -251,7 +251,7 @@ class Roots:
         return learned
 
     async def _answer(self, wanted: Lookup) -> Answer:
-        """Return what is known of an object, or ask; pods of one owner ask for it once."""
+        """Return what is known of an object, or ask; pods of one owner request it once."""
         uid = str(wanted.uid)
         if _is_named(self._between.get(uid), wanted):
             return self._between[uid]

@@ -53,7 +53,7 @@ class Waiting:
             log.exception("the reasons of pending workloads are not reported")
 
     def diagnosis(self, namespace: str, name: str) -> Diagnosis | None:
-        """Return why nobody makes way for a GpuWorkload.
+        """Return why nobody is preempted for a GpuWorkload.
 
         None: it is not followed, somebody makes way for it, or what it needs is on its way.
         """
@@ -61,7 +61,7 @@ class Waiting:
         return self._asked([key]).get(key)
 
     def diagnoses(self) -> dict[GpuWorkloadKey, Diagnosis]:
-        """Return why nobody makes way, by `namespace/name` of each GpuWorkload that waits."""
+        """Return why nobody is preempted, by `namespace/name` of each GpuWorkload that waits."""
         waiting = (e.key for e in self._workloads if e.status.phase is Phase.PENDING_GPU)
         return self._asked(sorted(waiting))
 

@@ -159,7 +159,7 @@ class TrackedWorkloads:
         return held
 
     def remove(self, record: WorkloadRecord) -> None:
-        """Let go of a GpuWorkload that was deleted."""
+        """Release a GpuWorkload that was deleted."""
         key = key_of(record.namespace, record.name)
         held = self._held.get(key)
         if held is not None and held.ref.uid == record.uid:
@@ -180,7 +180,7 @@ class TrackedWorkloads:
                 held.status = replace(held.status, idle_since=since)
 
     def take_back(self, held: TrackedWorkload) -> None:
-        """Let go of a decision that could not be written: it is made, and reported, again."""
+        """Release a decision that could not be written: it is made, and reported, again."""
         known = held.status
         held.status = replace(
             held.written,
@@ -189,7 +189,7 @@ class TrackedWorkloads:
         )
 
     def take(self, poll: KnownPoll) -> list[GpuWorkloadKey]:
-        """Take in a poll; return the keys of the workloads that it may concern."""
+        """Apply a poll; return the keys of the workloads that it may concern."""
         self._poll = poll
         if self._idle_time is not None:
             self._idle_time.polled()

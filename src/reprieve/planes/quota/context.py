@@ -72,7 +72,7 @@ class QuotaOptions:
 
     @classmethod
     def of(cls, settings: QuotaSettings) -> QuotaOptions:
-        """Return what settings say; kinds of configuration are queued without being listed.
+        """Return what settings state; kinds of configuration are queued without being listed.
 
         Raises:
             UsageError: a row for the table of kinds cannot be read.

@@ -215,7 +215,7 @@ class QuotaPlane:
         self.state.subscribe()
 
     def take(self, options: QuotaOptions) -> None:
-        """Go on with other options; everything is looked at again under them."""
+        """Continue with other options; everything is looked at again under them."""
         self.held_pairs.take(self.context.options, options)
         self.context.options = options
         self.state.reconsider()

@@ -56,7 +56,7 @@ def key_of(workload: kueue.Workload) -> str:
 
 
 def says_why(workload: kueue.Workload) -> bool:
-    """Tell whether a Workload that waits says why, rightly or not any more."""
+    """Return whether a Workload that waits says why, rightly or not any more."""
     condition = condition_of(workload.status.conditions, "QuotaReserved")
     return condition is not None and condition.reason != "PendingEvaluation"
 
@@ -171,7 +171,7 @@ class QuotaState:
         self.look_at(key)
 
     def look_at(self, key: str) -> None:
-        """Note that a Workload has to be taken over again."""
+        """Note that a Workload has to be adopted again."""
         self._dirty[key] = None
         self._changed(key)
         self._woken()
@@ -183,7 +183,7 @@ class QuotaState:
         self._woken()
 
     def pod_rows(self, namespace: str) -> PodSetRows:
-        """Return what pods of a namespace ask for beside what they say; from any thread."""
+        """Return what pods of a namespace request beside what they state; from any thread."""
         return self._pods.known(namespace)
 
     def row(self, workload: kueue.Workload) -> Workload:
@@ -208,14 +208,14 @@ class QuotaState:
         return row
 
     def party(self, ref: ObjectRef) -> Party | None:
-        """Return the line of work of a Workload that is there."""
+        """Return the lineage of a Workload that is there."""
         workload = self.workload(f"{ref.namespace}/{ref.name}")
         if workload is None or workload.metadata.uid != ref.uid:
             return None
         return self.lineages.of(workload)
 
     def waits(self, ref: ObjectRef, since: Nanos) -> bool:
-        """Tell whether a Workload is there and has had no quota since an instant."""
+        """Return whether a Workload is there and has had no quota since an instant."""
         workload = self.workload(f"{ref.namespace}/{ref.name}")
         if workload is None or workload.metadata.uid != ref.uid:
             return False
@@ -270,7 +270,7 @@ class QuotaState:
             self.revision += 1
 
     def _set_aside(self, key: str) -> None:
-        """Leave out a Workload that could not be taken over, until it is tried again."""
+        """Leave out a Workload that could not be adopted, until it is tried again."""
         now = self._context.clock.wall()
         due = self._faults.add(key, now)
         log.exception("%s is not decided for %d s after an error", key, (due - now) // SECOND)

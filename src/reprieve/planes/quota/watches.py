@@ -105,7 +105,7 @@ class Held(Generic[W]):
 
     @classmethod
     def of(cls, obj: W) -> Held[W]:
-        """Return the record of an object; managed fields are of no use and let go."""
+        """Return the record of an object; managed fields are of no use and are released."""
         if isinstance(obj, dict):
             obj.get("metadata", {}).pop("managedFields", None)
         uid, namespace, name, version = identity_of(obj)

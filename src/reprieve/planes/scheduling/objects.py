@@ -35,7 +35,7 @@ class Objects:
         return former
 
     def remove(self, kind: Kind, gone: ObjectRow) -> None:
-        """Let go of an object, but not of another one that has got its name."""
+        """Release an object, but not of another one that has got its name."""
         held = self._held.get(kind, {})
         known = held.get((gone.namespace, gone.name))
         if known is not None and known.uid == gone.uid:

@@ -34,7 +34,7 @@ __all__ = ["tell_ignored"]
 
 
 def tell_ignored(context: SchedulingContext, state: ClusterState) -> None:
-    """Announce what was said for nothing since the last call."""
+    """Announce what was stated for nothing since the last call."""
     declared, state.declared = state.declared, Declared()
     _tell_disruptions(context, declared)
     _tell_runtimes(context, declared)

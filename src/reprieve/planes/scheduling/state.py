@@ -157,7 +157,7 @@ class ClusterState:
     # Changes.
 
     def apply(self, change: Change, written: Written | None = None) -> None:
-        """Take in one object, or that it is gone."""
+        """Apply one object, or that it is gone."""
         if isinstance(change, PodRow):
             self._pod(change, written)
         elif isinstance(change, Gone):
@@ -167,7 +167,7 @@ class ClusterState:
         self.changed()
 
     def replace(self, kind: Kind, changes: Iterable[tuple[Change, Written | None]]) -> None:
-        """Take in a complete list of a kind."""
+        """Apply a complete list of a kind."""
         listed = list(changes)
         rows = [row for row, _ in listed]
         shown = [self._shown(row) for row in rows]
@@ -179,7 +179,7 @@ class ClusterState:
         self.changed()
 
     def take_page(self, changes: Sequence[tuple[Change, Written | None]]) -> None:
-        """Take in a part of the first list of a kind; `complete` ends it."""
+        """Apply a part of the first list of a kind; `complete` ends it."""
         self.cluster.apply([self._shown(row) for row, _ in changes])
         self._after_rows(changes)
 

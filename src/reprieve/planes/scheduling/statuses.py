@@ -83,7 +83,7 @@ class Statuses:
     def pod(
         self, row: PodRow, condition: ConditionText | None = None, nominated: str | None = None
     ) -> asyncio.Event:
-        """Ask for a condition and a nomination of a pod; the event is set when that is over."""
+        """Request a condition and a nomination of a pod; the event is set when that is over."""
         before = self._writer.wish(row.uid)
         if isinstance(before, _PodWish):
             condition = condition or before.condition
@@ -91,7 +91,7 @@ class Statuses:
         return self._writer.ask(row.uid, _PodWish(row, condition, nominated))
 
     def group(self, row: GroupRow, condition: ConditionText) -> None:
-        """Ask for the condition of a group."""
+        """Request the condition of a group."""
         self._writer.ask(row.uid, _GroupWish(row, condition))
 
     def forget(self, uid: Uid) -> None:

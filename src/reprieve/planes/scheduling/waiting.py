@@ -106,7 +106,7 @@ class Waiting:
     # What decisions tell.
 
     def decided(self, attempt: Attempt) -> None:
-        """Take in what an attempt ended in."""
+        """Apply what an attempt ended in."""
         found = of_attempt(attempt)
         if found is None:
             self._found.pop(attempt.unit.name, None)

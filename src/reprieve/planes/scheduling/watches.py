@@ -1,4 +1,4 @@
-"""The watches of the scheduling plane: each list and event goes on to the state as rows.
+"""The watches of the scheduling plane: each list and event continues to the state as rows.
 
 Kinds that may be absent (`kinds`) count as empty while they are not served; PodGroups are read in
 the newest version that is served, also when that changes. Source: the design's "How data flows".

@@ -1,4 +1,4 @@
-"""What a plan costs whom: lines of work and what they lose, as a record keeps it for each unit.
+"""What a plan costs whom: lineages and what they lose, as a record keeps it for each unit.
 
 Whoever commits a plan says it of each victim, while its objects are still there; the record keeps
 it with the first victim of each unit, so that the unit's story can be told from the record alone,
@@ -20,7 +20,7 @@ __all__ = ["AtStake", "Stake", "lineage_of", "with_stakes"]
 
 @dataclass(frozen=True, slots=True)
 class Stake:
-    """One victim: its line of work, and the device-seconds that it loses."""
+    """One victim: its lineage, and the device-seconds that it loses."""
 
     lineage: str
     lost_device_seconds: int = 0
@@ -28,14 +28,14 @@ class Stake:
 
 @dataclass(frozen=True, slots=True)
 class AtStake:
-    """A whole plan: the preemptor's line of work, and the victims in their order."""
+    """A whole plan: the preemptor's lineage, and the victims in their order."""
 
     preemptor: str
     victims: Sequence[Stake]
 
 
 def lineage_of(party: Party) -> str:
-    """Return what a line of work is called: by its label, where it has one."""
+    """Return what a lineage is called: by its label, where it has one."""
     return party.merged or party.lineage
 
 

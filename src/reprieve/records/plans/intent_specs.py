@@ -1,4 +1,4 @@
-"""What the record of a plan is called, and what it says of the plan.
+"""What the record of a plan is called, and what it states of the plan.
 
 The name is made of plane, preemptor uid (or `always`) and attempt, so that creating it twice is
 harmless: the second create meets the first. Source: the design's "Intent log and executor", step 2.

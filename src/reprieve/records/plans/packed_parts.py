@@ -109,7 +109,7 @@ class _Content:
         return _Room(self._size - len(self._encode(empty)) - names)
 
     def _add(self, room: _Room, victim: Victim, *, whatever: bool = False) -> bool:
-        """Put a victim into the room; return whether there was enough of it."""
+        """Place a victim into the room; return whether there was enough of it."""
         root = victim.root
         shared = VictimClass(
             root.api_version,
@@ -186,7 +186,7 @@ class _Content:
 
 
 def _guards_apart(spec: PreemptionSpec) -> tuple[list[Guard], dict[str, list[str]]]:
-    """Return the guards that are said in full, and the phases of victims' subjects by uid.
+    """Return the guards that are stated in full, and the phases of victims' subjects by uid.
 
     What planes guard is at most one other object, and then victims in their order; all else is said
     in full.

@@ -202,13 +202,13 @@ def restored(decided_on: QuotaInput) -> tuple[Holdings, Queues, Displacements | 
 
 
 def _is_refused(entry: Entry) -> bool:
-    """Tell whether a head was considered, and got no quota."""
+    """Return whether a head was considered, and got no quota."""
     refused = entry.outcome not in (Outcome.ADMITTED, Outcome.FAULT, *OF_HOLDERS)
     return refused and entry.queue >= 0 and entry.assignment is not None
 
 
 def _holds(entry: Entry) -> bool:
-    """Tell whether it is about places of a workload that runs."""
+    """Return whether it is about places of a workload that runs."""
     return entry.outcome in OF_HOLDERS
 
 

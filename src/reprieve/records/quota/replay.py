@@ -107,7 +107,7 @@ class _Told:
         return self.refused[entry.workload.key]
 
     def puts_off(self, entry: Entry) -> str:
-        """Whoever was put off then is refused for the same reason."""
+        """Whoever was delayed then is refused for the same reason."""
         return ""
 
     def flavor_for(
@@ -235,7 +235,7 @@ def _spared_by(replay: QuotaReplay, holder: Holder) -> str:
 
 
 def _uses_more(replay: QuotaReplay, holder: Holder, need: frozenset[int]) -> bool:
-    """Tell whether its queue, and all cohorts below the common one, use more than their own."""
+    """Return whether its queue, and all cohorts below the common one, use more than their own."""
     snapshot = replay.snapshot
     tree, above = snapshot.tree, set(snapshot.tree.path[replay.entry.queue])
     nodes = [node for node in tree.path[holder.queue] if node not in above]

@@ -132,7 +132,7 @@ class InterPodFilter:
 
     @property
     def first(self) -> bool:
-        """Return whether the rule of the first pod holds: none runs that it asks for but itself."""
+        """Return whether the rule of the first pod holds: none runs that it requests but itself."""
         return self.matches_itself and not self.matched
 
     def codes(self) -> U8:

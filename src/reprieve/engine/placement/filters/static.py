@@ -1,4 +1,4 @@
-"""Filters that no pod changes: they depend on the nodes and on what the pod's spec says.
+"""Filters that no pod changes: they depend on the nodes and on what the pod's spec states.
 
 NodeName and NodeAffinity's matchFields narrow the nodes before any filter looks at one (PreFilter):
 `Narrowing` comes first and gives the nodes left out its own reason. Filters that would refuse no

@@ -1,4 +1,4 @@
-"""VolumeBinding's score: how well the volumes that a node offers suit what the pod asks for.
+"""VolumeBinding's score: how well the volumes that a node offers suit what the pod requests.
 
 Per storage class the requests are summed and compared with the capacity that serves them; the shape
 turns the utilization into 0..100, and classes count alike. Volumes that exist come first: only when

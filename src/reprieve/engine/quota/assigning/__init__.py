@@ -1,1 +1,1 @@
-"""Assigns flavors to pod sets, and places where topology asks for them."""
+"""Assigns flavors to pod sets, and places where topology requests them."""

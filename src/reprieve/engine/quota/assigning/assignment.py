@@ -196,7 +196,7 @@ class Assignment:
 
     @property
     def bookmark(self) -> Bookmark:
-        """Return where the next scan goes on."""
+        """Return where the next scan continues."""
         return {
             each.name: {resource: choice.tried for resource, choice in each.flavors.items()}
             for each in self.pod_sets
@@ -209,7 +209,7 @@ class Assignment:
 
 
 def is_preferred(a: Worth, b: Worth, fungibility: FlavorFungibility) -> bool:
-    """Tell whether `a` is better than `b`.
+    """Return whether `a` is better than `b`.
 
     1. what does not fit is never better, and worse than all else
     2. anything is better than a flavor without candidates

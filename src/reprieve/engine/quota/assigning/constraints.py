@@ -22,7 +22,7 @@ class NodeExpression:
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether `labels` satisfy it."""
+        """Return whether `labels` satisfy it."""
         return requirement_holds(self.operator, self.values, labels.get(self.key))
 
 
@@ -33,7 +33,7 @@ class LabelSelector:
     expressions: tuple[NodeExpression, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether `labels` satisfy all of it."""
+        """Return whether `labels` satisfy all of it."""
         return all(each.matches(labels) for each in self.expressions)
 
 
@@ -63,5 +63,5 @@ class Toleration:
     lasting: bool = True
 
     def tolerates(self, taint: Taint) -> bool:
-        """Tell whether the taint does not keep the pod away."""
+        """Return whether the taint does not keep the pod away."""
         return covers(self, taint)

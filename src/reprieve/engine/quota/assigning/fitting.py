@@ -33,7 +33,7 @@ _MOST: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """A shape: what its pod sets ask for, each with those before it, and what they got by levels.
+    """A shape: what its pod sets request, each with those before it, and what they got by levels.
 
     Levels are those of the pod sets, in order.
     """
@@ -103,5 +103,5 @@ def _names(workload: Workload) -> tuple[str, ...]:
 
 
 def _begins(resumed: Bookmark | None) -> bool:
-    """Tell whether a scan begins with the first flavor."""
+    """Return whether a scan begins with the first flavor."""
     return not resumed or all(tried == -1 for scans in resumed.values() for tried in scans.values())

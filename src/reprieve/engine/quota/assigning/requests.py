@@ -1,4 +1,4 @@
-"""What a workload asks for, and what it holds.
+"""What a workload requests, and what it holds.
 
 A pending pod set asks for its pods' requests times the count that is left after reclaimable pods.
 An admitted one holds what its admission records, never what its spec says; where fewer pods are
@@ -38,7 +38,7 @@ def remaining_count(workload: Workload, pod_set: PodSet, settings: Settings) -> 
 def pod_set_requests(
     workload: Workload, settings: Settings, counts: Sequence[int] | None = None
 ) -> list[PodSetRequest]:
-    """Return what each pod set asks for, with reduced `counts` where given."""
+    """Return what each pod set requests, with reduced `counts` where given."""
     found = []
     for position, pod_set in enumerate(workload.pod_sets):
         count = remaining_count(workload, pod_set, settings)

@@ -50,7 +50,7 @@ __all__ = [
 
 
 def is_tas_only(queue: ClusterQueue, configuration: Configuration) -> bool:
-    """Tell whether all flavors of a ClusterQueue have a topology."""
+    """Return whether all flavors of a ClusterQueue have a topology."""
     flavors = configuration.flavors
     return all(
         each.flavor in flavors and flavors[each.flavor].topology
@@ -87,7 +87,7 @@ def topology_mismatch(
 
 
 def asks_for_places(workload: Workload, queue: ClusterQueue, configuration: Configuration) -> bool:
-    """Tell whether a workload of a ClusterQueue is given places."""
+    """Return whether a workload of a ClusterQueue is given places."""
     if not configuration.settings.gates.topology_aware_scheduling:
         return False
     if any(each.topology is not None and each.topology.explicit for each in workload.pod_sets):
@@ -291,7 +291,7 @@ def _failed(assignment: Assignment, reasons: Mapping[str, str]) -> Assignment:
 
 
 def _preempting(assignment: Assignment, names: set[str], tree: Tree) -> Assignment:
-    """Return it with preemption for all that the pod sets with places ask for."""
+    """Return it with preemption for all that the pod sets with places request."""
     need = set(assignment.need)
     pod_sets = []
     for each in assignment.pod_sets:

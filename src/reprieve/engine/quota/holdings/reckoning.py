@@ -48,7 +48,7 @@ class Quotas:
 
 
 class Reckoning:
-    """The nodes of a configuration, and their quotas as they are asked for."""
+    """The nodes of a configuration, and their quotas as they are requested."""
 
     def __init__(self, configuration: Configuration, tree: Tree) -> None:
         """Take note of who is above whom; `tree` numbers the nodes."""
@@ -239,11 +239,11 @@ class Usage:
         return left
 
     def exceeds(self, node: int, columns: Iterable[int]) -> bool:
-        """Tell whether a node uses more than its own of one of the flavor-resources."""
+        """Return whether a node uses more than its own of one of the flavor-resources."""
         return any(self.of(c)[node] > self._reckoning.quotas(c).subtree[node] for c in columns)
 
     def understated(self, cohorts: Iterable[int], columns: Iterable[int]) -> list[int]:
-        """Return the cohorts that are said to use less than what their members draw from them."""
+        """Return the cohorts that are stated to use less than what their members draw from them."""
         found = []
         for column in columns:
             row, kept = self.of(column), self._reckoning.quotas(column).kept

@@ -214,7 +214,7 @@ class Holdings:
             self.hold(replace(workload, evicted=None, preempted=None))
 
     def eviction_expected(self, key: str) -> bool:
-        """Tell whether an eviction was issued that was not observed yet."""
+        """Return whether an eviction was issued that was not observed yet."""
         return key in self._expected
 
     def related(self, cluster_queue: str) -> list[str]:

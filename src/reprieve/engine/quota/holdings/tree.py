@@ -105,7 +105,7 @@ class Tree:
         return self.path[node][-1]
 
     def is_queue(self, node: int) -> bool:
-        """Tell a ClusterQueue from a cohort."""
+        """Distinguish a ClusterQueue from a cohort."""
         return node < len(self.queues)
 
     def _path(self, node: int) -> tuple[int, ...]:
@@ -259,5 +259,5 @@ def borrowing_level(
 
 
 def exceeds(tree: Tree, usage: Columns, node: int, columns: Iterable[int]) -> bool:
-    """Tell whether `node` uses more than its own in at least one of `columns`."""
+    """Return whether `node` uses more than its own in at least one of `columns`."""
     return any(usage[column][node] > tree.subtree[column][node] for column in columns)

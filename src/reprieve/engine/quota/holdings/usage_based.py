@@ -114,7 +114,7 @@ class Consumptions:
         return self._known.get(queue)
 
     def put(self, queue: str, consumption: Consumption) -> None:
-        """Go on from what is known of a LocalQueue."""
+        """Continue from what is known of a LocalQueue."""
         self._known[queue] = consumption
         self._weigh(queue)
 

@@ -1,4 +1,4 @@
-"""Whether a preemption asks for what its preemptor needs, of flavors that there are for it.
+"""Whether a preemption requests what its preemptor needs, of flavors that there are for it.
 
 Every pod set that has pods left gets all that its pods request together, with fewer pods than it
 has only down to its `minCount`, and for each resource a flavor of the first group of its
@@ -39,7 +39,7 @@ def demand_of(
     settings: Settings,
     assigned: Mapping[str, AdmittedPodSet],
 ) -> dict[FlavorResource, int]:
-    """Return what a workload asks for, its pod sets having these flavors and numbers of pods.
+    """Return what a workload requests, its pod sets having these flavors and numbers of pods.
 
     Raises:
         NotOffered: a resource has no flavor, or one that its ClusterQueue does not offer.
@@ -60,7 +60,7 @@ def demand_of(
 
 
 def _counts(workload: Workload, pod_set: PodSet, settings: Settings) -> tuple[int, int]:
-    """Return how many pods of a pod set may be asked for, at most and at least."""
+    """Return how many pods of a pod set may be requested, at most and at least."""
     most = pod_set.count
     if settings.gates.reclaimable_pods:
         most = max(0, most - workload.reclaimable.get(pod_set.name, 0))

@@ -443,7 +443,7 @@ class NodeProof:
         return placed, without
 
     def _tightest(self, pending: Pending, nodes: I64) -> int:
-        """Return the node with the least room left of what the pod asks for, the first by name."""
+        """Return the node with the least room left of what the pod requests, the first by name."""
         simulation = self._simulation
         assert simulation is not None
         asked = np.flatnonzero(simulation.requests_of(pending.pod_class))

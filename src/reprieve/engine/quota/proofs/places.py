@@ -26,7 +26,7 @@ __all__ = ["AskedPlaces", "PlaceProof"]
 
 @dataclass(frozen=True, slots=True)
 class AskedPlaces:
-    """The pod sets that ask for places, by flavor, and where the plan puts each."""
+    """The pod sets that request places, by flavor, and where the plan puts each."""
 
     wanted: Mapping[str, Sequence[PodsWanted]]
     planned: Mapping[str, TopologyAssignment]
@@ -41,11 +41,11 @@ class PlaceProof:
         self._search = PlaceSearch(places, asked.wanted)
 
     def lacks(self) -> bool:
-        """Tell whether the preemptor's pods get no places with nobody gone."""
+        """Return whether the preemptor's pods get no places with nobody gone."""
         return not self._search.fits()
 
     def fits_without(self, gone: Iterable[Holder]) -> bool:
-        """Tell whether its pods would get places, wherever, with these gone."""
+        """Return whether its pods would get places, wherever, with these gone."""
         search = self._search.begin()
         for holder in gone:
             search.take(holder.placed)

@@ -36,7 +36,7 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class PodSetPlan:
-    """Pods of one pod set, by name: how many, of which flavors, and where, if that is said."""
+    """Pods of one pod set, by name: how many, of which flavors, and where, if that is stated."""
 
     name: str
     count: int
@@ -90,7 +90,7 @@ class PodsWanted:
         return sorted(found, key=self._size, reverse=True)
 
     def _size(self, pending: Pending) -> float:
-        """Return the largest part of any node's room that the pod asks for."""
+        """Return the largest part of any node's room that the pod requests."""
         nodes = self.simulation.snapshot
         entry = nodes.classes[pending.pod_class]
         assert entry is not None, "a pod's class is never free"

@@ -282,7 +282,7 @@ def _attempted(
 
 
 def _could_stay(state: ProofState, victim: Victim) -> bool:
-    """Tell whether pods get their places with this victim where it is, and the others gone."""
+    """Return whether pods get their places with this victim where it is, and the others gone."""
     if state.places is None:
         return True
     others = (each.holder for each in state.plan.victims if each is not victim)

@@ -34,7 +34,7 @@ __all__ = ["Alike", "Preempting", "ProofState", "Side", "Victim", "effective"]
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """Who makes way, and the reason given."""
+    """Who is preempted, and the reason given."""
 
     holder: Holder
     reason: Reason
@@ -47,7 +47,7 @@ Alike = tuple[int, tuple[tuple[int, int], ...], frozenset[int]]
 
 @dataclass(frozen=True, slots=True)
 class Preempting:
-    """One preemption: who asks for what, by flavor-resource, at which ClusterQueue, for whom.
+    """One preemption: who requests what, by flavor-resource, at which ClusterQueue, for whom.
 
     `pod_sets` are the flavors and the numbers of pods from which the requests come; without them it
     is not asked whether they are what the workload needs. `instead`: whom the victims spare, the
@@ -161,7 +161,7 @@ class ProofState:
         return self.rules.within_cluster_queue if own else self.rules.reclaim_within_cohort
 
     def permits(self, policy: Policy, workload: Workload) -> bool:
-        """Tell whether a policy permits to preempt a workload."""
+        """Return whether a policy permits to preempt a workload."""
         if policy is Policy.ANY:
             return True
         if policy not in (Policy.LOWER_PRIORITY, Policy.LOWER_OR_NEWER_EQUAL_PRIORITY):
@@ -183,11 +183,11 @@ class ProofState:
         return then <= self.reckoning.quotas(column).subtree[queue]
 
     def fits(self, usage: Usage, borrowing: bool) -> bool:
-        """Tell whether the preemptor fits, by borrowing only if that is allowed."""
+        """Return whether the preemptor fits, by borrowing only if that is allowed."""
         return all(self.fits_in(usage, column, borrowing) for column in self.wanted)
 
     def fits_in(self, usage: Usage, column: int, borrowing: bool) -> bool:
-        """Tell whether it fits as far as one flavor-resource goes."""
+        """Return whether it fits as far as one flavor-resource goes."""
         if not borrowing and not self._is_nominal(usage, column):
             return False
         return self.wanted[column] <= usage.available(self.plan.queue, column)
@@ -200,7 +200,7 @@ def _places(plan: Preempting, snapshot: Snapshot) -> PlaceProof | None:
 
 
 def _with_places(plan: Preempting) -> Iterator[FlavorResource]:
-    """Yield what pod sets with places ask for: all of it counts as lacking."""
+    """Yield what pod sets with places request: all of it counts as lacking."""
     assert plan.places is not None
     names = {each.name for wanted in plan.places.wanted.values() for each in wanted}
     for each in plan.pod_sets:

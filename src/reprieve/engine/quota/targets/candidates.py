@@ -61,7 +61,7 @@ class Preemptor:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A workload designated to make way, and why."""
+    """A workload designated to be preempted, and why."""
 
     holder: Holder
     reason: Reason
@@ -78,7 +78,7 @@ def preemptor(workload: Workload, queue: int, settings: Settings) -> Preemptor:
 
 
 def satisfies(policy: Policy, who: Preemptor, priority: int, timestamp: Nanos) -> bool:
-    """Tell whether `who` may preempt a candidate by `policy`."""
+    """Return whether `who` may preempt a candidate by `policy`."""
     if policy is Policy.ANY:
         return True
     if policy is Policy.LOWER_PRIORITY:
@@ -134,6 +134,6 @@ def in_order(snapshot: Snapshot, rows: Sequence[Row], own: int) -> Sequence[Row]
 
 
 def by_local_queue(snapshot: Snapshot) -> bool:
-    """Tell whether the usage of LocalQueues orders candidates."""
+    """Return whether the usage of LocalQueues orders candidates."""
     settings = snapshot.settings
     return settings.admission_fair_sharing and settings.gates.admission_fair_sharing

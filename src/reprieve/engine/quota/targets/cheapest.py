@@ -264,7 +264,7 @@ class _Search:
             self.board.give_back(self.chosen.pop())
 
     def _irreducible(self) -> bool:
-        """Tell whether nobody of those that are gone could stay."""
+        """Return whether nobody of those that are gone could stay."""
         tried: set[tuple[int, tuple[tuple[int, int], ...]]] = set()
         for target in self.chosen:
             alike = target.holder.queue, target.holder.held

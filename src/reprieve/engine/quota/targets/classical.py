@@ -1,4 +1,4 @@
-"""Classical preemption: which workloads make way when nobody's share is compared.
+"""Classical preemption: which workloads are preempted when nobody's share is compared.
 
 Candidates are the preemptor's own queue, and the queues of the tree that use more than their own,
 walked from its parent to the root. Those found where the preemptor's side has room of its own
@@ -112,7 +112,7 @@ def classical_targets(
     need: frozenset[int],
     places: PlaceSearch | None = None,
 ) -> Found | None:
-    """Return who makes way for `requests` by flavor-resource, or None.
+    """Return who is preempted for `requests` by flavor-resource, or None.
 
     `need` are the flavor-resources that need preemption; `places` tells whether the preemptor's
     pods get places, None where they ask for none.
@@ -144,7 +144,7 @@ def attempts_of(
 def fits(
     tree: Tree, usage: Mapping[int, Column], path: Sequence[int], amounts: Amounts, borrow: bool
 ) -> bool:
-    """Tell whether the amounts fit at `path[0]`, by borrowing only if that is allowed."""
+    """Return whether the amounts fit at `path[0]`, by borrowing only if that is allowed."""
     queue = path[0]
     for column, amount in amounts:
         row = usage[column]
@@ -164,7 +164,7 @@ def fill_back(
     targets: list[Target],
     places: PlaceSearch | None = None,
 ) -> None:
-    """Put back every target but the last that is not needed; the last moves into its place."""
+    """Reprieve every target but the last that is not needed; the last moves into its place."""
     for position in range(len(targets) - 2, -1, -1):
         holder = targets[position].holder
         give_back(tree, usage, holder)
@@ -222,7 +222,7 @@ def _chosen(
 
 
 def _is_anybody_left(lists: Sequence[Sequence[Row]], who: Preemptor) -> bool:
-    """Tell whether anybody in the lists is not held; `in_turn` leaves out who is."""
+    """Return whether anybody in the lists is not held; `in_turn` leaves out who is."""
     holds = who.holds
     if holds is None:
         return bool(lists)

@@ -160,7 +160,7 @@ def fair_targets(
     need: frozenset[int],
     places: PlaceSearch | None = None,
 ) -> Found | None:
-    """Return who makes way for `requests` by flavor-resource, or None.
+    """Return who is preempted for `requests` by flavor-resource, or None.
 
     `need` are the flavor-resources that need preemption; `places` tells whether the preemptor's
     pods get places, None where they ask for none.
@@ -212,7 +212,7 @@ class _Search:
         self.shares.changed(self.path)
 
     def _fits(self) -> bool:
-        """Tell whether the requests fit, their own simulated usage aside."""
+        """Return whether the requests fit, their own simulated usage aside."""
         tree, path = self.tree, self.path
         for column, amount in self.amounts:
             left = _available_without(tree, column, self.usage[column], path, amount)
@@ -299,7 +299,7 @@ def is_within_nominal(
     own: int,
     need: frozenset[int],
 ) -> bool:
-    """Tell whether a preemptor that is counted in its queue is spared a comparison of shares."""
+    """Return whether a preemptor that is counted in its queue is spared a comparison of shares."""
     return settings.gates.fair_sharing_preempt_within_nominal and all(
         usage[column][own] <= tree.subtree[column][own] for column in need
     )

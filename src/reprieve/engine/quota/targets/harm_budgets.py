@@ -167,7 +167,7 @@ def side_of(snapshot: Snapshot, workload: Workload, queue: int) -> HarmSide:
 
 
 def harm_of(snapshot: Snapshot, now: Nanos, asks: HarmSide, holder: Holder) -> Harm:
-    """Return what budgets count of a workload that makes way."""
+    """Return what budgets count of a workload that is preempted."""
     return Harm(
         now,
         "quota",

@@ -76,7 +76,7 @@ class Board:
         return fits(self.snapshot.tree, self.usage, path, self.amounts, self.borrow)
 
     def may_go(self, targets: Sequence[Target]) -> bool:
-        """Tell whether these, who are all gone, may go together."""
+        """Return whether these, who are all gone, may go together."""
         return self.rule.may_go({column: row[:] for column, row in self.usage.items()}, targets)
 
 
@@ -187,7 +187,7 @@ class _FairRule:
         return new < shares.of(other)[1]
 
     def _count(self, usage: Mapping[int, Column]) -> None:
-        """Count what the preemptor asks for in its queue."""
+        """Count what the preemptor requests in its queue."""
         tree = self.snapshot.tree
         for column, amount in self.amounts:
             add(tree.local[column], usage[column], tree.path[self.who.queue], amount)
@@ -199,7 +199,7 @@ def _in_some_order(
     targets: Sequence[Target],
     rightly: Callable[[Mapping[int, Column], Holder], bool],
 ) -> bool:
-    """Put back who may have been taken last, then who before, until nobody is gone or may be."""
+    """Reprieve who may have been taken last, then who before, until nobody is gone or may be."""
     left = [target.holder for target in targets]
     while left:
         stuck = []

@@ -1,4 +1,4 @@
-"""Who is spared though the reference would preempt it. Nothing here applies unless it is asked for.
+"""Who is spared though the reference would preempt it. Nothing here applies unless it is requested.
 
 1. a workload that has not held its quota for its minimum runtime yet: one for preemption within its
    ClusterQueue, one for reclamation by others
@@ -75,7 +75,7 @@ class Causes:
         return hashlib.sha256("|".join(sorted(parts)).encode()).hexdigest()[:16]
 
     def reclaims(self, workload: Workload, queue: int) -> bool:
-        """Tell whether a workload stays within the nominal quota of its ClusterQueue."""
+        """Return whether a workload stays within the nominal quota of its ClusterQueue."""
         tree, usage = self._snapshot.tree, self._snapshot.usage
         left: dict[str, int] = {}
         for column, (_, resource) in enumerate(tree.flavor_resources):
@@ -130,7 +130,7 @@ class Spared:
     _below: frozenset[str] | None = None  # likewise, of those of no higher priority
 
     def __call__(self, holder: Holder) -> bool:
-        """Tell whether a candidate is left alone."""
+        """Return whether a candidate is left alone."""
         workload = holder.workload
         if holder.evicted:
             return self._stays(holder)
@@ -157,7 +157,7 @@ class Spared:
         return False
 
     def by_budget(self, holder: Holder) -> bool:
-        """Tell whether a harm budget spares a candidate."""
+        """Return whether a harm budget spares a candidate."""
         harm, ledger = self.harm, self.ledger
         if harm is None or ledger is None:
             return False
@@ -172,7 +172,7 @@ class Spared:
         return self._spare(self.paired, holder, spared.until)
 
     def _stays(self, holder: Holder) -> bool:
-        """Tell whether one that is evicted does not go, since that is refused."""
+        """Return whether one that is evicted does not go, since that is refused."""
         ledger, who = self.ledger, self.who.workload
         if ledger is None:
             return False

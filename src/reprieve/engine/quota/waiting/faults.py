@@ -47,7 +47,7 @@ class Faults:
         self._found.pop(key, None)
 
     def waits(self, key: str, now: Nanos) -> bool:
-        """Tell whether a key is not to be tried yet."""
+        """Return whether a key is not to be tried yet."""
         return self._found.get(key, _WELL)[1] > now
 
     def until(self, key: str, now: Nanos) -> Nanos | None:

@@ -65,7 +65,7 @@ class Pending:
         return found
 
     def is_hopeless(self, shape: object) -> bool:
-        """Tell whether what comes now of this shape is to be set aside."""
+        """Return whether what comes now of this shape is to be set aside."""
         found = self._shapes.get(shape)
         return found is not None and found.hopeless
 
@@ -102,12 +102,12 @@ class Pending:
             del self._shapes[shape]
 
     def is_aside(self, row: Row, shape: object) -> bool:
-        """Tell whether a workload waits for the next flush."""
+        """Return whether a workload waits for the next flush."""
         alike = self._shapes.get(shape)
         return alike is not None and _place(alike.aside, row) is not None
 
     def is_queued(self, row: Row, shape: object) -> bool:
-        """Tell whether a workload is queued."""
+        """Return whether a workload is queued."""
         alike = self._shapes.get(shape)
         return alike is not None and _place(alike.queued, row) is not None
 

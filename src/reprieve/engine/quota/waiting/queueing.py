@@ -59,13 +59,13 @@ def cluster_queue_of(workload: Workload, configuration: Configuration) -> str | 
 
 
 def is_best_effort(configuration: Configuration, cluster_queue: str) -> bool:
-    """Tell whether a head that does not fit lets others of its ClusterQueue pass."""
+    """Return whether a head that does not fit lets others of its ClusterQueue pass."""
     strategy = configuration.cluster_queues[cluster_queue].strategy
     return strategy is QueueingStrategy.BEST_EFFORT_FIFO
 
 
 def may_queue(workload: Workload) -> bool:
-    """Tell whether a workload is one that waits for quota."""
+    """Return whether a workload is one that waits for quota."""
     return (
         workload.active
         and not workload.finished
@@ -75,7 +75,7 @@ def may_queue(workload: Workload) -> bool:
 
 
 def decides_alike(before: Workload, after: Workload) -> bool:
-    """Tell whether nothing of a workload has changed that decides about it."""
+    """Return whether nothing of a workload has changed that decides about it."""
     return (
         before.pod_sets == after.pod_sets
         and before.reclaimable == after.reclaimable
@@ -136,5 +136,5 @@ QUIET: Final[Mapping[str, str]] = {
 
 
 def offers_alike(before: Workload, after: Workload) -> bool:
-    """Tell whether nothing of a workload with quota has changed that may let others in."""
+    """Return whether nothing of a workload with quota has changed that may let others in."""
     return all(getattr(before, name) == getattr(after, name) for name in WAKING)

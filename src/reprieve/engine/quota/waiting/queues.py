@@ -325,7 +325,7 @@ class Queues:
         return self._scans.get(key)
 
     def awaits_preemption(self, key: str) -> bool:
-        """Tell whether a workload waits for its own victims."""
+        """Return whether a workload waits for its own victims."""
         name = self._home.get(key)
         return name is not None and self._queues[name].preemptor == key
 
@@ -371,7 +371,7 @@ class Queues:
         return [self._workloads[row[3]] for row in nsmallest(most, rows)]
 
     def is_queued(self, key: str) -> bool:
-        """Tell whether a workload is queued, and neither set aside nor kept by a pause."""
+        """Return whether a workload is queued, and neither set aside nor kept by a pause."""
         workload, name = self._workloads.get(key), self._home.get(key)
         if workload is None or name is None:
             return False
@@ -407,7 +407,7 @@ class Queues:
         return shape(workload, effective_priority(workload, self.configuration.settings))
 
     def anybody(self) -> bool:
-        """Tell whether anybody is queued."""
+        """Return whether anybody is queued."""
         return any(queue.first() is not None for queue in self._queues.values())
 
     def counts(self, cluster_queue: str) -> tuple[int, int]:

@@ -83,7 +83,7 @@ class JobReason(Enum):
 
 
 class NodeVerdict(Enum):
-    """What is said of a node besides what filters say."""
+    """The text about a node besides what filters say."""
 
     NO_VICTIMS = auto()
     NOT_HELPFUL = auto()

@@ -330,7 +330,7 @@ class _DryRun:
 
     @property
     def _said_while_placing(self) -> bool:
-        """Whether what is said of nodes is what was found when members were placed."""
+        """Whether what is stated of nodes is what was found when members were placed."""
         return self.explain and self.policy.placement is Placement.FIRST_FIT
 
     def _order(self, possible: Possible) -> I64:
@@ -346,7 +346,7 @@ class _DryRun:
         possible: Possible,
         said: Statuses,
     ) -> None:
-        """Fill in what is said of nodes when members are placed one after the other, in vain."""
+        """Fill in what is stated of nodes when members are placed one after the other, in vain."""
         empty = np.flatnonzero(candidates & ~possible.here).tolist()
         said.update(dict.fromkeys(empty, (NodeVerdict.NO_VICTIMS,)))
         narrowing = self.policy.placement is Placement.FIRST_FIT

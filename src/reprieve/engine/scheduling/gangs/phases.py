@@ -55,7 +55,7 @@ class PodGroupStatus:
 
 @dataclass(frozen=True, slots=True)
 class PhasePod:
-    """What a member's pod says. `owners`: namespace/name of its owner references."""
+    """What a member's pod states. `owners`: namespace/name of its owner references."""
 
     phase: str
     node: str = ""

@@ -62,7 +62,7 @@ def protected_labels(snapshot: Snapshot, policy: JobPolicy) -> Mask:
 def possible_victims(
     snapshot: Snapshot, present: Mask, below: int, nodes: Mask, policy: JobPolicy
 ) -> Possible:
-    """Return who could make way on these nodes.
+    """Return who could be preempted on these nodes.
 
     `present`: (slots,) pods that are there and may be chosen. `nodes`: (nodes,) candidates.
     """

@@ -170,7 +170,7 @@ class Gangs:
     # PodGroups.
 
     def put_group(self, id: str, spec: GangSpec, created: int = 0) -> Gang:
-        """Take in a PodGroup, or what it says now."""
+        """Apply a PodGroup, or what it states now."""
         gang = self._gangs.setdefault(id, Gang(id))
         gang.origin, gang.has_group = Origin.POD_GROUP, True
         self._respec(gang, spec)
@@ -190,7 +190,7 @@ class Gangs:
     # Pods.
 
     def put_pod(self, pod: GangPod) -> Gang:
-        """Take in a member, or what has changed about it."""
+        """Apply a member, or what has changed about it."""
         known = self._gang_of.get(pod.uid)
         if known is not None and known[0] != pod.gang:
             self.remove_pod(pod.uid)

@@ -152,7 +152,7 @@ class _Board(Protocol):
 
 
 class _Rooms:
-    """Members that only ask for resources: a few numbers per node."""
+    """Members that only request resources: a few numbers per node."""
 
     def __init__(
         self, simulation: Simulation, members: Sequence[Pending], nodes: list[int]

@@ -113,7 +113,7 @@ class Proposals:
         used: I64,
         domains: Sequence[Mask | None],
     ) -> None:
-        """Count the resources that members ask for."""
+        """Count the resources that members request."""
         snapshot = units.snapshot
         self.members, self.units = members, units
         self.needs = needs = Needs(simulation, members, partial(claims_of, simulation))

@@ -47,7 +47,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class NodeLimits:
-    """Amounts that members ask for beside resources.
+    """Amounts that members request beside resources.
 
     `amounts`: (classes, limits). `frees`: (slots, limits). `cases`: one of them at least.
     """
@@ -226,6 +226,6 @@ def _matching(simulation: Simulation, matching: Mask, slots: I64) -> I64:
 
 
 def _are_nodes(numbers: I32) -> bool:
-    """Tell whether no two nodes are in one domain; those without the label are in none."""
+    """Return whether no two nodes are in one domain; those without the label are in none."""
     there = numbers[numbers >= 0]
     return len(there) == len(np.unique(there))

@@ -39,7 +39,7 @@ _OFFSET: Final = 2**31
 
 
 def weights_of(simulation: Simulation) -> I64 | None:
-    """Return what each pod counts for in criterion 3: (slots,); None where it is not asked for."""
+    """Return what each pod counts for in criterion 3: (slots,); None where it is not requested."""
     if simulation.policy.fewest_devices:
         return devices_of_pods(simulation.snapshot)
     return lost_pods(simulation)

@@ -259,7 +259,7 @@ def _is_error(explanation: Explanation) -> bool:
 
 
 def _undo(simulation: Simulation, before: int) -> None:
-    """Take out all pods but the first `before` that were placed."""
+    """Remove all pods but the first `before` that were placed."""
     while len(simulation.simulated) > before:
         simulation.unplace(simulation.simulated[-1])
 

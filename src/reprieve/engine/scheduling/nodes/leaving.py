@@ -75,7 +75,7 @@ class PutOff:
         return unit in self.put_off or unit in self.delayed
 
     def concerns(self, unit: Unit) -> bool:
-        """Whether what is said of the unit changes how its attempt ends."""
+        """Whether what is stated of the unit changes how its attempt ends."""
         return self.holds(unit) or unit in self.among or unit in self.without
 
 

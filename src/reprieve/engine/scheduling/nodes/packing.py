@@ -49,7 +49,7 @@ _STATIC: Final = frozenset(
 
 
 class Needs:
-    """What members ask for: classes of equal ones, and the resources that are checked.
+    """What members request: classes of equal ones, and the resources that are checked.
 
     `classes`: by class one of its members; `of`: the class of each member; `amounts`: (classes,
     columns) of the snapshot's `columns`. `plain`: nothing but resources depends on who is there.
@@ -90,12 +90,12 @@ class Needs:
 
 
 def needs_of(simulation: Simulation, members: Sequence[Pending]) -> Needs:
-    """Return what these members ask for."""
+    """Return what these members request."""
     return Needs(simulation, members)
 
 
 def room_of(simulation: Simulation, needs: Needs, used: I64 | None = None) -> I64:
-    """Return what is free of the resources that members ask for: (nodes, columns).
+    """Return what is free of the resources that members request: (nodes, columns).
 
     Beside who is nominated there; `used`: (nodes, resources), the simulation's where None.
     """

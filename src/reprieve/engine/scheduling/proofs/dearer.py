@@ -134,7 +134,7 @@ def costs_more_than_plain(
     priority: I64,
     now: int,
 ) -> bool:
-    """Return whether a plan that says that nothing costs less costs more than a plain one.
+    """Return whether a plan that states that nothing costs less costs more than a plain one.
 
     Nobody of a higher priority than the victims goes in it. `simulation`, `slots`, `evictable` and
     `priority` as in `fits_below`. Not asked on many nodes.

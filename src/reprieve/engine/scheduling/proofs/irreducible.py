@@ -130,7 +130,7 @@ def _filters(simulation: Simulation, members: _Members) -> Iterator[tuple[Filter
 
 
 def _without_room(simulation: Simulation, members: _Members, going: Going) -> None:
-    """Refuse whoever asks for more than is left where members are, of what they ask for.
+    """Refuse whoever requests more than is left where members are, of what they request.
 
     The last member of a node that asks for a resource finds all of it taken that is taken here.
     """

@@ -205,7 +205,7 @@ def _dearer(
     overdue: Collection[Uid],
     allowed: Mask | None,
 ) -> tuple[PlanFault, ...]:
-    """Return what is wrong with victims that are said to be the least costly ones.
+    """Return what is wrong with victims that are stated to be the least costly ones.
 
     `allowed`: (slots,) who may be a victim of an older gang, None for other preemptors.
     """

@@ -36,7 +36,7 @@ class Incomplete:
             self._members.setdefault(group, {})[member.row.uid] = member
 
     def update(self, group: str, row: PodRow) -> bool:
-        """Take in what has changed about a member; return whether it is one."""
+        """Apply what has changed about a member; return whether it is one."""
         member = self._members.get(group, {}).get(row.uid)
         if member is not None:
             member.row = row
@@ -66,7 +66,7 @@ class Incomplete:
         return no_composite(key) if missing else no_group(group)
 
     def ready(self, key: str) -> dict[str, tuple[str, dict[Uid, QueuedMember]]]:
-        """Take out the groups that are complete now that this one is there.
+        """Remove the groups that are complete now that this one is there.
 
         Returns the key of their root, and their members, by group.
         """

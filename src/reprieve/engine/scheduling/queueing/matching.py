@@ -41,7 +41,7 @@ def term_matches(
 
 
 def affinity_matches(pod: PodRow, other: PodRow, namespace_labels: Callable[[str], Labels]) -> bool:
-    """Return whether `other` is what all required affinity terms of `pod` ask for."""
+    """Return whether `other` is what all required affinity terms of `pod` request."""
     terms = pod.pod_class.affinity
     return bool(terms) and all(term_matches(term, other, namespace_labels) for term in terms)
 

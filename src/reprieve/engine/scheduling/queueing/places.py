@@ -60,7 +60,7 @@ class Places:
         return self._active.first() or self._head(self._waiting[Place.BACKOFF])
 
     def take(self, entry: Entry) -> None:
-        """Take out the entry that is tried now."""
+        """Remove the entry that is tried now."""
         if entry.place is Place.ACTIVE:
             self._active.take(entry)
         self.leave(entry)

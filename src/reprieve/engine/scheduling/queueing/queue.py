@@ -81,7 +81,7 @@ class Queue:
     # Pods and groups that come, change and go.
 
     def add(self, row: PodRow, now: int) -> None:
-        """Take in a pending pod, or what has changed about one."""
+        """Apply a pending pod, or what has changed about one."""
         if row.uid in self._owner:
             self._update(row, now)
             return
@@ -199,7 +199,7 @@ class Queue:
             self._requeue(entry, outcome, now, events)
 
     def _requeue(self, entry: Entry, outcome: Outcome, now: int, events: Iterable[Event]) -> None:
-        """Put back what was rejected or failed: to wait for events, or for its backoff's end."""
+        """Restore what was rejected or failed: to wait for events, or for its backoff's end."""
         if outcome is Outcome.ERROR:
             entry.errors += 1
         else:
@@ -282,7 +282,7 @@ class Queue:
 
     @property
     def listens(self) -> bool:
-        """Whether an event is of interest to anybody; certain where it says no."""
+        """Whether an event is of interest to anybody; certain where the answer is no."""
         return self._flights.any or self._places.listens
 
     def on_event(self, event: Event, now: int) -> None:

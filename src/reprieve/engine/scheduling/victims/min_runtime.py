@@ -1,4 +1,4 @@
-"""Work that has just started is no victim for as long as it asks for (`maxMinRuntime`).
+"""Work that has just started is no victim for as long as it requests (`maxMinRuntime`).
 
 What counts for a pod, the first that says something:
 1. the annotation `reprieve.dev/preempt-min-runtime` of its PodGroup, or of the nearest composite

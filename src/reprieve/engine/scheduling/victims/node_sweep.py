@@ -154,7 +154,7 @@ def _rounds(
     barred: Mask,
     skews: list[NodeSkew],
 ) -> Mask:
-    """Put pairs back round by round; return those that stay off: (pairs,)."""
+    """Restore pairs round by round; return those that stay off: (pairs,)."""
     gone = tried[pair_node]
     # Pairs are in order of node and importance; those that break a budget come first on a node.
     count = len(pair_node)

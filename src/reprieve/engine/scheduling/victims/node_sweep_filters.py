@@ -149,6 +149,6 @@ class NodeSkew:
         return found
 
     def add(self, pairs: I64) -> None:
-        """Put pairs back, one on each node."""
+        """Restore pairs, one on each node."""
         moved = pairs[self._row_of_pair[pairs] >= 0]
         self._counts[self._pair_node[moved]] += self._rows[self._row_of_pair[moved]]

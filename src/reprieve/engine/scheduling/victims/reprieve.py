@@ -61,7 +61,7 @@ _NOTHING: Final[list[tuple[int, int]]] = []
 
 
 class _Board:
-    """All trackers together: units go on and come off as a whole."""
+    """All trackers together: units continue and come off as a whole."""
 
     def __init__(self, simulation: Simulation, members: Members, units: Units, slots: I64) -> None:
         snapshot = simulation.snapshot
@@ -95,7 +95,7 @@ class _Board:
         self.tested[list(self.barred)] = True
 
     def put(self, unit: int, *, regardless: bool = False) -> FilterName | None:
-        """Put a unit back; return the filter that refuses, in which case nothing has changed.
+        """Restore a unit; return the filter that refuses, in which case nothing has changed.
 
         `regardless`: do not ask the spread constraints.
         """
@@ -123,7 +123,7 @@ class _Board:
         return None
 
     def put_each(self, units: Sequence[int]) -> dict[int, FilterName]:
-        """Put units back one after the other; return those that are refused, with the filter."""
+        """Restore units one after the other; return those that are refused, with the filter."""
         if not (self.barred or self.skews or self._rerun):
             wanted = ((unit, self._rows[unit]) for unit in units)
             return dict.fromkeys(self.room.take_each(wanted), FilterName.NODE_RESOURCES_FIT)
@@ -250,7 +250,7 @@ def _return_together(
 
 
 def _return_singly(board: _Board, in_turn: Sequence[int], refused: dict[int, FilterName]) -> None:
-    """Put single units back until none can return; those put back are refused no longer."""
+    """Restore single units until none can return; those put back are refused no longer."""
     while back := [unit for unit in in_turn if unit in refused and _fits(board, unit, refused)]:
         for unit in back:
             del refused[unit]

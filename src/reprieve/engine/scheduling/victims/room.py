@@ -30,7 +30,7 @@ __all__ = ["Room", "room_for", "rough_room"]
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What is free on the nodes, for pods that need the same. Resources: those that they ask for.
+    """What is free on the nodes, for pods that need the same. Resources: those that they request.
 
     `free`: (resources, nodes). `need`: (resources,), all above zero.
     """

@@ -65,7 +65,7 @@ class Skew:
         self._refused: dict[int, int] = {}
 
     def add(self, domains: Sequence[int]) -> None:
-        """Put pods back, given by their domains."""
+        """Restore pods, given by their domains."""
         for domain in domains:
             self.base[domain] += 1
         self._version += 1

@@ -36,7 +36,7 @@ _PAIRWISE: Final = (FilterName.NODE_PORTS, FilterName.VOLUME_RESTRICTIONS)
 
 
 class Room:
-    """What is left on the members' nodes, in the resources that members there ask for.
+    """What is left on the members' nodes, in the resources that members there request.
 
     All resources of a node are lanes of one integer, each with a guard bit, so that a pod is taken
     with one subtraction: a lane below zero borrows its guard and nothing else.
@@ -92,7 +92,7 @@ class Room:
         return refused
 
     def take(self, rows: Sequence[tuple[int, int]]) -> bool:
-        """Put pods on members' nodes; return whether they fit, and change nothing if not."""
+        """Place pods on members' nodes; return whether they fit, and change nothing if not."""
         guards, room = self._guards, self._left
         for done, (node, amounts) in enumerate(rows):
             left = room[node] - amounts
@@ -293,7 +293,7 @@ class Rerun:
         return False
 
     def put(self, pods: I64) -> FilterName | None:
-        """Put a unit back; return the filter that refuses, in which case nothing has changed."""
+        """Restore a unit; return the filter that refuses, in which case nothing has changed."""
         self._simulation.restore(pods)
         refused = self._refusing()
         if refused is not None:

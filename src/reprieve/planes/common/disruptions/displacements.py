@@ -34,7 +34,7 @@ _NOTHING: Final[Mapping[str, int]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A victim: its line of work, what it loses, how much higher the preemptor's priority is.
+    """A victim: its lineage, what it loses, how much higher the preemptor's priority is.
 
     `harm`: how harm budgets know it, None for what is known of its line of work.
     """

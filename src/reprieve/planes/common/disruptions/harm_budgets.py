@@ -105,7 +105,7 @@ class HarmBudgets:
             self._adopt()
 
     def remove(self, name: str) -> None:
-        """Let go of a budget."""
+        """Release a budget."""
         self._forget(name)
         self._adopt()
 
@@ -114,7 +114,7 @@ class HarmBudgets:
             held.pop(name, None)
 
     def _take(self, found: api.HarmBudget) -> bool:
-        """Read a budget, and return whether it says anything else than before."""
+        """Read a budget, and return whether it states anything else than before."""
         name = found.metadata.name
         before = self.objects.get(name)
         if before is not None and before.spec == found.spec:

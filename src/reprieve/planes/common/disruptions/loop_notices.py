@@ -42,7 +42,7 @@ class Numbers(Protocol):
     """Who knows what work of other namespaces is called."""
 
     async def known_as(self, namespace: str, lineage: str) -> str:
-        """Return what people of a namespace may know of a line of work of another one."""
+        """Return what people of a namespace may know of a lineage of another one."""
         ...
 
 
@@ -81,17 +81,17 @@ class LoopNotices:
     # What planes say.
 
     def remember(self, lineage: Lineage, known: Reference) -> None:
-        """Know a line of work that took part in a displacement by this object."""
+        """Know a lineage that took part in a displacement by this object."""
         self._known[lineage] = known
 
     def again(self, party: Party, known: Reference) -> None:
-        """Know a line of work by its new object, if it took part in a displacement."""
+        """Know a lineage by its new object, if it took part in a displacement."""
         if party.lineage in self._known:
             self._known[party.lineage] = known
 
     @property
     def knows_any(self) -> bool:
-        """Whether any line of work took part in a displacement."""
+        """Whether any lineage took part in a displacement."""
         return bool(self._known)
 
     def issued(self, pair: Pair) -> None:
@@ -105,7 +105,7 @@ class LoopNotices:
             del self._unwritten[pair]
 
     def said_of(self, lineage: Lineage) -> str:
-        """Return the loop that a line of work is in, as its own namespace may know it; empty: none.
+        """Return the loop that a lineage is in, as its own namespace may know it; empty: none.
 
         What waits says so in its condition.
         """
@@ -114,7 +114,7 @@ class LoopNotices:
     # What is named.
 
     async def show(self, now: Nanos) -> None:
-        """Name who is held and what goes in a circle now, and nobody else."""
+        """Name who is held and what goes in a circle now, and no other."""
         if self._busy:
             return
         self._busy = True
@@ -219,7 +219,7 @@ class LoopNotices:
         return f"{known.namespace}/{known.name}" if known else lineage
 
     async def _names_for(self, namespace: str, members: Iterable[Lineage]) -> list[str]:
-        """Return the names of lines of work as people of a namespace may know them."""
+        """Return the names of lineages as people of a namespace may know them."""
         return [
             self._name(each)
             if each in self._known and self._known[each].namespace == namespace

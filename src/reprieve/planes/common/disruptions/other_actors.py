@@ -195,7 +195,7 @@ class OtherActors:
                 )
 
     async def _party(self, about: ObjectRef, kind: Resource) -> Party:
-        """Return the line of work of an object; of one that is gone it is one of its own."""
+        """Return the lineage of an object; of one that is gone it is one of its own."""
         owner = label = ""
         try:
             found: dict[str, Any] = await self._client.get(kind, about.namespace, about.name, dict)
@@ -226,7 +226,7 @@ class OtherActors:
             del self._counted[next(iter(self._counted))]
 
     def _instant(self, said: Nanos) -> Nanos:
-        """Return when it happened: not later than now, whatever is said, as tenants write events.
+        """Return when it happened: not later than now, whatever is stated, as tenants write events.
 
         By a row of the future all others would be too old for the ledger.
         """

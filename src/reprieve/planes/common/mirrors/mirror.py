@@ -115,7 +115,7 @@ class Mirror:
         return feed
 
     async def leave(self, feed: _Feed, follower: Followed[Any]) -> None:
-        """Tell a follower nothing any more; return once a kind without followers is not read."""
+        """Stop notifying a follower; return once a kind without followers is not read."""
         if not feed.remove(follower):
             self._feeds.remove(feed)
             await feed.end()

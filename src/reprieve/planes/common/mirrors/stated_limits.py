@@ -56,7 +56,7 @@ def queue_of(labels: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What one object says: nanoseconds. `queue`: the ClusterQueue of a LocalQueue."""
+    """What one object states: nanoseconds. `queue`: the ClusterQueue of a LocalQueue."""
 
     uid: str
     namespace: str

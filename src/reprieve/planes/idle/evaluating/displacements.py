@@ -1,4 +1,4 @@
-"""The idle plane and the governor of disruptions: what it is asked for a snapshot, and told.
+"""The idle plane and the governor of disruptions: what a snapshot needs of it, and its reports.
 
 A line of work is what one root has made, and what is submitted again (`lines`). Before an
 evaluation, whoever is held from a demand, or from being evicted for nobody, goes into the snapshot
@@ -40,7 +40,7 @@ _AT_WORK: Final = (Phase.ACTIVE, Phase.IDLE)
 
 
 class IdleDisplacements:
-    """Asks for a snapshot, and tells of plans.
+    """Requests a snapshot, and tells of plans.
 
     `lost_with`: what work is lost with a root. `loops`: who names loops;
     `returns`: who tells when displaced work runs again.
@@ -146,7 +146,7 @@ class IdleDisplacements:
         return None if demand is None else self.lines.priority(demand.root)
 
     def demand_of(self, plan: Plan) -> Party | None:
-        """Return the line of work that a plan is for."""
+        """Return the lineage that a plan is for."""
         demand = self._demand(plan)
         return self.lines.of(demand.root) if demand else None
 

@@ -57,7 +57,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class TellOnce:
-    """Send an event, unless the same was said of the object lately."""
+    """Send an event, unless the same was stated of the object lately."""
 
     subject: Reference
     text: EventText

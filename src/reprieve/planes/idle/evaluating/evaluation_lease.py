@@ -27,7 +27,7 @@ __all__ = ["evaluation_lease"]
 async def evaluation_lease(
     client: OwnWriter, namespace: str, holder: str, clock: Clock
 ) -> AsyncIterator[bool]:
-    """Hold the Lease for the block; the value says whether it was obtained.
+    """Hold the Lease for the block; the value states whether it was obtained.
 
     Raises:
         ApiError: the Lease cannot be read or written for another reason than somebody else.

@@ -1,4 +1,4 @@
-"""Who makes way for whom: decide, check, commit.
+"""Who is preempted for whom: decide, check, commit.
 
 1. What is open already is carried on first (`open_intents`).
 2. A snapshot is decided in the solver thread. Only when that gives a plan is the Lease
@@ -129,11 +129,11 @@ class Evaluator:
         return self._loop.solver
 
     def ask(self) -> None:
-        """Ask for an evaluation now."""
+        """Request an evaluation now."""
         self._loop.ask()
 
     def ask_at(self, wall: Nanos) -> None:
-        """Ask for an evaluation at a wall instant."""
+        """Request an evaluation at a wall instant."""
         self._loop.ask_at(wall)
 
     async def run(self) -> None:

@@ -27,7 +27,7 @@ __all__ = ["IdleHarm"]
 
 
 class IdleHarm:
-    """Asks the budgets. `lost_with`: the device seconds that are lost with a root."""
+    """Queries the budgets. `lost_with`: the device seconds that are lost with a root."""
 
     def __init__(
         self, governor: Governor, lines: Lines, clock: Clock, lost_with: Callable[[Reference], int]

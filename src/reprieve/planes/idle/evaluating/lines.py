@@ -1,4 +1,4 @@
-"""Which line of work a root belongs to, also where it is submitted again as another object.
+"""Which lineage a root belongs to, also where it is submitted again as another object.
 
 A root is known by its uid, as one owner. By its oldest pod, once one was seen, it is also known by
 
@@ -35,12 +35,12 @@ _ADDED_BY: Final = ("batch.kubernetes.io", "apps.kubernetes.io", "statefulset.ku
 
 
 def party_of_root(root: Reference) -> Party:
-    """Return the line of work of a root of which nothing but its uid is known."""
+    """Return the lineage of a root of which nothing but its uid is known."""
     return party_of(_identity(root))
 
 
 class Lines:
-    """The lines of work of tracked roots. `pods_of`: the pods of a root that are there."""
+    """The lineages of tracked roots. `pods_of`: the pods of a root that are there."""
 
     def __init__(
         self, governor: Governor, pods_of: Callable[[Reference], Sequence[PodRecord]]
@@ -53,7 +53,7 @@ class Lines:
         return len(self._known)
 
     def of(self, root: Reference) -> Party:
-        """Return the line of work of a root."""
+        """Return the lineage of a root."""
         known = self._known.get(root.uid)
         if known is not None:
             return known

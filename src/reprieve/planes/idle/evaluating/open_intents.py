@@ -177,7 +177,7 @@ class OpenIntents:
         return self.notices.grants(self._context.start.notice, asking, hurried=hurried)
 
     def at_stake(self, plan: Plan) -> AtStake:
-        """Return what a plan costs whom; a line of work is what a root has made."""
+        """Return what a plan costs whom; a lineage is what a root has made."""
         demand = plan.preemptor and self._workloads.get(
             key_of(plan.preemptor.namespace, plan.preemptor.name)
         )
@@ -216,12 +216,12 @@ class OpenIntents:
                 self._again(Nanos(wall + max(each.gone_since + SERVED_WITHIN - now, _RETRY)))
 
     def stop(self) -> None:
-        """End all tasks; the next holder of the lease goes on from what the objects say."""
+        """End all tasks; the next holder of the lease continues from what the objects state."""
         for task in self._tasks:
             task.cancel()
 
     def pod_ended(self, owners: Set[str]) -> None:
-        """Ask for an evaluation if an intent may be complete now that a pod of these is gone."""
+        """Request an evaluation if an intent may be complete now that a pod of these is gone."""
         if any(
             victim.root.uid in owners
             for each in self._executor.open.values()
@@ -287,7 +287,7 @@ class OpenIntents:
                 self._book.let_go(name)
 
     async def _read_parts(self) -> None:
-        """Put open intents of others together: who makes way is known before a decision."""
+        """Place open intents of others together: who is preempted is known before a decision."""
         before, self._whole = self._whole, {}
         for intent in self._intents():
             name = intent.metadata.name

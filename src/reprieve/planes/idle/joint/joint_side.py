@@ -284,7 +284,7 @@ class JointSide:
             self._wake((demand,))
 
     def evicted(self, spec: PreemptionSpec) -> None:
-        """Have the scheduling plane go on with a demand whose idle victims are on their way."""
+        """Have the scheduling plane continue with a demand whose idle victims are on their way."""
         scheduling = self._joint.scheduling
         if scheduling is not None:
             scheduling.wake([Uid(place.uid) for place in spec.placement])

@@ -33,7 +33,7 @@ def is_mixed(plan: Plan) -> bool:
 
 
 class Mixtures:
-    """Asks the scheduling plane. `asks`: whether it is the one to be asked about a demand."""
+    """Queries the scheduling plane. `asks`: whether it is the one to be asked about a demand."""
 
     def __init__(self, joint: Joint, asks: Callable[[Workload], bool]) -> None:
         self._joint = joint

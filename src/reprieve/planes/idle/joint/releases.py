@@ -41,7 +41,7 @@ _REMEMBERED: Final = 1_000
 
 
 class Releases:
-    """Asks the quota plane. `kueue_of` says which Kueue Workloads a pod or root has, by uid."""
+    """Queries the quota plane. `kueue_of` says which Kueue Workloads a pod or root has, by uid."""
 
     def __init__(
         self,

@@ -65,7 +65,7 @@ class PodKey(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """What the exporters say of one GPU that say the least and the most of it, percent."""
+    """What the exporters say of one GPU that state the least and the most of it, percent."""
 
     gpu_id: str
     lowest: float
@@ -224,7 +224,7 @@ class Scraper:
         )
 
     def _is_old(self, sample: Sample, at: Nanos) -> bool:
-        """Tell whether the time on a sample's line is too long ago: it is nobody's use now."""
+        """Return whether the time on a sample's line is too long ago: it is nobody's use now."""
         if self._freshness is None or sample.at is None:
             return False
         return at - sample.at * MILLISECOND > self._freshness

@@ -176,7 +176,7 @@ class TellFault:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """Tell why an entry got no quota."""
+    """Return why an entry got no quota."""
 
     entry: Entry
 

@@ -121,7 +121,7 @@ class GroundView:
         return self._named
 
     def _runs_on(self, workload: str, node: str) -> bool:
-        """Tell whether a pod of a workload still runs on a node."""
+        """Return whether a pod of a workload still runs on a node."""
         rows = (self._nodes.row(uid) for uid in self._nodes.pods_of(workload))
         return any(row is not None and row.node == node and not row.deleting for row in rows)
 

@@ -59,7 +59,7 @@ class HeldPairs:
         governor: Governor | None = None,
         lineage_of: Callable[[kueue.Workload], Party | None] = lambda workload: None,
     ) -> None:
-        """`there`: the line of work of a Workload that exists; `waits`: one waits since then.
+        """`there`: the lineage of a Workload that exists; `waits`: one waits since then.
 
         `governor`: that of all planes; without it, and without a limit, nobody is held.
         `lineage_of`: that of a Workload which may be gone already.
@@ -191,7 +191,7 @@ class HeldPairs:
             disruptions.returns.runs(party, new.uid, parse_instant(now.last_transition_time))
 
     def seen(self, old: Held[kueue.Workload] | None, new: Held[kueue.Workload] | None) -> None:
-        """Know a line of work that took part in a displacement by its new object."""
+        """Know a lineage that took part in a displacement by its new object."""
         if new is None or (old is not None and old.uid == new.uid) or not self._loops.knows_any:
             return
         ref, conditions = _reference_of(new.object), new.object.status.conditions
@@ -242,7 +242,7 @@ class HeldPairs:
         return self._loops.said_of(party_of(workload).lineage) if self._loops.knows_any else ""
 
     async def show(self, now: Nanos) -> None:
-        """Name whom is held now, and nobody else; hold those whose eviction was refused."""
+        """Name whom is held now, and no other; hold those whose eviction was refused."""
         if self.ledger is not None:
             self.ledger.refused = self.not_evictable.held(now)
             await self._loops.show(now)

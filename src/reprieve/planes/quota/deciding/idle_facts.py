@@ -112,7 +112,7 @@ class IdleFacts:
         group.create_task(followed.run(), name="watch gpuworkloads")
 
     def of(self, key: str, workload: kueue.Workload) -> bool:
-        """Tell whether a Workload that holds quota is known to be idle now."""
+        """Return whether a Workload that holds quota is known to be idle now."""
         if not self.wanted or workload.status.admission is None:
             self._idle.pop(key, None)
             return False

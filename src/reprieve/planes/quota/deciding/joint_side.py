@@ -123,7 +123,7 @@ class PuttingOff:
 
 
 class IdleFirst:
-    """Who has been put off, and since when. `retry_at`: try a ClusterQueue again at an instant."""
+    """Who has been delayed, and since when. `retry_at`: try a ClusterQueue again at an instant."""
 
     def __init__(
         self, context: QuotaContext, state: QuotaState, retry_at: Callable[[str, Nanos], None]
@@ -146,7 +146,7 @@ class IdleFirst:
         return PuttingOff(inner, self._verdicts(list(self._since)), elsewhere)
 
     def ran(self, check: NodeCheck | None) -> None:
-        """Ask the idle plane about those that a run has put off, and have them tried again."""
+        """Query the idle plane about those that a run has delayed, and have them tried again."""
         if not isinstance(check, PuttingOff):
             return
         now, wall = self._context.clock.monotonic(), self._context.clock.wall()
@@ -168,7 +168,7 @@ class IdleFirst:
                 self._retry_at(home, Nanos(wall if decided else wall + _UNDECIDED_FOR))
 
     def wake(self, keys: Collection[str]) -> None:
-        """Try those of these again that were put off: the idle plane has decided."""
+        """Try those of these again that were delayed: the idle plane has decided."""
         wall = self._context.clock.wall()
         for key in keys:
             home = self._state.queues.home(key) if key in self._since else None
@@ -221,7 +221,7 @@ class QuotaJoint:
         return self._decides()
 
     def wake(self, workloads: Collection[str]) -> None:
-        """Try these Workloads again, by `namespace/name`: what was said of them has changed."""
+        """Try these Workloads again, by `namespace/name`: what was stated of them has changed."""
         self._idle_first.wake(workloads)
 
     def workload_of(self, pod: str) -> str:

@@ -29,7 +29,7 @@ _EVERY: Final = 30 * SECOND
 
 
 def asked_by(workload: kueue.Workload, pods: Iterable[PodRow]) -> tuple[int, int]:
-    """Return the notice that a Workload or its pods ask for, and how long a save takes: seconds.
+    """Return the notice that a Workload or its pods request, and how long a save takes: seconds.
 
     What its pods say counts first.
     """
@@ -79,7 +79,7 @@ class NoticeFacts:
         return Terms(grant.time, save * SECOND, credit=credit)
 
     def pod_seen(self, key: str) -> None:
-        """Ask again about a Workload whose first pod that asks for notice was seen."""
+        """Ask again about a Workload whose first pod that requests notice was seen."""
         if not self._context.options.settings.harm_order:
             return
         rows = self.pods(key)

@@ -222,7 +222,7 @@ class Preemptions:
         )
 
     async def _claim(self, intent: Preemption) -> None:
-        """Count the victims of a plan that was taken over as leaving, while they save."""
+        """Count the victims of a plan that was adopted as leaving, while they save."""
         state, now = self._state, self._context.clock.wall()
         keys = [f"{each.subject.namespace}/{each.subject.name}" for each in intent.spec.victims]
         async with state.engine:

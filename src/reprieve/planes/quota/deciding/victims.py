@@ -188,7 +188,7 @@ class QuotaVictims:
         return True  # Its quota is its own as soon as it is free.
 
     def held_up(self, intent: Preemption, left: Sequence[tuple[Victim, str]], since: int) -> None:
-        """Nobody is: what a mark asks for is not asked for here."""
+        """Nobody is: what a mark requests is not requested here."""
 
     # Notice.
 
@@ -260,14 +260,14 @@ def _key(intent: Preemption, victim: Victim) -> tuple[str, str]:
 
 
 def _evicted_since(workload: Workload, intent: Preemption) -> bool:
-    """Tell whether anybody has evicted a victim since the plan; instants are whole seconds."""
+    """Return whether anybody has evicted a victim since the plan; instants are whole seconds."""
     evicted = condition_of(workload.status.conditions, "Evicted")
     decided = parse_instant(intent.spec.decided_at)
     return evicted is not None and parse_instant(evicted.last_transition_time) >= decided
 
 
 def _began_anew(workload: Workload, intent: Preemption) -> bool:
-    """Tell whether a victim that was told has got its quota since."""
+    """Return whether a victim that was told has got its quota since."""
     reserved = condition_of(workload.status.conditions, "QuotaReserved")
     if not is_told(intent) or not is_true(reserved):
         return False
@@ -275,7 +275,7 @@ def _began_anew(workload: Workload, intent: Preemption) -> bool:
 
 
 def _admitted_again(workload: Workload, intent: Preemption) -> bool:
-    """Tell whether a victim without a mark had one: it got the quota that it holds later.
+    """Return whether a victim without a mark had one: it got the quota that it holds later.
 
     Instants are whole seconds; within one, what it was evicted for before decides.
     """
@@ -291,6 +291,6 @@ def _admitted_again(workload: Workload, intent: Preemption) -> bool:
 
 
 def _is_for(message: str, intent: Preemption) -> bool:
-    """Tell whether a condition's message names the preemptor of the intent."""
+    """Return whether a condition's message names the preemptor of the intent."""
     preemptor = intent.spec.preemptor
     return preemptor is not None and f"(UID: {preemptor.uid}," in message

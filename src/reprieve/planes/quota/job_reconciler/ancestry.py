@@ -64,7 +64,7 @@ class Ancestry:
         self._known |= self._external | self._listed.keys()
 
     def manages(self, namespace: str) -> bool:
-        """Tell whether jobs of a namespace are queued."""
+        """Return whether jobs of a namespace are queued."""
         selector = self._context.options.selector
         if selector is None:
             return namespace not in self._unmanaged
@@ -73,7 +73,7 @@ class Ancestry:
         return selector.matches(labels)
 
     def queues(self, job: Json) -> bool:
-        """Tell whether a job without an ancestor is queued."""
+        """Return whether a job without an ancestor is queued."""
         return bool(queue_name(job)) or self._context.options.without_queue_name
 
     async def of(self, kind: JobKind, job: Json) -> Ancestor | None:

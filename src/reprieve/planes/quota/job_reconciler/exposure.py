@@ -47,7 +47,7 @@ class ExposureEvents:
         self._told: dict[str, Sequence[str]] = {}
 
     def announce(self, kind: JobKind, job: Json) -> None:
-        """Tell a job that cannot be suspended what can hit its queue."""
+        """Warn a job that cannot be suspended of what can affect its queue."""
         metadata, queue = job["metadata"], queue_name(job)
         found = settings_that_hit(self._watches, self._state, metadata["namespace"], queue)
         if not found or self._told.get(metadata["uid"]) == found:

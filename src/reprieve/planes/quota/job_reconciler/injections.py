@@ -1,4 +1,4 @@
-"""What admission tells the pods: node labels and tolerations of flavors, and what checks ask for.
+"""What admission tells the pods: node labels and tolerations of flavors, and what checks request.
 
 Source: specification of the quota plane, section 10.1.
 """
@@ -80,7 +80,7 @@ def injections(watches: Watches, workload: Workload) -> Mapping[str, Injection]:
 
 
 def _asks(request: TopologyRequest | None) -> bool:
-    """Tell whether the pods' own annotations say already that a topology places them."""
+    """Return whether the pods' own annotations state already that a topology places them."""
     return request is not None and (
         bool(request.required or request.preferred) or request.unconstrained is not None
     )

@@ -79,7 +79,7 @@ def set_workload_keys(
 
 
 def is_of_one_pod(workload: Workload) -> bool:
-    """Tell whether a Workload belongs to a pod that is no member of a group."""
+    """Return whether a Workload belongs to a pod that is no member of a group."""
     owners = workload.metadata.owner_references or ()
     alone = len(owners) == 1 and (owners[0].api_version, owners[0].kind) == ("v1", "Pod")
     return alone and not _is_group(workload)
@@ -117,7 +117,7 @@ class JobLookup:
         return [workload_key(kind, held.object)]
 
     def is_there(self, key: str) -> bool:
-        """Tell whether there is a job, or a member of a group, as far as caches tell."""
+        """Return whether there is a job, or a member of a group, as far as caches tell."""
         if key.startswith(GROUP_PREFIX):
             return bool(self.pods.members(key.removeprefix(GROUP_PREFIX)))
         return self.split(key)[1] is not None
@@ -192,7 +192,7 @@ class JobLookup:
                 return
 
     def has_pods(self, workload: Workload) -> bool:
-        """Tell whether the job of a Workload still runs or has pods."""
+        """Return whether the job of a Workload still runs or has pods."""
         if _is_group(workload):
             at = f"{workload.metadata.namespace}/{workload.metadata.name}"
             return any(self._runs(pod) for pod in self.pods.members(at))
@@ -239,7 +239,7 @@ class JobLookup:
         return found
 
     def _runs(self, pod: Json) -> bool:
-        """Tell whether a pod was let go, and is not on its way out."""
+        """Return whether a pod was released, and is not on its way out."""
         gate = self.pods.kind.gate if self.pods.kind is not None else ""
         return not first(pod, "metadata.deletionTimestamp") and not is_gated(pod, gate)
 

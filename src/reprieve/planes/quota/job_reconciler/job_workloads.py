@@ -1,4 +1,4 @@
-"""The Workload of one job: made, kept equal to what the job asks for, observed, finished.
+"""The Workload of one job: made, kept equal to what the job requests, observed, finished.
 
 Source: specification of the quota plane, sections 10.1 to 10.3.
 """
@@ -63,7 +63,7 @@ _NO_RESERVATION: Final = ("NoReservation", "The workload has no reservation")
 
 
 class JobWorkloads:
-    """Writes the Workloads of jobs; `again` asks for another look at a job at a wall instant."""
+    """Writes the Workloads of jobs; `again` requests another look at a job at a wall instant."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class JobWorkloads:
         return found
 
     async def matches(self, kind: JobKind, job: Json, at: str, workload: Workload) -> bool:
-        """Tell whether the Workload is still that of the job, or what it is of is not known."""
+        """Return whether the Workload is still that of the job, or what it is of is not known."""
         wanted = pod_sets_of(kind, job)
         if not wanted:
             return True
@@ -245,7 +245,7 @@ class JobWorkloads:
         return stored is not None
 
     async def hold(self, at: str, workload: Workload, why: str) -> None:
-        """Put a Workload on hold, without quota; or let it wait again where `why` is empty."""
+        """Place a Workload on hold, without quota; or let it wait again where `why` is empty."""
         now = self._context.clock.wall()
 
         def change(current: Workload) -> Workload | None:

@@ -252,7 +252,7 @@ class JobReconciler:
             await self._workloads.delete(kind, job, at, workload)
 
     async def _has_pods(self, kind: JobKind, job: Json) -> bool:
-        """Tell whether pods of a stopped job remain; it is looked at again soon then."""
+        """Return whether pods of a stopped job remain; it is looked at again soon then."""
         if not await has_remaining_pods(self._context.client, kind, job):
             return False
         metadata = job["metadata"]
@@ -279,7 +279,7 @@ class JobReconciler:
             self._composer.announce(kind, job, EventText("Normal", reason, why))
 
     async def _restore(self, kind: JobKind, job: Json, at: str) -> None:
-        """Put back what a start changed in the templates."""
+        """Restore what a start changed in the templates."""
         if not is_injected(kind, job):
             return
         pod_sets = (await self._workloads.stored(at))["spec"]["podSets"]

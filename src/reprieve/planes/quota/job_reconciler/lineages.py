@@ -1,4 +1,4 @@
-"""Follows the owners of Workloads upwards as far as the watches know them, for their line of work.
+"""Follows the owners of Workloads upwards as far as the watches know them, for their lineage.
 
 The last uid that is named counts, be its object watched or not: a Job that a CronJob made belongs
 to the CronJob. What stands above an owner that is not watched is not known, so that the pods of a
@@ -36,7 +36,7 @@ class Lineages:
         self._templates: dict[str, tuple[int, str]] = {}
 
     def of(self, workload: kueue.Workload) -> Party:
-        """Return the line of work of a Workload."""
+        """Return the lineage of a Workload."""
         metadata, label = workload.metadata, ""
         references = metadata.owner_references or ()
         owner = next((each.uid for each in references if each.controller), "")

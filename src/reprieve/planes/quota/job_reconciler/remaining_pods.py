@@ -1,4 +1,4 @@
-"""Whether a stopped job still has pods, beyond what its status says.
+"""Whether a stopped job still has pods, beyond what its status states.
 
 The status of many kinds tells that they are stopped, or not ready yet, while their pods still run
 down: a RayCluster's state, a JobSet's count of active jobs. The quota of a victim is free only when
@@ -26,7 +26,7 @@ _LONGEST_VALUE: Final = 63
 
 
 async def has_remaining_pods(client: Reader, kind: JobKind, job: Json) -> bool:
-    """Tell whether a pod of the job is still there and has not ended.
+    """Return whether a pod of the job is still there and has not ended.
 
     Raises:
         ApiError: the pods cannot be listed.

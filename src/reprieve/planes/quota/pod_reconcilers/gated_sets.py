@@ -263,7 +263,7 @@ class SetReconciler:
 
     @staticmethod
     def _is_older(passes_on: PassesOn, obj: Json, pod: Json) -> bool:
-        """Tell whether a rollout is under way that this pod has yet to be replaced in."""
+        """Return whether a rollout is under way that this pod has yet to be replaced in."""
         current = first(obj, "status.currentRevision")
         revision = labels_of(pod).get(passes_on.revision) if passes_on.revision else None
         return (
@@ -274,7 +274,7 @@ class SetReconciler:
 
 
 def _names_queue(kind: JobKind, obj: Json) -> bool:
-    """Tell whether its templates say who gates its pods; not where no webhook was asked."""
+    """Return whether its templates say who gates its pods; not where no webhook was asked."""
     assert kind.passes_on is not None
     templates = [first(obj, path) for path in kind.passes_on.templates]
     return all(

@@ -93,7 +93,7 @@ class MissedPods:
 
 
 def selector_text(selector: object) -> str:
-    """Return a label selector as a list takes it; empty where it asks for nothing."""
+    """Return a label selector as a list takes it; empty where it requests nothing."""
     if not isinstance(selector, dict):
         return ""
     labels = selector.get("matchLabels") or {}

@@ -64,7 +64,7 @@ _COMPOSE: Final = "ErrWorkloadCompose"
 
 
 class GroupReconciler:
-    """Looks at one group at a time; `again` asks for another look at a wall instant."""
+    """Looks at one group at a time; `again` requests another look at a wall instant."""
 
     def __init__(
         self,
@@ -235,7 +235,7 @@ class GroupReconciler:
         return True
 
     def _runs(self, at: str, members: Sequence[Json]) -> bool:
-        """Tell whether a member runs, and is not past its grace period."""
+        """Return whether a member runs, and is not past its grace period."""
         now, runs = self._context.clock.wall(), False
         for pod in members:
             if first(pod, "status.phase") == "Running":

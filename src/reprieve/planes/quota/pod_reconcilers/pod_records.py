@@ -42,7 +42,7 @@ CONTROLLER: Final = "controller"
 
 
 def is_queued(pod: Pod) -> bool:
-    """Tell whether a pod is wanted whole."""
+    """Return whether a pod is wanted whole."""
     metadata = pod.metadata
     labels, annotations = metadata.labels or {}, metadata.annotations or {}
     return labels.get(MANAGED) == "true" or PARENT in annotations

@@ -44,7 +44,7 @@ class Why(StrEnum):
 
 
 class PodSteps:
-    """Starts and ends pods of one kind row; `again` asks for another look at a wall instant."""
+    """Starts and ends pods of one kind row; `again` requests another look at a wall instant."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class PodSteps:
             self._composer.announce(kind, pod, EventText("Warning", "ExcessPodGated", text))
 
     def _may_delete(self, kind: JobKind, pod: Json, at: str = "") -> bool:
-        """Tell whether a pod may be deleted now; otherwise it, or `at`, is looked at again."""
+        """Return whether a pod may be deleted now; otherwise it, or `at`, is looked at again."""
         metadata, group = pod["metadata"], group_of(pod)
         namespace, name = metadata["namespace"], metadata["name"]
         created = str(metadata.get("creationTimestamp") or "")

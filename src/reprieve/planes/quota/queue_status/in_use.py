@@ -65,11 +65,11 @@ class InUse:
         return self._context.writes and _goes(held) == (RESOURCE_IN_USE in finalizers)
 
     def _users(self, flavor: str) -> bool:
-        """Tell whether a ClusterQueue has a flavor."""
+        """Return whether a ClusterQueue has a flavor."""
         return any(_has(queue.object, flavor) for queue in self._watches.cluster_queues.cache)
 
     def _asks(self, check: str) -> bool:
-        """Tell whether a ClusterQueue has a check."""
+        """Return whether a ClusterQueue has a check."""
         strategies = (
             queue.object.spec.admission_checks_strategy
             for queue in self._watches.cluster_queues.cache
@@ -81,7 +81,7 @@ class InUse:
         )
 
     def _holders(self, cluster_queue: str) -> bool:
-        """Tell whether a workload holds quota of a ClusterQueue, or is about to."""
+        """Return whether a workload holds quota of a ClusterQueue, or is about to."""
         tree = self._state.holdings.tree
         return any(
             tree.names[holder.queue] == cluster_queue

@@ -173,7 +173,7 @@ class Statuses:
         return writes
 
     def _configure(self, configuration: model.Configuration) -> None:
-        """Take over a changed configuration, and let go what is not there any more."""
+        """Adopt a changed configuration, and release what is not there any more."""
         before, self._configuration = self._configuration, configuration
         self._inactive = inactive_queues(configuration)
         self._checks = {

@@ -1,4 +1,4 @@
-"""The certificate that webhooks are served with: of our own authority, or somebody else's files.
+"""The certificate that webhooks are served with: of our own authority, or another's files.
 
 Our own authority and the serving certificate lie in one Secret of the operator's namespace, so that
 every process of a deployment serves with the same ones. What has less than a third of its life left

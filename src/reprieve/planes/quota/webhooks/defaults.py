@@ -37,23 +37,23 @@ class Tenancy(Protocol):
     """What the plane knows of namespaces, queues and owners."""
 
     def manages(self, namespace: str) -> bool:
-        """Tell whether jobs of this namespace are managed."""
+        """Return whether jobs of this namespace are managed."""
         ...
 
     def has_local_queue(self, namespace: str, name: str) -> bool:
-        """Tell whether there is such a LocalQueue."""
+        """Return whether there is such a LocalQueue."""
         ...
 
     def has_priority_class(self, name: str) -> bool:
-        """Tell whether there is such a WorkloadPriorityClass."""
+        """Return whether there is such a WorkloadPriorityClass."""
         ...
 
     def has_managed_owner(self, namespace: str, job: Json) -> bool:
-        """Tell whether the controller of a job is of an enabled or an external kind."""
+        """Return whether the controller of a job is of an enabled or an external kind."""
         ...
 
     def has_ancestor(self, namespace: str, job: Json) -> bool:
-        """Tell whether a job stands below one that is queued itself."""
+        """Return whether a job stands below one that is queued itself."""
         ...
 
     def set_above(self, namespace: str, pod: Json) -> tuple[JobKind, Json] | None:
@@ -65,7 +65,7 @@ class Tenancy(Protocol):
         ...
 
     def is_leaving(self, workload: str) -> bool:
-        """Tell whether a Workload `namespace/name` is being deleted."""
+        """Return whether a Workload `namespace/name` is being deleted."""
         ...
 
     def resolved(self, kind: JobKind, job: Json) -> Json:
@@ -96,7 +96,7 @@ def fill_in(job: Json, namespace: str, tenancy: Tenancy, rules: JobRules) -> Non
 
 
 def is_managed(job: Json, namespace: str, tenancy: Tenancy, rules: JobRules) -> bool:
-    """Tell whether a job is queued itself."""
+    """Return whether a job is queued itself."""
     if tenancy.has_ancestor(namespace, job):
         return False
     if labels_of(job).get(QUEUE_NAME):
@@ -105,7 +105,7 @@ def is_managed(job: Json, namespace: str, tenancy: Tenancy, rules: JobRules) -> 
 
 
 def concerns(asked: Asked, tenancy: Tenancy, rules: JobRules) -> bool:
-    """Tell whether a job is queued, or was before the change, so that it has to be right."""
+    """Return whether a job is queued, or was before the change, so that it has to be right."""
     versions = (asked.obj, *(() if asked.old is None else (asked.old,)))
     return any(labels_of(each).get(QUEUE_NAME) for each in versions) or any(
         is_managed(each, asked.namespace, tenancy, rules) for each in versions

@@ -130,7 +130,7 @@ def _below(above: tuple[JobKind, Json], pod: Json, gate: str) -> Json:
 
 
 def _concerns(pod: Json) -> bool:
-    """Tell whether the pod says anything about queueing."""
+    """Return whether the pod states anything about queueing."""
     labels = labels_of(pod)
     return (
         QUEUE_NAME in labels

@@ -99,7 +99,7 @@ def configurations(name: str, hooks: Iterable[Hook], place: Place) -> tuple[Json
 async def register_webhooks(
     client: Client, name: str, hooks: Iterable[Hook], place: Place
 ) -> tuple[str, ...]:
-    """Tell the API server about all hooks and the conversion; repeating it changes nothing.
+    """Register all hooks and the conversion; repeating it changes nothing.
 
     Returns:
         The definitions of Kueue's kinds that are missing or not ours.

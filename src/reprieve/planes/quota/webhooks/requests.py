@@ -69,7 +69,7 @@ class ClientRule:
 
 
 class _Refusal(Exception):
-    """A request that is not answered: the code, the metric's reason, and what is said."""
+    """A request that is not answered: the code, the metric's reason, and what is stated."""
 
     def __init__(self, code: int, why: str, message: str) -> None:
         super().__init__(message)

@@ -270,7 +270,7 @@ def _review(body: bytes, kind: str) -> Json:
 
 
 def _is_deeper(value: Any, most: int) -> bool:
-    """Tell whether lists and objects are nested deeper than `most`, level by level."""
+    """Return whether lists and objects are nested deeper than `most`, level by level."""
     level = [value]
     for _ in range(most):
         level = [

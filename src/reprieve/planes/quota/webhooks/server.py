@@ -103,7 +103,7 @@ class WebhookOptions:
 
 
 def webhook_options(settings: QuotaSettings, namespace: str) -> WebhookOptions:
-    """Return what the settings say of webhooks, for an operator in this namespace."""
+    """Return what the settings state of webhooks, for an operator in this namespace."""
     secret = settings.configuration.webhook_secret
     folder = settings.certificate_folder
     if not folder and not settings.configuration.own_certificates:

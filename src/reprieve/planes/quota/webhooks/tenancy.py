@@ -63,32 +63,32 @@ class PlaneTenancy:
         self._owners = self._external | {(kind.group, kind.kind) for kind in lookup.kinds.values()}
 
     def manages(self, namespace: str) -> bool:
-        """Tell whether jobs of this namespace are managed."""
+        """Return whether jobs of this namespace are managed."""
         held = self._watches.namespaces.cache.named("", namespace)
         labels = {} if held is None else held.object.metadata.labels or {}
         return self._selector.matches({_NAME: namespace, **labels})
 
     def gates(self, pod: Json) -> bool:
-        """Tell whether a pod that names a queue itself is to be gated for it."""
+        """Return whether a pod that names a queue itself is to be gated for it."""
         namespace = pod["metadata"]["namespace"]
         return self.manages(namespace) and not (
             self.has_ancestor(namespace, pod) or self._lookup.set_above(namespace, pod)
         )
 
     def has_local_queue(self, namespace: str, name: str) -> bool:
-        """Tell whether there is such a LocalQueue."""
+        """Return whether there is such a LocalQueue."""
         return self._watches.local_queues.cache.named(namespace, name) is not None
 
     def has_priority_class(self, name: str) -> bool:
-        """Tell whether there is such a WorkloadPriorityClass."""
+        """Return whether there is such a WorkloadPriorityClass."""
         return self._watches.classes.cache.named("", name) is not None
 
     def has_managed_owner(self, namespace: str, job: Json) -> bool:
-        """Tell whether the controller of a job is of an enabled or an external kind."""
+        """Return whether the controller of a job is of an enabled or an external kind."""
         return self._is_owned(job, self._owners)
 
     def has_ancestor(self, namespace: str, job: Json) -> bool:
-        """Tell whether a job stands below one that is queued itself.
+        """Return whether a job stands below one that is queued itself.
 
         So counts what an external kind controls, whose labels are not known here: the plane's
         reconciler suspends it where it has to.
@@ -105,7 +105,7 @@ class PlaneTenancy:
         return settings_that_hit(self._watches, self._state, namespace, local_queue)
 
     def is_leaving(self, workload: str) -> bool:
-        """Tell whether a Workload `namespace/name` is being deleted."""
+        """Return whether a Workload `namespace/name` is being deleted."""
         found = self._state.workload(workload)
         return found is not None and bool(found.metadata.deletion_timestamp)
 
@@ -115,7 +115,7 @@ class PlaneTenancy:
 
     @staticmethod
     def _is_owned(job: Json, kinds: Collection[tuple[str, str]]) -> bool:
-        """Tell whether the controller of a job is of one of these kinds, as group and name."""
+        """Return whether the controller of a job is of one of these kinds, as group and name."""
         return any(
             owner.get("controller")
             and (str(owner.get("apiVersion", "")).rpartition("/")[0], owner.get("kind")) in kinds
@@ -131,23 +131,23 @@ class TenancyOnTheLoop:
         self._loop = loop
 
     def manages(self, namespace: str) -> bool:
-        """Tell whether jobs of this namespace are managed."""
+        """Return whether jobs of this namespace are managed."""
         return self._ask(self._tenancy.manages, namespace)
 
     def has_local_queue(self, namespace: str, name: str) -> bool:
-        """Tell whether there is such a LocalQueue."""
+        """Return whether there is such a LocalQueue."""
         return self._ask(self._tenancy.has_local_queue, namespace, name)
 
     def has_priority_class(self, name: str) -> bool:
-        """Tell whether there is such a WorkloadPriorityClass."""
+        """Return whether there is such a WorkloadPriorityClass."""
         return self._ask(self._tenancy.has_priority_class, name)
 
     def has_managed_owner(self, namespace: str, job: Json) -> bool:
-        """Tell whether the controller of a job is of an enabled or an external kind."""
+        """Return whether the controller of a job is of an enabled or an external kind."""
         return self._ask(self._tenancy.has_managed_owner, namespace, job)
 
     def has_ancestor(self, namespace: str, job: Json) -> bool:
-        """Tell whether a job stands below one that is queued itself."""
+        """Return whether a job stands below one that is queued itself."""
         return self._ask(self._tenancy.has_ancestor, namespace, job)
 
     def set_above(self, namespace: str, pod: Json) -> tuple[JobKind, Json] | None:
@@ -159,7 +159,7 @@ class TenancyOnTheLoop:
         return self._ask(self._tenancy.can_be_hit, namespace, local_queue)
 
     def is_leaving(self, workload: str) -> bool:
-        """Tell whether a Workload `namespace/name` is being deleted."""
+        """Return whether a Workload `namespace/name` is being deleted."""
         return self._ask(self._tenancy.is_leaving, workload)
 
     def resolved(self, kind: JobKind, job: Json) -> Json:

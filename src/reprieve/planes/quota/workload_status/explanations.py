@@ -44,7 +44,7 @@ _ALLOWANCE: Final = Allowance(burst=100, quiet=50, busy=10, many=5)
 
 
 class Explanations:
-    """What was said of Workloads that got no quota, and what of it is still to be written."""
+    """What was stated of Workloads that got no quota, and what of it is still to be written."""
 
     def __init__(
         self,
@@ -112,12 +112,12 @@ class Explanations:
                 self.explain(replace(twin, workload=workload))
 
     def _was_told(self, key: str) -> bool:
-        """Tell whether a Workload says why it waits, rightly or not any more."""
+        """Return whether a Workload says why it waits, rightly or not any more."""
         workload = self._state.workload(key)
         return workload is not None and says_why(workload)
 
     def _is_written(self, entry: Entry) -> bool:
-        """Tell whether there is nothing to write: it is known, or the Workload got quota."""
+        """Return whether there is nothing to write: it is known, or the Workload got quota."""
         workload = self._state.workload(entry.workload.key)
         if workload is None or workload.status.admission is not None:
             return True
@@ -130,7 +130,7 @@ class Explanations:
         return f"{entry.message}. {loop}" if loop else entry.message
 
     def _is_due(self, key: str) -> bool:
-        """Tell whether there is something to write; what there is not is forgotten."""
+        """Return whether there is something to write; what there is not is forgotten."""
         entry = self._said.get(key)
         if entry is None or key in self._state.deciding or self._is_written(entry):
             self._said.pop(key, None)
@@ -166,7 +166,7 @@ class Explanations:
 
 
 def resource_requests(workload: model.Workload, settings: model.Settings) -> list[PodSetRequest]:
-    """Return what a Workload asked for when it was considered."""
+    """Return what a Workload requested when it was considered."""
     return [
         PodSetRequest(each.pod_set.name, {name: text(name, n) for name, n in each.amounts.items()})
         for each in pod_set_requests(workload, settings)

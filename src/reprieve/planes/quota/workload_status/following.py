@@ -166,7 +166,7 @@ def _blocker(
 
 
 def _is_over(condition: Condition | None) -> bool:
-    """Tell whether a condition says what `_blocker` said before, and does not any more."""
+    """Return whether a condition states what `_blocker` said before, and does not any more."""
     if condition is None or condition.status != "False":
         return False
     if condition.reason in (DEACTIVATED, "Suspended") or condition.message == _LACKS_PODS:

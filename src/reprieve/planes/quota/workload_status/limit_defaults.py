@@ -1,4 +1,4 @@
-"""Which LimitRange has pods ask for a resource that their own containers do not name.
+"""Which LimitRange has pods request a resource that their own containers do not name.
 
 Source: the API's rules for LimitRanges; specification of the quota plane, section 8.1.
 """
@@ -19,7 +19,7 @@ __all__ = ["with_limit_ranges"]
 def with_limit_ranges(
     found: Diagnosis, workload: Workload, ranges: Iterable[LimitRange]
 ) -> Diagnosis:
-    """Return the diagnosis with the LimitRange that asks for what no quota covers."""
+    """Return the diagnosis with the LimitRange that requests what no quota covers."""
     if found.cause is not Cause.NOT_COVERED:
         return found
     named = sorted(ranges, key=lambda each: each.metadata.name)

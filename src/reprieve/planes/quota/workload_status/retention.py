@@ -26,7 +26,7 @@ __all__ = ["Retention"]
 
 
 class Retention:
-    """Deletes what was kept long enough; `again` asks for another look at a wall instant."""
+    """Deletes what was kept long enough; `again` requests another look at a wall instant."""
 
     def __init__(
         self,

@@ -180,7 +180,7 @@ def checks_kept(workload: Workload, required: Collection[str], now: Nanos) -> Wo
 
 
 def preempted(workload: Workload, reason: model.Reason | str, message: str, now: Nanos) -> Workload:
-    """The Workload makes way for another."""
+    """The Workload is preempted for another."""
     workload = evicted(workload, "Preempted", message, now)
     return with_condition(workload, "Preempted", True, str(reason), message, now)
 
@@ -292,7 +292,7 @@ def released(workload: Workload, *, requeued: bool, now: Nanos) -> Workload:
 
 
 def requeued(workload: Workload, reason: str, message: str, now: Nanos) -> Workload:
-    """What was put off, or held back, is queued again."""
+    """What was delayed, or held back, is queued again."""
     workload = with_condition(workload, "Requeued", True, reason, message, now)
     state = workload.status.requeue_state
     if state is None:

@@ -137,7 +137,7 @@ class Waiting:
             decision_log.decided_on(Plane.QUOTA, reference_of(found), reason, decision_input)
 
     def took(self, key: str, found: Workload | None, row: model.Workload | None) -> None:
-        """Take note of a Workload that was taken over; None is gone or finished."""
+        """Take note of a Workload that was adopted; None is gone or finished."""
         if found is None or row is None:
             self._counts.forget(key)
             self._said.pop(key, None)
@@ -181,7 +181,7 @@ class Waiting:
             self._repeat(key, found, row)
 
     def _repeat(self, key: str, found: Workload, row: model.Workload) -> None:
-        """Count by what was said last of a Workload, also by a process before this one."""
+        """Count by what was stated last of a Workload, also by a process before this one."""
         known = self._said.get(key)
         if known is None:
             known = _recorded(found, row)
@@ -213,7 +213,7 @@ class Waiting:
     # What is told
 
     async def _announce(self, key: str) -> None:
-        """Say in an event why a Workload waits, unless that was said last."""
+        """Say in an event why a Workload waits, unless that was stated last."""
         found = self._state.workload(key)
         if found is None or (self._counts.reason(key) is None and found.status.admission):
             return

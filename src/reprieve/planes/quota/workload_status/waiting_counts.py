@@ -54,7 +54,7 @@ class WaitingCounts:
             del self._doors[local_queue]
 
     def reason(self, key: str) -> Reason | None:
-        """Return what a Workload counts as, None where nothing was said of it."""
+        """Return what a Workload counts as, None where nothing was stated of it."""
         known = self._reasons.get(key)
         return self._reserved.get(key) if known is None else known[1]
 

@@ -68,7 +68,7 @@ _TOO_LONG: Final = ("MaximumExecutionTimeExceeded", "exceeding the maximum execu
 
 
 class WorkloadReconciler:
-    """Looks at one Workload at a time; `again` asks for another look at a wall instant."""
+    """Looks at one Workload at a time; `again` requests another look at a wall instant."""
 
     def __init__(
         self,

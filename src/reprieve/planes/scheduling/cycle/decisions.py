@@ -111,7 +111,7 @@ class Decisions:
         self._at_once: set[str] = set()  # names of units that fit, whose backoff was ended for it
 
     async def _decide(self) -> None:
-        """Decide about what is ready, and ask for the next turn."""
+        """Decide about what is ready, and request the next turn."""
         clock, queue = self._context.clock, self._state.queue
         queue.flush(clock.monotonic())
         units, more = self._take()
@@ -129,7 +129,7 @@ class Decisions:
                 raise
 
     def _take(self) -> tuple[list[Unit], bool]:
-        """Return the units to decide about next, and whether to ask for more at once.
+        """Return the units to decide about next, and whether to request more at once.
 
         One that was in a fault is decided about alone.
         """
@@ -199,7 +199,7 @@ class Decisions:
         self._put_back(units)
 
     def _set_aside(self, units: list[Unit], failure: Exception) -> bool:
-        """Put aside the unit that took too long; return whether it was that, and one of these.
+        """Set aside the unit that took too long; return whether it was that, and one of these.
 
         The others are decided about again, since their answers are lost.
         """
@@ -293,7 +293,7 @@ class Decisions:
             self._state.queue.note(decided.unit, stand)
 
     def _after(self, decided: Decided, put_off: PutOff) -> None:
-        """Try a unit that was put off again when that ends; forget others."""
+        """Try a unit that was delayed again when that ends; forget others."""
         unit, attempt, clock = decided.unit, decided.attempt, self._context.clock.monotonic()
         if attempt is None:
             return

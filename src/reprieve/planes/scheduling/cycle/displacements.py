@@ -1,4 +1,4 @@
-"""The scheduling plane and the governor of disruptions: what it is asked for a unit, and told.
+"""The scheduling plane and the governor of disruptions: what a unit needs of it, and its reports.
 
 Before a unit is decided about, whoever is held from it is looked up by its line of work, and goes
 into the decision as a fact. Told are plans, pods that get a node (nobody made way for them in vain)
@@ -51,7 +51,7 @@ _STRICTLY: Final = 1  # no victim of this plane has a priority that is not lower
 
 
 class SchedulingDisplacements:
-    """Follows which pods are which line of work.
+    """Follows which pods are which lineage.
 
     `others` is told of what other actors displaced; without it nobody looks for that. `loops`: who
     names loops; `returns`: who tells when displaced work runs again.

@@ -221,7 +221,7 @@ def effects_of(attempt: Attempt, facts: Facts) -> tuple[Effect, ...]:
 
 
 def reminders(attempt: Attempt) -> Iterator[Effect]:
-    """Yield the next try, when the first protection ends that kept others from making way."""
+    """Yield the next try, when the first protection ends that kept others from being preempted."""
     spared, held, ends = attempt.spared, attempt.held, []
     if spared is not None:
         ends.append(Nanos(spared.until * SECOND))

@@ -97,7 +97,7 @@ class Futile:
         )
 
     def rejected(self, stand: Stand, attempt: Attempt, put_off: PutOff) -> bool:
-        """Take in how an attempt ended; return whether it is no use to repeat it on this stand."""
+        """Apply how an attempt ended; return whether it is no use to repeat it on this stand."""
         if not _is_final(attempt, put_off):
             self._known.pop(stand.shape, None)
             return False

@@ -16,7 +16,7 @@ __all__ = ["group_conditions", "group_scheduled"]
 def group_conditions(
     groups: Mapping[str, GroupRow], attempt: Attempt, condition_type: str, *, kep_messages: bool
 ) -> Iterator[tuple[GroupRow, ConditionText]]:
-    """Yield the groups that the attempt did not place, with what it says of them.
+    """Yield the groups that the attempt did not place, with what it states of them.
 
     `groups`: those that the attempt names, by key. Those that it placed are told once their minimum
     is bound (`group_scheduled`). `condition_type`: that of pod groups under the served version.

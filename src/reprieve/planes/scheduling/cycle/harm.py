@@ -28,7 +28,7 @@ __all__ = ["SchedulingHarm"]
 
 
 class SchedulingHarm:
-    """Asks the budgets. `lost_with`: the device seconds that are lost with a pod."""
+    """Queries the budgets. `lost_with`: the device seconds that are lost with a pod."""
 
     def __init__(self, governor: Governor, state: ClusterState, clock: Clock) -> None:
         self._governor = governor

@@ -55,7 +55,7 @@ _REMEMBERED: Final = 20_000
 
 
 class Deferrals:
-    """How long each unit has been put off; nobody is where no other plane evicts for it.
+    """How long each unit has been delayed; nobody is where no other plane evicts for it.
 
     `names`: by what the demand of a unit is known in records.
     """
@@ -81,7 +81,7 @@ class Deferrals:
         self._said: dict[str, Rejection | None] = {}
 
     def of(self, units: Sequence[Unit]) -> PutOff:
-        """Return who is put off, and who is patient."""
+        """Return who is delayed, and who is patient."""
         idle, elsewhere = self._joint.idle, self._joint.elsewhere
         now = self._clock.monotonic()
         put_off: set[Unit] = set()
@@ -148,7 +148,7 @@ class Deferrals:
             self._patient.pop(unit.name, None)
 
     def forget(self, unit: Unit) -> None:
-        """A unit was placed, or was decided about without being put off."""
+        """A unit was placed, or was decided about without being delayed."""
         self._starting.pop(unit.name, None)
         self._undecided.pop(unit.name, None)
         self._patient.pop(unit.name, None)

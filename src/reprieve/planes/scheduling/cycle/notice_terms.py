@@ -83,7 +83,7 @@ class NoticeTerms:
 
 
 def asked_by(state: ClusterState, row: PodRow) -> tuple[int, int]:
-    """Return the seconds of notice that a pod or its group asks for, and those of a save.
+    """Return the seconds of notice that a pod or its group requests, and those of a save.
 
     What the pod says counts first.
     """

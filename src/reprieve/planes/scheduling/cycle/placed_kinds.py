@@ -26,7 +26,7 @@ class PlacedKinds(Kinds):
         self._changed_groups: set[str] = set()
 
     def see(self, row: PodRow) -> None:
-        """Take in a placed pod as it is now."""
+        """Apply a placed pod as it is now."""
         key = f"{row.namespace}/{row.group}" if row.group else ""
         if self._group_of.get(row.uid, "") != key:
             self._leave(row.uid)
@@ -37,7 +37,7 @@ class PlacedKinds(Kinds):
         self.put(row.uid, row.namespace, self._priority(row), since, devices)
 
     def forget(self, uid: Uid) -> None:
-        """Let go of a pod that has no node any more."""
+        """Release a pod that has no node any more."""
         self._leave(uid)
         self.remove(uid)
 

@@ -188,7 +188,7 @@ class Preemptions:
         self._state.changed()
 
     def _keep_room(self, each: Carried[Json]) -> None:
-        """Keep the nodes of a plan that was taken over for the pods that it makes room for."""
+        """Keep the nodes of a plan that was adopted for the pods that it makes room for."""
         if not each.any_over or each.ending is not None:
             return
         nodes = {place.uid: place.node for place in each.intent.spec.placement}
@@ -345,7 +345,7 @@ class Preemptions:
 
 
 def _pods_of(plan: Plan, preemptor: Preemptor) -> list[Uid]:
-    """Return the pods for which others make way."""
+    """Return the pods for which others are preempted."""
     return [*preemptor.unit.pods, *(Uid(uid) for uid, _ in plan.placement)]
 
 

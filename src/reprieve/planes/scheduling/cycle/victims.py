@@ -110,7 +110,7 @@ class SchedulingVictims:
             self._decided_on.pop(victim.root.uid, None)
 
     def at_stake(self, plan: Plan) -> AtStake:
-        """Return what a plan costs whom; who is not known any more is a line of work of its own."""
+        """Return what a plan costs whom; who is not known any more is a lineage of its own."""
         pods = [uid for uid, _ in plan.placement]
         if plan.preemptor is not None:
             pods.append(plan.preemptor.uid)

@@ -63,7 +63,7 @@ class GangBook:
     # Objects.
 
     def see(self, row: PodRow) -> list[Uid]:
-        """Take in a member, or what has changed about it.
+        """Apply a member, or what has changed about it.
 
         Return members in Permit that may pass now, because this one was seen bound, or that wait
         there for a gang which they have left.
@@ -117,7 +117,7 @@ class GangBook:
             self._refresh(gang)
 
     def put_group(self, door: Door, group: PodGroup) -> None:
-        """Take in a PodGroup, or what it says now."""
+        """Apply a PodGroup, or what it states now."""
         id = f"{group.metadata.namespace}/{group.metadata.name}"
         settings = self._settings()
         koordinator = door is KOORDINATOR
@@ -329,7 +329,7 @@ class GangBook:
         return bool(members) and basic_barrier(self.gangs, members[0]) is None
 
     def _refresh(self, gang: Gang) -> None:
-        """Tell the queue what has changed for the pods of the gang's group."""
+        """Notify the queue of what has changed for the pods of the gang's group."""
         moved = []
         for row in self._pending(gang):
             key = self.key_of(row)

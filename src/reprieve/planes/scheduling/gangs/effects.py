@@ -140,7 +140,7 @@ class Unpark:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Members wait no longer, and go back to the queue."""
+    """Members wait no longer, and return to the queue."""
 
     uids: Collection[Uid]
 
@@ -291,7 +291,7 @@ def _rejected(
 
 
 def _said(row: PodRow, message: str) -> Iterator[GangEffect]:
-    """Tell a pod that it is not scheduled."""
+    """Write on a pod that it is not scheduled."""
     yield WritePod(row, ConditionText(POD_SCHEDULED, "False", UNSCHEDULABLE, message), None)
     yield Announce(row, failed_scheduling(message), row.pod_class.scheduler_name)
 

@@ -137,7 +137,7 @@ class GangPlane:
                 self.book.park(row, node, deadline)
 
     def release(self, uids: Iterable[Uid]) -> list[Parked]:
-        """Members that waited go back to the queue; return them."""
+        """Members that waited return to the queue; the result names them."""
         found = self.book.unpark(uids)
         now = self._context.clock.monotonic()
         for each in found:

@@ -1,4 +1,4 @@
-"""Which waiting pods ask for the same devices, so that one filter answers for all of them.
+"""Which waiting pods request the same devices, so that one filter answers for all of them.
 
 The members of a gang mostly have a claim each, made from one template: another claim for each, and
 the same for every node. What they differ in is the claim that is written when one is placed, and
@@ -30,7 +30,7 @@ def claim_names(row: PodRow) -> tuple[str, ...]:
 
 
 def asked_alike(snapshot: Snapshot, pending: Pending) -> Asked | None:
-    """Return what a pod asks for, equal for pods that are answered alike; None: like no other."""
+    """Return what a pod requests, equal for pods that are answered alike; None: like no other."""
     row = pending.row
     entry = snapshot.classes[pending.pod_class]
     if not row.claims or entry is None or snapshot.pending.get(row.uid) is not pending:

@@ -89,7 +89,7 @@ def allocate(
 
 
 def _alone(claims: Sequence[Wanted]) -> DeviceRequest | None:
-    """Return what is asked for where it is a number of any devices, and nothing else."""
+    """Return what is requested where it is a number of any devices, and nothing else."""
     if len(claims) != 1 or claims[0].constraints or len(claims[0].requests) != 1:
         return None
     (request,) = claims[0].requests

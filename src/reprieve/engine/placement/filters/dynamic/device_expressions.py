@@ -60,7 +60,7 @@ _NOTHING: Final[frozenset[Read]] = frozenset()
 
 
 class _Bound:
-    """What `cel.bind` named: evaluated when it is first asked for, errors included."""
+    """What `cel.bind` named: evaluated when it is first requested, errors included."""
 
     __slots__ = ("_error", "_node", "_scope", "_value")
 

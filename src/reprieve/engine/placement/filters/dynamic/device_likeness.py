@@ -1,4 +1,4 @@
-"""Nodes that give the same answer to a list of claims, so that one of them is asked for all.
+"""Nodes that give the same answer to a list of claims, so that one of them answers for all.
 
 They have the same devices as far as the claims read them (`device_columns`). That is enough where
 no selector fails for any device, or costs more than the ordinary: what is known of one device then

@@ -127,7 +127,7 @@ class DeviceUse:
         return found
 
     def sufficient(self, device: PoolDevice, asked: Amounts) -> bool:
-        """Return whether the capacities of a device leave what is asked for."""
+        """Return whether the capacities of a device leave what is requested."""
         if not asked and not device.row.shareable:
             return True
         capacities = dict(device.row.capacity)

@@ -131,7 +131,7 @@ def _put(maps: dict[str, dict[str, Value]], driver: str, name: str, value: Value
 
 
 def quantity_of(text: str) -> Quantity:
-    """Return the quantity that a text says.
+    """Return the quantity that a text states.
 
     Raises:
         SelectorError: it says none.
@@ -143,7 +143,7 @@ def quantity_of(text: str) -> Quantity:
 
 
 def semver_of(text: str) -> Semver:
-    """Return the version that a text says.
+    """Return the version that a text states.
 
     Raises:
         SelectorError: it says none.
