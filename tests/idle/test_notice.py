@@ -22,6 +22,7 @@ from reprieve.engine.harm_budgets.sums import Amount
 from reprieve.records.harm_sums import HARM_LABEL, part_rows
 from reprieve.scenarios.embedded import OPERATOR_USER
 from reprieve.scenarios.model import NodeSpec
+from tests.idle.queues import bound, limited
 from tests.idle.site import NAMESPACE, Object, Operator, Site, container, job, open_site
 from tests.virtual_time import LoopClock
 
@@ -161,6 +162,36 @@ async def test_idle_work_that_stays_silent_goes_at_its_deadline(tmp_path: Path) 
         assert became["metadata"]["name"] == notice["metadata"]["name"]
         await users.pass_time(12 * MINUTE)
         assert await users.site.all(NOTICES, NAMESPACE) == []
+
+
+@pytest.mark.parametrize(
+    ("of_class", "of_queue", "seconds"),
+    [("20s", None, 20), ("40s", "30s", 30), (None, "0s", 0)],
+    ids=["class", "least of both", "none"],
+)
+async def test_the_class_and_the_queue_of_idle_work_bound_its_notice(
+    tmp_path: Path, of_class: str | None, of_queue: str | None, seconds: int
+) -> None:
+    nodes = [NodeSpec("gpu-0", {"amd.com/gpu": "4"})]
+    asks = {"enabled": "true", "reprieve.dev/notice": "10m"}
+    async with open_site(tmp_path, nodes) as site:
+        await limited(site, "reprieve.dev/notice-max", of_class=of_class, of_queue=of_queue)
+        await site.create(bound(job("victim", container(gpu=4), **asks)))
+        site.busy(DEMAND, 90)
+        await site.run(None, *FLAGS, config=CONFIG)
+        await site.until_phase(VICTIM, "Idle")
+        await site.create(job("demand", container(gpu=4), enabled="true"))
+        await site.until_phase(VICTIM, "Preempted")
+
+        (record,) = await site.records()
+        (victim,) = record["spec"]["victims"]
+        if not seconds:
+            assert "notice" not in victim
+            return
+        given = parse_instant(victim["notice"]["deadline"]) - parse_instant(
+            record["spec"]["decidedAt"]
+        )
+        assert seconds * SECOND <= given <= (seconds + 5) * SECOND
 
 
 async def test_idle_work_that_has_saved_goes_at_once(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from tests.idle.site import NAMESPACE, Object, Site, container, job, open_site
 from tests.virtual_time import LoopClock
 
 CONFIG = "gpuPreemption: {preemptionDelay: 60s}\n"
+# Polls are rare, so that none of them wakes who waits.
+RARELY = "gpuPreemption: {preemptionDelay: 60s, pollingInterval: 100s}\n"
 FLAGS = ("--controllers", "idle")
 DELAY = "reprieve.dev/preemption-delay"
 VICTIM, DEMAND = "Job/victim", "Job/demand"
@@ -31,11 +33,13 @@ NODE: Object = {
 }
 
 
-async def waiting(site: Site, demand: Object | None = None) -> tuple[Nanos, LoopClock]:
+async def waiting(
+    site: Site, demand: Object | None = None, config: str = CONFIG
+) -> tuple[Nanos, LoopClock]:
     """The victim is idle, and the demand waits; return until when it has to."""
     await site.create(job("victim", container(gpu=4), enabled="true"))
     site.busy(DEMAND, 90)
-    await site.run(None, *FLAGS, config=CONFIG)
+    await site.run(None, *FLAGS, config=config)
     await site.until_phase(VICTIM, "Idle")
     await LoopClock().sleep(MINUTE)
     await site.create(demand or job("demand", container(gpu=4), enabled="true"))
@@ -82,6 +86,29 @@ async def test_the_class_or_queue_of_the_demand_says_otherwise(
         await site.until_phase(DEMAND, "Active")
         (record,) = await site.records()
         assert due <= parse_instant(record["spec"]["decidedAt"]) <= due + 2 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("resource", "name"),
+    [("priorityclasses.scheduling.k8s.io", "urgent"), ("clusterqueues.kueue.x-k8s.io", "team")],
+    ids=["class", "queue"],
+)
+async def test_a_class_or_queue_that_asks_for_less_wakes_who_waits(
+    tmp_path: Path, resource: str, name: str
+) -> None:
+    of_queue = "30m" if name == "team" else None
+    async with open_site(tmp_path, [NodeSpec("gpu-0", GPUS)]) as site:
+        await limited(site, DELAY, of_class=None if of_queue else "30m", of_queue=of_queue)
+        demand = bound(job("demand", container(gpu=4), enabled="true"))
+        _, clock = await waiting(site, demand, RARELY)
+        await clock.sleep(2 * MINUTE)
+        assert not await site.records()
+        changed = clock.wall()
+        await site.annotate(resource, name, namespace="", **{DELAY: "0s"})
+
+        await site.until_phase(DEMAND, "Active")
+        (record,) = await site.records()
+        assert parse_instant(record["spec"]["decidedAt"]) <= changed + SECOND
 
 
 async def test_where_a_node_comes_meanwhile_idle_work_stays(tmp_path: Path) -> None:

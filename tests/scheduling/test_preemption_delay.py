@@ -177,6 +177,22 @@ async def test_the_queue_of_the_preemptor_says_otherwise_where_its_class_is_sile
         assert due <= await until_evicted(cluster) <= due + 2 * SECOND
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["annotation", "queue made later"])
+async def test_a_queue_that_asks_for_less_wakes_who_waits(late: bool) -> None:
+    section = {"preemptionDelay": "5m"}
+    async with memory() as cluster:
+        if not late:
+            queued(cluster)
+        await filled(cluster, section=section)
+        cluster.create(in_queue(pod("new", 4, priority="high")))
+        await cluster.pass_time(2 * MINUTE)
+        assert not cluster.victims()
+        queued(cluster, cluster_queue={"reprieve.dev/preemption-delay": "90s"})
+        await cluster.pass_time(2 * SECOND)
+
+        assert cluster.victims() == {"old-0"}
+
+
 async def test_emergencies_do_not_wait() -> None:
     async with memory() as cluster:
         await filled(cluster)

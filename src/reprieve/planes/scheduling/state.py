@@ -312,10 +312,13 @@ class ClusterState:
                 return
 
     def _delay_changed(self, old: Entry | None, row: Entry) -> None:
-        """Whoever waits before it preempts may have waited for long enough."""
         if (None if old is None else old.row.delay) != row.row.delay:
-            keys = [entry.key for entry in self.queue.entries()]
-            self.queue.activate(keys, self.clock.monotonic())
+            self.delays_changed()
+
+    def delays_changed(self) -> None:
+        """Try all units again: one that waits before it preempts may have waited long enough."""
+        keys = [entry.key for entry in self.queue.entries()]
+        self.queue.activate(keys, self.clock.monotonic())
 
     def _held(self, kind: Kind) -> Mapping[Uid, Change]:
         if kind is Kind.NODE:

@@ -20,7 +20,7 @@ from reprieve.kube.objects import identity_of
 from reprieve.kube.reflector import Health
 from reprieve.kube.resource import Resource
 from reprieve.planes.common.mirrors.mirror import Followed
-from reprieve.planes.common.mirrors.stated_limits import QueueLimits, queue_of
+from reprieve.planes.common.mirrors.stated_limits import QueueLimits, on_other_delays, queue_of
 from reprieve.planes.common.mirrors.troubles import Troubles
 from reprieve.planes.common.mirrors.watching import Watcher, settled, start
 from reprieve.planes.common.persistent import persistent
@@ -133,6 +133,7 @@ class Watches:
         self._queues = QueueLimits(Watcher(context.mirror, self._report, self._restarted))
         if context.settings.reads_classes:
             state.queue_limits = self._limits_of
+            on_other_delays(self._queues, state.delays_changed)
         self._listed[Kind.GROUP] = asyncio.Event()
 
     @property

@@ -12,8 +12,9 @@ where that is served; nothing is decided before they are. Source: `docs/preempti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from reprieve.api import kueue
@@ -26,7 +27,14 @@ from reprieve.kube.resource import Resource
 from reprieve.planes.common.mirrors.watching import Watch, Watcher
 from reprieve.settings.notice import notice_max
 
-__all__ = ["ClassLimits", "QueueLimits", "decided_delay", "least_notice", "queue_of"]
+__all__ = [
+    "ClassLimits",
+    "QueueLimits",
+    "decided_delay",
+    "least_notice",
+    "on_other_delays",
+    "queue_of",
+]
 
 _PRIORITIES: Final = Resource(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
@@ -78,6 +86,20 @@ def _said(metadata: ObjectMeta, queue: str = "") -> _Said:
         notice_max(annotations),
         queue,
     )
+
+
+def on_other_delays(watches: Iterable[Watch[Any, Any]], changed: Callable[[], None]) -> None:
+    """Call `changed` when a class or queue states another delay, or a queue has another owner."""
+    for watch in watches:
+        watch.cache.subscribe(partial(_compare, changed))
+
+
+def _compare(changed: Callable[[], None], old: _Said | None, new: _Said | None) -> None:
+    before, after = (
+        (None, "") if each is None else (each.delay, each.queue) for each in (old, new)
+    )
+    if before != after:
+        changed()
 
 
 class ClassLimits:
