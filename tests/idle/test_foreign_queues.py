@@ -203,6 +203,7 @@ async def test_nobody_goes_where_all_idle_work_of_the_cohort_is_too_little(kueue
     assert await kueue.phases("lender") == {"lender": "Idle"}
 
 
+@pytest.mark.thorough
 async def test_nobody_more_goes_until_quota_changes_where_kueue_does_not_use_what_is_free(
     kueue: Kueue,
 ) -> None:

@@ -164,6 +164,7 @@ async def test_idle_work_that_stays_silent_goes_at_its_deadline(tmp_path: Path) 
         assert await users.site.all(NOTICES, NAMESPACE) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("of_class", "of_queue", "seconds"),
     [("20s", None, 20), ("40s", "30s", 30), (None, "0s", 0)],

@@ -68,6 +68,7 @@ async def test_idle_work_stays_until_the_demand_has_waited(tmp_path: Path) -> No
         assert due <= parse_instant(record["spec"]["decidedAt"]) <= due + 2 * SECOND
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("of_class", "of_queue", "waits"),
     [(None, "30s", 30), ("30s", "45s", 30), ("90s", None, 90)],
@@ -88,6 +89,7 @@ async def test_the_class_or_queue_of_the_demand_says_otherwise(
         assert due <= parse_instant(record["spec"]["decidedAt"]) <= due + 2 * SECOND
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("resource", "name"),
     [("priorityclasses.scheduling.k8s.io", "urgent"), ("clusterqueues.kueue.x-k8s.io", "team")],
