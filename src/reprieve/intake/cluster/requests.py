@@ -175,7 +175,7 @@ def _rounded(name: str, milli: int) -> int:
 
 
 def _counts(name: str) -> bool:
-    """Return whether nodes are requested it: the native resources, extended ones, huge pages."""
+    """Return whether nodes have to offer it: the native resources, extended ones, huge pages."""
     return (
         name in (CPU, MEMORY, STORAGE)
         or "/" in name

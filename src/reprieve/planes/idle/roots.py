@@ -251,7 +251,7 @@ class Roots:
         return learned
 
     async def _answer(self, wanted: Lookup) -> Answer:
-        """Return what is known of an object, or ask; pods of one owner request it once."""
+        """Return what is known of an object, or query it; pods of one owner share the query."""
         uid = str(wanted.uid)
         if _is_named(self._between.get(uid), wanted):
             return self._between[uid]

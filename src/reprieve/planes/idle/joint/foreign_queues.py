@@ -106,6 +106,7 @@ class ForeignQueues:
         self._kinds: _Kinds | None = None
         self._rows = PodSetRows()
         self._built: tuple[Holdings, Queues] | None = None
+        self._revision = 0
 
     @property
     def served(self) -> bool:
@@ -119,7 +120,7 @@ class ForeignQueues:
         unread = self._unread()
         if unread:
             return Release(why=unread, waits=True)
-        holdings, queues = self._built or self._build()
+        holdings, queues = self._built or await self._build()
         standing = Standing(holdings, queues, promised=promised, now=self._clock.wall())
         return await self._solver().run(release, standing, workload, units)
 
@@ -145,25 +146,24 @@ class ForeignQueues:
     def _note(self, old: _Held | None, new: _Held | None) -> None:
         if old is None or new is None or old.row != new.row:
             self._built = None
+            self._revision += 1
             self._changed()
 
-    def _build(self) -> tuple[Holdings, Queues]:
+    async def _build(self) -> tuple[Holdings, Queues]:
+        """Return what is held and queued now; thousands of Workloads are added in the thread."""
         assert self._kinds is not None
-        kinds = self._kinds
+        kinds, revision = self._kinds, self._revision
         configuration = Configuration(
             cluster_queues={row.name: row for row in _rows(kinds.cluster_queues)},
             cohorts={row.name: row for row in _rows(kinds.cohorts)},
             flavors={row.name: row for row in _rows(kinds.flavors)},
             local_queues={row.key: row for row in _rows(kinds.local_queues)},
         )
-        holdings, queues = Holdings(configuration), Queues(configuration)
-        for row in _rows(kinds.workloads):
-            if row.admission is not None:
-                holdings.hold(row)
-            else:
-                queues.push(row)
-        self._built = holdings, queues
-        return self._built
+        workloads = tuple(_rows(kinds.workloads))
+        built = await self._solver().run(_holdings_and_queues, configuration, workloads)
+        if revision == self._revision:
+            self._built = built
+        return built
 
     def _follow(self) -> _Kinds:
         version, watcher = self._watches.kueue_version, self._watches.watcher
@@ -225,6 +225,18 @@ def _holding(row: Callable[[W], R | None]) -> Callable[[W], _Held]:
             return _Held(*identity, None)
 
     return held
+
+
+def _holdings_and_queues(
+    configuration: Configuration, workloads: Sequence[Workload]
+) -> tuple[Holdings, Queues]:
+    holdings, queues = Holdings(configuration), Queues(configuration)
+    for row in workloads:
+        if row.admission is not None:
+            holdings.hold(row)
+        else:
+            queues.push(row)
+    return holdings, queues
 
 
 def _rows(watch: Watch[Any, _Held]) -> Iterator[Any]:
