@@ -1,6 +1,6 @@
 """`python -m bench.validation [--quick] [--jobs N] [--steps 1,2,3,4] [--out FILE]`: right?
 
-The ladder of docs/simulate.md, a line for each thing that is compared:
+The ladder of docs/simulate/validation.md, a line for each thing that is compared:
 
 1. queues whose mean wait has a formula are replayed through the quota engine
 2. the records of step 3's cluster, decided again: the same plan ids

@@ -33,7 +33,13 @@ ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"
 KUBELOCAL: Final = ROOT / "kubelocal"
 #: Where documents stand.
-FOLDERS: Final = (ROOT, DOCS, KUBELOCAL, KUBELOCAL / "docs")
+FOLDERS: Final = (
+    ROOT,
+    DOCS,
+    *sorted(each for each in DOCS.iterdir() if each.is_dir()),
+    KUBELOCAL,
+    KUBELOCAL / "docs",
+)
 # What the exposition puts behind a family's name.
 _SUFFIXES: Final = {"counter": "_total", "info": "_info"}
 
@@ -161,11 +167,13 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
 }
 
 
-def filled(text: str) -> str:
-    """Return a document with all its tables made anew."""
+def filled(document: Path) -> str:
+    """Return a document with all its tables made anew; links in their rows lead from `docs/`."""
+    text = document.read_text(encoding="utf-8")
+    up = "../" if document.parent.parent == DOCS else ""
     for name, make in TABLES.items():
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-        made = make()
+        made = re.sub(r"\]\((?=[a-z-]+(?:/[a-z-]+)*\.md)", rf"]({up}", make())
         text = pattern.sub(lambda match, made=made: f"{match[1]}\n{made}\n{match[2]}", text)
     return text
 
@@ -177,7 +185,7 @@ def tables_in(text: str) -> list[str]:
 
 if __name__ == "__main__":
     for document in sorted(found for folder in FOLDERS for found in folder.glob("*.md")):
-        document.write_text(filled(document.read_text(encoding="utf-8")), encoding="utf-8")
+        document.write_text(filled(document), encoding="utf-8")
     write_man_pages()
     write_reference_pages()
     write_chart()

@@ -9,9 +9,10 @@ from typing import Final
 
 import pytest
 
+from tests.docs.tables import topic
+
 ROOT: Final = Path(__file__).parents[2]
 SPEC: Final = ROOT / "docs" / "spec"
-DESIGN: Final = ROOT / "docs" / "design.md"
 PAGES: Final = {
     "the idle plane": "idle.md",
     "the quota plane": "quota.md",
@@ -45,7 +46,7 @@ def test_every_cited_section_of_the_specification_stands_in_its_page() -> None:
 
 
 def test_every_cited_section_of_the_design_stands_there() -> None:
-    design = DESIGN.read_text()
+    design = topic("design")
     headings = {
         line.lstrip("# ").split(" (")[0] for line in design.splitlines() if line.startswith("#")
     }

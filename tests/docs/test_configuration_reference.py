@@ -11,10 +11,9 @@ from reprieve.api.kaiwo import SUFFIXES
 from reprieve.settings.idle import FALLBACK, in_force
 from reprieve.settings.start_up import read_config
 from reprieve.settings.vendors import parse_vendors
-from tests.docs.generated import DOCS
-from tests.docs.tables import table
+from tests.docs.tables import table, topic
 
-TEXT = (DOCS / "idle.md").read_text(encoding="utf-8")
+TEXT = topic("idle")
 SETTINGS = {
     "grace-period": "grace_period",
     "threshold": "threshold",

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+#: Pages in which one looks something up, whose length is that of their subject.
+LOOKED_UP = ("spec/", "reference/", "filters.md")
+#: Pages that are still longer than a page is to be, with their number of words.
+LONG: dict[str, int] = {
+    "benchmarks.md": 3500,
+    "limits/scheduling.md": 1700,
+    "performance.md": 3700,
+    "quota/beyond-kueue.md": 1250,
+    "reliability.md": 5200,
+    "studies.md": 6350,
+}
 
 
 def words(text: str) -> int:
-    """Return the number of words of a page; the lines of tables do not count."""
+    """Return the number of words of a page, those of its tables' cells included."""
     return len([each for each in text.split() if each.strip("|-")])
+
+
+def prose(text: str) -> int:
+    """Return the number of words of a page without its tables and its code."""
+    plain = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    return words("\n".join(line for line in plain.splitlines() if not line.startswith("|")))
 
 
 @pytest.mark.parametrize(
@@ -19,6 +38,18 @@ def words(text: str) -> int:
 )
 def test_a_page_has_no_more_words_than_its_readers_have_patience_for(page: str, most: int) -> None:
     assert words((ROOT / page).read_text(encoding="utf-8")) <= most
+
+
+def test_a_page_of_the_site_has_at_most_1200_words_besides_tables_and_code() -> None:
+    pages = {str(path.relative_to(DOCS)): path for path in DOCS.rglob("*.md")}
+    found = {
+        name: prose(path.read_text(encoding="utf-8"))
+        for name, path in pages.items()
+        if not name.startswith(LOOKED_UP)
+    }
+    assert len(found) > 100
+    assert {name: n for name, n in found.items() if n > LONG.get(name, 1200)} == {}
+    assert [name for name in LONG if found.get(name, 0) <= 1200] == [], "remove these from LONG"
 
 
 def test_the_changelog_of_a_release_has_at_most_eighty_lines() -> None:

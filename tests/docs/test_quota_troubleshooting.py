@@ -22,10 +22,10 @@ from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.scenarios.result import Outcome
 from reprieve.scenarios.runner import play_scenario
 from reprieve.scenarios.steps import Apply, Sleep, Step, WaitPreempted
-from tests.docs.generated import DOCS
 from tests.docs.shell import PATIENCE_S, Shell
+from tests.docs.tables import topic
 
-TEXT = (DOCS / "quota.md").read_text(encoding="utf-8")
+TEXT = topic("quota")
 SCENARIO = packaged("quota")
 TERMINATION = "sim.reprieve.dev/termination-time"
 # Question -> what the answer of each of its commands has to hold.

@@ -16,10 +16,10 @@ from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy, Protection, VictimChoice
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import Session
-from tests.docs.generated import DOCS
+from tests.docs.tables import topic
 from tests.engine.builders import gang, node, pod, priority_class, snapshot_of
 
-TEXT = (DOCS / "scheduling.md").read_text(encoding="utf-8")
+TEXT = topic("scheduling")
 
 
 @dataclass(frozen=True)

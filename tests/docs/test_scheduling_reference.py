@@ -12,10 +12,9 @@ from reprieve.engine.placement.profile import Profile
 from reprieve.settings.gates import GATES
 from reprieve.settings.scheduler_arguments import ARGUMENTS
 from reprieve.settings.scheduling import read_scheduling, scheduling_settings
-from tests.docs.generated import DOCS
-from tests.docs.tables import table
+from tests.docs.tables import DOCS, table, topic
 
-TEXT = (DOCS / "scheduling.md").read_text(encoding="utf-8")
+TEXT = topic("scheduling")
 #: What the package in `examples/plugins` offers.
 SAMPLES = {"EmptiestDomain": ("placementScore",), "UrgentOnly": ("podGroupPostFilter",)}
 
@@ -86,8 +85,11 @@ def test_the_configuration_examples_are_accepted(block: str) -> None:
     assert settings.policy.profiles[0].scheduler_name == "default-scheduler"
 
 
-def test_the_first_example_shows_the_defaults() -> None:
-    given = yaml.safe_load(configurations()[0])["scheduling"]
+def test_the_example_of_the_options_shows_the_defaults() -> None:
+    page = (DOCS / "scheduling" / "options.md").read_text(encoding="utf-8")
+    block = re.search(r"```yaml\n(.*?)```", page, re.DOTALL)
+    assert block is not None
+    given = yaml.safe_load(block[1])["scheduling"]
     del given["featureGates"]
     settings = scheduling_settings(given)
     assert settings.policy.profiles == (Profile(),)

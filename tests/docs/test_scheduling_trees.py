@@ -14,14 +14,13 @@ from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import CompositePriority, Gates, Policy
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import Session
-from tests.docs.generated import DOCS
+from tests.docs.tables import DOCS
 from tests.engine.builders import composite, gang, node, pod, snapshot_of
 from tests.scheduling import site as sites
 from tests.scheduling.site import NAMESPACE, Object, Site, site
 from tests.scheduling.test_walkthrough import Person
 
-TEXT = (DOCS / "scheduling.md").read_text(encoding="utf-8")
-SECTION = TEXT.partition("\n## Trees of pod groups\n")[2].partition("\n## ")[0]
+SECTION = (DOCS / "scheduling" / "trees.md").read_text(encoding="utf-8")
 HOME = "gangs"
 TREES = Policy(gates=Gates(composite_pod_group=True))
 

@@ -18,11 +18,11 @@ import yaml
 
 from reprieve.kube.resource import PODS
 from reprieve.scenarios.model import NodeSpec
-from tests.docs.generated import DOCS
 from tests.docs.shell import Shell
+from tests.docs.tables import topic
 from tests.scheduling.site import Site, group, pod, site
 
-TEXT = (DOCS / "scheduling.md").read_text(encoding="utf-8")
+TEXT = topic("scheduling")
 HOME = "gangs"
 NODES = [
     NodeSpec(

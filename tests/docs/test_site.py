@@ -12,6 +12,7 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+KUBELOCAL = [*(ROOT / "kubelocal").glob("*.md"), *(ROOT / "kubelocal/docs").glob("*.md")]
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 
@@ -45,7 +46,7 @@ def test_every_document_stands_in_the_navigation_once() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))],
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md")), *sorted(KUBELOCAL)],
     ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_fences_are_plain_and_every_link_leads_somewhere(path: Path) -> None:

@@ -20,7 +20,7 @@ import yaml
 
 from kubelocal.cluster import EmbeddedCluster
 from reprieve.api.crds import all_crds
-from tests.docs.generated import DOCS
+from tests.docs.tables import topic
 
 UID = "0a1b2c3d-0000-4000-8000-000000000000"
 DEMAND_UID = "1b2c3d4e-0000-4000-8000-000000000000"
@@ -42,7 +42,7 @@ ANSWERS = {
 
 def commands() -> dict[str, list[str]]:
     """Return the commands of the section's console blocks by question."""
-    text = (DOCS / "idle.md").read_text(encoding="utf-8")
+    text = topic("idle")
     section = re.split(r"^## ", text.partition("## Troubleshooting\n")[2], flags=re.MULTILINE)[0]
     found = {}
     for part in re.split(r"^### ", section, flags=re.MULTILINE)[1:]:

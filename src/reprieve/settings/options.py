@@ -2,7 +2,8 @@
 
 To add one: a row here, the field that it decides in the engine's policy, and the decision that
 reads it; then `python -m tests.docs.generated`. Source: each plane's specification, and the pages
-`docs/scheduling.md`, `docs/quota.md` and `docs/idle.md`, whose tables are made of these rows.
+`docs/scheduling/options.md`, `docs/quota/options.md` and `docs/idle/settings.md`, whose tables are
+made of these rows; links in them lead from `docs/`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SCHEDULING: Final = (
         Form.WORD,
         "best",
         "how victims are chosen: `compatible` as kube-scheduler 1.37, `best` the least costly ones "
-        "that the rules allow, see [`profile`](#profile)",
+        "that the rules allow, see [`profile`](scheduling/beyond-the-kep.md#profile)",
         "choice",
         words=_CHOICES,
         recorded=("choice",),
@@ -145,7 +146,7 @@ SCHEDULING: Final = (
         "compositePriority",
         Form.WORD,
         "Root",
-        "whose priority counts in [trees of pod groups](#trees-of-pod-groups): that of the `Root`, "
+        "whose priority counts in [trees of pod groups](scheduling/trees.md): that of the `Root`, "
         "or of the `Nearest` pod group",
         "composite_priority",
         words=tuple(map(str, CompositePriority)),
@@ -306,7 +307,8 @@ QUOTA: Final = (
         Form.NUMBER,
         2,
         "lineages that displaced each other in a loop that often within `loopWindow` are held; "
-        "0 holds none. The section [`governor`](disruptions.md#for-operators) is for all planes",
+        "0 holds none. The section [`governor`](disruptions/operators.md#for-operators) is for all "
+        "planes",
         "loop_limit",
         most=1_000,
         unrecorded=_WHO_IS_HELD,
@@ -403,7 +405,7 @@ IDLE: Final = (
         "vendors",
         Form.OWN,
         "[amd]",
-        "whose GPUs are tracked, see [Vendors](#vendors)",
+        "whose GPUs are tracked, see [Vendors](idle/metrics.md#vendors)",
         replayed=False,
     ),
     Option(
@@ -426,7 +428,8 @@ IDLE: Final = (
         "literal",
         Form.OWN,
         "",
-        "switches back to the reference's behaviour, see [Literal switches](#literal-switches)",
+        "switches back to the reference's behaviour, see "
+        "[Literal switches](idle/settings.md#literal-switches)",
         recorded=("literal",),
     ),
 )

@@ -1,4 +1,4 @@
-"""Tables for docs/idle.md, made from the tables that the engine decides by."""
+"""Tables for docs/idle/, made from the tables that the engine decides by."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ namespaces cannot be listed either, those that the caller names are tried.
 
     snapshot = await gather(client, wanted(controllers, settings), clock)
 
-Source: the API's list semantics; specification of access: RBAC in `docs/security.md`.
+Source: the API's list semantics; specification of access: RBAC in `docs/security/rights.md`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ In this order, each refusal with a Status that the API server prints:
 Reviews are decoded, judged and encoded in a thread of their kind, so that the event loop goes on,
 and conversions, for which Kubernetes has no client certificates, never hold admissions up.
 
-Source: the threat model in `docs/security.md`; retries after 429 as client-go does them.
+Source: the threat model in `docs/security/tenants.md`; retries after 429 as client-go does them.
 """
 
 from __future__ import annotations
