@@ -1,4 +1,4 @@
-"""The ladder of docs/simulate/validation.md in small: the replay decides what the operator decides."""
+"""The ladder of docs/simulate/validation.md in small: a replay decides what the operator does."""
 
 from __future__ import annotations
 

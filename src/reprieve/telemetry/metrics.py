@@ -37,7 +37,7 @@ _SLOW: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 3
 
 
 class Remembered(StrEnum):
-    """The tables whose rows `remembered_rows` shows; docs/operations/memory.md has the bound of each."""
+    """The tables whose rows `remembered_rows` shows; docs/operations/memory.md has their bounds."""
 
     DISPLACEMENTS = "displacements"
     LINES_DISPLACED = "lines-of-work-displaced"
