@@ -32,6 +32,7 @@ def _queued(name: str, team: str, **given: Any) -> Unit:
     return job(name, team, queued=True, **given)
 
 
+_HOST: Final = "kubernetes.io/hostname"
 _OF_A: Final = {"a": 8, "b": 0}
 _SHARED: Final = {"a": 4, "b": 4}
 
@@ -124,6 +125,31 @@ STORIES: Final = {
         ),
         job("wanted", "a", priority="high"),
         {"small", "bob"},
+        idle=2,
+    ),
+    "a small idle job and busy work where busy work alone is more": Story(
+        (8,),
+        _OF_A,
+        (
+            job("ann", "b", gpus=1, priority="high"),
+            job("small", "b", gpus=2),
+            deployment("bob", "b"),
+        ),
+        job("wanted", "a", priority="high"),
+        {"ann", "small"},
+        idle=1,
+    ),
+    "idle work of low priority that would displace others on its return": Story(
+        (8, 4),
+        _OF_A,
+        (
+            job("cat", "b", opted=False, nodeSelector={_HOST: "n1"}),
+            job("ann", "b", gpus=3, priority="low"),
+            deployment("bob", "b", gpus=2),
+            job("high", "b", gpus=3, priority="high"),
+        ),
+        job("wanted", "a", gpus=5, priority="high"),
+        {"ann", "bob"},
         idle=2,
     ),
     "nobody where there is room": Story(

@@ -10,7 +10,8 @@ import pytest
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy
-from reprieve.engine.scheduling.confirming import least_lacking, refusal
+from reprieve.engine.scheduling.confirming import refusal
+from reprieve.engine.scheduling.demand_devices import least_lacking
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.victim_choice import VictimChoice
 from tests.engine.builders import node, pod, snapshot_of

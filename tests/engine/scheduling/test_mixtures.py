@@ -1,7 +1,7 @@
 """Idle work and work of lower priority together, beside every set that there is.
 
-Nobody is named where one of both is enough, or where not even all of both is; who is named makes
-the room, and none of the idle work could stay.
+Nobody is named where idle work is enough, or where not even all of both is; who is named makes the
+room, and none of the idle work could stay. Where priority alone is enough less is evicted with it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,13 @@ def drawn(random: Random, *, alike: bool) -> tuple[dict[str, int], list[Held], l
 
 
 def answer(
-    nodes: dict[str, int], held: list[Held], wanted: list[int], *, grouped: bool, most: int = 0
+    nodes: dict[str, int],
+    held: list[Held],
+    wanted: list[int],
+    *,
+    grouped: bool,
+    most: int = 0,
+    policy: Policy | None = None,
 ) -> tuple[Mixture | None, Snapshot, list[Unit]]:
     """Return what the engine names."""
     pods = [
@@ -71,7 +77,7 @@ def answer(
         if each.idle:
             members.setdefault(each.idle, []).append(Uid(f"pod-{each.name}"))
     idle = [IdlePods(name, tuple(uids)) for name, uids in sorted(members.items())]
-    policy = BEST if most else Policy()
+    policy = policy or (BEST if most else Policy())
 
     def begin(waits: PutOff) -> Session:
         return Session(snapshot, policy, waits=waits)
@@ -95,7 +101,9 @@ def test_both_go_only_where_neither_is_enough_and_together_they_are(
             continue  # a pod that has a node is bound before anybody else is looked at
         found, _, _ = answer(nodes, held, wanted, grouped=grouped)
         said = (number, nodes, held, wanted, found)
-        if known.priority is not None or known.idle is not None or known.both is None:
+        if known.priority is not None:
+            continue  # see below
+        if known.idle is not None or known.both is None:
             assert found is None, said
             nobody += 1
             continue
@@ -112,6 +120,48 @@ def test_both_go_only_where_neither_is_enough_and_together_they_are(
         if alike and len(wanted) == 1 and not grouped:
             assert size == known.both, said
     assert mixed >= 10, "too few of the drawn clusters want both"
+
+
+@pytest.mark.parametrize("grouped", [False, True], ids=["pods", "gang"])
+def test_both_go_instead_of_priority_alone_where_fewer_devices_are_evicted(grouped: bool) -> None:
+    random, mixed, nobody = Random(f"instead {grouped}"), 0, 0
+    for number in range(6_000):
+        if mixed >= 15 and nobody >= 30:
+            break
+        nodes, held, wanted = drawn(random, alike=True)
+        known = ways(nodes, held, wanted, PRIORITY)
+        if known.nobody or known.idle is not None or known.priority is None:
+            continue
+        if not grouped and (len(wanted) > 1 or fits_without(nodes, held, (), wanted[:1])):
+            continue
+        found, _, _ = answer(nodes, held, wanted, grouped=grouped, policy=BEST)
+        said = (number, nodes, held, wanted, found, known)
+        if known.both is None or known.both >= known.priority:
+            assert found is None, said
+            nobody += 1
+            continue
+        mixed += 1
+        assert found is not None and found.idle and found.pods, said
+        gone = {e.name for e in held if e.idle in found.idle}
+        gone |= {uid.removeprefix("pod-") for uid in found.pods}
+        assert fits_without(nodes, held, gone, wanted), said
+        assert sum(e.gpus for e in held if e.name in gone) == known.both, said
+    assert mixed >= 15 and nobody >= 30, "too few of the drawn clusters want both"
+
+
+def test_idle_work_that_would_be_evicted_by_priority_is_evicted_as_idle_work() -> None:
+    """As many devices; but idle work of low priority does not come back to displace others."""
+    held = [Held("a", "n0", 4, 0, "u"), Held("b", "n1", 4, 0), Held("c", "n1", 4, 2000)]
+    held += [Held("d", "n0", 4, 2000)]
+    found, _, _ = answer({"n0": 8, "n1": 8}, held, [4, 4], grouped=True, policy=BEST)
+    assert found is not None
+    assert (found.idle, found.pods) == (("u",), frozenset({"pod-b"}))
+
+
+def test_idle_work_stays_where_priority_alone_evicts_as_few_devices() -> None:
+    held = [Held("a", "n0", 2, PRIORITY, "u"), Held("b", "n0", 6, 2000), Held("c", "n1", 8, 0)]
+    found, _, _ = answer({"n0": 8, "n1": 8}, held, [8], grouped=True, policy=BEST)
+    assert found is None
 
 
 def test_both_go_where_idle_work_alone_holds_more_than_is_allowed() -> None:

@@ -11,12 +11,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import Flag, Snapshot
+from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.cluster.texts import places_of
-from reprieve.engine.lost_work import is_device
 from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
-from reprieve.engine.scheduling.mixtures import held_devices, priority_of
+from reprieve.engine.scheduling.demand_devices import held_devices, least_lacking, priority_of
 from reprieve.engine.scheduling.nodes.leaving import PutOff, are_named
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import Session
@@ -140,31 +139,3 @@ def _by_priority(
         if attempt.plan is not None:
             victims.update(victim.root.uid for victim in attempt.plan.victims)
     return frozenset(victims)
-
-
-def least_lacking(snapshot: Snapshot, units: Sequence[Unit]) -> int:
-    """Return how many devices have to be evicted for these units at least, whoever goes.
-
-    Each node that has room for some of the largest pods lacks for one more what is left over of
-    it; only pods that ask for one kind of devices are counted.
-    """
-    pods = [snapshot.pending[uid] for unit in units for uid in unit.pods if uid in snapshot.pending]
-    asked = [dict(e.row.pod_class.requests) for e in pods]
-    names = {name for each in asked for name, amount in each.items() if amount and is_device(name)}
-    if len(names) != 1:
-        return 0
-    (name,) = names
-    column = snapshot.resources.index(name) if name in snapshot.resources else -1
-    sizes = [each.get(name, 0) for each in asked]
-    size = min(sizes, default=0)
-    if column < 0 or not size:
-        return 0
-    free = snapshot.allocatable[:, column] - snapshot.used[:, column]
-    ends = np.flatnonzero((snapshot.pod_flags & Flag.DELETING > 0) & (snapshot.pod_node >= 0))
-    np.add.at(free, snapshot.pod_node[ends], snapshot.pod_requests[ends, column])
-    free = np.clip(free[snapshot.allocatable[:, column] >= size], 0, None)
-    more = len(sizes) - int((free // size).sum())
-    if more <= 0 or not len(free):
-        return 0
-    lacking = np.sort(size - free % size)[:more]
-    return int(lacking.sum()) + size * (more - len(lacking))

@@ -1,4 +1,4 @@
-"""Idle work and work of lower priority together, where neither alone makes room for a demand.
+"""Idle work and work of lower priority together, where that evicts less than priority alone.
 
 Idle units are named by the idle plane, oldest first. Some of them are taken to be gone, and victims
 are looked for by priority as always; a set counts where every unit of the demand gets its nodes.
@@ -9,10 +9,16 @@ Of the sets that are tried, one is chosen:
 3. found first.
 
 Tried are all sets of up to five idle units. Of more of them: the shortest beginning that is enough,
-oldest first and smallest first, without those that can be put back, and each unit alone. Nobody
-goes where priority alone is enough, or idle work alone: these come first. But where idle work alone
-holds far more, both go together, and fewer sets are tried. Source: the design's "Where the planes
-meet".
+oldest first and smallest first, without those that can be put back, and each unit alone.
+
+| enough alone | both are evicted together |
+| --- | --- |
+| neither | always |
+| idle work | where it holds far more; fewer sets are tried |
+| priority | where that is fewer devices, or idle work that is evicted by its priority anyway |
+
+In the last row busy work is spared, and idle work that is evicted as such does not come back to
+displace others. Source: the design's "Where the planes meet".
 """
 
 from __future__ import annotations
@@ -22,23 +28,21 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final
 
-import numpy as np
-
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.cluster.texts import places_of
 from reprieve.engine.mixed import IdlePods, Mixture
 from reprieve.engine.placement.reasons import Code
+from reprieve.engine.scheduling.demand_devices import held_devices, least_lacking, priority_of
 from reprieve.engine.scheduling.nodes.leaving import PutOff, are_named
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.session import Session
 from reprieve.units.ids import Uid
 
-__all__ = ["held_devices", "mixture", "priority_of"]
+__all__ = ["mixture"]
 
 _ALL_SETS: Final = 5  # of how many idle units every set is tried
 _MOST: Final = 48  # sets that are tried for one demand
-_FEW: Final = 12  # where idle work alone is enough
-_EVERY_POD: Final = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
+_FEW: Final = 12  # where idle work alone is enough, or priority with many idle units
 
 
 def mixture(
@@ -48,7 +52,7 @@ def mixture(
     begin: Callable[[PutOff], Session],
     most: int = 0,
 ) -> Mixture | None:
-    """Return the idle units that have to go beside victims of lower priority; None without any.
+    """Return the idle units that are evicted beside victims of lower priority; None without any.
 
     Args:
         snapshot: that of the sessions.
@@ -65,23 +69,27 @@ def mixture(
     if not units or not slots or not (lower & ~are_named(snapshot, asked, slots)).any():
         return None
     search = _Search(snapshot, units, idle, begin, slots)
-    if search.tried(()) is not None:
-        return None
-    if most:
-        search.best, search.left = _Set((), frozenset(), (), (most, -1)), _FEW
+    by_priority = search.tried(())
+    if by_priority is not None:
+        search.try_beside(by_priority, most)
+    elif most:
+        search.best, search.left = _no_better_than(most), _FEW
+        search.try_sets()
     else:
         every = search.tried(idle)
         if every is None or not every.pods:
             return None
         search.best = every
-    if len(idle) <= _ALL_SETS:
-        search.try_all()
-    else:
-        search.try_some()
+        search.try_sets()
     best = search.best
-    if not best.pods:
+    if not best.pods or not best.idle:
         return None
     return Mixture(tuple(each.name for each in best.idle), best.pods, best.placement)
+
+
+def _no_better_than(most: int) -> _Set:
+    """Return what stands for a way with so many devices of which none is evicted by priority."""
+    return _Set((), frozenset(), (), (most, -1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +135,38 @@ class _Search:
         ordered = tuple(each for each in self.idle if each in chosen)
         return _Set(ordered, found, tuple(places.items()), devices)
 
+    def try_beside(self, by_priority: _Set, most: int) -> None:
+        """Try sets that evict less than priority alone, which is enough.
+
+        Of equally many devices only those idle units count that are evicted by priority anyway.
+        """
+        anyway = [unit for unit in self.idle if not by_priority.pods.isdisjoint(unit.pods)]
+        lacking = least_lacking(self.snapshot, self.units)
+        if not anyway and by_priority.devices[0] <= lacking:
+            return
+        self.best = by_priority
+        if most and most < by_priority.devices[0]:
+            self.best = _no_better_than(most)
+        self.left = min(self.left, _MOST if len(self.idle) <= _ALL_SETS else _FEW)
+        self._try(anyway)
+        for unit in anyway:
+            self._try((unit,))
+        if self.best.devices[0] > lacking:
+            # A set of other units has to be smaller in all.
+            total, _ = self.best.devices
+            kept, self.best = self.best, _no_better_than(total)
+            self._try(self.idle)
+            self.try_sets()
+            if not self.best.pods:
+                self.best = kept
+
+    def try_sets(self) -> None:
+        """Try sets of the idle units: every one of few, some of many."""
+        if len(self.idle) <= _ALL_SETS:
+            self.try_all()
+        else:
+            self.try_some()
+
     def try_all(self) -> None:
         """Try every set of the idle units but none and all, small ones first."""
         for number in range(1, len(self.idle)):
@@ -162,7 +202,7 @@ class _Search:
     def _try(self, chosen: Sequence[IdlePods]) -> None:
         """Keep a set that is better than the best so far."""
         held = sum(map(self._held_by, chosen))
-        if self.left <= 0 or held >= self.best.devices[0]:
+        if self.left <= 0 or not chosen or held >= self.best.devices[0]:
             return
         found = self.tried(chosen)
         if found is not None and found.pods and found.devices < self.best.devices:
@@ -193,36 +233,3 @@ def _places(attempt: Attempt) -> Iterator[tuple[Uid, str]]:
             yield member.uid, member.nominate
     if attempt.preemption is not None:
         yield from attempt.preemption.nominated
-
-
-def priority_of(snapshot: Snapshot, unit: Unit) -> int:
-    """Return the highest priority of a unit: that of its group, or of one of its pods."""
-    rows = [snapshot.pending[uid].row for uid in unit.pods if uid in snapshot.pending]
-    group = snapshot.group_index.get(unit.group, -1)
-    found = snapshot.group_rows[group] if group >= 0 else None
-    of_group = [] if found is None else [found.priority]
-    return max([*of_group, *(row.priority for row in rows)], default=0)
-
-
-def held_devices(
-    snapshot: Snapshot,
-    units: Sequence[Unit],
-    pods: Collection[Uid],
-    known: Mapping[Uid, int] | None,
-) -> tuple[int, int]:
-    """Return how much pods hold of what the units request but cpu and memory, and their number.
-
-    `known`: slots of all these pods, where they are known (`are_named`).
-    """
-    slots = np.flatnonzero(are_named(snapshot, pods, known))
-    asked = {
-        name
-        for unit in units
-        for uid in unit.pods
-        if (pending := snapshot.pending.get(uid)) is not None
-        and (entry := snapshot.classes[pending.pod_class]) is not None
-        for name, amount in entry.requests
-        if amount and name not in _EVERY_POD
-    }
-    columns = [number for number, name in enumerate(snapshot.resources) if name in asked]
-    return int(snapshot.pod_requests[slots][:, columns].sum()), len(slots)

@@ -33,8 +33,9 @@ from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.plan import Plane
 from reprieve.engine.scheduling.confirming import FAR_FEWER, MOST_AHEAD, refusal
+from reprieve.engine.scheduling.demand_devices import priority_of
 from reprieve.engine.scheduling.gangs.job import JobOptions
-from reprieve.engine.scheduling.mixtures import mixture, priority_of
+from reprieve.engine.scheduling.mixtures import mixture
 from reprieve.engine.scheduling.nodes.leaving import PutOff
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.plugins import PostFilter
