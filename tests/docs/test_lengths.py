@@ -13,12 +13,8 @@ DOCS = ROOT / "docs"
 LOOKED_UP = ("spec/", "reference/", "filters.md")
 #: Pages that are still longer than a page is to be, with their number of words.
 LONG: dict[str, int] = {
-    "benchmarks.md": 3500,
     "limits/scheduling.md": 1700,
-    "performance.md": 3700,
     "quota/beyond-kueue.md": 1250,
-    "reliability.md": 5200,
-    "studies.md": 6350,
 }
 
 

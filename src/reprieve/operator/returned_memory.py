@@ -20,7 +20,7 @@ Decisions leave objects that refer to each other, which only the collector finds
 collection meets in use counts as older from then on, and with the thresholds of `collector` older
 ones come once in hours: each keeps the decision that was being made. All is collected every ten
 minutes therefore, or as seldom as makes a thousandth of the time of it.
-Source: mallopt(3), malloc_trim(3); figures in docs/reliability.md.
+Source: mallopt(3), malloc_trim(3); figures in docs/reliability/soak.md.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 #: So many device-seconds of a preemptor's wait count as one that is lost. From the study of
-#: docs/studies.md.
+#: docs/studies/notice.md.
 WAITS_FOR_ONE_LOST: Final = 5
 
 
