@@ -17,7 +17,7 @@ from tests.oracle.topology.counting import Cluster, Share, cluster
 from tests.oracle.topology.domains import Json
 from tests.oracle.topology.requests import Ask, Impossible, ask
 
-__all__ = ["answer"]
+__all__ = ["answer", "groups", "held", "roles"]
 
 Held = dict[tuple[str, ...], int]
 
@@ -48,17 +48,21 @@ def groups(pod_sets: Sequence[Json]) -> list[list[Json]]:
     return list(found.values())
 
 
+def roles(group: Sequence[Json]) -> tuple[Json, Json | None]:
+    """Return the workers of a group and its leader: the smaller, or the second of equal ones."""
+    if len(group) == 1:
+        return group[0], None
+    first, second = group
+    return (first, second) if second["count"] <= first["count"] else (second, first)
+
+
 def held(form: Json) -> Held:
     """Return pods by the values of their domain."""
     return {tuple(each["values"]): each["count"] for each in form["domains"]}
 
 
 def _of_group(on: Cluster, group: list[Json]) -> dict[str, Json]:
-    workers, leader = group[0], None
-    if len(group) == 2:
-        leader, workers = sorted(group, key=lambda each: each["count"])
-        if leader["count"] == workers["count"]:
-            workers, leader = group
+    workers, leader = roles(group)
     if on.gates.get("ElasticJobsViaWorkloadSlicesWithTAS") and workers.get("previousAssignment"):
         resized = _resized(on, workers, leader)
         if resized is not None:

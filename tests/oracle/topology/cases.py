@@ -11,10 +11,10 @@ import copy
 from random import Random
 from typing import Any, Final
 
-from tests.oracle.topology.answers import answer, held
+from tests.oracle.topology.answers import answer, groups, held
 from tests.oracle.topology.domains import HOSTNAME, Json, tree
 
-__all__ = ["LEVELS", "drawn", "with_a_failed_node", "with_former_places"]
+__all__ = ["drawn", "small", "with_a_failed_node", "with_failed_nodes", "with_former_places"]
 
 ZONE, BLOCK, RACK = "example.com/zone", "example.com/block", "example.com/rack"
 LEVELS: Final = (
@@ -114,6 +114,8 @@ def _nodes(draw: Random) -> list[Json]:
         }
         if draw.random() < 0.05:
             labels.pop(draw.choice((*LEVELS[4], "disk")))
+        elif draw.random() < 0.04:
+            labels[draw.choice((BLOCK, RACK))] = ""
         node: Json = {
             "name": f"n{number}",
             "labels": labels,
@@ -181,7 +183,7 @@ def _request(draw: Random, levels: tuple[str, ...], grouped: bool = False) -> Js
         request[mode] = levels[top] if draw.random() < 0.98 else "example.com/nowhere"
     elif mode == "unconstrained":
         return {"unconstrained": draw.random() < 0.95}
-    if mode == "slices" or (not grouped and draw.random() < 0.5):
+    if mode == "slices" or draw.random() < (0.2 if grouped else 0.5):
         below = [*range(0 if mode == "slices" else top, len(levels))]
         at = sorted(draw.sample(below, min(len(below), draw.choice((1, 1, 2, 3)))))
         sizes = draw.choice(((4, 2, 1), (8, 4, 2), (6, 3, 3), (2, 2, 1), (3, 1, 1), (12, 4, 2)))
@@ -232,6 +234,11 @@ def _affinity(draw: Random) -> Json:
 
 def with_a_failed_node(case: Json, draw: Random) -> Json | None:
     """Return a case whose workload runs and loses a node, None where that cannot be."""
+    return with_failed_nodes(case, draw, 1)
+
+
+def with_failed_nodes(case: Json, draw: Random, most: int) -> Json | None:
+    """Return the same with up to `most` failed nodes; now and then another is gone, too."""
     case = copy.deepcopy(case)
     if case["levels"][-1] != HOSTNAME:
         return None
@@ -249,13 +256,26 @@ def with_a_failed_node(case: Json, draw: Random) -> Json | None:
             for resource, amount in {**each["requests"], "pods": 1}.items():
                 row[resource] = row.get(resource, 0) + amount * pods
     hosts = sorted({values[0] for form in admitted.values() for values in held(form)})
-    failed = draw.choice(hosts)
-    gone = {failed} if draw.random() < 0.9 else {failed, draw.choice(hosts)}
+    failed = draw.sample(hosts, min(len(hosts), draw.randint(1, most)))
+    gone = {*failed, *(draw.sample(hosts, 1) if draw.random() < 0.1 else ())}
+    if draw.random() < 0.1:
+        gone.remove(failed[0])  # it is marked, and ready again
     case["nodes"] = [each for each in case["nodes"] if each["labels"].get(HOSTNAME) not in gone]
-    case["workload"] = {"admission": admitted, "unhealthyNodes": [failed]}
+    case["workload"] = {"admission": admitted, "unhealthyNodes": failed}
     if draw.random() < 0.05:
         case["workload"]["ownedBySinglePod"] = True
     return case if case["nodes"] else None
+
+
+def small(draw: Random) -> Json:
+    """Return a case of six nodes at most, so that all ways to place one group can be tried."""
+    case = drawn(draw)
+    case["nodes"] = case["nodes"][:6]
+    names = {each["name"] for each in case["nodes"]}
+    case["pods"] = [each for each in case["pods"] if each["node"] in names]
+    case["podSets"] = groups(case["podSets"])[0]
+    case["featureGates"]["TASBalancedPlacement"] = False
+    return case
 
 
 def _is_whole(pod_set: Json) -> bool:
