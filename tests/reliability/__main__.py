@@ -5,7 +5,7 @@ python -m tests.reliability kills --plane idle --times 20 --binaries FOLDER --fo
 
 Ends with 1 when something was found that must not be: a pod deleted twice, or without a record that
 was committed before, more on a node than it has, a gang that never came to its nodes, a victim that
-is evicted in two records.
+is evicted in two records, somebody evicted in vain. Faults of plans print a line for each round.
 """
 
 from __future__ import annotations
@@ -105,7 +105,8 @@ def is_wrong(said: Mapping[str, Any]) -> bool:
     """Tell whether something was found that must not be."""
     words = ("deleted_twice", "without_record", "overcommitted", "gangs_lost")
     wrong = any(said[word] for word in (*words, "evicted_in_two_records"))
-    return wrong or not said["all_served"] or "gave_up" in said
+    in_vain = bool(said.get("in_vain"))
+    return wrong or in_vain or not said["all_served"] or "gave_up" in said
 
 
 async def _play(run: Run, fault: Fault) -> tuple[bool, float, list[dict[str, Any]]]:

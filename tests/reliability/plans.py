@@ -8,12 +8,14 @@ by the audit log.
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
+import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from reprieve.kube.bodies import Propagation
 from reprieve.kube.resource import PODS
@@ -103,8 +105,15 @@ async def _round(run: Run, work: _Jobs | _Pods, moment: int, harm: Harm) -> None
         said["told_to_go"].append(gone)
         # A deletion that was carried out as the API server died may have no entry.
         said["in_vain"] += max(0, gone - needed)
+        _report(work.turn, said)
     await work.clear()
     await _until(stand, lambda: not stand.pods, f"{name}: all are gone")
+
+
+def _report(turn: int, said: Mapping[str, Any]) -> None:
+    """Print a round as soon as it is over, so that rounds are known of a run that is stopped."""
+    last = {word: value[-1] for word, value in said.items() if isinstance(value, list) and value}
+    print(json.dumps({"round": turn, **last, "in_vain": said["in_vain"]}), file=sys.stderr)
 
 
 @dataclass
