@@ -310,7 +310,11 @@ class Marks:
             )
         except NotFound:
             return None
-        return found if found.metadata.uid == subject.uid else None
+        if found.metadata.uid != subject.uid:
+            return None
+        # The answer to a write may be lost, and the watch late: what is held here may be older.
+        self._workloads.observe(found)
+        return found
 
 
 def _worded(texts: Sequence[EventText], victim: Victim, eviction: Eviction) -> list[EventText]:
