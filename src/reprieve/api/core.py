@@ -203,6 +203,7 @@ class PodSpec(Struct, frozen=True):
     scheduler_name: str | None = None
     priority_class_name: str | None = None
     priority: int | None = None
+    termination_grace_period_seconds: int | None = None
 
 
 class PodTemplate(Struct, frozen=True):

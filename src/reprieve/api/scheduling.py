@@ -201,6 +201,7 @@ class PodSpec(Struct, frozen=True):
     scheduling_gates: list[SchedulingGate] | None = None
     scheduling_group: SchedulingGroup | None = None
     priority_class_name: str | None = None
+    termination_grace_period_seconds: int | None = None
     priority: int | None = None
     preemption_policy: str | None = None
     scheduler_name: str | None = None

@@ -3,8 +3,7 @@
 `check` is given the plan and the snapshot it was decided on (or a newer one) with the claims of
 the plans before it (`idle.claims.before_each`), and recounts everything from the rows; it shares no
 code with the evaluation beyond the freshness of samples. `check_all` does so for the plans of a
-run. The executor refuses a plan with violations: each one is a defect of ours or a world that has
-changed, never a mistake of the user.
+run. The executor refuses a plan with violations: a defect of ours or a world that has changed.
 
 Verified: victims are known, idle for their grace period, fresh, unclaimed and named once; the need
 is the whole demand, at proof level Placement that of its pending pods; in-flight credit is no less
@@ -429,7 +428,8 @@ def _incoming(
     if status.phase is not Phase.PREEMPTED:
         return ours
     ended = workload.released if workload.released is not None else status.preempted_at
-    on_its_way = bool(workload.pods) or (ended is not None and 0 <= now - ended < policy.settling)
+    on_its_way = ended is not None and 0 <= now - ended < policy.settling
+    on_its_way = _leaves(workload, policy, now) if workload.pods else on_its_way
     return ours and on_its_way and not policy.literal.preempted_not_in_flight
 
 
@@ -442,9 +442,15 @@ def _own(
     whom = snapshot.claims[workload.root.uid] if claimed else status.preempted_for
     if whom not in (demand.key, demand.ref.name):
         return False
-    # Pods that should have ended by now are planned around.
-    late = (pod.ends is not None and now > pod.ends + policy.slack for pod in workload.pods)
-    return status.phase is not Phase.PREEMPTED or not workload.pods or not all(late)
+    return status.phase is not Phase.PREEMPTED or _leaves(workload, policy, now)
+
+
+def _leaves(workload: Workload, policy: Policy, now: Nanos) -> bool:
+    """Whether a pod of an evicted root need not have ended by now, or none is left."""
+    since = workload.status.preempted_at or now
+    short, longest = since + policy.unended, since + policy.longest_grace
+    ends = [short if pod.ends is None else min(pod.ends, longest) for pod in workload.pods]
+    return not ends or any(now <= end + policy.slack for end in ends)
 
 
 def _left(

@@ -38,7 +38,7 @@ from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.questions import budget_of
 from reprieve.engine.idle.claims import demand_order
 from reprieve.engine.idle.fewest import fewest
-from reprieve.engine.idle.flights import idle_for, in_flight
+from reprieve.engine.idle.flights import idle_for, in_flight, overdue_from
 from reprieve.engine.idle.gangs import SHARED_CLAIM, units_of, whole_units
 from reprieve.engine.idle.least import Least, least
 from reprieve.engine.idle.model import (
@@ -424,9 +424,10 @@ def _note_settling(run: _Run, workload: Workload) -> None:
     status = workload.status
     if status.phase is not Phase.PREEMPTED:
         return
-    ends = [pod.ends for pod in workload.pods if pod.ends is not None]
+    found = (overdue_from(pod, status.preempted_at, run.policy) for pod in workload.pods)
+    ends = [end for end in found if end is not None]
     if ends and len(ends) == len(workload.pods):
-        run.due.append(Nanos(max(ends) + run.policy.slack + 1))
+        run.due.append(Nanos(max(ends) + 1))
     since = workload.released if workload.released is not None else status.preempted_at
     if not workload.pods and since is not None:
         run.due.append(Nanos(since + run.policy.settling))

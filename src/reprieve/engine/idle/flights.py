@@ -7,9 +7,9 @@ Source: specification of the idle plane, sections 9 and 12.
 from __future__ import annotations
 
 from kubeworld.units.instants import Nanos
-from reprieve.engine.idle.model import IdleSnapshot, Phase, Policy, Workload
+from reprieve.engine.idle.model import IdleSnapshot, Phase, PodRow, Policy, Workload
 
-__all__ = ["idle_for", "in_flight"]
+__all__ = ["idle_for", "in_flight", "overdue_from"]
 
 
 def idle_for(workload: Workload, now: Nanos) -> int:
@@ -36,8 +36,19 @@ def in_flight(workload: Workload, snapshot: IdleSnapshot, policy: Policy, now: N
     return workload.status.preempted_for
 
 
+def overdue_from(pod: PodRow, evicted: Nanos | None, policy: Policy) -> Nanos | None:
+    """Return after when a pod of a root that was evicted is planned around, None for never."""
+    if evicted is None:
+        return None if pod.ends is None else Nanos(pod.ends + policy.slack)
+    longest = Nanos(evicted + policy.longest_grace)
+    end = evicted + policy.unended if pod.ends is None else min(pod.ends, longest)
+    return Nanos(end + policy.slack)
+
+
 def _settling(workload: Workload, policy: Policy, now: Nanos) -> bool:
     if workload.pods:
-        return any(pod.ends is None or now <= pod.ends + policy.slack for pod in workload.pods)
+        since = workload.status.preempted_at
+        ends = [overdue_from(pod, since, policy) for pod in workload.pods]
+        return any(end is None or now <= end for end in ends)
     since = workload.released if workload.released is not None else workload.status.preempted_at
     return since is not None and 0 <= now - since < policy.settling

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from kubeworld.objects.pods import OVER
-from kubeworld.units.durations import SECOND
+from kubeworld.units.durations import HOUR, MINUTE, SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.idle.literal import LiteralSwitches
@@ -308,7 +308,9 @@ class Policy:
     fewest devices that a search finds (`least`). `settling`: how long after the end
     of a victim's last pod its GPUs still count as on their way to the demand, which the scheduler
     needs to place the pods (hazard H4). `slack`: how long after its graceful end a pod that is
-    still there counts as leaving; then it is planned around.
+    still there counts as leaving; then it is planned around. So is one whose graceful end is later
+    than `longest_grace` after the eviction of its root, and one that is not even being deleted
+    `unended` after it, as where a finalizer keeps the root.
     """
 
     polling_interval: int = 15 * SECOND
@@ -318,6 +320,8 @@ class Policy:
     choice: VictimChoice = VictimChoice.COMPATIBLE
     settling: int = 15 * SECOND
     slack: int = 60 * SECOND
+    longest_grace: int = HOUR
+    unended: int = 5 * MINUTE
     literal: LiteralSwitches = field(default_factory=LiteralSwitches)
 
     @property

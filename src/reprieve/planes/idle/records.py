@@ -31,6 +31,7 @@ from reprieve.api.reprieve import Preemption
 from reprieve.engine.idle.discovery import Owner
 from reprieve.engine.idle.model import PodRow
 from reprieve.engine.idle.vendors import Vendor
+from reprieve.execution.pod_victims import DEFAULT_GRACE
 from reprieve.intake.cluster.metadata import checkpoint_of, claims_of, speaks_of
 from reprieve.intake.owners import found
 from reprieve.intake.pods import (
@@ -75,6 +76,7 @@ class PodRecord:
     names that it waits for, and `shared`, as `namespace/name`, which are named by other pods, too.
     `part`: the resource name by which it asks for a share of a GPU, empty for whole ones.
     `priority`: as the API server has resolved it. `speaks`: it answers a notice for its unit.
+    `grace`: seconds that it may take to end.
     """
 
     uid: str
@@ -94,6 +96,7 @@ class PodRecord:
     priority: int = 0
     speaks: bool = False
     priority_class: str = ""
+    grace: int = DEFAULT_GRACE
 
     @property
     def occupies(self) -> bool:
@@ -121,7 +124,7 @@ def pod_converter(
             row = counted_pod_row(pod, gpus, asks)
         names = claims_of(pod.spec.resource_claims, pod.status.resource_claim_statuses)
         claims = tuple(sorted({name for _, name in names if name}))
-        uses = bool(gpus or claims)
+        uses, grace = bool(gpus or claims), pod.spec.termination_grace_period_seconds
         return PodRecord(
             uid=metadata.uid,
             namespace=sys.intern(metadata.namespace),
@@ -138,6 +141,7 @@ def pod_converter(
             priority=pod.spec.priority or 0,
             speaks=speaks_of(metadata),
             priority_class=sys.intern(pod.spec.priority_class_name or ""),
+            grace=DEFAULT_GRACE if grace is None else grace,
         )
 
     return convert

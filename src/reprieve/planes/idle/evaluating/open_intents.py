@@ -214,6 +214,8 @@ class OpenIntents:
                 self._again(Nanos(wall + max(each.next_try - now, _RETRY)))
             elif each.gone_since is not None:
                 self._again(Nanos(wall + max(each.gone_since + SERVED_WITHIN - now, _RETRY)))
+            elif (overdue := self._victims.overdue_at(each.intent)) is not None:
+                self._again(Nanos(wall + max(overdue - now, 0) + _RETRY))
 
     def stop(self) -> None:
         """End all tasks; the next holder of the lease continues from what the objects state."""

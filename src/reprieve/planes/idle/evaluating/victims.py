@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from kubeworld.units.durations import MINUTE
+from kubeworld.units.durations import MINUTE, SECOND, format_duration
 from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import (
     ObjectRef,
@@ -43,6 +43,7 @@ from reprieve.planes.idle.workloads import TrackedWorkloads, key_of
 from reprieve.units.ids import GpuWorkloadKey
 from reprieve.units.references import Reference
 from reprieve.wording.events import EventText
+from reprieve.wording.kube_scheduler import eviction_refused
 
 __all__ = ["IdleVictims"]
 
@@ -87,6 +88,8 @@ class IdleVictims:
         self._not_evictable = not_evictable
         self._refusals: dict[tuple[str, str], int] = {}  # by record and root
         self._overdue: set[str] = set()  # records of whose victims that was told
+        # Since when evicted roots are waited for, by record and root: monotonic.
+        self._leaving: dict[tuple[str, str], int] = {}
 
     def forget(self, intent: Preemption) -> None:
         """A plan is over."""
@@ -94,6 +97,12 @@ class IdleVictims:
         self._marks.forget(intent)
         name = intent.metadata.name
         self._refusals = {key: n for key, n in self._refusals.items() if key[0] != name}
+        self._leaving = {key: since for key, since in self._leaving.items() if key[0] != name}
+
+    def overdue_at(self, intent: Preemption) -> int | None:
+        """Return when the next victim that is waited for is overdue: monotonic, None for none."""
+        victims = (each for each in intent.spec.victims if self._leaves(intent, each))
+        return min((self._deadline(intent, each) for each in victims), default=None)
 
     # What the executor asks.
 
@@ -113,6 +122,8 @@ class IdleVictims:
                 return _not_as_planned(guard.subject, shown.phase or "gone", guard.phases)
         client, mapper = self._context.full_client, self._context.mapper
         for victim in victims:
+            if why := self._too_long(intent, victim):
+                return why
             blocked = await obstacle(client, mapper, victim, ask=len(everybody) > 1)
             if blocked is not None:
                 if blocked.result is not Result.FAILED:
@@ -123,6 +134,19 @@ class IdleVictims:
                     await self._marks.settle(intent, victim, blocked)
                 return f"{victim.root.kind}/{victim.root.name}: {blocked.detail}"
         return ""
+
+    def _too_long(self, intent: Preemption, victim: Victim) -> str:
+        """Return why others are looked for first, empty where the grace period is no reason."""
+        grace = max((pod.grace for pod in self._pods_of(victim.root.reference)), default=0)
+        longest, uid = self._context.start.policy.longest_grace, victim.root.uid
+        if intent.spec.preemptor is None or grace * SECOND <= longest or uid in self._not_evictable:
+            return ""
+        until = self._not_evictable.refused(uid, self._context.clock.wall())
+        why = f"its grace period of {grace} s is longer than {format_duration(longest)}"
+        subject = victim.subject
+        text = eviction_refused(subject.namespace, subject.name, why, until, subject.namespace)
+        self._context.announce(subject.reference, text, intent.spec.plan_id)
+        return f"{victim.root.kind}/{victim.root.name}: {why}"
 
     async def mark(self, intent: Preemption, victim: Victim) -> Marked[None] | VictimResult:
         subject = victim.subject
@@ -211,9 +235,28 @@ class IdleVictims:
         self, intent: Preemption, victim: Victim, state: VictimStatus | None
     ) -> VictimResult | None:
         assert state is not None, "a root is on its way because of what its eviction came to"
-        if self._pods_left(victim.root.reference):
+        if not self._pods_left(victim.root.reference):
+            self._leaving.pop((intent.metadata.name, victim.root.uid), None)
+            return VictimResult(state.state, state.message)
+        if self._context.clock.monotonic() <= self._deadline(intent, victim):
             return None
-        return VictimResult(state.state, state.message)
+        self._leaving.pop((intent.metadata.name, victim.root.uid), None)
+        why = "its pods have not ended in time, and other idle work may be evicted instead"
+        self._tell_overdue(intent, [(victim, why)])
+        return VictimResult(state.state, why)
+
+    def _leaves(self, intent: Preemption, victim: Victim) -> bool:
+        return (intent.metadata.name, victim.root.uid) in self._leaving
+
+    def _deadline(self, intent: Preemption, victim: Victim) -> int:
+        """Return by when the pods of an evicted root should be gone: monotonic."""
+        key, policy = (intent.metadata.name, victim.root.uid), self._context.start.policy
+        since = self._leaving.setdefault(key, self._context.clock.monotonic())
+        allowed = (
+            min(pod.grace * SECOND, policy.longest_grace) if pod.row.terminating else policy.unended
+            for pod in self._pods_of(victim.root.reference)
+        )
+        return since + max(allowed, default=0) + policy.slack
 
     def served(self, intent: Preemption) -> bool:
         preemptor = intent.spec.preemptor
@@ -262,6 +305,9 @@ class IdleVictims:
         if since <= _OVERDUE or intent.metadata.name in self._overdue:
             return
         self._overdue.add(intent.metadata.name)
+        self._tell_overdue(intent, left)
+
+    def _tell_overdue(self, intent: Preemption, left: Sequence[tuple[Victim, str]]) -> None:
         for victim, why in left:
             message = f"{victim.root.kind}/{victim.root.name} is still there: {why}"
             log.warning("plan %s: %s", intent.spec.plan_id, message)
