@@ -46,7 +46,7 @@ class Half(StrEnum):
 
 
 class Rejection(StrEnum):
-    """Why another plane evicts nobody for a demand."""
+    """Why another plane evicts no workload for a demand."""
 
     OWNED = "OwnedByAnother"  # it is not asked: another plane is the owner
     NOT_ASKED = "NotAsked"  # the demand has not opted in, or there is no idle work
@@ -110,7 +110,7 @@ _MIXED: Final = (Plane.IDLE, Plane.SCHEDULING)
 
 
 def joint_record(plan: Plan, beside: Beside) -> JointRecord:
-    """Return what the record of a plan says of the other planes."""
+    """Return what the record of a plan states of the other planes."""
     for_quota = _for_quota(plan)
     quota = Half.PROVEN if for_quota or plan.plane is Plane.QUOTA else Half.SETTLED
     placed = plan.proof.level is ProofLevel.PLACEMENT
@@ -152,7 +152,7 @@ def _stages(plan: Plan, beside: Beside) -> tuple[Stage, ...]:
 
 
 def _for_quota(plan: Plan) -> bool:
-    """Whether idle work goes for the quota that a queued demand lacks."""
+    """Whether idle work is evicted for the quota that a queued demand lacks."""
     return plan.plane is Plane.IDLE and plan.proof.level is ProofLevel.QUOTA
 
 
@@ -167,5 +167,5 @@ def _rejection(plan: Plan, plane: Plane, beside: Beside) -> Rejection:
 
 
 def _frees(plan: Plan, victim: Victim, beside: Beside) -> tuple[bool, bool]:
-    """Return whether a victim gives quota back, and room."""
+    """Return whether a victim frees quota, and capacity on nodes."""
     return plan.plane is Plane.QUOTA or victim.root.uid in beside.queued, True

@@ -31,7 +31,7 @@ _PARTS: Final = (
 
 
 def lost_device_seconds(start: int | None, checkpoint: int, devices: int, now: int) -> int:
-    """Return device-seconds; instants are Unix seconds, of `checkpoint` 0 says nothing.
+    """Return device-seconds; instants are Unix seconds, a `checkpoint` of 0 is none.
 
     What has not started loses nothing.
     """

@@ -14,7 +14,7 @@ __all__ = ["IdlePods", "Mixture"]
 
 @dataclass(frozen=True, slots=True)
 class IdlePods:
-    """Idle work that goes as a whole, and its pods."""
+    """Idle work that is evicted as a whole, and its pods."""
 
     name: str
     pods: tuple[Uid, ...]
@@ -22,7 +22,7 @@ class IdlePods:
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Idle units, by name, and pods that go by priority; with both gone the demand is placed."""
+    """Idle units, by name, and pods evicted by priority; without both the demand is placed."""
 
     idle: tuple[str, ...]
     pods: frozenset[Uid]

@@ -1,4 +1,4 @@
-"""What is decided about, and whether to continue: asked at steps where nothing is half changed.
+"""What is decided about, and whether to continue: checked at steps where nothing is half changed.
 
 The engine has no clock. Who runs decisions may bring one, and end the decision about one that takes
 too long, or is not to be decided about for now. In the quota plane what is raised is that one's
@@ -17,7 +17,7 @@ class Pace(Protocol):
     """Follows decisions."""
 
     def begin(self, what: str) -> None:
-        """Take note of what is decided about from now on: a namespace/name.
+        """Record what is decided about from now on: a namespace/name.
 
         Raises:
             Exception: it is not to be decided about for now.
@@ -25,7 +25,7 @@ class Pace(Protocol):
         ...
 
     def check(self) -> None:
-        """Return when that may take longer.
+        """Return when that may last longer.
 
         Raises:
             Exception: it has taken too long.

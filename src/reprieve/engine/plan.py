@@ -26,7 +26,7 @@ class Plane(StrEnum):
 
 
 class ProofLevel(StrEnum):
-    """How far the plan is proven to make room for its preemptor."""
+    """To what extent the plan is proven to fit its preemptor."""
 
     SUM = "Sum"  # the freed amounts, over all nodes, reach the need for every resource name
     PLACEMENT = "Placement"  # every pod of the need has a node

@@ -1,4 +1,4 @@
-"""What a plane's proof says against a plan, and the refusal to carry that plan out.
+"""What a plane's proof finds against a plan, and the refusal to carry that plan out.
 
 Each plane has its own list of faults; how one is told is the same for all.
 """
@@ -26,7 +26,7 @@ class PlanFault:
 
 
 class PlanRefused(Exception):
-    """A plan was not carried out because its proof failed; the message says why."""
+    """A plan was not carried out because its proof failed; the message states why."""
 
     def __init__(self, faults: tuple[PlanFault, ...]) -> None:
         super().__init__("; ".join(str(fault) for fault in faults))

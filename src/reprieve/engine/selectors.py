@@ -62,7 +62,7 @@ def requirement_holds(operator: str, values: Sequence[str], value: str | None) -
 
 
 def requirement_text(key: str, operator: str, values: Sequence[str]) -> str:
-    """Return a requirement as people say it: `tier=gold`, `gpu in a, b`, `zone exists`."""
+    """Return a requirement as people write it: `tier=gold`, `gpu in a, b`, `zone exists`."""
     match operator:
         case "In" if len(values) == 1:
             return f"{key}={values[0]}"

@@ -1,4 +1,4 @@
-"""Values that are made by the hundred thousand: nobody changes them, and mypy sees to it.
+"""Values that are made by the hundred thousand: none is changed, and mypy sees to it.
 
 A frozen dataclass sets each of its fields by `object.__setattr__`, so that a row of thirty fields
 takes six microseconds to make, several times as long as all of it that is not that. A `value` is

@@ -68,7 +68,7 @@ class Cluster:
         self._after()
 
     def replace(self, kind: Kind, rows: Iterable[Change]) -> None:
-        """Apply a complete list of one kind: what it does not name is gone."""
+        """Apply a complete list of one kind: objects that it does not name are deleted."""
         listed = list(rows)
         self._end_others(kind, {row.uid for row in listed})
         for row in listed:
@@ -77,7 +77,7 @@ class Cluster:
         self._after()
 
     def complete(self, kind: Kind, uids: Set[Uid]) -> None:
-        """End a list of one kind whose rows were all taken in: what has no such uid is gone."""
+        """End a list of one kind whose rows were all applied: objects of other uids are deleted."""
         self._end_others(kind, uids)
         self._unsynced.discard(kind)
         self._after()
@@ -117,7 +117,7 @@ class Cluster:
         return True
 
     def forget(self, uid: Uid) -> None:
-        """Take an assumption back: the pod is pending again."""
+        """Undo an assumption: the pod is pending again."""
         if uid in self.overlay.assumed:
             unassume(self._state, uid)
             show(self._state, self._state.pods[uid])

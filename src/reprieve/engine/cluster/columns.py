@@ -62,7 +62,7 @@ class Numbers(Generic[V]):
         return number
 
     def drop(self, number: int) -> bool:
-        """Take one user away; return whether it was the last, and the number is free."""
+        """Remove one user; return whether it was the last, and the number is free."""
         users = self._users[number] - 1
         self._users[number] = users
         if users:
@@ -80,7 +80,7 @@ class Numbers(Generic[V]):
         return True
 
     def users(self, number: int) -> int:
-        """Return how often the number was taken and not dropped."""
+        """Return how often the number was acquired and not dropped."""
         return self._users[number]
 
     def _new(self, value: V) -> int:
@@ -179,7 +179,7 @@ class PodColumns:
         group: int,
         classes: ClassColumns,
     ) -> int:
-        """Give the pod a slot and count it on its node; `set_facts` says the rest."""
+        """Give the pod a slot and count it on its node; `set_facts` sets the rest."""
         if self._free:
             slot = self._free.pop()
         else:
@@ -277,7 +277,7 @@ class PodColumns:
         return used, scored
 
     def cover_nodes(self, count: int) -> None:
-        """Make room for node numbers below `count`."""
+        """Allocate columns for node numbers below `count`."""
         if count > len(self.used):
             self.used = grown(self.used, count)
             self.scored = grown(self.scored, count)

@@ -34,7 +34,7 @@ class Derived:
         make: Callable[[], T],
         change: Callable[[T, tuple[Any, ...]], T | None] | None = None,
     ) -> T:
-        """Return what `make` returns, or did when it was last asked with these very tables.
+        """Return what `make` returns, or returned when it was last called with these very tables.
 
         `change` makes it of what was kept and the tables that this was made of, None if it cannot.
         """

@@ -1,4 +1,4 @@
-"""Columns of what nodes and label sets say: made when somebody asks, and shared by snapshots.
+"""Columns of what nodes and label sets state: made on first use, and shared by snapshots.
 
 A label of all nodes is a number per node, so that a selector is tested once per distinct value.
 Snapshots share these columns as long as no node (no label set) has changed, because reading 5,000

@@ -1,4 +1,4 @@
-"""Groups by key as they come and go, and how they hang together: what `trees` says of a snapshot.
+"""Groups by key as they are created and deleted, and their trees: what `trees` of a snapshot holds.
 
 For whoever asks about one group at a time between decisions: the queue, and those who write
 statuses. With `trees` off every pod group stands for itself, whatever parent it names.

@@ -1,4 +1,4 @@
-"""What must be true of the columns: they state what the rows say, no more and no less.
+"""What must be true of the columns: they state what the rows state, no more and no less.
 
 `contents` spells out a snapshot without slots and numbers, which depend on the order of events;
 `rebuilt` makes the same from the rows alone, slowly. `Cluster(validate=True)` compares the two
@@ -27,7 +27,7 @@ class Inconsistent(AssertionError):
 
 
 def check(snapshot: Snapshot, expected: Contents) -> None:
-    """Compare a snapshot with what `rebuilt` says.
+    """Compare a snapshot with what `rebuilt` returns.
 
     Raises:
         Inconsistent: they differ; the message names the first part that does.
@@ -39,7 +39,7 @@ def check(snapshot: Snapshot, expected: Contents) -> None:
 
 
 def contents(snapshot: Snapshot) -> Contents:
-    """Return what the snapshot says, by names instead of numbers; zero amounts are left out."""
+    """Return what the snapshot states, by names instead of numbers; zero amounts are left out."""
     names = [node.name for node in snapshot.nodes]
     pods: dict[str, Any] = {}
     for slot, uid in enumerate(snapshot.pod_uids):
@@ -106,7 +106,7 @@ def rebuilt(
     overlay: Overlay,
     resources: Container[str] | None = None,
 ) -> Contents:
-    """Return what a snapshot of these rows must say; `tables` hold nodes and groups too.
+    """Return what a snapshot of these rows must state; `tables` hold nodes and groups too.
 
     `resources`: those that are counted, where not all are.
     """
@@ -188,7 +188,7 @@ def _group_of(row: PodRow) -> str:
 
 
 def _counted(row: PodRow, resources: Container[str] | None) -> dict[str, int]:
-    """Return what a pod with a node takes there of the resources that are counted."""
+    """Return what a pod with a node uses there of the resources that are counted."""
     amounts = {PODS: 1}
     for name, amount in row.pod_class.requests:
         if resources is None or name in resources:
@@ -197,7 +197,7 @@ def _counted(row: PodRow, resources: Container[str] | None) -> dict[str, int]:
 
 
 def _standing(row: PodRow, node: str | None, amounts: Mapping[str, int]) -> tuple[Any, ...]:
-    """Return what a snapshot says of a pod with a node, which is None where it is not known."""
+    """Return what a snapshot states of a pod with a node, which is None where it is not known."""
     flags = 0 if row.node else int(Flag.ASSUMED)
     if row.deleting:
         flags |= Flag.DELETING | (Flag.PREEMPTED if row.preempted else 0)
@@ -226,7 +226,7 @@ def _wanted(row: PodRow, overlay: Overlay) -> str:
 
 
 def _nomination(row: PodRow, overlay: Overlay, groups: Mapping[str, GroupRow]) -> tuple[Any, ...]:
-    """Return what a snapshot says of a nomination."""
+    """Return what a snapshot states of a nomination."""
     expected, owner = overlay.nominated.get(row.uid), groups.get(_group_of(row))
     priority = owner.priority if owner else row.priority
     if expected:

@@ -1,4 +1,4 @@
-"""Up to where amounts count exactly: what columns, and whoever fills them, keep to.
+"""Up to where amounts count exactly: what columns, and all that fill them, keep to.
 
 They stand apart from the columns, so that who only reads requests does not load numpy for them: a
 process in which nothing is scheduled has no use for that. Source: the design's "State that can be

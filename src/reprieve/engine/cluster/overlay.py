@@ -27,7 +27,7 @@ class Assumption:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A nomination that we wrote; an empty node: we took the nomination away."""
+    """A nomination that we wrote; an empty node: we removed the nomination."""
 
     node: str
     priority: int

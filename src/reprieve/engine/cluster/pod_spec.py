@@ -89,7 +89,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """A port of the node that the pod takes; an absent address is `0.0.0.0`, protocol `TCP`."""
+    """A port of the node that the pod uses; an absent address is `0.0.0.0`, protocol `TCP`."""
 
     port: int
     protocol: str = "TCP"

@@ -1,4 +1,4 @@
-"""Pods come, change, are bound, finish and go: what each does to numbers, slots and pending pods.
+"""Pods are created, changed, bound, finished, deleted: effects on numbers, slots and pending pods.
 
 A pod without node is pending, or assumed when we have bound it and not seen that yet; a bound one
 has a slot and counts on its node; a finished one has only its row, so that an older event of it is

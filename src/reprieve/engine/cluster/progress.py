@@ -1,4 +1,4 @@
-"""Which changes may help a unit that found neither room nor victims, as two counters.
+"""Which changes may help a unit that found neither capacity nor victims, as two counters.
 
 `helped` counts what may help anybody: a node that is new or offers something else, a placed pod
 that goes, leaves or changes, an object that filters read. `joined` counts what takes room and helps
@@ -44,11 +44,11 @@ class Progress:
             self.helped += 1
 
     def taken_back(self) -> None:
-        """Count a place that is no longer taken, or kept, for a pod."""
+        """Count a place that is no longer used, or kept, for a pod."""
         self.helped += 1
 
     def taken(self) -> None:
-        """Count a place that is taken for a pod from now on."""
+        """Count a place that is used for a pod from now on."""
         self.joined += 1
 
     def object(self, kind: Kind, before: object, row: object) -> None:

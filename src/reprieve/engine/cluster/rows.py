@@ -1,4 +1,4 @@
-"""What the engine is told about a cluster: one immutable row per object.
+"""What the engine knows of a cluster: one immutable row per object.
 
 Rows hold facts only, in base units (milli-CPU, bytes, counts, seconds). What a pod's spec says is
 defined in `pod_spec` and read from here as well; the columns of `Cluster` refer to it by number.
@@ -290,7 +290,7 @@ class IdleRow:
 
 @dataclass(frozen=True, slots=True)
 class NoticeRow:
-    """A placed pod, by its name, that would be told before an eviction.
+    """A placed pod, by its name, that would get notice before an eviction.
 
     `time` that it would be granted, and that its `save` takes, 0 where it is not known: seconds.
     `credit`: of its lineage, in thousandths.

@@ -1,1 +1,1 @@
-"""Why a unit waits, and what would let it start: decided by the engine, not told from prose."""
+"""Why a unit waits, and what would start it: decided by the engine, not read from prose."""

@@ -1,4 +1,4 @@
-"""Why nobody is preempted for a demand in the idle plane.
+"""Why no workload is preempted for a demand in the idle plane.
 
 Idle work that holds what a demand asks for stays for one of three reasons that pass: it is within
 its grace period, it goes for another demand, or its metrics are too old. Which of them is in the
@@ -87,7 +87,7 @@ class IdleFacts:
 
     @cached_property
     def kept(self) -> Mapping[Reference, Declined]:
-        """Why each idle workload stays, and why each demand got nobody."""
+        """Why each idle workload stays, and why each demand has no victims."""
         return {each.subject: each for each in self.evaluation.declined}
 
     @cached_property
@@ -105,7 +105,7 @@ class IdleFacts:
 def diagnose_demand(
     facts: IdleFacts, key: GpuWorkloadKey, pods: Collection[Uid] = ()
 ) -> Diagnosis | None:
-    """Return why nobody is preempted for a GpuWorkload.
+    """Return why no workload is preempted for a GpuWorkload.
 
     Args:
         facts: of an evaluation of now.
@@ -143,7 +143,7 @@ def diagnose_demand(
 
 
 def counted(facts: IdleFacts, ref: Reference, reason: Reason) -> Diagnosis:
-    """Return what is told of a demand that was counted for a reason."""
+    """Return what is reported of a demand that was counted for a reason."""
     declined = facts.kept.get(ref)
     if declined is not None and declined.reason is outcome.Reason.DELAYED and declined.until:
         return _delayed(declined.until)
@@ -173,7 +173,7 @@ def _delayed(until: Nanos) -> Diagnosis:
 
 
 def counted_reasons(facts: IdleFacts) -> dict[Reference, Reason]:
-    """Return why nobody is preempted, by each demand for which nobody does.
+    """Return why no workload is preempted, by each demand without victims.
 
     It adds up what idle work holds, for each demand as if it waited alone: where it would have to
     be looked at whether that fits on nodes, it counts as one for which it would not help.

@@ -17,7 +17,7 @@ __all__ = ["Blocker", "Change", "Diagnosis", "Fix"]
 
 
 class Change(StrEnum):
-    """What of a unit, or of who it asks, is changed by a remedy, the smallest change first."""
+    """What of a unit, or of its user, is changed by a remedy, the smallest change first."""
 
     WAIT = "wait"
     FEWER_PODS = "fewer pods"
@@ -31,7 +31,7 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A change with which the engine, asked again, lets the unit start.
+    """A change with which the engine, run again, starts the unit.
 
     `field` is the path within the object that is changed, `before` and `after` are its values as a
     person would write them; for WAIT `after` is an instant in RFC 3339, or what has to have
@@ -47,7 +47,7 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """Who holds what the unit lacks, in base units by resource name; `rule` says why it stays."""
+    """Holders of what the unit lacks, in base units by resource; `rule`: why each stays."""
 
     holder: Reference
     amounts: Mapping[str, int]

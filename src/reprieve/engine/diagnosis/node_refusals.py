@@ -244,7 +244,7 @@ def _taint_text(taint: Taint) -> str:
 
 
 def _terms_text(terms: Iterable[NodeTerm]) -> str:
-    """Return terms as people say them: `gpu in h100, h200 and zone exists`."""
+    """Return terms as people write them: `gpu in h100, h200 and zone exists`."""
     return " or ".join(
         " and ".join(
             requirement_text(each.key, each.operator, each.values)

@@ -80,7 +80,7 @@ class Standing:
 
     @property
     def told(self) -> Diagnosis | None:
-        """Return the diagnosis as far as it goes, None without a reason."""
+        """Return the diagnosis as far as it is known, None without a reason."""
         return _diagnosis(self.found, self.until)
 
 
@@ -125,7 +125,7 @@ def diagnose(facts: QuotaFacts, workload: Workload) -> Diagnosis | None:
 
 
 def reason_of(entry: Entry, holdings: Holdings) -> Reason | None:
-    """Return why a head got no quota, as its cycle said it; None where it got it.
+    """Return why a head got no quota, as its cycle stated it; None where it got it.
 
     It costs no search, so that it may be asked for each head of a cycle.
     """
@@ -187,7 +187,7 @@ def _of_queue(
     queues: Queues,
     workload: Workload,
 ) -> str:
-    """Note what is wrong with its queues; return its ClusterQueue, empty if that takes nobody."""
+    """Record what is wrong with its queues; return its ClusterQueue, empty if it accepts none."""
     local = configuration.local_queues.get(workload.queue)
     door = workload.queue.partition("/")[2]
     if local is None:
@@ -230,7 +230,7 @@ def _is_in(local_queue: str, workload: Workload) -> bool:
 
 
 def _selected(selector: LabelSelector | None) -> str:
-    """Return which namespaces a ClusterQueue takes."""
+    """Return which namespaces a ClusterQueue accepts."""
     if selector is None:
         return "no namespace: it has no namespaceSelector"
     terms = [requirement_text(e.key, e.operator, e.values) for e in selector.expressions]
@@ -238,7 +238,7 @@ def _selected(selector: LabelSelector | None) -> str:
 
 
 def _deactivated(workload: Workload) -> dict[str, str]:
-    """Return who deactivated a workload: somebody, or the operator, and for what."""
+    """Return what deactivated a workload: a user, or the operator, and why."""
     values = {CAUSE: Cause.DEACTIVATED, "workload": workload.name}
     prefix, _, why = (workload.evicted.reason if workload.evicted else "").partition("DueTo")
     if prefix == "Deactivated" and why:
@@ -290,7 +290,7 @@ def _of_place(
 
 
 def _judge(facts: QuotaFacts, workload: Workload, trial: Trial) -> Diagnosis | None:
-    """Return what the decision about it alone says; None where it would get its quota."""
+    """Return the decision about it alone; None where it would get its quota."""
     assignment = trial.assignment
     if assignment.mode is Mode.FIT:
         blocked = facts.configuration.settings.block_admission and not facts.holdings.all_ready
@@ -320,7 +320,7 @@ def _judge(facts: QuotaFacts, workload: Workload, trial: Trial) -> Diagnosis | N
 
 
 def _no_places(workload: Workload, trial: Trial) -> Mapping[str, str]:
-    """Return where its pods would lack room even if nobody had places."""
+    """Return where its pods would lack capacity even if no workload held places."""
     lacks = place_shortage(trial, workload, empty=True)
     if lacks is None:
         return {"why": trial.assignment.message}
@@ -329,7 +329,7 @@ def _no_places(workload: Workload, trial: Trial) -> Mapping[str, str]:
 
 
 def _taken(workload: Workload, trial: Trial) -> Diagnosis:
-    """Return where its pods lack room though its quota is free, and who has it there."""
+    """Return where its pods lack capacity though its quota is free, and which workloads use it."""
     snapshot = trial.snapshot
     lacks = place_shortage(trial, workload, empty=False)
     who = preemptor(workload, trial.queue, snapshot.settings)

@@ -1,4 +1,4 @@
-"""What keeps those who hold the quota from making way: found by changing it and searching again.
+"""What protects the holders of the quota from preemption: found by changing it and searching again.
 
 The first of these changes with which the search finds victims names the cause; those that the
 owner of the workload can make come before those of the queue:
@@ -41,7 +41,7 @@ _COHORT: Final = "reclaimWithinCohort: Any"
 
 
 def holding_cause(trial: Trial, workload: Workload) -> dict[str, str]:
-    """Return what lets holders stay, with what its sentence needs, by name."""
+    """Return why holders stay, with what the sentence needs, by name."""
     return _Search(trial, workload).cause()
 
 

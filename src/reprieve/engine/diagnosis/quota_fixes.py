@@ -1,4 +1,4 @@
-"""What would let a waiting workload have its quota, found by deciding again on changed input.
+"""What would give a waiting workload its quota, found by deciding again on changed input.
 
 One change at a time, the smallest kind first (`Change`): waiting, fewer pods, fewer devices a pod,
 one constraint less, a wider level of its topology, another flavor, another LocalQueue of the
@@ -49,7 +49,7 @@ class ClassChoice:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A change that helps: how it is told, and the workload as it is then, at which instant."""
+    """A change that helps: its text, and the workload as it is then, at which instant."""
 
     fix: Fix
     workload: Workload
@@ -279,7 +279,7 @@ def remedies(
     classes: Sequence[ClassChoice] = (),
     class_name: str = "",
 ) -> tuple[Remedy, ...]:
-    """Return the changes that let a waiting workload have its quota, the smallest first.
+    """Return the changes that would give a waiting workload its quota, the smallest first.
 
     Args:
         facts: the state; not changed.

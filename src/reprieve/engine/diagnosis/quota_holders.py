@@ -1,4 +1,4 @@
-"""Who holds the quota that a workload lacks, and which rule lets each of them stay.
+"""Which workloads hold the quota that a workload lacks, and which rule protects each of them.
 
 A holder stays by the first rule that applies:
 

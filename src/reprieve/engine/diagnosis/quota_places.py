@@ -1,4 +1,4 @@
-"""Where the pods of a workload that requests places lack room, and who has it there.
+"""Where the pods of a workload that requests places lack capacity, and which workloads use it.
 
 Source: specification of topology-aware scheduling, section 9 (7).
 """
@@ -25,7 +25,7 @@ _MOST_EXCLUDED: Final = 3  # causes that one sentence names
 
 @dataclass(frozen=True, slots=True)
 class PlaceShortage:
-    """Where room is short.
+    """Where capacity is short.
 
     Attributes:
         values: what sentences need: `short`, and `wider` where a wider level has room.
@@ -37,7 +37,7 @@ class PlaceShortage:
 
 
 def place_shortage(trial: Trial, workload: Workload, *, empty: bool) -> PlaceShortage | None:
-    """Return what the first pods without room lack, None where all have it.
+    """Return what the first pods without capacity lack, None where all have it.
 
     Args:
         trial: the decision about the workload.
@@ -77,7 +77,7 @@ def _asks(room: Capacity, workers: PodsWanted, leader: PodsWanted | None) -> str
 
 
 def _short(room: Capacity, best: int | None, asks: str) -> str:
-    """Return where the most room is, in words."""
+    """Return where the most capacity is, in words."""
     level = room.meant.level
     if not room.meant.required:
         widest = room.slices(0 if room.meant.climbs else level)

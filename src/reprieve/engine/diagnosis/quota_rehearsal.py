@@ -1,4 +1,4 @@
-"""Whether a changed workload would get its quota: the cycles are run on a copy, and taken back.
+"""Whether a changed workload would get its quota: the cycles are run on a copy, and undone.
 
 The copy has those who hold quota in the cohort tree of the workload's ClusterQueue, and of those
 who wait the head of each of its queues: who is tried before it, or keeps quota reserved, does so
@@ -70,7 +70,7 @@ class Rehearsal:
                 self._holdings.hold(leaving)
 
     def _load(self, cluster_queue: str) -> list[str]:
-        """Take over who holds quota in a tree; return its ClusterQueues."""
+        """Copy which workloads hold quota in a tree; return its ClusterQueues."""
         facts = self._facts
         names = facts.holdings.related(cluster_queue) or [cluster_queue]
         missing = set(names) - self._loaded

@@ -60,7 +60,7 @@ class Trial:
 
 
 def attempt(facts: QuotaFacts, workload: Workload, gone: Iterable[Holder] = ()) -> Trial | None:
-    """Return what the engine decides about a workload alone, None where its queue takes nobody.
+    """Return the decision about a workload alone, None where its queue accepts no workload.
 
     Args:
         facts: the state.
@@ -89,7 +89,7 @@ def attempt(facts: QuotaFacts, workload: Workload, gone: Iterable[Holder] = ()) 
 
 
 def severity(holdings: Holdings, workload: Workload, cluster_queue: str) -> NoFitReason:
-    """Return why a workload would have no flavors if nobody was preempted, of its fewest pods.
+    """Return why a workload would have no flavors without preemption, of its fewest pods.
 
     Nothing is searched, so that it may be asked for each head of a cycle. A ClusterQueue that is
     not there gives no reason.
@@ -129,7 +129,7 @@ def _considered(workload: Workload) -> Workload:
 
 
 def _telling(snapshot: Snapshot) -> Snapshot:
-    """Let the assignment say why nothing fits, whether or not conditions do."""
+    """Have the assignment state why nothing fits, whether or not conditions do."""
     settings = snapshot.settings
     gates = replace(settings.gates, unadmitted_workloads_observability=True)
     snapshot.settings = replace(settings, gates=gates)

@@ -57,7 +57,7 @@ class Reason(StrEnum):
 
 
 class Trait(Flag):
-    """What a reason says about what helps."""
+    """What a reason states about what helps."""
 
     NONE = 0
     LASTS = auto()  # it does not pass by itself: somebody has to change something
@@ -67,7 +67,7 @@ class Trait(Flag):
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """In which planes a reason is told, and its traits."""
+    """In which planes a reason is reported, and its traits."""
 
     planes: tuple[Plane, ...]
     traits: Trait = Trait.NONE
@@ -125,7 +125,7 @@ def with_trait(trait: Trait) -> frozenset[Reason]:
 
 
 def dominant(plane: Plane, found: Iterable[Reason]) -> Reason | None:
-    """Return which of the reasons found in a plane is told, None where none was found.
+    """Return which of the reasons found in a plane is reported, None where none was found.
 
     Raises:
         ValueError: one of them is no reason of this plane.

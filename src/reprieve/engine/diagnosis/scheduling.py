@@ -238,7 +238,7 @@ def _spare(attempt: Attempt, fits: list[Fit]) -> int:
 def _by_fit(
     attempt: Attempt, fits: list[Fit], found: dict[Reason, str], values: dict[str, str]
 ) -> Fit | None:
-    """Find what the filters say; return the fit whose counts are told.
+    """Find what the filters state; return the fit whose counts are reported.
 
     A pod that no node accepts is told only where the group cannot do without it, and in no domain.
     """
@@ -314,7 +314,7 @@ def _by_preemption(attempt: Attempt, found: dict[Reason, str], values: dict[str,
 
 
 def _nobody(preemption: Preemption) -> bool:
-    """Whether no pod is of lower priority where room would help."""
+    """Whether no pod is of lower priority where capacity would help."""
     if preemption.explanation.sentence is not Sentence.NO_CANDIDATES:
         return preemption.explanation.sentence is Sentence.NO_VICTIMS_GROUP
     nothing = (Sentence.NO_VICTIMS_POD, Sentence.NOT_HELPFUL)

@@ -52,7 +52,7 @@ _OF_NODES: Final = _OF_ROOM | {Reason.SPREAD_OR_AFFINITY_BLOCKS}
 
 @dataclass(frozen=True, slots=True)
 class _Lack:
-    """What is missing where, and the nodes (nodes,) on which room would help."""
+    """What is missing where, and the nodes (nodes,) on which capacity would help."""
 
     where: str
     amounts: dict[str, int]
@@ -175,7 +175,7 @@ def _of_group(simulation: Simulation, group: GroupRow | None, queued: Sequence[P
 def _larger_than_cluster(
     simulation: Simulation, group: GroupRow | None, queued: Sequence[Pending]
 ) -> dict[str, Any] | None:
-    """Return what is told of a group whose minimum no domain would hold, however empty.
+    """Return what is reported of a group whose minimum no domain would hold, however empty.
 
     None where that is not known: it is of pods of one class alone, which fit by resources.
     """

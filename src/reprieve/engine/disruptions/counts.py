@@ -1,4 +1,4 @@
-"""How often each lineage was displaced, whatever the order in which that is told.
+"""How often each lineage was displaced, in whatever order the rows come.
 
 For what tenants are told (TIMES), where neither circles nor weak links play a role: a line of work
 is called by its label, where it has one. Displacements of one instant count once, those by failures
@@ -38,7 +38,7 @@ class DisplacementCounts:
         self._fresh = 0
 
     def record(self, row: Displacement) -> None:
-        """Take note of a displacement."""
+        """Record a displacement."""
         if row.exempt is not Exemption.NONE:
             return
         instants = self._instants.setdefault(_called(row.victim), [])
@@ -59,7 +59,7 @@ class DisplacementCounts:
         return self._size
 
     def fold(self, rows: Iterable[Displacement]) -> None:
-        """Take note of many."""
+        """Record many displacements."""
         for row in rows:
             self.record(row)
 
@@ -68,7 +68,7 @@ class DisplacementCounts:
         return self._count(self._instants.get(_called(party), []), now)
 
     def repeated(self, now: Nanos) -> dict[Lineage, int]:
-        """Return who was displaced so often that it is told, and how often."""
+        """Return which lineages were displaced so often that it is reported, and how often."""
         counts = {Lineage(name): self._count(each, now) for name, each in self._instants.items()}
         return {name: count for name, count in counts.items() if count >= self.policy.repeated}
 

@@ -1,4 +1,4 @@
-"""Work that fails soon after it had others make way, again and again: a crash loop that evicts.
+"""Work that fails soon after its preemptions, again and again: a crash loop that evicts.
 
 A failure counts where its line of work had displaced somebody at most 5 minutes before, each
 displacement for one of them. Who was submitted again after a failure is of the same family, and so
@@ -37,7 +37,7 @@ class CrashLoops:
         return bool(self._failed)
 
     def failed(self, party: Party, at: Nanos, window: int) -> None:
-        """Take note that work failed."""
+        """Record that work failed."""
         since = at - window
         _, known = self._failed.get(party.lineage, (party, set[Nanos]()))
         self._failed[party.lineage] = (party, {at, *(t for t in known if t > since)})
@@ -52,7 +52,7 @@ class CrashLoops:
         self._crashed.clear()
 
     def of(self, preemptor: Party) -> list[Nanos]:
-        """Return when work failed soon after it had displaced somebody, once for each time."""
+        """Return when work failed soon after it had displaced other work, once for each time."""
         called = self._history.called
         key = called(preemptor)
         if key in self._crashed:

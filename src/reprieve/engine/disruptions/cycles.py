@@ -51,7 +51,7 @@ class Cycles:
         self._holds.clear()
 
     def taken_in(self, row: int, preemptor: int, victim: int) -> bool:
-        """Look for loops that a row has closed, taken in of these families, if it counts.
+        """Search for loops that a row has closed, read with these families, if it counts.
 
         Return whether there are any, by which somebody may be held now.
         """
@@ -92,7 +92,7 @@ class Cycles:
         }
 
     def loops(self, now: Nanos) -> tuple[Loop, ...]:
-        """Return the loops in which somebody is held, by their members."""
+        """Return the loops in which a lineage is held, by their members."""
         current = (verdict.loop for verdict in self._verdicts if verdict.loop.until > now)
         return tuple(sorted(current, key=lambda loop: loop.members))
 

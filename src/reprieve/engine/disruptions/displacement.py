@@ -26,7 +26,7 @@ class Actor(StrEnum):
 
 
 class Exemption(StrEnum):
-    """Why a displacement holds nobody and protects nobody."""
+    """Why a displacement holds no lineage and protects none."""
 
     NONE = ""
     NODE_FAILURE = "node failure"

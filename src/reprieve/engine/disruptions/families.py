@@ -1,4 +1,4 @@
-"""Families: which lineages are one, told in the order of time.
+"""Families: which lineages are one, read in the order of time.
 
 The name of a family is that of its member that was told first. Lineages and parties are numbers of
 `Parties`. Who is away, and has nobody who came in its place, is for each weak link a list of
@@ -36,7 +36,7 @@ _FAILED: Final = 2
 
 
 class Families:
-    """Follows which lineages are one; for those that `reach` has made room for."""
+    """Follows which lineages are one; for those that `reach` has allocated."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -59,7 +59,7 @@ class Families:
         self._ran: dict[int, Nanos] = {}
 
     def reach(self, lines: int) -> None:
-        """Have room for so many lines."""
+        """Allocate so many lines."""
         for each in (self._narrow, self._wide, self._link, self._latest):
             reach(each, lines, UNKNOWN)
         for each in (self._next, self._previous):
@@ -68,7 +68,7 @@ class Families:
         self._marks.extend(bytes(max(0, lines - len(self._marks))))
 
     def learn(self, number: int, at: Nanos) -> int:
-        """Take note of a party that took part in a displacement, and was there before it.
+        """Record a lineage that was part of a displacement, and was there before it.
 
         Return its family with weak links.
         """
@@ -95,7 +95,7 @@ class Families:
         return _root(wide, line)
 
     def displaced(self, row: int) -> None:
-        """Take note that an object is displaced."""
+        """Record that an object is displaced."""
         number = self._rows.victim[row]
         line, at = self._parties.line[number], Nanos(self._rows.at[row])
         if self.is_away(line):
@@ -110,26 +110,26 @@ class Families:
             self._go_if_ended(line)
 
     def displaces(self, number: int) -> None:
-        """Take note of who displaced somebody, as this party."""
+        """Record who displaced other work, as this lineage."""
         line = self._parties.line[number]
         self._latest[line] = number
         if self._marks[line] & _FAILED and not self.is_away(line):
             self._go_if_ended(line)
 
     def failed(self, line: int) -> None:
-        """Take note that a lineage failed."""
+        """Record that a lineage failed."""
         self._marks[line] |= _FAILED
         if self._latest[line] >= 0 and not self.is_away(line):
             self._go_if_ended(line)
 
     def ran(self, line: int, at: Nanos) -> None:
-        """Take note that a lineage got what it wanted: what was displaced before is back."""
+        """Record that a lineage got what it wanted: what was displaced before is back."""
         self._ran[line] = at
         if self._since[line] < at:
             self._marks[line] &= ~_DISPLACED
 
     def ended(self, line: int, at: Nanos) -> None:
-        """Take note that the last object of a lineage is gone, or has finished."""
+        """Record that the last object of a lineage is deleted, or has finished."""
         self._ended[line] = at
         if self._marks[line] and self._latest[line] >= 0 and not self.is_away(line):
             self._go_if_ended(line)
@@ -140,7 +140,7 @@ class Families:
             self._go(line, Nanos(max(displaced, ended - _SEEN_LATE)))
 
     def is_away(self, line: int) -> bool:
-        """Whether somebody could come in its place."""
+        """Whether another object could replace it."""
         return self._next[line] != _NOT_LINKED
 
     def _go(self, line: int, since: Nanos) -> None:
@@ -181,7 +181,7 @@ class Families:
     # Which family
 
     def of(self, party: Party) -> int:
-        """Return the family of a party with weak links, `UNKNOWN` where nothing is known of it."""
+        """Return the family of a lineage with weak links, `UNKNOWN` if nothing of it is known."""
         line = self._parties.lines.find(party.lineage)
         found = self.wide(line)
         if found >= 0:
@@ -204,7 +204,7 @@ class Families:
         return line if found < 0 else found
 
     def narrow_of(self, party: Party) -> int:
-        """Return the family of a party by owner, template and label, `UNKNOWN` as in `of`."""
+        """Return the family of a lineage by owner, template and label, `UNKNOWN` as in `of`."""
         lines = self._parties.lines
         line = lines.find(party.lineage)
         found = self._labelled(line)
@@ -217,7 +217,7 @@ class Families:
         return _root(narrow, line) if line >= 0 and narrow[line] >= 0 else UNKNOWN
 
     def _former(self, weak: int, created: int, line: int, before: Nanos | None = None) -> int:
-        """Return in whose place this object has come, there `before` that; -1 for nobody's."""
+        """Return which object this one replaces, there `before` that; -1 for none."""
         if weak >= len(self._first):
             return UNKNOWN
         # API servers give the instants of creation in whole seconds.

@@ -77,7 +77,7 @@ T = TypeVar("T")
 def _guarded(
     method: Callable[Concatenate[Governor, P], T],
 ) -> Callable[Concatenate[Governor, P], T]:
-    """Hold the governor's guard while this is asked."""
+    """Hold the governor's guard while this is computed."""
 
     @wraps(method)
     def guarded(self: Governor, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -111,7 +111,7 @@ class Governor:
 
     @_guarded
     def adopt(self, policy: GovernorPolicy) -> None:
-        """Go by other numbers from now on; what is known is judged anew by them."""
+        """Use other numbers from now on; what is known is judged anew by them."""
         if policy != self.policy:
             self._go_by(policy)
             self._stale = True
@@ -128,7 +128,7 @@ class Governor:
 
     @_guarded
     def record(self, row: Displacement) -> None:
-        """Take note of a displacement."""
+        """Record a displacement."""
         ledger = self._history.ledger
         last = ledger.last
         number = ledger.record(row)
@@ -147,7 +147,7 @@ class Governor:
 
     @_guarded
     def fold(self, rows: Iterable[Displacement]) -> None:
-        """Take note of many displacements, in whatever order they come."""
+        """Record many displacements, in whatever order they come."""
         self._history.ledger.fold(rows)
         self._stale = True
 
@@ -159,7 +159,7 @@ class Governor:
 
     @_guarded
     def admitted(self, party: Party, at: Nanos) -> None:
-        """Take note that work got what it wanted: what it displaced for that was not in vain."""
+        """Record that work got what it wanted: what it displaced for that was not in vain."""
         if self.concerns(party):
             self._admitted[party.lineage] = max(at, self._admitted.get(party.lineage, at))
             self._history.ran(party.lineage, self._admitted[party.lineage])
@@ -174,14 +174,14 @@ class Governor:
 
     @_guarded
     def failed(self, party: Party, at: Nanos) -> None:
-        """Take note that work failed."""
+        """Record that work failed."""
         if self.concerns(party):
             self._crashes.failed(party, at, self.policy.repeated_window)
             self._history.failed(party.lineage)
 
     @_guarded
     def ended(self, party: Party, at: Nanos) -> None:
-        """Take note that the last object of a lineage is gone, or has finished.
+        """Record that the last object of a lineage is deleted, or has finished.
 
         Work that was submitted again may come in its place, unless it ran again meanwhile.
         """
@@ -204,12 +204,12 @@ class Governor:
 
     @property
     def knows_any(self) -> bool:
-        """Whether anybody was displaced."""
+        """Whether any work was displaced."""
         return bool(len(self._history.ledger))
 
     @_guarded
     def may_hold(self, preemptor: Party) -> bool:
-        """Return whether anybody could be held from a lineage; certain where the answer is no."""
+        """Return whether any work could be held from a lineage; certain where the answer is no."""
         if self.policy.enforcement is not Enforcement.TOLD:
             return bool(len(self._history.ledger))
         return self.concerns(preemptor)
@@ -292,13 +292,13 @@ class Governor:
 
     @property
     def remembers(self) -> tuple[int, int]:
-        """How many rows and how many lineages are remembered; for whoever counts memory."""
+        """How many rows and how many lineages are remembered; for counts of memory."""
         ledger = self._history.ledger
         return len(ledger), len(ledger.columns.parties.lines)
 
     @_guarded
     def loops(self, now: Nanos) -> tuple[Loop, ...]:
-        """Return the loops in which somebody is held now, by their members."""
+        """Return the loops in which a lineage is held now, by their members."""
         self._settle()
         return self._cycles.loops(now)
 
@@ -337,7 +337,7 @@ class Governor:
 
     @_guarded
     def repeated(self, now: Nanos) -> dict[Lineage, int]:
-        """Return the lineages that are told to be displaced repeatedly, and how often they were."""
+        """Return the lineages reported as displaced repeatedly, and how often they were."""
         self._settle()
         victims = self._history.victims(Nanos(now - self.policy.repeated_window))
         counts = {party.lineage: len(self._displaced_at(party, now)) for party in victims}
@@ -432,7 +432,7 @@ class Governor:
     # The fold
 
     def _settle(self) -> None:
-        """Take all in again, if something came out of order, was taken back or is long gone."""
+        """Read all rows again, if one came out of order, was undone or has long expired."""
         if self._stale:
             self._stale = False
             self._crashes.changed()
@@ -463,7 +463,7 @@ def _next_try(last: Nanos, number: int) -> Nanos:
 
 
 def _hold(question: Question, rule: Rule, until: Nanos, began: Nanos) -> Hold:
-    """Return a hold that lets nobody wait too long for its own quota."""
+    """Return a hold that keeps no lineage too long from its own quota."""
     if question.reclaims:
         until = min(until, Nanos(began + LONGEST_RECLAIM_DELAY))
     return Hold(until, rule)

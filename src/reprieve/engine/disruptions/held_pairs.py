@@ -35,7 +35,7 @@ class HeldPairs:
         self._often: dict[Families, Question] = {}
 
     def taken_in(self, row: int, preemptor: int, victim: int) -> None:
-        """Take note of a row of these families; -1 for a preemptor that it is not held against."""
+        """Record a row of these families; -1 for a preemptor that it is not held against."""
         if self._anew or preemptor < 0 or not self._limit:
             return
         since = Nanos(self._history.at(row) - self._window)

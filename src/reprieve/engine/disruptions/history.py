@@ -58,7 +58,7 @@ class History:
         self.clear()
 
     def clear(self) -> None:
-        """Forget what was taken in, not what is in the ledger."""
+        """Forget what was read, not what is in the ledger."""
         self.ledger.tidy()
         self.revision += 1
         self._rows = self.ledger.columns
@@ -76,7 +76,7 @@ class History:
         self._names: dict[int, frozenset[str]] = {}  # by family, until it has another row
 
     def _tell_families(self) -> None:
-        """Let families know of each lineage what is in no row, and forget whose rows are gone."""
+        """Give families what is in no row of a lineage, and forget lineages without rows."""
         find, families = self._parties.lines.find, self._families
         self._ended = {name: at for name, at in self._ended.items() if find(name) >= 0}
         self._ran = {name: at for name, at in self._ran.items() if find(name) >= 0}
@@ -89,7 +89,7 @@ class History:
             families.failed(find(name))
 
     def take_in(self, row: int) -> tuple[int, int]:
-        """Take the next row in; return the families of both, no preemptor's where it counts not."""
+        """Read the next row; return the families of both, no preemptor's where it counts not."""
         self.revision += 1
         rows, parties, families = self._rows, self._parties, self._families
         if row >= len(self._state) or len(parties.lines) > len(self._seen):
@@ -119,12 +119,12 @@ class History:
         return one, other
 
     def labelled(self, row: int) -> bool:
-        """Tell whether a row may have made two families with rows of their own one, by a label."""
+        """Return whether a row may have made two families with rows of their own one, by label."""
         merged, preemptor = self._parties.merged, self._rows.preemptor[row]
         return merged[self._rows.victim[row]] >= 0 or (preemptor >= 0 and merged[preemptor] >= 0)
 
     def _reach(self) -> None:
-        """Have room for all rows and lines that there are, and some more."""
+        """Allocate all rows and lines that there are, and some more."""
         lines, rows = (n + n // _MORE + _MORE for n in (len(self._parties.lines), len(self._rows)))
         reach(self._seen, lines, UNKNOWN)
         self._state.extend(bytes(max(0, rows - len(self._state))))
@@ -133,7 +133,7 @@ class History:
         self._families.reach(lines)
 
     def ended(self, name: str, at: Nanos) -> bool | None:
-        """Take note that the last object of a lineage is gone, or has finished.
+        """Record that the last object of a lineage is deleted, or has finished.
 
         Return whether all has to be taken in again, since that comes late; None where the lineage
         is in no row.
@@ -150,14 +150,14 @@ class History:
         return False
 
     def ran(self, name: str, at: Nanos) -> None:
-        """Take note that a lineage got what it wanted."""
+        """Record that a lineage got what it wanted."""
         self._ran[name] = at
         line = self._parties.lines.find(name)
         if 0 <= line < len(self._seen):
             self._families.ran(line, at)
 
     def failed(self, name: str) -> None:
-        """Take note that a lineage failed."""
+        """Record that a lineage failed."""
         self._failed.add(name)
         line = self._parties.lines.find(name)
         if 0 <= line < len(self._seen):
@@ -165,12 +165,12 @@ class History:
 
     @property
     def worn(self) -> bool:
-        """Whether so much is held of rows that are gone that all should be taken in again."""
+        """Whether so much is held of deleted rows that all should be read again."""
         rows = len(self.ledger)
         return self._took - rows > max(_LEAST_WORN, rows // _WORN_BY)
 
     def take_in_late(self, row: int) -> bool:
-        """Take a row in that belongs before others; return whether that can be done by itself.
+        """Read a row that belongs before others; return whether that can be done by itself.
 
         It can where it is nobody's doing, and says nothing of which lineages are one: its place
         among the rows of its victim is then all that depends on when it was told.
@@ -202,7 +202,7 @@ class History:
         return not any(identity(each) < wanted for side in sides for each in side.back(line))
 
     def _learn(self, number: int, at: Nanos) -> int:
-        """Take note of who took part; return its family."""
+        """Record both sides of a row; return its family."""
         parties, families = self._parties, self._families
         line, merged = parties.line[number], parties.merged[number]
         self._seen[line] = number
@@ -291,7 +291,7 @@ class History:
             yield parties[number]
 
     def displaces(self, family: int) -> bool:
-        """Return whether a family displaced anybody."""
+        """Return whether a family displaced any work."""
         return family in self._by_preemptor
 
     def did_at(self, family: int) -> Iterator[Nanos]:
@@ -325,7 +325,7 @@ class History:
         return self._parties.lines[family]
 
     def row(self, number: int) -> Displacement:
-        """Return a displacement that was taken in."""
+        """Return a displacement that was read."""
         return self._rows[number]
 
     def often(self, since: Nanos, limit: int) -> dict[tuple[str, str], Displacement]:
@@ -366,7 +366,7 @@ class History:
             yield self._families.wide(self._rows.suffered(row)), self.at(row)
 
     def known_by(self, families: Iterable[int]) -> frozenset[str]:
-        """Return by what those of families are known: whoever is none of them is in none.
+        """Return what lineages of families are known by: one that has none of them is in none.
 
         Lineages, labels and weak links, so that who comes back as another object is among them.
         """
@@ -400,7 +400,7 @@ class History:
         return line >= 0 and self._families.wide(line) == family
 
     def edges(self, since: Nanos) -> list[Edge]:
-        """Return who displaced whom of what was taken in, each pair since its cause is what it is.
+        """Return who displaced whom of what was read, each pair since its cause is what it is.
 
         Costs the rows after `since`.
         """

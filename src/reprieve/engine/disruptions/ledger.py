@@ -50,7 +50,7 @@ class Ledger:
         self._mixed = False  # whether numbers are in another order than rows
 
     def record(self, row: Displacement) -> int | None:
-        """Take a row in; return its number, None if it is not new or too old."""
+        """Read a row; return its number, None if it is not new or too old."""
         row = within(row)
         order, last = self.order, self.last
         place = len(order)
@@ -68,7 +68,7 @@ class Ledger:
         return number if gone <= place else None
 
     def fold(self, rows: Iterable[Displacement]) -> None:
-        """Take many rows in at once."""
+        """Read many rows at once."""
         columns, added, last = self.columns, array("I"), None
         known = set(map(columns.identity, self.order))
         # What is told twice is side by side then; only rows of one instant need their identities.
@@ -89,7 +89,7 @@ class Ledger:
         self._forget(Nanos(self.columns.at[self.order[-1]]))
 
     def undo(self, preemptor: Lineage | None, uid: str) -> bool:
-        """Take back the last displacement of an object by a lineage; return whether there was."""
+        """Undo the last displacement of an object by a lineage; return whether there was one."""
         columns = self.columns
         line = -1 if preemptor is None else columns.parties.lines.find(preemptor)
         if preemptor is not None and line < 0:
@@ -106,7 +106,7 @@ class Ledger:
         return self.order[bisect_right(self.order, instant, key=self._instant) :]
 
     def tidy(self) -> None:
-        """Let go what is gone, if that is much, and have numbers in the order of rows again."""
+        """Drop what is deleted, if that is much, and order numbers by their rows again."""
         gone = len(self.columns) - len(self.order)
         if self._mixed or gone > len(self.order) // _PART_GONE:
             self.columns = self.columns.only(self.order)
@@ -127,7 +127,7 @@ class Ledger:
         return len(self.order)
 
     def _forget(self, now: Nanos) -> int:
-        """Let go what is too old or too much, and return how many rows that were."""
+        """Drop what is too old or too much, and return how many rows that were."""
         order, most = self.order, Nanos(now - self.kept)
         old = len(order) - self.most
         if order and self.columns.at[order[max(0, old)]] <= most:

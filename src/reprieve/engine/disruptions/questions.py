@@ -1,4 +1,4 @@
-"""What the governor is asked, what it answers, and the numbers of its rules.
+"""What the governor is queried for, what it answers, and the numbers of its rules.
 
 Source: specification of disruptions, section 4.
 """
@@ -101,13 +101,13 @@ class BudgetHold(Hold):
 
 
 def budget_of(hold: Hold) -> str:
-    """Return the name of the harm budget that spares somebody; empty for other rules."""
+    """Return the name of the harm budget that spares a workload; empty for other rules."""
     return hold.budget if isinstance(hold, BudgetHold) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop as it was found: members in the order of one turn, and what it took in the window.
+    """A loop as it was found: members in the order of one turn, and its counts in the window.
 
     `held`: who is held from whom. `until`: when the last of that ends.
     """

@@ -1,4 +1,4 @@
-"""The columns of a ledger: its rows, and who took part in them, by number.
+"""The columns of a ledger: its rows, and both their sides, by number.
 
 A row takes some 100 bytes here, a line of work some 40 beside its name, where objects would take
 ten times as much. Parties are kept once for as long as a line of work is seen as it was; what rows
@@ -61,7 +61,7 @@ class Parties:
         self._last = array("i")  # party by line, -1 where there is none
 
     def add(self, party: Party) -> int:
-        """Take a party in; return its number, which is that of the last of its line if alike."""
+        """Add a lineage; return its number, which is that of the last of its line if alike."""
         line = self.lines.number(party.lineage)
         merged = self.lines.number(party.merged) if party.merged else -1
         weak, tenant = self.weaks.lately.get(party.weak), self._tenants.lately.get(party.tenant)
@@ -254,7 +254,7 @@ class Rows:
 
 
 def within(row: Displacement) -> Displacement:
-    """Return a row with instants and amounts that there is room for."""
+    """Return a row with instants and amounts that fit the columns."""
     at, number, lost = row.at, row.number, row.lost_device_seconds
     if -_MOST <= at <= _MOST and number <= _MOST_NUMBER and -_MOST <= lost <= _MOST:
         return row

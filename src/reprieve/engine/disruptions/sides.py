@@ -18,7 +18,7 @@ __all__ = ["Side"]
 
 
 class Side:
-    """Rows by line, and lines by family; for as many as `reach` has made room for."""
+    """Rows by line, and lines by family; for as many as `reach` has allocated."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -28,7 +28,7 @@ class Side:
         self._any = array("i")  # some line of a family by its name
 
     def reach(self, lines: int, rows: int) -> None:
-        """Have room for so many lines and rows."""
+        """Allocate so many lines and rows."""
         for each in (self._last, self._beside, self._any):
             reach(each, lines, UNKNOWN)
         reach(self._previous, rows, UNKNOWN)

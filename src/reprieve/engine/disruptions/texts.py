@@ -64,7 +64,7 @@ class Names:
         self._recent: dict[int, str] = {}
 
     def number(self, name: str) -> int:
-        """Return the number of a name, which is taken in if it is new."""
+        """Return the number of a name, which is added if it is new."""
         found = self.lately.get(name)
         if found is None:
             hashed = hash(name) & _HASH
@@ -83,7 +83,7 @@ class Names:
         return found
 
     def _place(self, name: str, hashed: int) -> int:
-        """Return the slot of a name, a free one where it would be put."""
+        """Return the slot of a name, a free one where it would be stored."""
         slots, hashes, mask = self._slots, self._hashes, self._mask
         place = hashed & mask
         while number := slots[place]:

@@ -96,7 +96,7 @@ class HarmAccounts:
 
     @property
     def selects_priorities(self) -> bool:
-        """Whether a budget tells candidates of one tenant apart by their priority."""
+        """Whether a budget separates candidates of one tenant by their priority."""
         return self._selects_priorities
 
     @property
@@ -107,7 +107,7 @@ class HarmAccounts:
     # What happens
 
     def adopt(self, budgets: Mapping[str, HarmBudget]) -> None:
-        """Go by these budgets from now on; what has happened counts for them, too."""
+        """Use these budgets from now on; what has happened counts for them, too."""
         if budgets != self._budgets:
             self._budgets = dict(budgets)
             selectors = [each.selector for each in budgets.values()]
@@ -192,7 +192,7 @@ class HarmAccounts:
             self.store(name, [harm])
 
     def undo(self, harm: Harm) -> None:
-        """Take a displacement back, which did not happen."""
+        """Undo a displacement, which did not happen."""
         self._note(partial(self._undo, harm))
 
     def _undo(self, harm: Harm) -> None:

@@ -1,4 +1,4 @@
-"""Budgets asked about the candidates of one unit after the other, by one plane.
+"""Budgets queried about the candidates of one unit after the other, by one plane.
 
 A candidate is held while a budget that counts it allows nothing more. The units of a plan are added
 up before it is recorded: where they exceed an account together, the plan is not recorded, and of
@@ -44,7 +44,7 @@ class Evaluated:
 
 
 class Asking:
-    """What budgets say to a plane, and what still fits for whom they refused a plan."""
+    """What budgets answer a plane, and what still fits for units whose plan they refused."""
 
     def __init__(self, accounts: HarmAccounts, plane: str) -> None:
         self._accounts = accounts
@@ -61,7 +61,7 @@ class Asking:
         lost: Callable[[str], int],
         lineage: Callable[[str], str],
     ) -> dict[str, BudgetHold]:
-        """Return which candidates budgets spare from who asks, by uid.
+        """Return which candidates budgets spare from a preemptor, by uid.
 
         Args:
             key: for whom plans are refused.
@@ -91,7 +91,7 @@ class Asking:
     def doubtful(
         self, key: str, asks: HarmSide | None, now: Nanos, kinds: Kinds
     ) -> list[Candidate]:
-        """Return the candidates that `held` has to be asked about: budgets spare no others.
+        """Return the candidates that `held` has to be called for: budgets spare no others.
 
         `kinds`: all of them, of one plane; it stays the same.
         """
@@ -115,7 +115,7 @@ class Asking:
         candidates: Evaluated,
         lost: Callable[[Reference], int],
     ) -> Iterable[Reference]:
-        """Return the roots of an evaluation that `held` has to be asked about.
+        """Return the roots of an evaluation that `held` has to be called for.
 
         Preemptors who are alike for budgets have the same answer. Priorities are not read, so that
         all are in doubt where budgets select by them.
@@ -165,6 +165,6 @@ class Asking:
         self._fits.pop(key, None)
 
     def keep(self, keys: Iterable[str]) -> None:
-        """Keep what fits for these, and for nobody, alone."""
+        """Keep what fits for these units alone."""
         kept = {"", *keys}
         self._fits = {key: fits for key, fits in self._fits.items() if key in kept}

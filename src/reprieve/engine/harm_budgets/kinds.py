@@ -1,4 +1,4 @@
-"""Candidates by kind, kept from one decision to the next, and which kinds have to be asked about.
+"""Candidates by kind, kept from one decision to the next, and which kinds have to be checked.
 
 A kind is a tenant and a priority: what budgets select by. Of each kind it is known when the work
 of its candidates began at the earliest and how many devices one of them has at most, so how much
@@ -42,7 +42,7 @@ class Kind:
         self.since, self.devices = min(self.since, since), max(self.devices, devices)
 
     def tighten(self) -> None:
-        """Go by those who are left."""
+        """Keep only these candidates."""
         self.since = min((since for since, _ in self.members.values()), default=NEVER)
         self.devices = max((devices for _, devices in self.members.values()), default=0)
 
@@ -136,14 +136,14 @@ class Kinds:
             self._forget_gone()
 
     def _forget_gone(self) -> None:
-        """Release tenants without candidates: of them nobody has to be asked about."""
+        """Release tenants without candidates: none of theirs has to be checked."""
         self._changed = {
             each: version for each, version in self._changed.items() if each in self._tenants
         }
 
 
 class Doubts:
-    """Which kinds have to be asked about, for the preemptors and the plane of some rooms."""
+    """Which kinds have to be checked, for the preemptors and the plane of some balances."""
 
     def __init__(self, rooms: Rooms, kinds: Kinds, plane: str, asks: HarmSide | None) -> None:
         self._rooms, self._kinds = rooms, kinds
@@ -153,7 +153,7 @@ class Doubts:
         self._found: dict[str, list[Kind]] = {}
 
     def at(self, now: Nanos) -> list[Kind]:
-        """Return the kinds of which somebody may lose more than is left."""
+        """Return the kinds of which a member may lose more than is left."""
         second, forgotten = now // SECOND, self._rooms.forgotten()
         if forgotten is None or second >= self._until or self._version < 0:
             self._found.clear()

@@ -62,7 +62,7 @@ class Reclaims:
         return sorted(self._refused.values())
 
     def load(self, rows: Iterable[Refused]) -> None:
-        """Take over what another process knew: the earlier first and the later last counts."""
+        """Adopt what another process knew: the earlier first and the later last counts."""
         for row in rows:
             key = row.budget, row.queue
             known = self._refused.get(key, row)

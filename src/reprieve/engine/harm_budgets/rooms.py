@@ -84,6 +84,6 @@ class Rooms(dict[object, int]):
         self._lasts = _NOT_YET, _NOT_YET
 
     def forgotten(self) -> set[str] | None:
-        """Return the tenants whose kinds were forgotten since this was asked; None for all."""
+        """Return the tenants whose kinds were forgotten since the last call; None for all."""
         found, self._forgotten = self._forgotten, set()
         return found

@@ -111,7 +111,7 @@ class HourlySums:
         self._lines[key.hour, key.victim.lineage] = key
 
     def remove(self, harm: Harm) -> None:
-        """Take a displacement back; the instant of its row stays, which is the later one."""
+        """Undo a displacement; the instant of its row stays, which is the later one."""
         key = key_of(harm)
         row = self._rows.get(key)
         if row is None:

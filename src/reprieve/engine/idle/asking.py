@@ -1,4 +1,4 @@
-"""Which demands, and which idle work, the idle plane asks the other planes about.
+"""Which demands, and which idle work, the idle plane queries the other planes about.
 
 After an evaluation the quota plane is asked which idle work holds the quota that its demands lack,
 and the scheduling plane which goes beside work of lower priority. An operator and a replay ask by
@@ -36,12 +36,12 @@ _TOO_LITTLE: Final = (Reason.SHORT, Reason.NO_PLACEMENT)
 
 
 def waits_for_quota(snapshot: IdleSnapshot, demand: GpuWorkloadKey) -> bool:
-    """Whether only idle work goes for a demand that holds the quota which it lacks."""
+    """Whether only idle work is evicted for a demand that holds the quota which it lacks."""
     return snapshot.owned.get(demand) in (Plane.QUOTA, Plane.IDLE)
 
 
 def demands_of_quota(snapshot: IdleSnapshot) -> list[Workload]:
-    """Return the demands that wait for quota and for which nobody goes yet, in their order.
+    """Return the demands that wait for quota and have no victims yet, in their order.
 
     A displaced one is among them only while it has a debt to take back.
     """
@@ -69,7 +69,7 @@ def short_demands(snapshot: IdleSnapshot, evaluation: Evaluation) -> list[Worklo
 
 @dataclass(frozen=True, slots=True)
 class Costly:
-    """A demand for which idle work goes that holds far more than the demand requests.
+    """A demand for which idle work is evicted that holds far more than the demand requests.
 
     `most`: so many devices or more together with work of lower priority are no better.
     """
@@ -99,7 +99,7 @@ def costly_demands(snapshot: IdleSnapshot, evaluation: Evaluation) -> list[Costl
 
 
 def spare_work(snapshot: IdleSnapshot, evaluation: Evaluation) -> list[Workload]:
-    """Return the idle work that nobody needs, oldest idle first."""
+    """Return the idle work that no demand needs, oldest idle first."""
     spare = {each.subject for each in evaluation.declined if each.reason in _SPARE}
     idle = [
         each for each in snapshot.workloads if each.status.phase is Phase.IDLE and each.ref in spare

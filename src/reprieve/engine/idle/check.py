@@ -163,7 +163,7 @@ def _victims(
 def _within_debt(
     plan: Plan, workloads: Mapping[GpuWorkloadKey, Workload], snapshot: IdleSnapshot
 ) -> Iterator[Violation]:
-    """Yield the victims that may not go for the return of displaced work."""
+    """Yield the victims that may not be evicted for the return of displaced work."""
     key = "" if plan.preemptor is None else _key(plan.preemptor)
     if key not in snapshot.displaced:
         return
@@ -323,7 +323,7 @@ def _torn(victims: Sequence[Workload], snapshot: IdleSnapshot) -> Iterator[Viola
 
 
 def _units(victims: Sequence[Workload]) -> list[Workload]:
-    """Return each unit as one workload: its members go and stay together."""
+    """Return each unit as one workload: its members are evicted and stay together."""
     found: dict[str, Workload] = {}
     for each in victims:
         unit = each.unit or f"/{each.root.uid}"
@@ -340,7 +340,7 @@ def _units(victims: Sequence[Workload]) -> list[Workload]:
 def _spare_of_sum(
     proof: Proof, need: Mapping[str, int], victims: Sequence[Workload]
 ) -> list[Workload]:
-    """Return who could stay while all others go."""
+    """Return which could stay while all others are evicted."""
     over = {
         name: proof.in_flight.get(name, 0) + sum(w.gpus.get(name, 0) for w in victims) - count
         for name, count in need.items()
@@ -349,7 +349,7 @@ def _spare_of_sum(
 
 
 def _spare_on_nodes(left: Mapping[_Place, int], victims: Sequence[Workload]) -> list[Workload]:
-    """Return who could stay while all others go, given what is left where pods are placed."""
+    """Return which could stay while all others are evicted, given what is left on nodes."""
     spare = []
     for victim in victims:
         held: Counter[_Place] = Counter()
@@ -376,7 +376,7 @@ def _measured(workload: Workload, policy: Policy, now: Nanos) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Heirs:
-    """Keys and names of those that wait, and of those that have taken what was for them."""
+    """Keys and names of demands that wait, and of those that have used what was for them."""
 
     named: frozenset[str]
     served: frozenset[str]
@@ -398,7 +398,7 @@ def _incoming(
     policy: Policy,
     now: Nanos,
 ) -> bool:
-    """Whether these GPUs may be credited to the demand: on their way to it, or to nobody."""
+    """Whether these GPUs may be credited to the demand: freed for it, or for no demand."""
     status = workload.status
     nobody_counts = not policy.literal.always_not_credited
 
@@ -456,7 +456,7 @@ def _leaves(workload: Workload, policy: Policy, now: Nanos) -> bool:
 def _left(
     plan: Plan, demand: Workload, snapshot: IdleSnapshot, leaving: Iterable[PodRow]
 ) -> dict[_Place, int] | None:
-    """Return what the placement leaves of all that it takes of; None where it does not hold."""
+    """Return what the placement leaves of all that it uses; None where it does not hold."""
     waiting = {pod.uid: pod for pod in _waiting(demand)}
     places: dict[Uid, str] = dict(plan.placement)
     if len(places) != len(plan.placement) or places.keys() != waiting.keys() or not waiting:

@@ -1,4 +1,4 @@
-"""What a committed plan keeps from every later one: its victims, and the room for its preemptor.
+"""What a committed plan keeps from every later one: its victims, and its preemptor's capacity.
 
 `committed` is the fold of one plan into a snapshot; folding all open intents gives the claims back
 after a restart, in another process too. A claim ends with its intent, a reservation when its pod is
@@ -65,7 +65,7 @@ def committed(snapshot: IdleSnapshot, plan: Plan) -> IdleSnapshot:
 def reserved(
     demand: GpuWorkloadKey, placement: Iterable[tuple[Uid, str]], pods: Iterable[PodRow]
 ) -> tuple[Reservation, ...]:
-    """Return the room that a placement holds: that of its pods which have no node yet."""
+    """Return the capacity that a placement holds: that of its pods which have no node yet."""
     waiting = {pod.uid: pod.amounts for pod in pods if pod.node is None and pod.live}
     return tuple(
         Reservation(demand, uid, node, waiting[uid]) for uid, node in placement if uid in waiting

@@ -33,7 +33,7 @@ class View:
 
 
 def view_of(workload: Workload, facts: Facts, policy: Policy, now: Nanos) -> View:
-    """Return what the conditions are asked of."""
+    """Return what the conditions are evaluated on."""
     status = workload.status
     known = freshness(workload, policy, now)
     pods = status.tracked_pods

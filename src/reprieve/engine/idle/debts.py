@@ -1,4 +1,4 @@
-"""What displaced work may take back: the debt of those by whom it was displaced.
+"""What displaced work may reclaim: the debt of the work that displaced it.
 
 Of the displacements of the last hour those count by which the demand itself was displaced, the last
 one and those for the same preemptor in the minute before. The debt is the devices that it lost,

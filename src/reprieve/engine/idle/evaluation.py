@@ -286,7 +286,7 @@ def _fewer(
 
 
 def _candidates(run: _Run, demand: Workload, debt: Debt | None) -> list[Workload]:
-    """Return the units that may go for a demand, oldest idle first."""
+    """Return the units that may be evicted for a demand, oldest idle first."""
     held = {each.root.uid for each in run.idle if _held(run, demand.key, each)}
     return [
         unit
@@ -297,12 +297,12 @@ def _candidates(run: _Run, demand: Workload, debt: Debt | None) -> list[Workload
 
 
 def _displaced(demand: Workload) -> Declined:
-    """Return that nobody goes for the return of displaced work, which has no debt of so much."""
+    """Return that no work is evicted for returning work, which has no debt of so much."""
     return Declined(demand.ref, Reason.DISPLACED)
 
 
 def _release(run: _Run, demand: Workload) -> None:
-    """Let the idle work go that holds the quota which is lacking, where all of it still may."""
+    """Evict the idle work that holds the quota which is lacking, where all of it still may be."""
     if _delays(run, demand):
         return
     released = run.snapshot.released.get(demand.key)
@@ -317,7 +317,7 @@ def _release(run: _Run, demand: Workload) -> None:
 
 
 def _mix(run: _Run, demand: Workload, waiting: tuple[PodRow, ...]) -> None:
-    """Let the idle work go that the scheduling plane named beside others, where it still may."""
+    """Evict the idle work that the scheduling plane named beside others, where it still may be."""
     mixed = run.snapshot.mixed[demand.key]
     victims = _named(run, demand, mixed.roots)
     if not victims:
@@ -336,7 +336,7 @@ def _mix(run: _Run, demand: Workload, waiting: tuple[PodRow, ...]) -> None:
 
 
 def _named(run: _Run, demand: Workload, roots: Sequence[Uid]) -> list[Workload]:
-    """Return the idle work of these roots; nothing where not all of it may go."""
+    """Return the idle work of these roots; nothing where not all of it may be evicted."""
     victims = [each for each in run.idle if each.root.uid in roots]
     free = [v for v in victims if not _held(run, demand.key, v) and v.root.uid not in run.taken]
     return victims if len(free) == len(roots) else []
@@ -368,12 +368,12 @@ def _held(run: _Run, demand: str, workload: Workload) -> bool:
 
 
 def _waits_for_quota(demand: Workload, waiting: Sequence[PodRow]) -> bool:
-    """Whether room on nodes is not what it lacks: it has no pods yet, or they are gated."""
+    """Whether it lacks more than capacity on nodes: it has no pods yet, or they are gated."""
     return not any(pod.live for pod in demand.pods) or any(pod.gated for pod in waiting)
 
 
 def _search(run: _Run, demand: Workload, pods: tuple[PodRow, ...]) -> tuple[Search, dict[str, int]]:
-    """Return the search for a demand, and what it is credited of what is for nobody."""
+    """Return the search for a demand, and its credit of what is freed for no demand."""
     asked = add(*(pod.gpus for pod in pods)) if pods else demand.gpus
     need = {name: count for name, count in sorted(asked.items()) if count > 0}
     flying = [*run.flights.get(demand.key, ()), *run.flights.get(demand.ref.name, ())]
@@ -388,7 +388,7 @@ def _search(run: _Run, demand: Workload, pods: tuple[PodRow, ...]) -> tuple[Sear
 
 
 def _withdraw(run: _Run, demand: Workload) -> None:
-    """Take from the pool what was free already when the demand came.
+    """Remove from the pool what was free already when the demand came.
 
     Its pods were not placed on it, so somebody else was. Demands come in the order of creation.
     """
@@ -434,7 +434,7 @@ def _note_settling(run: _Run, workload: Workload) -> None:
 
 
 def _room(run: _Run, demand: Workload, flying: Iterable[Workload]) -> Room:
-    """Return what is free for this demand before victims are taken, per node.
+    """Return what is free for this demand before victims are chosen, per node.
 
     What leaves for it, or for nobody, counts; what earlier plans placed does not.
     """

@@ -22,7 +22,7 @@ DURATION_SECONDS: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class LeaseState:
-    """What the Lease says; `holder` is empty after a release."""
+    """What the Lease states; `holder` is empty after a release."""
 
     holder: str
     renewed: Nanos | None = None

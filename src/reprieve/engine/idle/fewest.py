@@ -23,7 +23,7 @@ _MOST: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Smaller:
-    """A search that has found less, and whom it could put back."""
+    """A search that has found less, and which victims it could reprieve."""
 
     search: Search
     spare: list[Workload]

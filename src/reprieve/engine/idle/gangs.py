@@ -102,7 +102,7 @@ def tied(ties: Mapping[Uid, Sequence[str]]) -> dict[Uid, str]:
 def whole_units(
     workloads: Sequence[Workload], eligible: Sequence[Workload], busy: Collection[str]
 ) -> tuple[list[Workload], list[Workload]]:
-    """Return who may go, and who may not since its unit does not go as a whole.
+    """Return which may be evicted, and which may not since its unit is not evicted as a whole.
 
     Args:
         workloads: of the snapshot.

@@ -29,7 +29,7 @@ _LISTED: Final = 4_096  # sets, tried or too small
 
 @dataclass(frozen=True, slots=True)
 class Least:
-    """The set with the fewest devices that was found, and whom its search could put back.
+    """The set with the fewest devices that was found, and which victims its search could reprieve.
 
     `other`: None where it is the one that was there. `gap`: per cent by which its devices exceed
     the fewest possible at most, None where no bound is known.
@@ -40,7 +40,7 @@ class Least:
 
 
 def least(found: Search, idle: Sequence[Workload], begin: Callable[[], Search]) -> Least:
-    """Return the fewest; `found`: a search that fits, without those that it could put back.
+    """Return the fewest; `found`: a search that fits, without those that it could reprieve.
 
     `idle`: units that may go, oldest idle first; `begin` makes a search for the same demand.
     """

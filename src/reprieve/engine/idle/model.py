@@ -201,7 +201,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node that takes pods: what is free, allocatable minus what all pods on it request.
+    """A node that accepts pods: what is free, allocatable minus what all pods on it request.
 
     Of every resource, in base units (cpu in milli-CPU). Pods that are being deleted still count as
     there. `free` may be negative.
@@ -213,7 +213,7 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Room on a node that an earlier plan gave to a pod which is not bound yet."""
+    """Capacity on a node that an earlier plan gave to a pod which is not bound yet."""
 
     demand: GpuWorkloadKey
     pod: Uid
@@ -235,7 +235,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """Idle work that makes room for a demand together with pods of lower priority.
+    """Idle work that is evicted for a demand together with pods of lower priority.
 
     `placement`: a node for each pod of the demand, with all of them gone.
     """
@@ -246,7 +246,7 @@ class Mixed:
 
 @dataclass(frozen=True, slots=True)
 class Debt:
-    """What may go for work that returns after it was displaced.
+    """What may be evicted for work that returns after it was displaced.
 
     `devices`: no more than it lost. `since`: only what could not go yet then; None: all idle work.
     """
@@ -255,7 +255,7 @@ class Debt:
     since: Nanos | None = None
 
     def allows(self, workload: Workload) -> bool:
-        """Whether idle work may go for the return at all."""
+        """Whether idle work may be evicted for the return at all."""
         idle = workload.status.idle_since
         if self.since is None or idle is None:
             return idle is not None
@@ -294,7 +294,7 @@ class IdleSnapshot:
     debts: Mapping[GpuWorkloadKey, Debt] = field(default_factory=dict)
 
     def held_until(self, demand: str, root: Uid, now: Nanos) -> Nanos | None:
-        """Return until when a root is held from a demand, None where it may go."""
+        """Return until when a root is held from a demand, None where it may be evicted."""
         hold = self.holds.get(demand, {}).get(root)
         return None if hold is None or hold.until <= now else hold.until
 
@@ -331,7 +331,7 @@ class Policy:
 
     @property
     def trims(self) -> bool:
-        """Whether victims are put back that a sum does not need."""
+        """Whether victims are reprieved that a sum does not need."""
         return self.irreducible or self.best
 
     @property

@@ -1,4 +1,4 @@
-"""What one run of the global evaluation says: plans, and for everybody else why nothing happens.
+"""The result of one run of the global evaluation: plans, and for all else why nothing happens.
 
 Source: specification of the idle plane, section 14; texts are made by wording.
 """
@@ -36,7 +36,7 @@ RULE_NOT_NEEDED: Final = "NotNeeded"  # reprieved: the demand fits without it
 
 
 class Reason(StrEnum):
-    """Why a demand got nobody, or an idle workload stays."""
+    """Why a demand has no victims, or an idle workload stays."""
 
     COVERED = "Covered"  # what is free or on its way suffices
     SHORT = "Short"  # all eligible idle workloads together hold too little

@@ -1,4 +1,4 @@
-"""Where the pending pods of a demand go once the victims' pods have left (fit Node).
+"""Where the pending pods of a demand are placed once the victims' pods have left (fit Node).
 
 Looks at every resource that a pod requests, and at the nodes that its selectors and tolerations
 admit; affinity between pods, spread, volumes and devices are the scheduler's matter. Sound, not
@@ -47,7 +47,7 @@ def leave(room: Room, pods: Iterable[PodRow]) -> None:
 
 
 def takes(room: Mapping[str, Mapping[str, int]], node: str, pod: PodRow) -> bool:
-    """Return whether the node admits the pod and has room for it alone."""
+    """Return whether the node admits the pod and has capacity for it alone."""
     if pod.nodes is not None and node not in pod.nodes:
         return False
     amounts = room[node]
@@ -106,7 +106,7 @@ def _search(pods: Sequence[PodRow], free: Room) -> dict[Uid, str] | None:
 
 
 def _candidates(pod: PodRow, free: Room, *, distinct: bool) -> Iterator[str]:
-    """Yield the nodes that take the pod, tightest first; `distinct`: of equal ones only one."""
+    """Yield the nodes that accept the pod, tightest first; `distinct`: of equal ones only one."""
     names = [node for node in free if takes(free, node, pod)]
     names.sort(key=lambda node: (sum(free[node].get(name, 0) for name in pod.gpus), node))
     if not distinct:

@@ -54,7 +54,7 @@ def proof_of(
 def releasing_plan(
     run: Decided, demand: Workload, victims: Sequence[Workload], *, mixed: bool
 ) -> Plan:
-    """Return the plan for a demand of the quota plane: those go that hold the quota it lacks.
+    """Return the plan for a demand of the quota plane: victims hold the quota it lacks.
 
     `mixed`: its pods get their nodes only once work of lower priority has gone, too.
     """
@@ -84,7 +84,7 @@ def mixed_plan(
     victims: Sequence[Workload],
     placement: tuple[tuple[Uid, str], ...],
 ) -> Plan:
-    """Return the idle part of a plan: the rest of the room is made by the scheduling plane.
+    """Return the idle part of a plan: the scheduling plane evicts the rest.
 
     What of the need the victims do not free stands as free.
     """
@@ -108,7 +108,7 @@ def mixed_plan(
 
 
 def always_plan(run: Decided, workload: Workload) -> Plan:
-    """Return the plan for work under policy Always: it goes for nobody."""
+    """Return the plan for work under policy Always: it is evicted for no demand."""
     return plan_of(
         run,
         preemptor=None,

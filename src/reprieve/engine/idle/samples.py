@@ -1,4 +1,4 @@
-"""Utilisation samples: taking in one poll, growing old, and becoming one number per workload.
+"""Utilisation samples: reading one poll, growing old, and becoming one number per workload.
 
 Merging: values are rounded to two decimals; a value that moved by more than 0.01 is stored. `seen`
 advances with every poll that contains the GPU, `updated` (written as `lastUpdate`) with a change
@@ -55,7 +55,7 @@ _MOVED: Final = 0.01  # percent
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one poll says about one GPU of a pod; percent 0-100, finite."""
+    """What one poll states about one GPU of a pod; percent 0-100, finite."""
 
     gpu_id: str
     utilization: float

@@ -1,4 +1,4 @@
-"""Who is preempted for one demand: idle workloads are added until it fits; what is spare goes back.
+"""Victims for one demand: idle workloads are added until it fits; spare ones are reprieved.
 
 With fit Node every pending pod has to have a node, in room that is free, on its way or made by the
 victims. With fit Sum, and for demands that wait for quota, what is on its way and made by the
@@ -60,7 +60,7 @@ class Search:
         self.sum = dict(incoming)
 
     def fits(self) -> bool:
-        """Return whether the demand fits without the victims, and where its pods go then."""
+        """Return whether the demand fits without the victims, and where its pods run then."""
         if not self.pods:
             return covered(self.need, self.sum)
         usable = add(*(self._usable(node) for node in self.after))
@@ -70,7 +70,7 @@ class Search:
         return bool(self.placement)
 
     def collect(self, idle: Iterable[Workload]) -> bool:
-        """Make those of `idle` victims, in their order, that it takes until the demand fits."""
+        """Make those of `idle` victims, in their order, that are needed until the demand fits."""
         return self._collect_on_nodes(idle) if self.pods else self._collect_sum(idle)
 
     def _collect_sum(self, idle: Iterable[Workload]) -> bool:
@@ -117,7 +117,7 @@ class Search:
         return True
 
     def _enough(self, useful: Sequence[Workload]) -> int:
-        """Return how many have to go before the sum is there; one more than all if it never is."""
+        """Return how many victims the sum needs; one more than all if it is never reached."""
         self._go(useful, 0)
         usable = {node: self._usable(node) for node in self.after}
         total = {name: sum(each.get(name, 0) for each in usable.values()) for name in self.need}
@@ -155,7 +155,7 @@ class Search:
         )
 
     def spare(self) -> list[Workload]:
-        """Return the victims that can be put back one after the other, youngest idle first."""
+        """Return the victims that can be reprieved one after the other, youngest idle first."""
         return self._spare_on_nodes() if self.pods else self._spare_of_sum()
 
     def _spare_of_sum(self) -> list[Workload]:
@@ -196,12 +196,12 @@ class Search:
         return sum(sum(victim.gpus.values()) for victim in self.victims)
 
     def reprieve(self, spare: Iterable[Workload]) -> None:
-        """Let these victims stay."""
+        """Reprieve these victims."""
         roots = {victim.root.uid for victim in spare}
         self.victims = [each for each in self.victims if each.root.uid not in roots]
 
     def declined(self, idle: Iterable[Workload]) -> Declined:
-        """Return why nobody goes; every useful workload of `idle` has been added in vain."""
+        """Return why no workload is evicted; every useful one of `idle` has been added in vain."""
         if self.pods:
             return self._not_placed()
         free = (w.gpus for w in idle if w.root.uid not in self.taken)

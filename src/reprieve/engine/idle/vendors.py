@@ -1,4 +1,4 @@
-"""GPU vendors: which resource names are GPUs, which metric tells their use, and how it is labelled.
+"""GPU vendors: which resource names are GPUs, which metric has their use, and its labels.
 
 AMD is what the guide describes and is always the default. The other entries say the same things
 about NVIDIA's and Intel's exporters, and about HAMi's monitor, which alone reports what a share of

@@ -1,1 +1,1 @@
-"""Notice before an eviction: how long a unit is given, and what it may say meanwhile."""
+"""Notice before an eviction: how long a unit is given, and what it may report meanwhile."""

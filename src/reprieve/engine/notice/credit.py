@@ -1,4 +1,4 @@
-"""Credit of a lineage: how likely its work is to save when it is told.
+"""Credit of a lineage: how likely its work is to save on notice.
 
 1. Credit is the share of the lineage's last eight notices that ended saved at or after the notice.
 2. Without history it is one half.

@@ -62,13 +62,13 @@ class AtStake(NamedTuple):
 
 
 def likely_loss(undone: int, terms: Terms) -> int:
-    """Return what a unit is expected to lose per device if it is told."""
+    """Return what a unit is expected to lose per device if it gets notice."""
     saved = _save(terms) + terms.restart
     return ((WHOLE - terms.credit) * undone + terms.credit * saved) // WHOLE
 
 
 def likely_wait(terms: Terms) -> int:
-    """Return for how long a preemptor is expected to wait for a unit that is told."""
+    """Return for how long a preemptor is expected to wait for a unit that gets notice."""
     return ((WHOLE - terms.credit) * terms.time + terms.credit * _save(terms)) // WHOLE
 
 
@@ -84,7 +84,7 @@ def counts_from(since: int, now: int, terms: Terms) -> int:
 
 
 def told_units(units: Sequence[AtStake], asking: int) -> tuple[bool, ...]:
-    """Return which units of a plan are told, so that loss and delay are least together.
+    """Return which units of a plan get notice, so that loss and delay are least together.
 
     Args:
         units: the victims of the plan.

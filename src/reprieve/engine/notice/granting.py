@@ -1,4 +1,4 @@
-"""For how long a unit is told before it is evicted.
+"""How long the notice of a unit is before it is evicted.
 
 1. It is given what its pods ask for, at most an hour. Of pods that ask for different times the
    longest counts, since a unit has one deadline.
@@ -27,7 +27,7 @@ MOST: Final = HOUR
 
 @dataclass(frozen=True, slots=True)
 class NoticePolicy:
-    """What an administrator allows in a plane; `most` 0: nobody is told.
+    """What an administrator allows in a plane; `most` 0: no notice.
 
     `keep`: for how long idle work is spared that is reported as needed; 0: it is not.
     """

@@ -71,7 +71,7 @@ _WAITS: Final = (State.NOTICED, State.SAVING)
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One unit that was told. Instants are nanoseconds since the Unix epoch.
+    """One unit that got notice. Instants are nanoseconds since the Unix epoch.
 
     `deadline` and `extend_until`: as recorded; equal where nothing is extended. `speakers`: uids of
     the pods that are asked, `saved` those of them that have saved or ended. `extended`: to when it
@@ -88,12 +88,12 @@ class Notice:
 
     @property
     def due(self) -> int:
-        """Return when the unit goes at the latest, as far as is known; it never becomes earlier."""
+        """Return the latest known instant of the unit's eviction; it never becomes earlier."""
         return max(self.deadline, min(self.extended, self.heard + HEARTBEAT))
 
     @property
     def may_go(self) -> bool:
-        """Whether nobody waits for the unit any more."""
+        """Whether no demand waits for the unit any more."""
         return self.state in (State.SAVED, State.OVERDUE, State.RELEASED)
 
     @property
@@ -106,7 +106,7 @@ class Notice:
         return self._on(Happening.DEADLINE) if now >= self.due else self
 
     def saving(self, speaker: str, now: int, expected: int = 0) -> Notice:
-        """Return the notice after a speaker said that it saves; `expected`: when it will have."""
+        """Return the notice after a speaker reported that it saves; `expected`: until when."""
         known = self.at(now)
         if speaker not in self.speakers or known.state not in _WAITS:
             return known
@@ -117,7 +117,7 @@ class Notice:
         return heard._on(Happening.SAVING)
 
     def has_saved(self, speaker: str, now: int) -> Notice:
-        """Return the notice after a speaker said that it has saved, or after it ended."""
+        """Return the notice after a speaker reported that it has saved, or after it ended."""
         known = self.at(now)
         if speaker not in self.speakers or known.state not in _WAITS:
             return known
@@ -135,7 +135,7 @@ class Notice:
         return known._on(Happening.ALL_SAVED) if done else known
 
     def ended(self, now: int) -> Notice:
-        """Return the notice of a unit that is gone: nothing is left to be saved."""
+        """Return the notice of a deleted unit: nothing is left to be saved."""
         return self.at(now)._on(Happening.ALL_SAVED)
 
     def released(self) -> Notice:

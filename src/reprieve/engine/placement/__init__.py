@@ -1,1 +1,1 @@
-"""Where a pod can go: filters, scores and the simulation that they read."""
+"""Where a pod can be placed: filters, scores and the simulation that they read."""

@@ -63,7 +63,7 @@ class Compiled:
     reserving: tuple[Reserving, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Pick the filters that take something."""
+        """Pick the filters that reserve something."""
         self.reserving = tuple(each for each in self.filters if _reserves(each))
 
 

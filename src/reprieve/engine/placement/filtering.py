@@ -1,4 +1,4 @@
-"""What a filter and a score are: compiled for one pending pod, following the pods that come and go.
+"""What a filter and a score are: compiled for one pending pod, following changes of pods.
 
 A plugin's `compile_*` function looks once at the view and returns what the pod needs: a `Filter`,
 None when there is nothing to check (the plugin is skipped for this pod), or a `Refusal` that
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class Reach(Enum):
-    """What a pod that came or went has changed for a filter or score."""
+    """What a pod that was added or removed has changed for a filter or score."""
 
     NOTHING = auto()
     NODE = auto()  # at most the answer for the pod's own node
@@ -123,13 +123,13 @@ class Filter(Protocol):
         ...
 
     def remove(self, pod: Placed) -> Reach:
-        """A pod went; exactly undoes `add`."""
+        """A pod was removed; exactly undoes `add`."""
         ...
 
 
 @runtime_checkable
 class Reserving(Protocol):
-    """A filter that takes something for the pod when it is placed (Reserve): devices, volumes."""
+    """A filter that reserves something for the placed pod (Reserve): devices, volumes."""
 
     def reserve(self, pending: Pending, node: int) -> None: ...
 

@@ -138,7 +138,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What a filter run says about one node, or about all of them."""
+    """What a filter run states about one node, or about all of them."""
 
     code: Code
     reasons: tuple[Reason, ...] = ()

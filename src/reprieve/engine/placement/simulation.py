@@ -1,4 +1,4 @@
-"""A copy of the snapshot's pods that can be changed: pods are taken out, put back, and placed.
+"""A copy of the snapshot's pods that can be changed: pods are removed, reprieved, and placed.
 
 All attempts of a session share one simulation, so that later units see what earlier ones took; an
 attempt that fails leaves it as it was. `used` and `scored` follow every change; filters and scores
@@ -120,7 +120,7 @@ class Simulation:
         return self._of(pending).refusal
 
     def status_at(self, pending: Pending, node: int) -> Status:
-        """Return what the filters say about one node, with all reasons of the one that refuses."""
+        """Return what the filters state about one node, with all reasons of the one that fails."""
         compiled = self._of(pending)
         if compiled.refusal is not None:
             code = Code.ERROR if compiled.refusal.error else Code.UNRESOLVABLE
@@ -189,7 +189,7 @@ class Simulation:
         self.nominated = found
 
     def place(self, pending: Pending, node: int) -> Placed:
-        """Place a pending pod on a node and reserve what its filters take."""
+        """Place a pending pod on a node and reserve what its filters reserve."""
         for each in self._of(pending).reserving:
             each.reserve(pending, node)
         pod = Placed(pending.pod_class, pending.labels, node, pending=pending)
@@ -205,7 +205,7 @@ class Simulation:
         self._release(pod)
 
     def remove(self, slots: I64) -> None:
-        """Take pods of the snapshot out: `slots` are indices of pods that are present."""
+        """Remove pods of the snapshot: `slots` are indices of pods that are present."""
         self._change(slots, -1)
 
     def restore(self, slots: I64) -> None:
@@ -213,7 +213,7 @@ class Simulation:
         self._change(slots, 1)
 
     def checkpoint(self) -> Checkpoint:
-        """Return the present state, to which `rollback` goes back."""
+        """Return the present state, to which `rollback` returns."""
         return Checkpoint(
             self.present.copy(),
             self.used.copy(),
@@ -223,7 +223,7 @@ class Simulation:
         )
 
     def rollback(self, state: Checkpoint) -> None:
-        """Go back to a checkpoint, at which fewer pods had been placed than now."""
+        """Return to a checkpoint, at which fewer pods had been placed than now."""
         for pod in reversed(self.simulated[len(state.simulated) :]):
             self._release(pod)
         self.present = state.present.copy()
@@ -265,7 +265,7 @@ class Simulation:
         return _first(filters, node)
 
     def _visit(self, filters: tuple[Filter, ...], pods: tuple[Placed, ...], sign: int) -> None:
-        """Let filters see these pods too; it is undone at once, so that nothing becomes stale."""
+        """Show filters these pods too; it is undone at once, so that nothing becomes stale."""
         for pod in pods[::sign]:
             self.used[pod.node] += sign * self.requests_of(pod.pod_class)
             for each in filters:
@@ -317,7 +317,7 @@ class Simulation:
         self._compiled.forget()
 
     def _count_used(self) -> I64:
-        """Return what all pods use that are there: few are left when most have been taken out."""
+        """Return what all present pods use: few are left when most have been removed."""
         snapshot = self.snapshot
         used = np.zeros_like(snapshot.used)
         slots = np.flatnonzero(self.present)

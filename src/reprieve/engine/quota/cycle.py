@@ -229,7 +229,7 @@ class _Cycle:
         return sorted(ranked, key=lambda each: ranks[each.workload.key])
 
     def _fail(self, entry: Entry, failure: Exception) -> None:
-        """Take back what was done for a head, and set it aside."""
+        """Undo what was done for a head, and set it aside."""
         holdings, key = self.holdings, entry.workload.key
         self.result.entries = [each for each in self.result.entries if each is not entry]
         for target in entry.issued:
@@ -310,7 +310,7 @@ class _Cycle:
             self._accept(entry, entry.assignment or assignment)
 
     def _look_again(self, entry: Entry) -> None:
-        """Nominate an entry again whose victims or nodes an earlier one has taken."""
+        """Nominate an entry again whose victims or nodes an earlier one has used."""
         overlap = self.room.overlaps(entry)
         if overlap and self.settings.gates.recompute_assignment_upon_preemption_targets_overlap:
             without = self.snapshot.without(self.room.leaving(entry))
@@ -320,14 +320,14 @@ class _Cycle:
             self._place_again(entry)
 
     def _defer(self, entry: Entry, assignment: Assignment, message: str) -> None:
-        """Let an entry wait for who leaves for others, and keep what it will take."""
+        """Have an entry wait for pods that leave for others, and keep what it will use."""
         entry.reason, entry.message = Unready.WAITING_FOR_PREEMPTED_WORKLOADS, message
         entry.scan = None
         self._count(entry, assignment)
         self._finish(entry, Outcome.DEFERRED)
 
     def _fits_after_those_leaving(self, entry: Entry) -> Assignment | None:
-        """Return the assignment of an entry with places that nobody more has to go for."""
+        """Return the assignment of an entry with places that need no further victims."""
         if not self.settings.best or entry.mode is not Mode.PREEMPT or not entry.placed:
             return None
         if all(target.holder.evicted for target in entry.targets):
@@ -337,13 +337,13 @@ class _Cycle:
         return fits_after(entry, self.snapshot, evicted.values())
 
     def _place_again(self, entry: Entry) -> None:
-        """Look again at an entry whose nodes an earlier one has taken, though quota is left."""
+        """Nominate an entry again whose nodes an earlier one has used, though quota is left."""
         if entry.placed and self.room.lacks_places_alone(entry):
             without = self.snapshot.without(())
             self.nominations.again(entry, without, deferred=False)
 
     def _count(self, entry: Entry, assignment: Assignment) -> None:
-        """Count what an entry takes before the next one is looked at."""
+        """Count what an entry uses before the next one is looked at."""
         self.snapshot.add_usage(entry.queue, assignment.usage.items())
         self.snapshot.place(entry.placed, 1)
 
@@ -416,7 +416,7 @@ class _Cycle:
         self._finish(entry, Outcome.PREEMPTING)
 
     def _delay(self, entry: Entry, assignment: Assignment) -> None:
-        """Preempt nobody yet; what is free is kept, so that no more than now have to go then."""
+        """Preempt no workload yet; keep what is free, so that no more victims are needed then."""
         until = entry.workload.preempts_from
         kept = reserved_amounts(self.snapshot, entry.queue, assignment.usage, entry.level)
         self.snapshot.add_usage(entry.queue, kept.items())

@@ -21,7 +21,7 @@ __all__ = ["place_delayed"]
 
 
 def place_delayed(holdings: Holdings, snapshot: Snapshot) -> list[Entry]:
-    """Return the entries placed and those without room; holdings and snapshot are changed."""
+    """Return the entries placed and those without capacity; holdings and snapshot are changed."""
     found: list[Entry] = []
     places, configuration = snapshot.places, snapshot.configuration
     if places is None:

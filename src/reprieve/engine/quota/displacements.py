@@ -1,4 +1,4 @@
-"""What the quota plane tells the governor of disruptions, and what it asks it.
+"""What the quota plane reports to the governor of disruptions, and what it queries.
 
 A workload is known by its line of work (`Workload.party`); where nobody has said which that is, it
 is one of its own. `refusals` collects whom one was held back from until when, for a record that is
@@ -45,7 +45,7 @@ class Displacements:
     def __init__(
         self, limit: int = LIMIT, window: int = HOUR, governor: Governor | None = None
     ) -> None:
-        """Let no circle turn more than `limit` times within `window` nanoseconds.
+        """Allow no cycle more than `limit` turns within `window` nanoseconds.
 
         `governor`: one that all planes ask, with numbers of its own.
         """
@@ -82,7 +82,7 @@ class Displacements:
         lost_device_seconds: int = 0,
         harm: Harm | None = None,
     ) -> None:
-        """Take note that one displaces the other; `above` and `cause` as in `Displacement`.
+        """Record that one displaces the other; `above` and `cause` as in `Displacement`.
 
         `priority` is the preemptor's; `harm`: what harm budgets count of it.
         """
@@ -130,11 +130,11 @@ class Displacements:
         self.spared.clear()
 
     def fold(self, rows: Iterable[Displacement]) -> None:
-        """Take note of what former processes did."""
+        """Record what former processes did."""
         self.governor.fold(rows)
 
     def undo(self, preemptor: Workload, victim: str) -> None:
-        """Take back its last displacement of an object, by uid: it did not happen."""
+        """Undo its last displacement of an object, by uid: it did not happen."""
         self.governor.undo(party_of(preemptor).lineage, victim)
         harm = self._harms.pop((preemptor.uid, victim), None)
         if harm is not None:
@@ -142,7 +142,7 @@ class Displacements:
                 self.governor.harm.undo(harm)
 
     def admitted(self, workload: Workload, at: Nanos) -> None:
-        """Take note that a workload has got quota: what it displaced for it was not in vain."""
+        """Record that a workload has got quota: what it displaced for it was not in vain."""
         self.governor.admitted(party_of(workload), at)
 
     def refuse(self, preemptor: str, victim: str, until: Nanos) -> None:
@@ -151,7 +151,7 @@ class Displacements:
         self._fixed_for.add(preemptor)
 
     def concerns(self, workload: Workload) -> bool:
-        """Return whether anybody could be held back from what a workload requests."""
+        """Return whether any workload could be held from what a workload requests."""
         known = self.refused or workload.uid in self._fixed_for
         return bool(known) or self.governor.may_hold(party_of(workload))
 
@@ -243,5 +243,5 @@ class Displacements:
         return self.governor.held(now)
 
     def loops(self, now: Nanos) -> tuple[Loop, ...]:
-        """Return the loops in which somebody is held."""
+        """Return the loops in which a lineage is held."""
         return self.governor.loops(now)

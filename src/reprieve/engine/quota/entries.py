@@ -1,4 +1,4 @@
-"""What a cycle decided about each head that it took.
+"""What a cycle decided about each of its heads.
 
 Source: specification of the quota plane, sections 8.3 and 8.4.
 """
@@ -183,11 +183,11 @@ class NodeCheck(Protocol):
         ...
 
     def claim(self, entry: Entry, flavors: Mapping[str, ResourceFlavor]) -> None:
-        """Keep room for an entry that needs nobody evicted."""
+        """Keep capacity for an entry that needs no eviction."""
         ...
 
     def puts_off(self, entry: Entry) -> str:
-        """Return why an entry preempts nobody yet; empty if it may."""
+        """Return why an entry does not preempt yet; empty if it may."""
         ...
 
 

@@ -67,7 +67,7 @@ class LastScan:
 def goes_back(
     reason: RequeueReason, scan: LastScan | None, *, best_effort: bool, flushed: bool
 ) -> bool:
-    """Return whether a head goes back at once.
+    """Return whether a head is queued again at once.
 
     Args:
         reason: why it was not admitted.

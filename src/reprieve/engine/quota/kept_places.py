@@ -1,4 +1,4 @@
-"""With profile `best` nobody goes for places that the preemptor does not take.
+"""With profile `best` no workload is evicted for places that the preemptor does not use.
 
 1. The places that a workload's victims were chosen for stay its places until it is admitted, if it
    still fits there: decided anew each time, they would be the smallest that suffice then, which are
@@ -77,7 +77,7 @@ def _has_room(entry: Entry, places: Places) -> bool:
 
 
 def fits_after(entry: Entry, snapshot: Snapshot, leaving: Iterable[Holder]) -> Assignment | None:
-    """Return the entry's assignment once these are gone, None where another has to go."""
+    """Return the entry's assignment without these, None where it needs another victim."""
     gone = [*leaving]
     if not gone or entry.assignment is None:
         return None

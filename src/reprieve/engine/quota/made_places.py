@@ -1,4 +1,4 @@
-"""Where a workload gets its places once other planes have made room there.
+"""Where a workload gets its places once other planes have freed capacity there.
 
 Its quota is free, and its pods have no places: what stands in their way holds none itself, so that
 no rule of a queue evicts it. The scheduling plane of the process may preempt it for these pods, or
@@ -44,7 +44,7 @@ Made = tuple[NodeUse, ...]
 
 @dataclass(frozen=True, slots=True)
 class Leaver:
-    """Pods that go, what they use of nodes and how many devices they hold.
+    """Pods that are evicted, what they use of nodes and how many devices they hold.
 
     `by`: 1 where idle work alone goes, 2 where lower priorities go as well.
     """
@@ -72,7 +72,7 @@ class MayGo:
 def assigned_without(
     snapshot: Snapshot, workload: Workload, queue: int, gone: Made
 ) -> Assignment | None:
-    """Return the assignment that a workload gets once these are gone; None where it lacks more."""
+    """Return the assignment that a workload gets without these; None where it lacks more."""
     without = snapshot.without(())
     without.free(gone)
     found = Assigner(without, workload, queue, nobody, None).assign()
@@ -80,7 +80,7 @@ def assigned_without(
 
 
 def places_made(snapshot: Snapshot, workload: Workload, queue: int, may_go: MayGo) -> Made:
-    """Return what has to go so that the workload gets places; nothing where that does not help."""
+    """Return the victims that give the workload places; nothing where that does not help."""
     every = may_go.uses
     whole = assigned_without(snapshot, workload, queue, every) if every else None
     if whole is None:
@@ -101,7 +101,7 @@ def places_made(snapshot: Snapshot, workload: Workload, queue: int, may_go: MayG
 def _domains(
     snapshot: Snapshot, workload: Workload, queue: int, whole: Assignment, every: Made
 ) -> Iterator[frozenset[str] | None]:
-    """Yield the nodes of domains with room for all pods once all are gone; None: of all domains."""
+    """Yield the nodes of domains that fit all pods once all victims left; None: of all domains."""
     places, configuration = snapshot.places, snapshot.configuration
     config = configuration.cluster_queues[snapshot.tree.names[queue]]
     asked = asked_places(whole, workload, config, configuration, places)

@@ -295,7 +295,7 @@ class PodSet:
 
     @property
     def on_node(self) -> Mapping[str, int]:
-        """Return what one pod asks of its node."""
+        """Return what one pod requires of its node."""
         return self.requests if self.pod_requests is None else self.pod_requests
 
 

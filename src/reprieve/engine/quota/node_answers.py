@@ -20,7 +20,7 @@ __all__ = ["NodeAnswers", "waits_for_gates"]
 
 
 def waits_for_gates(workload: Workload, gates: Gates) -> bool:
-    """Return whether a workload may preempt nobody, since others keep a gate of it closed."""
+    """Return whether a workload may not preempt, since others keep a gate of it closed."""
     honoured = gates.concurrent_admission or gates.multi_kueue_orchestrated_preemption
     return honoured and bool(workload.closed_gates)
 
@@ -79,7 +79,7 @@ class NodeAnswers:
     def refusal_of_cheapest(
         self, entry: Entry, assignment: Assignment
     ) -> tuple[Outcome, str] | None:
-        """Give the entry the least costly targets, where those do, and say why none do."""
+        """Give the entry the least costly targets, where those do, and state why none do."""
         if not self._settings.best or entry.mode is not Mode.PREEMPT:
             return self._refusal(entry)
         self._evictions.cheapen(entry, assignment)
@@ -93,7 +93,7 @@ class NodeAnswers:
         return self._refusal(entry)
 
     def _refusal(self, entry: Entry) -> tuple[Outcome, str] | None:
-        """Return why nobody is preempted for the entry: idle work may go, or no node takes it."""
+        """Return why the entry does not preempt: idle work may be evicted, or no node fits it."""
         if self._proof is None:
             return None
         flavors = self._snapshot.configuration.flavors
@@ -108,7 +108,7 @@ class NodeAnswers:
         return (Outcome.UNPROVEN, why) if why else None
 
     def _move(self, entry: Entry, proof: NodeCheck) -> None:
-        """Give an entry that fits another flavor where nodes have more room for it."""
+        """Give an entry that fits another flavor where nodes have more capacity for it."""
         first, flavors = entry.assignment, self._snapshot.configuration.flavors
         others = self._nominations.elsewhere(entry)
         found = proof.flavor_for(entry, others, self._holdings.holders.values(), flavors)

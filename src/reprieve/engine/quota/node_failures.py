@@ -179,7 +179,7 @@ class NodeVictims:
         return True
 
     def _planned(self, entry: Entry, gone: Iterable[Holder]) -> list[Placed] | None:
-        """Return the places that a workload has with these gone, None where it has none."""
+        """Return the places that a workload has without these, None where it has none."""
         places, admission = self._snapshot.places, entry.workload.admission
         assert places is not None and admission is not None
         left = places.copy()
@@ -198,7 +198,7 @@ class NodeVictims:
 
 
 def evict_for_nodes(holdings: Holdings, failed: Iterable[Entry], now: Nanos) -> list[Entry]:
-    """Count those as evicted for which there is no replacement, and who do not go anyway."""
+    """Count those as evicted that have no replacement and are not evicted anyway."""
     found = []
     for entry in failed:
         holder = holdings.holders.get(entry.workload.key)

@@ -1,4 +1,4 @@
-"""What the head of each ClusterQueue was nominated with last, for as long as that goes.
+"""What the head of each ClusterQueue was nominated with last, for as long as that holds.
 
 Every cycle takes the heads of all ClusterQueues, and one that goes back at once (it waits for its
 victims, or its ClusterQueue is a strict one) is the head of the next cycle, too. What it is

@@ -71,7 +71,7 @@ class Nominations:
         return True
 
     def again(self, entry: Entry, without: Snapshot, deferred: bool = True) -> Recomputation:
-        """Look again at the flavors of the nomination, as if everything designated were gone.
+        """Nominate flavors again, as if everything designated were evicted.
 
         `deferred`: what fits then fits only once these are gone.
         """
@@ -242,7 +242,7 @@ class Nominations:
         return asks_for_places(entry.workload, queue, configuration)
 
     def _with_room_elsewhere(self, entry: Entry) -> Assignment | None:
-        """Return the first flavor whose nodes have room, of one that was chosen by quota alone.
+        """Return the first flavor whose nodes fit it, of one that was chosen by quota alone.
 
         Kueue looks at nodes only once a flavor is chosen, and preempts, or waits for ever, though
         the next one has room. Only with profile `best`, and where the queue goes on to the next

@@ -35,7 +35,7 @@ def workload_ref(workload: Workload) -> Reference:
 
 
 def plan_of(entry: Entry, tree: Tree, revision: int, policy: str) -> Plan | None:
-    """Return the plan to evict an entry's targets, None if nobody has to be evicted.
+    """Return the plan to evict an entry's targets, None if it has none.
 
     Args:
         entry: one that preempts.

@@ -1,4 +1,4 @@
-"""Who is refused once more without another search: no candidate could make room for it.
+"""What is refused once more without another search: no candidate could free enough for it.
 
 Whatever comes free has every shape of pending work looked at again, and most of it is refused as
 before. That a head has no chance can be told from two amounts: what its ClusterQueue could use if
@@ -105,7 +105,7 @@ class Refusals:
         return known
 
     def record(self, holdings: Holdings, who: Preemptor, shape: object, found: Assignment) -> None:
-        """Keep the assignment of a head that nobody could be preempted for."""
+        """Keep the assignment of a head for which no workload could be preempted."""
         if found.mode is not Mode.PREEMPT or len(found.usage) != 1:
             return
         if any(each.min_count is not None for each in who.workload.pod_sets):
@@ -210,7 +210,7 @@ class Refusals:
         return self._reach[key]
 
     def _reach_now(self, holdings: Holdings, who: Preemptor, column: int) -> _Reach | None:
-        """Return what is free once candidates have gone, None where that cannot be told."""
+        """Return what is free once candidates have left, None where that is not known."""
         tree, queue, priority = holdings.tree, who.queue, who.priority
         rules = holdings.configuration.cluster_queues[tree.names[queue]].preemption
         policy = rules.reclaim_within_cohort
@@ -263,7 +263,7 @@ def _names(workload: Workload) -> tuple[str, ...]:
 
 
 def _is_flat(holdings: Holdings, queue: int, column: int) -> bool:
-    """Tell whether its cohort is a root without others below, and nobody keeps its own from it."""
+    """Return whether its cohort is a root without others below, and all lend to it."""
     tree = holdings.tree
     path = tree.path[queue]
     return len(path) == 2 and not tree.child_cohorts[path[1]] and not any(tree.local[column])

@@ -1,4 +1,4 @@
-"""Which idle work has to go so that a pending workload gets its quota, and a node for every pod.
+"""Which idle work is evicted so that a workload gets its quota, and a node for every pod.
 
 Asked where the idle plane and the quota plane decide together. Units of idle work, oldest first,
 are taken from the snapshot of what holds quota until all pod sets of the workload get their flavors
@@ -53,7 +53,7 @@ _PREEMPTING: Final = Outcome.PREEMPTING
 
 @dataclass(frozen=True, slots=True)
 class IdleUnit:
-    """Idle work that goes as a whole.
+    """Idle work that is evicted as a whole.
 
     `workloads`: keys of the Workloads whose quota is free once it has gone; `pods`: uids of its
     pods; `devices`: how many it holds.
@@ -67,7 +67,7 @@ class IdleUnit:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """A workload, by key, for which idle work goes already."""
+    """A workload, by key, for which idle work is evicted already."""
 
     key: str
     workloads: tuple[str, ...] = ()
@@ -115,7 +115,7 @@ class NodeTest(Protocol):
         keep: bool = False,
         by_priority: bool = False,
     ) -> bool:
-        """Whether all pods have a node once others are gone; `keep`: they are, from now on.
+        """Whether all pods have a node without others; `keep`: they are, from now on.
 
         `by_priority`: whoever a scheduler may preempt for them is gone, too.
         """
@@ -124,7 +124,7 @@ class NodeTest(Protocol):
 
 @dataclass(slots=True)
 class Standing:
-    """What is asked about: who holds quota, who waits, and the nodes where they are looked at.
+    """What is decided about: who holds quota, what waits, and the nodes it runs on.
 
     `check`: what a cycle asks before it preempts by the rules of queues.
     `refused`: uids of workloads whose eviction is refused, which do not give their quota back.
@@ -140,7 +140,7 @@ class Standing:
 
 
 def release(standing: Standing, key: str, units: Sequence[IdleUnit]) -> Release:
-    """Return which of these units, oldest first, have to go for a pending workload."""
+    """Return which of these units, oldest first, have to be evicted for a pending workload."""
     search = _Search.begin(standing, key)
     if isinstance(search, Release):
         return search
@@ -187,7 +187,7 @@ def _devices(units: Iterable[IdleUnit]) -> int:
 
 
 def _in_order(search: _Search, units: Sequence[IdleUnit]) -> tuple[IdleUnit, ...] | None:
-    """Return the shortest beginning that is enough, without those that can be put back."""
+    """Return the shortest beginning that is enough, without those that can be reprieved."""
     if not search.fits(units):
         return None
     fewer, enough = 0, len(units)
@@ -245,7 +245,7 @@ class _Search:
         return search
 
     def count_ending(self) -> None:
-        """Count pods that end already as gone from the nodes where places are given."""
+        """Remove pods that end already from the nodes where places are given."""
         nodes, holdings = self.standing.nodes, self.standing.holdings
         if nodes is not None and self.base.places is not None:
             self.ending = frozenset(nodes.ending())
@@ -253,7 +253,7 @@ class _Search:
             self.base.free(self.leaving)
 
     def keep_promises(self) -> None:
-        """Take the victims of earlier plans out, and let their workloads hold what they ask."""
+        """Remove the victims of earlier plans, and give their workloads what they request."""
         known = self.standing.holdings.holders
         for promise in self.standing.promised:
             gone = [known[each] for each in promise.workloads if each in known]
@@ -281,7 +281,7 @@ class _Search:
         )
 
     def fits(self, units: Iterable[IdleUnit]) -> bool:
-        """Whether the workload gets its flavors, and its pods their nodes, with these gone."""
+        """Whether the workload gets its flavors, and its pods their nodes, without these."""
         gone = tuple(units)
         assignment = _assignment(self.without(gone), self.workload, self.queue)
         if assignment.mode is not Mode.FIT:
@@ -329,7 +329,7 @@ class _Search:
         return any(entry.workload.key == self.workload.key for entry in result.of(_PREEMPTING))
 
     def _played(self, units: Sequence[IdleUnit]) -> tuple[Holdings, Queues]:
-        """Return who holds quota in the cohort with these gone, and queues without anybody."""
+        """Return who holds quota in the cohort without these, and queues without holders."""
         holdings = Holdings(self.base.configuration)
         pods = [uid for unit in units for uid in unit.pods]
         pods += [uid for promise in self.standing.promised for uid in promise.pods]

@@ -1,4 +1,4 @@
-"""With profile `best` others make way for pods whose node failed, before the whole gang is evicted.
+"""With profile `best` others are evicted for pods whose node failed, before the whole gang is.
 
 Where no other node has room for them:
 
@@ -65,7 +65,7 @@ def candidates_for(who: Preemptor, policy: Policy, holders: Iterable[Holder]) ->
 
 
 def fewest_for(candidates: Sequence[Holder], fits: Fits) -> tuple[Target, ...]:
-    """Return who is preempted, nobody where all of them together are not enough."""
+    """Return what is preempted, nothing where all of them together are not enough."""
     if not candidates or not fits(candidates):
         return ()
     tries = _TRIES
@@ -98,7 +98,7 @@ def fewest_for(candidates: Sequence[Holder], fits: Fits) -> tuple[Target, ...]:
 def faults_of_replacement(
     who: Preemptor, targets: Sequence[Target], fits: Fits
 ) -> tuple[PlanFault, ...]:
-    """Return what is wrong with these victims: nobody goes who may stay, or may not go."""
+    """Return what is wrong with these victims: none may be spared, none may be protected."""
     gone = [target.holder for target in targets]
     found = [
         PlanFault(Fault.NOT_PERMITTED, each.key)

@@ -1,4 +1,4 @@
-"""The room that a cycle still has for an entry when its turn comes.
+"""The capacity that a cycle still has for an entry when its turn comes.
 
 Who is to make way counts as gone, for the entry that it makes way for and for those of its tree
 that come after it; nobody makes way for two entries of one cycle. What an entry takes is counted
@@ -46,12 +46,12 @@ class Room:
         return self._designated_in.get(self._snapshot.tree.root(entry.queue), [])
 
     def fits(self, entry: Entry) -> bool:
-        """Tell whether the entry fits once all who make way, its own targets too, are gone."""
+        """Return whether the entry fits without all that is evicted, its own targets too."""
         gone = self._gone(entry)
         return self._has_quota(entry, gone) and self._has_places(entry, gone)
 
     def lacks_places_alone(self, entry: Entry) -> bool:
-        """Tell whether the entry has quota left with all who make way gone, but no places."""
+        """Return whether the entry has quota left without all that is evicted, but no places."""
         gone = self._gone(entry)
         return self._has_quota(entry, gone) and not self._has_places(entry, gone)
 
@@ -74,7 +74,7 @@ class Room:
         )
 
     def _gone(self, entry: Entry) -> list[Holder]:
-        """Return who is gone when the entry gets its quota."""
+        """Return what has left when the entry gets its quota."""
         gone = {holder.key: holder for holder in self.leaving(entry)}
         if entry.replaced is not None:
             gone[entry.replaced.key] = entry.replaced

@@ -1,4 +1,4 @@
-"""What a cycle has decided and could not be written is taken back.
+"""What a cycle has decided and could not be written is undone.
 
 A workload whose admission was not stored is queued again as if nothing had been decided; one whose
 victims stay waits for those that do leave, and is tried again where none does.
@@ -19,7 +19,7 @@ __all__ = ["preemptions_failed", "undo_admission"]
 
 
 def undo_admission(holdings: Holdings, queues: Queues, entry: Entry) -> None:
-    """Take back an admission that could not be written; the workload is queued again."""
+    """Undo an admission that could not be written; the workload is queued again."""
     holdings.release(entry.workload.key)
     queues.push(entry.workload)
 
@@ -27,7 +27,7 @@ def undo_admission(holdings: Holdings, queues: Queues, entry: Entry) -> None:
 def preemptions_failed(
     holdings: Holdings, queues: Queues, entry: Entry, failed: Collection[str]
 ) -> None:
-    """Take back evictions that could not be written; `failed` are keys of the entry's targets.
+    """Undo evictions that could not be written; `failed` are keys of the entry's targets.
 
     The entry waits for those that are left; without any it is tried again.
     """

@@ -1,4 +1,4 @@
-"""Whether the scheduling plane places a demand once idle work is gone that another plane names.
+"""Whether the scheduling plane places a demand without idle work that another plane names.
 
 Asked before idle work is evicted for pods that our scheduling plane places. Source: the design's
 "Where the planes meet".
@@ -95,7 +95,7 @@ def _needs_fewer(
     gone: frozenset[Uid],
     slots: Mapping[Uid, int],
 ) -> bool:
-    """Return whether fewer idle pods than these have to go where they go by their priority."""
+    """Return whether fewer idle pods than these are evicted where they are by their priority."""
     victims: set[Uid] = set()
     for unit in units:
         attempt = among.attempt(unit)
@@ -126,7 +126,7 @@ def _held(snapshot: Snapshot, units: Sequence[Unit], victims: frozenset[Uid]) ->
 def _by_priority(
     session: Session, snapshot: Snapshot, units: Sequence[Unit]
 ) -> frozenset[Uid] | None:
-    """Return who goes by priority alone, with no budget broken; None: it is no way."""
+    """Return victims by priority alone, with no budget broken; None: there is no such set."""
     victims: set[Uid] = set()
     for unit in units:
         attempt = session.attempt(unit)

@@ -55,7 +55,7 @@ def held_devices(
 
 
 def least_lacking(snapshot: Snapshot, units: Sequence[Unit]) -> int:
-    """Return how many devices have to be evicted for these units at least, whoever goes.
+    """Return how many devices at least have to be evicted for these units, whichever victims.
 
     Each node that has room for some of the largest pods lacks for one more what is left over of
     it; only pods that ask for one kind of devices are counted.

@@ -118,7 +118,7 @@ def _placed(
 def _handed_on(
     snapshot: Snapshot, queued: Sequence[Pending], nodes: Sequence[int]
 ) -> dict[Uid, str]:
-    """Return new nominated nodes of members without a node whose own ones siblings have taken.
+    """Return new nominated nodes of members without a node whose own ones siblings use.
 
     A sibling that went where another one was nominated leaves the room that was made for it; the
     rest gets that room, since otherwise it would be lost to others and victims be sought again.
@@ -143,7 +143,7 @@ def _handed_on(
 
 
 def _covers(snapshot: Snapshot, one: Pending, other: Pending) -> bool:
-    """Whether the room of one pod is enough for another."""
+    """Whether the capacity of one pod is enough for another."""
     first, second = snapshot.classes[one.pod_class], snapshot.classes[other.pod_class]
     assert first is not None and second is not None, "a pod's class is never free"
     room = dict(first.requests)
@@ -157,7 +157,7 @@ def _waiting(
     status: tuple[Explanation, ...],
     preemption: Preemption | None,
 ) -> Attempt:
-    """Nominations of 9.5: what preemption says; without it, members that had fitted lose theirs."""
+    """Nominations of 9.5: as preemption has them; else members that had fitted lose theirs."""
     nominated = dict(preemption.nominated) if preemption is not None else {}
     succeeded = preemption is not None and preemption.code is Code.SUCCESS
     members = []
@@ -194,7 +194,7 @@ def _failed(
 
 
 def missing_group(unit: Unit) -> Attempt:
-    """Return the end of a cycle of a group whose object is gone: its pods wait for it."""
+    """Return the end of a cycle of a group without object: its pods wait for it."""
     return Attempt(
         unit,
         Code.UNRESOLVABLE,

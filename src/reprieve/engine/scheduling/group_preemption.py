@@ -135,7 +135,7 @@ def _with_alternatives(first: _Search, full: Checkpoint) -> Preemption | None:
 
 @dataclass(slots=True)
 class _Search:
-    """Tries placements with the units below a priority gone, and chooses victims for them.
+    """Tries placements without the units below a priority, and chooses victims for them.
 
     `full`: the state in which nobody was taken out. `potential`: units that may be victims when no
     pod is spared. `by_harm`: the lost work counts. `runs`: placements tried.
@@ -164,7 +164,7 @@ class _Search:
         self.potential = self.units(_NOBODY)
 
     def units(self, spared: I64, more: frozenset[int] = NONE_WHOLE) -> Units:
-        """Return the units that may be victims; `more`: groups that go as a whole, too."""
+        """Return the units that may be victims; `more`: groups that are evicted as a whole, too."""
         present = self.full.present & self.simulation.evictable
         present[spared] = False
         snapshot = self.simulation.snapshot
@@ -172,7 +172,7 @@ class _Search:
         return potential_units(snapshot, present, self.below, self.policy, lost=lost, more=more)
 
     def lowest(self) -> GroupPlacing:
-        """Place the preemptor with only units of the lowest priorities gone, from now on."""
+        """Place the preemptor without the units of the lowest priorities alone, from now on."""
         units = self.potential
 
         def limit(below: int) -> None:
@@ -214,7 +214,7 @@ class _Search:
         return self.by_harm and lost is not None and bool(lost.any())
 
     def by_scores(self) -> GroupPlacing:
-        """Place the preemptor by scores with all units gone."""
+        """Place the preemptor by scores without any of the units."""
         self._without(_NOBODY)
         return self._placed(None, self.choose)
 
@@ -240,7 +240,7 @@ class _Search:
         return placing
 
     def cheapest(self, spared: I64) -> I64:
-        """Return these pods and all others that stay when the cheapest units make room."""
+        """Return these pods and all others that stay when the cheapest units are evicted."""
         if not self.weighs:
             return _NOBODY
         simulation = self.simulation
@@ -303,11 +303,11 @@ class _Search:
         return self.budgets
 
     def reach(self, found: Preemption) -> Reach:
-        """Return how far the victims go."""
+        """Return how far the victims reach."""
         return reach_of(self.simulation.snapshot, found, self.matches())
 
     def goes_least(self, examined: Examined) -> bool:
-        """Return whether it is certain that no victims for the preemptor go less far."""
+        """Return whether it is certain that no victims for the preemptor reach less far."""
         units = self.potential
         if examined.harm == _NEVER or examined.found.violating or not own_priorities(units):
             return False

@@ -94,7 +94,7 @@ def _no_better_than(most: int) -> _Set:
 
 @dataclass(frozen=True, slots=True)
 class _Set:
-    """A set that is enough; `devices`: in all, and of those that go by priority."""
+    """A set that is enough; `devices`: in all, and of those evicted by priority."""
 
     idle: tuple[IdlePods, ...]
     pods: frozenset[Uid]
@@ -183,7 +183,7 @@ class _Search:
             self._try((unit,))
 
     def _beginnings(self, ordered: Sequence[IdlePods]) -> Iterator[tuple[IdlePods, ...]]:
-        """Yield the shortest beginning that is enough, and what is left as units are put back."""
+        """Yield the shortest beginning that is enough, and what is left as units are reprieved."""
         fewer, enough = 0, len(ordered)
         while enough - fewer > 1 and self.left > 0:
             middle = (fewer + enough) // 2
@@ -217,7 +217,7 @@ class _Search:
 
 
 def _is_served(attempt: Attempt) -> bool:
-    """Whether a unit is placed, or will be once its victims are gone."""
+    """Whether a unit is placed, or will be once its victims have left."""
     if attempt.plan is not None:
         return True
     found = attempt.preemption

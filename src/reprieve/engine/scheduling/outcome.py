@@ -56,7 +56,7 @@ class Unit:
 
     @property
     def name(self) -> str:
-        """What logs call it, and what tells it from others."""
+        """Its name in logs, and what separates it from others."""
         return self.group or ", ".join(self.pods)
 
 
@@ -106,7 +106,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Why no node takes a pod: counts per reason over `nodes` nodes.
+    """Why no node fits a pod: counts per reason over `nodes` nodes.
 
     `everywhere` is set when PreFilter refused all of them at once. `refusals`: the same nodes, each
     counted once, by the first code that refused it.
@@ -153,7 +153,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class UnitVictim:
-    """A victim unit (specification 7.3): pods go together or not at all.
+    """A victim unit (specification 7.3): its pods are evicted together or not at all.
 
     `pods`: slots of the snapshot, sorted by node name and pod key. `group` empty for a plain pod.
     """

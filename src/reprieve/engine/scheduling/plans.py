@@ -148,7 +148,7 @@ def _requests(snapshot: Snapshot, number: int) -> dict[str, int]:
 
 
 def _rule(unit: UnitVictim) -> str:
-    """Return why the unit was chosen: what it lacks, then what told it from its equals."""
+    """Return why the unit was chosen: what it lacks, then what separated it from its equals."""
     rule = _WHOLE if unit.whole_group else _SINGLE
     if unit.lost is None:
         return rule

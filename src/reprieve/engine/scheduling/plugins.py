@@ -30,7 +30,7 @@ PostFilter: TypeAlias = Callable[
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the plugins said: sentences in order, and the result of the one that decided."""
+    """What the plugins returned: sentences in order, and the result of the one that decided."""
 
     explanations: tuple[Explanation, ...]
     preemption: Preemption | None = None

@@ -1,4 +1,4 @@
-"""One scheduling cycle of a plain pod: place it, else look for a node where victims make room.
+"""One scheduling cycle of a plain pod: place it, else search a node whose victims free enough.
 
 Source: specification 8 and 17.1.
 """

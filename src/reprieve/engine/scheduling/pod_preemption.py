@@ -1,4 +1,4 @@
-"""Chooses the node where a plain pod fits once lower-priority units there are gone.
+"""Chooses the node where a plain pod fits without lower-priority units there.
 
 Each node is a domain of its own, on which the same steps run: all potential victims off, does the
 pod fit, then units are put back one at a time. All nodes are worked on at once (`sweep`), the k-th
@@ -48,7 +48,7 @@ _OFFSET = 2**31
 
 
 def preempt_for_pod(simulation: Simulation, pending: Pending, policy: Policy) -> Preemption:
-    """Return the victims of a pod that no node takes; the simulation is left as it was."""
+    """Return the victims of a pod that no node fits; the simulation is left as it was."""
     return preempt_after(simulation, pending, policy, simulation.codes(pending).copy())
 
 
@@ -96,7 +96,7 @@ def _on_node(simulation: Simulation, pending: Pending, policy: Policy, node: int
 
 
 def _goes_least(simulation: Simulation, pending: Pending, units: Units, found: Preemption) -> bool:
-    """Return whether it is certain that no victims for the pod go less far (`reach`)."""
+    """Return whether it is certain that no victims for the pod have less `reach`."""
     if found.violating or not found.victims or not own_priorities(units):
         return False
     if found.victims[0].priority == units.priority.min():
@@ -109,7 +109,7 @@ def _goes_least(simulation: Simulation, pending: Pending, units: Units, found: P
 
 
 def _within(simulation: Simulation, found: Preemption, without: Preemption) -> bool:
-    """Return whether victims that were chosen by harm go no further than those without."""
+    """Return whether victims that were chosen by harm reach no further than those without."""
     if without.code is not Code.SUCCESS:
         return True
     snapshot, budgets = simulation.snapshot, budget_matches(simulation)
@@ -393,7 +393,7 @@ def choose_node(candidates: Candidates, without: Collection[int] = ()) -> int:
 
 
 class _Totals:
-    """What node choice asks of each unit, from its pods' own priorities: (units,) each."""
+    """What node choice reads of each unit, from its pods' own priorities: (units,) each."""
 
     def __init__(self, units: Units, wanted: I64) -> None:
         snapshot = units.snapshot

@@ -217,7 +217,7 @@ class Session:
     def places_all(
         self, units: Iterable[Unit], gone: Collection[Uid] = (), ahead: Collection[Unit] = ()
     ) -> bool:
-        """Return whether all of these units have nodes once `gone`, and what ends, are gone.
+        """Return whether all of these units have nodes without `gone`, and what ends.
 
         `ahead`: those whose turn comes first, which take nodes where they fit. The session is of no
         further use: its simulations are changed.
@@ -286,7 +286,7 @@ class Session:
         return _Turn(unit, queued, group, gang, job, profile, priority)
 
     def _leave_alone(self, simulation: Simulation, turn: _Turn) -> _LeftAlone:
-        """Let the simulation see who may be a victim of this unit; return who may not."""
+        """Show the simulation which pods may be a victim of this unit; return which may not."""
         together: Sequence[Sequence[Uid]] = ()
         if turn.gang is not None:
             together = turn.gang.others
@@ -328,7 +328,7 @@ class Session:
         return schedule_group(simulation, unit, turn.group, queued, self._policy, choose, plugins)
 
     def _only_among(self, simulation: Simulation, unit: Unit) -> None:
-        """Let nobody but the pods that are named for a unit be its victims, where some are."""
+        """Allow only the pods that are named for a unit as its victims, where some are."""
         among = self._waits.among.get(unit)
         if among is not None:
             simulation.evictable = simulation.evictable & are_named(
@@ -343,7 +343,7 @@ class Session:
         pending: Pending,
         policy: Policy,
     ) -> Preemption:
-        """Wait for pods that end; else evict nobody yet, or preempt with `gone` out of the way."""
+        """Wait for pods that end; else evict nothing yet, or preempt without `gone`."""
         planned, choose = self._planned_victims | gone, self._choose
         known = self._waits.slots
         waits = room_on_its_way(simulation, None, [pending], policy, choose, planned, known)
@@ -386,7 +386,7 @@ class Session:
         return replace(attempt, plan=plan)
 
     def _explained(self, attempt: Attempt, turn: _Turn, left_alone: _LeftAlone) -> Attempt:
-        """Return the attempt with the number of those that it was not to take, if it took none."""
+        """Return the attempt with the number of those that it was to spare, if it evicted none."""
         if attempt.plan is not None or not _looked_for_victims(attempt):
             return attempt
         snapshot, policy, of_groups = self.snapshot, self._policy, attempt.gang is None
@@ -443,7 +443,7 @@ class Session:
         return found if until is None else found & (until == 0)
 
     def _until_of(self, simulation: Simulation, others: Iterable[Sequence[Uid]]) -> I64 | None:
-        """Return when pods may be victims of a job again, and let it see who may be now.
+        """Return when pods may be victims of a job again, and show it which may be now.
 
         `others`: pods of other gangs, where these go as a whole.
         """
@@ -487,7 +487,7 @@ class Session:
     def _respect_beside_saving(
         self, simulation: Simulation, own: frozenset[Uid], turn: _Turn
     ) -> None:
-        """Respect the nominations of others for whom the victims that save do not hold the room."""
+        """Respect the nominations of others whose capacity no saving victims hold."""
         group, priority = turn.unit.group, turn.priority
         if not self._waits.saving:
             self._respect(simulation, own, group, priority)
@@ -535,7 +535,7 @@ class Session:
 
 
 def _has_room(attempt: Attempt) -> bool:
-    """Return whether the unit was given room by preemption, or waits for what ends already."""
+    """Return whether the unit was nominated by preemption, or waits for what ends already."""
     found = attempt.preemption
     return attempt.plan is not None or (found is not None and found.code is Code.SUCCESS)
 

@@ -149,7 +149,7 @@ def counted(
     meant: Meant,
     inside: Marks | None = None,
 ) -> tuple[Leaves, list[Counts]]:
-    """Return what the leaves, and the domains by level from the widest, have room for."""
+    """Return what the leaves, and the domains by level from the widest, fit."""
     leaves = look_at(
         on.tree,
         Pods(workers, _with_itself(workers), None if leader is None else _with_itself(leader)),

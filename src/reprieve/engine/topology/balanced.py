@@ -38,7 +38,7 @@ class Balanced:
 
 @dataclass(frozen=True, slots=True)
 class _Greedy:
-    """How many domains are taken from the largest on, and the last with and without a leader."""
+    """How many domains are used from the largest on, and the last with and without a leader."""
 
     domains: int
     last_leader: int | None
@@ -186,7 +186,7 @@ def _clear(
 
 
 def _wipe(tree: Tree, counts: list[Counts], level: int, domain: int, whole: bool) -> None:
-    """Take all that a domain can have, or only its leader, from it and from what is below it."""
+    """Use all that a domain can have, or only its leader, of it and of what is below it."""
     begin, end = domain, domain + 1
     for at in range(level, len(counts)):
         each = counts[at]
@@ -234,7 +234,7 @@ def _entropy(parts: Sequence[int]) -> float:
 def _pick(
     counts: Counts, members: Ints, order: Sequence[int], need: int, leaders: int, size: int
 ) -> list[int] | None:
-    """Return as few domains as hold all slices, with the fewest pods of room left over.
+    """Return as few domains as hold all slices, with the least free capacity left over.
 
     Among equals the domains that come first in `order`.
     """

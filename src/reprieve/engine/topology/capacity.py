@@ -1,4 +1,4 @@
-"""How much room the domains of a topology have for pods that are to be placed together.
+"""How many pods that are to be placed together the domains of a topology fit.
 
 The same counts from the leaves up that an assignment begins with (`counts`), read by domain: where
 the most room is, what is short of it, and at which wider level the pods would fit.
@@ -24,7 +24,7 @@ __all__ = ["Capacity", "capacity"]
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The room of every domain for one pod set, or for workers and their leader.
+    """The capacity of every domain for one pod set, or for workers and their leader.
 
     Attributes:
         tree: the domains.
@@ -43,18 +43,18 @@ class Capacity:
     excluded: Mapping[str, int]
 
     def slices(self, level: int) -> Ints:
-        """Return how many slices each domain of a level has room for (domains,) int64."""
+        """Return how many slices each domain of a level fits (domains,) int64."""
         counts = self.counts[level]
         if not self.leaders:
             return counts.slices
         return np.where(counts.leader > 0, counts.slices_beside, 0)
 
     def room(self, level: int, domain: int) -> int:
-        """Return how many slices one domain of a level has room for."""
+        """Return how many slices one domain of a level fits."""
         return int(self.slices(level)[domain])
 
     def best(self, level: int) -> int | None:
-        """Return the domain of a level with the most room, the first of equals."""
+        """Return the domain of a level with the most capacity, the first of equals."""
         slices = self.slices(level)
         return int(slices.argmax()) if len(slices) else None
 
@@ -67,7 +67,7 @@ class Capacity:
 
     @property
     def suffices(self) -> bool:
-        """Whether the pods have room: in one domain, or in several where that does."""
+        """Whether the pods fit: in one domain, or in several where that does."""
         spread = self.meant.climbs or not self.meant.required
         slices = [self.slices(level) for level in self.levels()]
         if any(len(each) and int(each.max()) >= self.need for each in slices):
@@ -87,7 +87,7 @@ class Capacity:
         )
 
     def wider(self) -> int | None:
-        """Return the nearest level above the wanted one with a domain that has room for all."""
+        """Return the nearest level above the wanted one with a domain that fits all."""
         for level in range(self.meant.level - 1, -1, -1):
             slices = self.slices(level)
             if len(slices) and int(slices.max()) >= self.need:
@@ -96,7 +96,7 @@ class Capacity:
 
 
 def capacity(on: Placing, group: Sequence[PodsWanted]) -> Capacity | None:
-    """Return the room for a group of pod sets, None where what they request means nothing."""
+    """Return the capacity for a group of pod sets, None where what they request means nothing."""
     workers, leader = led(group)
     try:
         meant = meaning(workers, on.tree.levels)

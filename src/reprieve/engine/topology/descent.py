@@ -86,7 +86,7 @@ def descend(
     slicing: Slicing,
     rules: Rules,
 ) -> list[Share]:
-    """Return the shares of the leaves, from domains of `level` that take `count` pods together."""
+    """Return the shares of the leaves, from domains of `level` that fit `count` pods together."""
     shares = take(by_slices(counts[level]), domains, count, leaders, slicing.size, rules)
     while level < min(slicing.level, len(tree.levels) - 1):
         together = np.concatenate(

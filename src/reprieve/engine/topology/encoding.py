@@ -51,7 +51,7 @@ def encoded(assignment: TopologyAssignment, by_prefix: bool = True) -> Encoded:
 
 
 def decoded(form: Mapping[str, Any]) -> TopologyAssignment:
-    """Return the assignment that a form says, in the order of its parts.
+    """Return the assignment that a form states, in the order of its parts.
 
     Raises:
         TopologyEncodingError: it is not of that form, or its lists have other lengths than it says.

@@ -108,7 +108,7 @@ def _allowed(
     inside: Marks | None,
     excluded: dict[str, int],
 ) -> Marks | None:
-    """Return the leaves that nothing but their room keeps pods from, None where those are all."""
+    """Return the leaves that only their capacity keeps pods from, None where those are all."""
     shape = pods.shape
     untainted = all(not taints for taints in tree.taints)
     constrained = tree.by_host and (

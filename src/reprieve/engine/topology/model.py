@@ -44,7 +44,7 @@ class Topology:
 
 @dataclass(frozen=True, slots=True)
 class TopologyNode:
-    """A node of the cluster; `allocatable` is by resource, without anybody's usage."""
+    """A node of the cluster; `allocatable` is by resource, without any usage."""
 
     name: str
     labels: Mapping[str, str]
@@ -64,7 +64,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class TopologyRequest:
-    """What a pod set asks of a topology; `layers` go from the coarsest slices to the finest.
+    """What a pod set requests of a topology; `layers` are from the coarsest slices to the finest.
 
     `unconstrained` None is a field that was not written. A request with none of the fields asks for
     nothing (`explicit` is false).
@@ -101,7 +101,7 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class TopologyAssignment:
-    """Where the pods of one pod set go; `domains` in the order of their full level values."""
+    """Where the pods of one pod set are placed; `domains` in order of their full level values."""
 
     levels: tuple[str, ...]
     domains: tuple[Domain, ...]

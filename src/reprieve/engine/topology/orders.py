@@ -1,4 +1,4 @@
-"""In which order domains are taken, and which of several that suffice is the best fit.
+"""In which order domains are used, and which of several that suffice is the best fit.
 
 Least free takes the smallest domains first; best fit takes the largest first and, for the last one,
 the smallest that suffices. Domains are numbered by their level values, so that a stable sort of
@@ -33,7 +33,7 @@ _NEVER: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How domains are chosen: least free or best fit, and whether affinity goes before capacity."""
+    """How domains are chosen: least free or best fit, and whether affinity is before capacity."""
 
     least_free: bool = False
     affinity: bool = False
@@ -52,7 +52,7 @@ class Columns:
 
 
 def plain_order(columns: Columns, domains: Ints, rules: Rules) -> Ints:
-    """Return the domains, given in ascending order, as they are taken without a leader."""
+    """Return the domains, given in ascending order, in the order of use without a leader."""
     units = columns.units[domains]
     if len(domains) < 2:
         return domains
@@ -91,7 +91,7 @@ def best_of(columns: Columns, entries: Ints, need: int, leaders: int, rules: Rul
 
 
 def taken_in_turn(columns: Columns, entries: Ints, need: int, rules: Rules) -> tuple[Ints, int]:
-    """Return which entries are taken for `need` units, in order, and how many the last one gives.
+    """Return which entries are used for `need` units, in order, and how many the last one gives.
 
     Without a leader: each gives all that it has until one has what is left; for that the best fit
     among it and those after it is taken. Where all together have too little, all are returned, and

@@ -60,7 +60,7 @@ class Grounds:
 
     @property
     def nodes(self) -> tuple[TopologyNode, ...]:
-        """Return the nodes, without what anybody uses of them."""
+        """Return the nodes, without any usage of them."""
         return self._nodes
 
     @property
@@ -117,7 +117,7 @@ class Places:
                 self._used[name].add(pods.assignment, pods.requests, times)
 
     def free(self, uses: Iterable[NodeUse]) -> None:
-        """Count pods that no topology has placed as gone from their nodes."""
+        """Remove pods that no topology has placed from their nodes."""
         for each in uses:
             amounts = {**each.requests, "pods": 1}
             for name, tree in self.trees.items():
@@ -131,7 +131,7 @@ class Places:
         return Placing(self.trees[flavor], (self._used[flavor],), row.tolerations, self.gates)
 
     def assign(self, asked: Mapping[str, Sequence[PodsWanted]]) -> dict[str, Outcome]:
-        """Return what the pod sets of one workload get, by flavor asked; nothing is changed.
+        """Return what the pod sets of one workload get, by requested flavor; nothing is changed.
 
         A pod set that gets nothing ends its flavor; those of other flavors are still placed, on
         what those before them leave of nodes that the flavors share.

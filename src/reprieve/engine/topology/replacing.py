@@ -1,4 +1,4 @@
-"""Where the pods of a failed node go, while those of the other nodes stay.
+"""Where the pods of a failed node are placed, while those of the other nodes stay.
 
 The failed node's domain is taken out of the assignment and its pods are placed like others, inside
 the domain that the request binds them to; the workload's own usage, that of the failed node

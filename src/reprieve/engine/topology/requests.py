@@ -14,7 +14,7 @@ __all__ = ["Meant", "TopologyRequestError", "meaning"]
 
 
 class TopologyRequestError(ValueError):
-    """A request that the topology cannot answer; its text is the reason that is told."""
+    """A request that the topology cannot answer; its text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ __all__ = ["Found", "NoRoom", "by_slices", "find"]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Domains of `level`, in the order in which they were taken."""
+    """Domains of `level`, in the order in which they were used."""
 
     level: int
     domains: Ints
@@ -139,7 +139,7 @@ def _find_plain(
 def _a_later_one(
     columns: Columns, entries: Ints, level: int, need: int, leaders: int, rules: Rules
 ) -> Found | NoRoom:
-    """Look behind the first for one domain that takes all, where affinity goes before capacity."""
+    """Look behind the first for one domain that fits all, where affinity is before capacity."""
     if rules.affinity:
         suffices = columns.units_beside[entries] >= need
         suffices &= columns.leader[entries] >= leaders

@@ -1,4 +1,4 @@
-"""Whether a workload gets places, as candidates of a search for victims go and come back.
+"""Whether a workload gets places, as candidates of a search for victims leave and return.
 
 Source: specification of topology-aware scheduling, section 6.1.
 """
@@ -21,11 +21,11 @@ class PlaceSearch:
         self._asked = asked
 
     def begin(self) -> PlaceSearch:
-        """Return it with places of its own, as they are before anybody goes."""
+        """Return it with places of its own, as they are before any victim leaves."""
         return PlaceSearch(self._places.copy(), self._asked)
 
     def take(self, placed: Sequence[Placed]) -> None:
-        """Count a candidate as gone."""
+        """Remove a candidate's usage."""
         self._places.change(placed, -1)
 
     def give_back(self, placed: Sequence[Placed]) -> None:

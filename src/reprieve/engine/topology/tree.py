@@ -125,7 +125,7 @@ class Tree:
             column[leaf] = max(-_MOST, min(_MOST, value))
 
     def use_nodes(self, node: str, requests: Mapping[str, int], times: int = 1) -> None:
-        """Take what a pod outside topologies uses of its node, and its place."""
+        """Add what a pod outside topologies uses of its node, and its place."""
         leaf = self.leaf_of_node.get(node)
         if leaf is not None:
             self._add(self.free, leaf, requests, -times)
@@ -148,7 +148,7 @@ class Tree:
         return domain
 
     def values(self, leaf: int) -> tuple[str, ...]:
-        """Return what an assignment says of a leaf."""
+        """Return what an assignment states of a leaf."""
         return self.written[leaf]
 
     def written_levels(self) -> tuple[str, ...]:
@@ -196,7 +196,7 @@ class Usage:
     def add(
         self, assignment: TopologyAssignment, requests: Mapping[str, int], times: int = 1
     ) -> None:
-        """Add the pods of an assignment, `times` -1 takes them off."""
+        """Add the pods of an assignment, `times` -1 removes them."""
         index = self.tree.index
         found = [(index[e.values], e.count) for e in assignment.domains if e.values in index]
         if not found:

@@ -86,7 +86,7 @@ class DomainCounts:
         return domain >= 0 and self.counts.item(domain) > 0
 
     def count(self, pod: Placed, sign: int) -> Reach:
-        """Count a pod that came (1) or went (-1), and say where `occupied` has changed."""
+        """Count a pod that was added (1) or removed (-1); return where `occupied` has changed."""
         weight = self._weights[pod.pod_class if self.by_class else pod.labels]
         if not weight:
             return Reach.NOTHING

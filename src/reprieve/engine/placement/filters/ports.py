@@ -1,4 +1,4 @@
-"""NodePorts: host ports that pods on the node already take (specification 21.2)."""
+"""NodePorts: host ports that pods on the node already use (specification 21.2)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ports_clash(first: Iterable[HostPort], second: Iterable[HostPort]) -> bool:
 
 
 class PortsFilter:
-    """Counts, on each node, the pods that take a port which the pending pod wants.
+    """Counts, on each node, the pods that use a port which the pending pod wants.
 
     `classes`: numbers of the pod classes that do. `counts`: (nodes,).
     """

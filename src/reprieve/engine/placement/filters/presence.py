@@ -62,7 +62,7 @@ class Presence:
         return not known
 
     def went(self, pod: Placed) -> bool:
-        """Note that a pod went; False when that was known."""
+        """Record that a pod was removed; False when that was known."""
         if pod.slot >= 0:
             known = bool(self._slots[pod.slot])
             self._slots[pod.slot] = False
@@ -70,7 +70,7 @@ class Presence:
         return self._simulated.pop(uid_of(self._snapshot, pod), None) is not None
 
     def changes(self, view: View) -> Iterator[tuple[Placed, bool]]:
-        """Yield each pod that came (True) or went (False) since, as the view has it."""
+        """Yield each pod that was added (True) or removed (False) since, as the view has it."""
         for slot in np.flatnonzero(self._slots != view.present).tolist():
             yield placed_at(self._snapshot, slot), bool(view.present[slot])
         there = {uid_of(self._snapshot, pod): pod for pod in view.simulated}

@@ -1,4 +1,4 @@
-"""NodeResourcesFit: the node has room for one more pod and for all that the pod requests.
+"""NodeResourcesFit: the node fits one more pod and all that the pod requests.
 
 A resource that the pod does not request is never looked at, so that an over-committed node still
 takes pods that ask for nothing. A request above what the node offers when empty cannot be resolved
@@ -39,7 +39,7 @@ class _Check:
 
 
 class ResourcesFilter:
-    """Free room of each node against the requests of one pod.
+    """Free capacity of each node against the requests of one pod.
 
     `columns`: indices of the resources that are checked besides the number of pods.
     """

@@ -105,7 +105,7 @@ class SpreadConstraintCounts:
         self._set_limit()
 
     def count(self, pod: Placed, change: int) -> Reach:
-        """Count a pod that came (1) or went (-1), and say whose answers change."""
+        """Count a pod that was added (1) or removed (-1), and return whose answers change."""
         if pod.deleting or not self._matches[pod.labels]:
             return Reach.NOTHING
         domain = self._domain_at(pod.node)

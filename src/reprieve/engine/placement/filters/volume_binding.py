@@ -47,7 +47,7 @@ _ORDER: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Lacking:
-    """A claim without volume: `candidates` serve it, the first that a node reaches is taken."""
+    """A claim without volume: `candidates` serve it, the first that a node reaches is used."""
 
     claim: ClaimRow
     candidates: Candidates
@@ -113,7 +113,7 @@ class VolumeBinding:
         return Reach.DOMAINS if pod.pending.row.uid in self._ledger.made else Reach.NOTHING
 
     def reserve(self, pending: Pending, node: int) -> None:
-        """Take what the pod gets on this node; nothing where the node refuses it."""
+        """Reserve what the pod gets on this node; nothing where the node refuses it."""
         if self.code_at(node):
             return
         name = self._snapshot.nodes[node].name

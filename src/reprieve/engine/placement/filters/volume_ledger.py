@@ -73,7 +73,7 @@ class VolumeLedger:
     ids: dict[str, int] = field(default_factory=dict)
 
     def reserve(self, uid: Uid, assignments: tuple[VolumeAssignment, ...]) -> None:
-        """A pod was placed and takes these."""
+        """A pod was placed and uses these."""
         if not assignments:
             return
         self.made[uid] = assignments
@@ -84,7 +84,7 @@ class VolumeLedger:
         self.revision += 1
 
     def release(self, uid: Uid) -> None:
-        """The pod was taken back; nothing happens when it had reserved nothing."""
+        """The pod was removed again; nothing happens when it had reserved nothing."""
         for each in self.made.pop(uid, ()):
             del self.claims[each.namespace, each.claim]
             self.volumes.discard(each.volume)

@@ -59,7 +59,7 @@ class AttachedVolumes:
     """The volumes on each node, shared by the filters of all pods."""
 
     def __init__(self, snapshot: Snapshot, simulate: bool) -> None:
-        """Count the volumes of the snapshot; `simulate`: attachments go with their last user."""
+        """Count the volumes of the snapshot; `simulate`: attachments end with their last user."""
         self._snapshot = snapshot
         self._simulate = simulate
         self._presence = Presence(snapshot)
@@ -91,7 +91,7 @@ class AttachedVolumes:
                 self.remove(pod)
 
     def reach(self, pod: Placed) -> Reach:
-        """Return what a pod that came or went has changed."""
+        """Return what a pod that was added or removed has changed."""
         if pod.pod_class not in self._classes:
             return Reach.NOTHING
         return Reach.DOMAINS if self._simulate else Reach.NODE
@@ -102,7 +102,7 @@ class AttachedVolumes:
             self._change(pod, 1)
 
     def remove(self, pod: Placed) -> None:
-        """A pod went; known ones change nothing."""
+        """A pod was removed; known ones change nothing."""
         if self._presence.went(pod) and pod.pod_class in self._classes:
             self._change(pod, -1)
 
@@ -114,7 +114,7 @@ class AttachedVolumes:
         return found
 
     def limits(self, driver: str) -> I64:
-        """Return how many volumes of a driver each node takes: (nodes,); -1 has no such driver."""
+        """Return how many volumes of a driver each node fits: (nodes,); -1 has no such driver."""
         found = self._limits.get(driver)
         if found is None:
             found = np.full(len(self._snapshot.nodes), -1, np.int64)

@@ -44,7 +44,7 @@ _COMPILE: Final[Mapping[ScoreName, Compile]] = MappingProxyType(
 
 
 def compile_scores(view: View, pending: Pending) -> tuple[tuple[Score, int], ...]:
-    """Return the scores that have something to say, with their weights, in the profile's order."""
+    """Return the scores that can differ, with their weights, in the profile's order."""
     scores: list[tuple[Score, int]] = []
     for name, weight in view.profile.weights:
         score = _COMPILE[name](view, pending)

@@ -1,4 +1,4 @@
-"""Flavor assignment: which flavor each pod set gets, and whether that takes preemption.
+"""Flavor assignment: which flavor each pod set gets, and whether that needs preemption.
 
 Pod sets are taken in order; for every resource that has no flavor yet the group that covers it is
 scanned from where the last scan stopped. The mode of a flavor is the worst over the resources of
@@ -273,7 +273,7 @@ class _Scan:
     def _flavor(
         self, flavor: str, pod_sets: Sequence[PodSetRequest], covered: Mapping[str, int]
     ) -> tuple[Worth, dict[str, tuple[str, Worth]], list[str]]:
-        """Return what one flavor takes, worst and by resource, and what speaks against it."""
+        """Return what one flavor needs, worst and by resource, and what is against it."""
         known = self.of.snapshot.configuration.flavors.get(flavor)
         whys = (self._mismatch(known, each.pod_set, covered) for each in pod_sets) if known else ()
         why = next(filter(None, whys), "") if known else f"flavor {flavor} not found"
@@ -324,7 +324,7 @@ class _Scan:
         return mismatch(flavor, pod_set)
 
     def _quota(self, pair: FlavorResource, amount: int) -> tuple[Worth, str, NoFitReason]:
-        """Return what `amount` more of one flavor-resource takes."""
+        """Return what `amount` more of one flavor-resource needs."""
         of, tree, queue = self.of, self.of.tree, self.of.queue
         column = tree.column(pair)
         of.snapshot.add_usage(queue, ((column, 0),))

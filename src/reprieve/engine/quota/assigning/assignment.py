@@ -38,7 +38,7 @@ Bookmark = Mapping[str, Mapping[str, int]]
 
 
 class PreemptionMode(IntEnum):
-    """What it takes to get a flavor-resource."""
+    """What is needed to get a flavor-resource."""
 
     NO_FIT = 0
     NO_CANDIDATES = 1
@@ -88,7 +88,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Considered:
-    """One flavor that the scans of a pod set looked at, and what it would have taken.
+    """One flavor that the scans of a pod set looked at, and what it would have needed.
 
     `possibility` is what the oracle answered for it, None if it was not asked; of several answers
     the worst. `level` is the highest borrowing level over the resources.
@@ -105,7 +105,7 @@ class Considered:
 
 @dataclass(frozen=True, slots=True)
 class PodSetAssignment:
-    """What one pod set gets; without flavors for what it asks it does not fit.
+    """What one pod set gets; without flavors for its requests it does not fit.
 
     `topology` is where its pods go; where preemption is needed first, where they would go then.
     `delayed`: they get places once checks have provided the nodes.

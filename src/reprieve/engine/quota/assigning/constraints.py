@@ -1,4 +1,4 @@
-"""What pods ask of nodes, and nodes of pods: requirements on labels, taints, tolerations.
+"""What pods require of nodes, and nodes of pods: requirements on labels, taints, tolerations.
 
 Their meaning is in `engine.selectors`. Source: specification of the quota plane, section 5.1.
 """

@@ -45,7 +45,7 @@ class _Fit:
 
 
 class Fitting:
-    """Assignments that take nobody's place; `saved` counts how often one was given again."""
+    """Assignments that preempt no workload; `saved` counts how often one was given again."""
 
     def __init__(self) -> None:
         self.saved = 0

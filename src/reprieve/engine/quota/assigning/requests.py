@@ -29,7 +29,7 @@ class PodSetRequest:
 
 
 def remaining_count(workload: Workload, pod_set: PodSet, settings: Settings) -> int:
-    """Return how many pods of `pod_set` still need room."""
+    """Return how many pods of `pod_set` still need places."""
     if not settings.gates.reclaimable_pods:
         return pod_set.count
     return pod_set.count - min(pod_set.count, workload.reclaimable.get(pod_set.name, 0))

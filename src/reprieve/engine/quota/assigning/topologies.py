@@ -67,7 +67,7 @@ def topology_mismatch(
     tas_only: bool,
     covered: Iterable[str],
 ) -> str:
-    """Return why a flavor does not do for what a pod set asks of topologies, empty if it does."""
+    """Return why a flavor does not fit what a pod set requests of topologies, empty if it does."""
     request = pod_set.topology
     asks = request is not None and request.explicit
     if not flavor.topology:
@@ -97,7 +97,7 @@ def asks_for_places(workload: Workload, queue: ClusterQueue, configuration: Conf
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What is asked of the places of each flavor; `faults` by pod set say why one has none.
+    """What is requested of the places of each flavor; `faults` by pod set: why one has none.
 
     `delayed`: the pod sets that get places once checks have provided nodes of their flavor.
     """
@@ -310,7 +310,7 @@ def planned_without(
     snapshot: Snapshot,
     targets: Sequence[Target],
 ) -> Assignment:
-    """Return an assignment that needs preemption with the places that it has once these are gone.
+    """Return an assignment that needs preemption with the places it has without these.
 
     Without targets they are those that it would have if no topology had placed anything.
     """
@@ -333,7 +333,7 @@ def search_of(
     configuration: Configuration,
     places: Places | None,
 ) -> PlaceSearch | None:
-    """Return what a search for victims asks about places, None where the workload has none."""
+    """Return what a search for victims needs of places, None where the workload has none."""
     asked = asked_places(assignment, workload, queue, configuration, places)
     return None if asked is None or places is None else PlaceSearch(places, asked.wanted)
 
@@ -345,7 +345,7 @@ def asked_places(
     configuration: Configuration,
     places: Places | None,
 ) -> AskedPlaces | None:
-    """Return what is asked of places, and what is planned; None where there is nothing of it."""
+    """Return what is requested of places, and what is planned; None where there is neither."""
     if places is None:
         return None
     asked = _asked(workload, assignment.pod_sets, queue, configuration, places)

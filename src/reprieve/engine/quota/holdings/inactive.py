@@ -1,4 +1,4 @@
-"""Which ClusterQueues admit nobody, whatever their quota, and why.
+"""Which ClusterQueues admit no workload, whatever their quota, and why.
 
 Source: specification of the quota plane, section 2.
 """

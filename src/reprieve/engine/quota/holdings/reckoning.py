@@ -51,7 +51,7 @@ class Reckoning:
     """The nodes of a configuration, and their quotas as they are requested."""
 
     def __init__(self, configuration: Configuration, tree: Tree) -> None:
-        """Take note of who is above whom; `tree` numbers the nodes."""
+        """Record which node is above which; `tree` numbers the nodes."""
         self._tree = tree
         size = len(tree.names)
         self.parent = [-1] * size
@@ -196,7 +196,7 @@ class Usage:
         return self._changed.setdefault(column, [0] * len(self._reckoning.parent))
 
     def change(self, column: int, amounts: Mapping[int, int]) -> None:
-        """Let nodes use so much more, or less if it is negative, and those above what follows."""
+        """Add to the usage of nodes, or subtract what is negative, and to that of those above."""
         row = self._changed.get(column)
         if row is None:
             row = self._changed[column] = list(self.of(column))

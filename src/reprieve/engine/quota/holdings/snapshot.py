@@ -57,12 +57,12 @@ class Snapshot:
         self._versions = {} if versions is None else versions
 
     def version_of(self, queue: int) -> int:
-        """Return when last a holder came to a ClusterQueue's tree, or went, as `version` counts."""
+        """Return when a holder of a ClusterQueue's tree last came or left, as `version` counts."""
         path = self.tree.path[queue]
         return self._versions.get(path[-1], 0) if path else self.version
 
     def without(self, holders: Iterable[Holder]) -> Snapshot:
-        """Return a copy in which these holders are gone."""
+        """Return a copy without these holders."""
         copy = Snapshot(
             self.configuration,
             self.tree,
@@ -99,7 +99,7 @@ class Snapshot:
             add(self.tree.local[column], self.usage[column], self.tree.path[queue], amount)
 
     def remove_usage(self, queue: int, amounts: Iterable[tuple[int, int]]) -> None:
-        """Take amounts back."""
+        """Subtract amounts."""
         for column, amount in amounts:
             self.borrowers.pop(column, None)
             remove(self.tree.local[column], self.usage[column], self.tree.path[queue], amount)
@@ -110,7 +110,7 @@ class Snapshot:
             self.places.change(placed, times)
 
     def free(self, uses: Iterable[NodeUse]) -> None:
-        """Count pods that no topology has placed as gone from their nodes."""
+        """Remove pods that no topology has placed from their nodes."""
         if self.places is not None:
             self.places.free(uses)
 

@@ -69,7 +69,7 @@ class Holdings:
         self.configure(configuration)
 
     def configure(self, configuration: Configuration) -> None:
-        """Take a new configuration: the only change that rebuilds."""
+        """Apply a new configuration: the only change that rebuilds."""
         workloads = [each.workload for each in self._holders.values()]
         self.configuration = configuration
         self._version += 1
@@ -107,7 +107,7 @@ class Holdings:
             self.hold(workload)
 
     def stand_on(self, grounds: Grounds) -> None:
-        """Take the nodes, and the pods on them that no topology has placed, as they are now."""
+        """Apply the nodes, and the pods on them that no topology has placed, as they are now."""
         self._grounds = grounds
         self._places = places_of(self.configuration, grounds)
         if self._places is None:
@@ -123,7 +123,7 @@ class Holdings:
             rows[bisect_left(rows, row_of(holder))] = row_of(again)
 
     def stand_beside(self, other: Holdings, gone: Iterable[NodeUse]) -> None:
-        """Take the nodes of others, without these pods; nobody holds quota here yet."""
+        """Apply the nodes of others, without these pods; no workload holds quota here yet."""
         self._grounds = other.grounds
         self._places = None if other.places is None else other.places.emptied()
         if self._places is not None:
@@ -136,7 +136,7 @@ class Holdings:
 
     @property
     def places(self) -> Places | None:
-        """Return the nodes of flavors with topologies; whoever keeps them takes a snapshot."""
+        """Return the nodes of flavors with topologies; callers that keep them use a snapshot."""
         return self._places
 
     @property
@@ -146,7 +146,7 @@ class Holdings:
 
     @property
     def lists(self) -> Sequence[Lists]:
-        """Return rows of holders, by ClusterQueue; whoever keeps them takes a snapshot."""
+        """Return rows of holders, by ClusterQueue; callers that keep them use a snapshot."""
         return self._lists
 
     @property
@@ -200,7 +200,7 @@ class Holdings:
         self._drop(key)
 
     def expect_eviction(self, key: str, reason: Reason, now: Nanos) -> None:
-        """Count a workload as evicted from now on, before its own condition is seen to say so."""
+        """Count a workload as evicted from now on, before its own condition states so."""
         holder = self._holders[key]
         if not holder.evicted:
             marks = (Eviction("Preempted", now), Eviction(reason, now))
@@ -208,7 +208,7 @@ class Holdings:
             self.hold(holder.workload)
 
     def eviction_failed(self, key: str) -> None:
-        """Take back what `expect_eviction` said: the eviction could not be written."""
+        """Undo `expect_eviction`: the eviction could not be written."""
         if self._expected.pop(key, None) is not None and key in self._holders:
             workload = self._holders[key].workload
             self.hold(replace(workload, evicted=None, preempted=None))
@@ -350,7 +350,7 @@ class Holdings:
         return found
 
     def _changed(self, path: Sequence[int], columns: Iterable[int]) -> None:
-        """Forget what was found out about the nodes above a holder that comes or goes."""
+        """Forget what was found out about the nodes above a holder that comes or leaves."""
         self._versions[path[-1]] = self._queue_versions[path[0]] = self._version
         unshared = self._unshared
         for column in columns:

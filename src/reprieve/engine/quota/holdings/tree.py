@@ -82,7 +82,7 @@ class Tree:
         self._aggregate(quotas)
 
     def column(self, pair: FlavorResource) -> int:
-        """Return the index of `pair`; one that nobody has quota for gets a column of zeros."""
+        """Return the index of `pair`; one without any quota gets a column of zeros."""
         column = self.index.get(pair)
         if column is None:
             column = self.index[pair] = len(self.flavor_resources)
@@ -221,7 +221,7 @@ def add(local: Column, usage: Column, path: Sequence[int], amount: int) -> None:
 
 
 def remove(local: Column, usage: Column, path: Sequence[int], amount: int) -> None:
-    """Take back what `add` counted."""
+    """Undo what `add` counted."""
     for node in path:
         stored = usage[node] - local[node]
         usage[node] -= amount

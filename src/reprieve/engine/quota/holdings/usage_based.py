@@ -119,7 +119,7 @@ class Consumptions:
         self._weigh(queue)
 
     def keep(self, queues: Mapping[str, float]) -> None:
-        """Take the weights of the LocalQueues that count, and forget all others."""
+        """Apply the weights of the LocalQueues that count, and forget all others."""
         self.weights = queues
         for queue in [queue for queue in self._known if queue not in queues]:
             del self._known[queue]

@@ -26,11 +26,11 @@ __all__ = ["NotOffered", "TooFewPods", "demand_of"]
 
 
 class NotOffered(Exception):
-    """A pod set has no flavor of its ClusterQueue for a resource; the message says which."""
+    """A pod set has no flavor of its ClusterQueue for a resource; the message names it."""
 
 
 class TooFewPods(Exception):
-    """A pod set is given other pods than it has left; the message says which."""
+    """A pod set is given other pods than it has left; the message names it."""
 
 
 def demand_of(

@@ -1,4 +1,4 @@
-"""Which pods have to be evicted for the pods of a workload, so that few devices go.
+"""Which pods have to be evicted for the pods of a workload, so that few devices are.
 
 Asked where the quota of a workload is free and the nodes have no room for it. On each node pods
 stay whose devices are the most that fit beside those that come. Pods that are all alike are divided
@@ -29,7 +29,7 @@ _MOST: Final = 1 << 60
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """Slots of pods that go, in order, and how many devices they hold."""
+    """Slots of victims, in order, and how many devices they hold."""
 
     slots: I64
     devices: int
@@ -38,7 +38,7 @@ class Leaving:
 def pods_to_evict(
     simulation: Simulation, wanted: Sequence[Pending], slots: I64, within: Mask | None = None
 ) -> Leaving | None:
-    """Return which of these pods go; None where all of them are too few.
+    """Return which of these pods are evicted; None where all of them are too few.
 
     `wanted`: pods that wait, the largest first. `slots`: pods that may go, which are there.
     `within`: (nodes,) where alone the pods may be placed. The simulation is left as it was.
@@ -60,7 +60,7 @@ def pods_to_evict(
 
 @dataclass(slots=True)
 class _Board:
-    """What may go by node, and what goes so far."""
+    """What may be evicted by node, and what is so far."""
 
     simulation: Simulation
     slots: I64
@@ -80,7 +80,7 @@ class _Board:
             self.there.setdefault(node, []).append(slot)
 
     def divide(self, wanted: Sequence[Pending], within: Mask | None) -> bool:
-        """Place pods that are all alike, so that the fewest devices go; False: they do not fit."""
+        """Place pods that are all alike with the fewest devices evicted; False: they do not fit."""
         simulation, count = self.simulation, len(wanted)
         if not count:
             return True
@@ -116,7 +116,7 @@ class _Board:
         return True
 
     def place(self, pending: Pending, within: Mask | None) -> bool:
-        """Place a pod on the node where the fewest devices more go; False: it has none."""
+        """Place a pod on the node where the fewest more devices are evicted; False: it has none."""
         simulation = self.simulation
         asked = simulation.requests_of(pending.pod_class)
         best: tuple[int, int, list[int]] | None = None
@@ -149,7 +149,7 @@ class _Board:
         return int(self.held[slots].sum())
 
     def _going(self, node: int, asked: I64) -> list[int]:
-        """Return which pods of a node go when a pod is placed there as well.
+        """Return which pods of a node are evicted when a pod is placed there as well.
 
         Of sets that hold equally many devices the first one is kept.
         """

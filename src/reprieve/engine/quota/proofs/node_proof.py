@@ -150,7 +150,7 @@ class NodeProof:
         keep: bool = False,
         by_priority: bool = False,
     ) -> bool:
-        """Whether all pods of a workload have a node once others are gone.
+        """Whether all pods of a workload have a node without the victims.
 
         `keep`: they are gone from now on, and the pods keep their nodes. `by_priority`: all pods
         that a scheduler may preempt for them, or that are idle, are gone as well.
@@ -194,7 +194,7 @@ class NodeProof:
         holders: Iterable[Holder],
         flavors: Mapping[str, ResourceFlavor],
     ) -> tuple[NodeUse, ...]:
-        """Return what goes so that an entry gets places; nothing where that does not help.
+        """Return the victims that give an entry places; nothing where that does not help.
 
         Only where the scheduler of this process evicts for it once it has its quota.
         """
@@ -227,7 +227,7 @@ class NodeProof:
         holders: Iterable[Holder],
         flavors: Mapping[str, ResourceFlavor],
     ) -> tuple[str, Assignment] | None:
-        """Return the first of other assignments for whose pods nodes have more room; None: none.
+        """Return the first other assignment whose pods nodes fit better; None: none.
 
         Room that is free, or on its way, is more than room that idle work could make, that is more
         than room that the scheduling plane could make as well, and that is more than none; of
@@ -249,7 +249,7 @@ class NodeProof:
     def _effort(
         self, workload: Workload, assignment: Assignment, flavors: Mapping[str, ResourceFlavor]
     ) -> tuple[int, int]:
-        """Return how room for all pods is made, and how many devices have to go for it.
+        """Return how all pods get capacity, and how many devices are evicted for it.
 
         0: there is room now; 1: with idle work gone; 2: with lower priorities gone as well; 3: not.
         """
@@ -272,7 +272,7 @@ class NodeProof:
         slots: I64,
         within: Mask | None = None,
     ) -> tuple[int, Leaving | None]:
-        """Return who of these goes for pods: 1 and idle work; 2 and lower priorities, too; 3."""
+        """Return which of these are evicted for pods: 1: idle work; 2: lower priorities, too; 3."""
         simulation = self._simulation
         assert simulation is not None
         idle = np.intersect1d(slots, self._idle_for(workload))
@@ -283,7 +283,7 @@ class NodeProof:
         return 3, None
 
     def _fits_by_priority(self, workload: Workload, wanted: Sequence[Pending]) -> bool:
-        """Whether the pods would fit with all pods gone that a scheduler may preempt for them.
+        """Whether the pods would fit without all pods that a scheduler may preempt for them.
 
         An upper bound: budgets and protections are the scheduler's, which searches for itself.
         """
@@ -298,7 +298,7 @@ class NodeProof:
         return not without
 
     def _may_go_for(self, workload: Workload) -> I64:
-        """Return the pods that may go for those of a workload: idle ones and lower priorities."""
+        """Return the pods that a workload's pods may evict: idle ones and lower priorities."""
         simulation, nodes = self._simulation, self._nodes
         assert simulation is not None
         lower = self._lower(workload)
@@ -318,7 +318,7 @@ class NodeProof:
         return self._there(self._reclaimable if self._opted(workload) else ())
 
     def _let_go(self, targets: Collection[str]) -> list[Placed]:
-        """Take back what is kept for pods of targets; return what was kept for all."""
+        """Release what is kept for pods of targets; return what was kept for all."""
         assert self._simulation is not None
         before = list(self._simulation.simulated)
         others = [
@@ -329,7 +329,7 @@ class NodeProof:
         return before
 
     def _put(self, pods: Iterable[Placed]) -> None:
-        """Keep room for these pods, each on its node, and for no others."""
+        """Keep capacity for these pods, each on its node, and for no others."""
         simulation = self._simulation
         assert simulation is not None
         for pod in reversed(tuple(simulation.simulated)):
@@ -346,7 +346,7 @@ class NodeProof:
         return found[self._simulation.present[found]]
 
     def claim(self, entry: Entry, flavors: Mapping[str, ResourceFlavor]) -> None:
-        """Keep room for an entry that has its quota, or waits for victims on their way out."""
+        """Keep capacity for an entry that has its quota, or waits for victims on their way out."""
         if self._simulation is not None:
             self._promise(self._wanted(entry, flavors))
         elif entry.targets:
@@ -354,13 +354,13 @@ class NodeProof:
             self._promised.append(entry)
 
     def puts_off(self, entry: Entry) -> str:
-        """Nodes put nobody off."""
+        """Nodes delay no workload."""
         return ""
 
     def _ready(
         self, holders: Iterable[Holder], flavors: Mapping[str, ResourceFlavor]
     ) -> Simulation:
-        """Return the nodes without those that leave, with room kept for whom it was promised."""
+        """Return the nodes without pods that leave, with capacity kept for its preemptors."""
         if self._simulation is not None:
             return self._simulation
         nodes = self._nodes
@@ -417,7 +417,7 @@ class NodeProof:
         return self._made.of(workload, assigned_sets(assignment), flavors, pinned=pinned)
 
     def _promise(self, pods: Sequence[Pending], nominated: str = "") -> None:
-        """Keep room for pods: now, or of what comes free."""
+        """Keep capacity for pods: now, or of what is freed."""
         self._waiting += self._place(pods, nominated)[1]
 
     def _place(
@@ -443,7 +443,7 @@ class NodeProof:
         return placed, without
 
     def _tightest(self, pending: Pending, nodes: I64) -> int:
-        """Return the node with the least room left of what the pod requests, the first by name."""
+        """Return the node with the least capacity left of what the pod requests, first by name."""
         simulation = self._simulation
         assert simulation is not None
         asked = np.flatnonzero(simulation.requests_of(pending.pod_class))

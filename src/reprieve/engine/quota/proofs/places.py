@@ -1,4 +1,4 @@
-"""What a proof of a preemption asks about places: where pods go once the victims are gone.
+"""What a proof of a preemption needs of places: where pods are placed without the victims.
 
 The plan says where the preemptor's pods are to go. That is held against the tree leaf by leaf: each
 pod set has all of its pods in it, in one domain where one is required, and every leaf has what its
@@ -26,14 +26,14 @@ __all__ = ["AskedPlaces", "PlaceProof"]
 
 @dataclass(frozen=True, slots=True)
 class AskedPlaces:
-    """The pod sets that request places, by flavor, and where the plan puts each."""
+    """The pod sets that request places, by flavor, and where the plan places each."""
 
     wanted: Mapping[str, Sequence[PodsWanted]]
     planned: Mapping[str, TopologyAssignment]
 
 
 class PlaceProof:
-    """The places of one snapshot, as the rules of a proof ask about them."""
+    """The places of one snapshot, as the rules of a proof query them."""
 
     def __init__(self, asked: AskedPlaces, places: Places) -> None:
         self._asked = asked
@@ -41,18 +41,18 @@ class PlaceProof:
         self._search = PlaceSearch(places, asked.wanted)
 
     def lacks(self) -> bool:
-        """Return whether the preemptor's pods get no places with nobody gone."""
+        """Return whether the preemptor's pods get no places without evictions."""
         return not self._search.fits()
 
     def fits_without(self, gone: Iterable[Holder]) -> bool:
-        """Return whether its pods would get places, wherever, with these gone."""
+        """Return whether its pods would get places, wherever, without these."""
         search = self._search.begin()
         for holder in gone:
             search.take(holder.placed)
         return search.fits()
 
     def fault_without(self, gone: Iterable[Holder]) -> str:
-        """Return what is wrong with the planned places once these are gone; empty if nothing."""
+        """Return what is wrong with the planned places without these; empty if nothing."""
         places = self._places.copy()
         for holder in gone:
             places.change(holder.placed, -1)

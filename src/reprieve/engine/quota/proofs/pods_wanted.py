@@ -24,7 +24,7 @@ __all__ = ["PodSetPlan", "PodsWanted", "Template", "admitted_sets", "assigned_se
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What a scheduler sees of the pods of one pod set, before they are told their flavors.
+    """What a scheduler sees of the pods of one pod set, before they get their flavors.
 
     `preempts_below`: which priority its pods may preempt, by their class.
     """
@@ -90,7 +90,7 @@ class PodsWanted:
         return sorted(found, key=self._size, reverse=True)
 
     def _size(self, pending: Pending) -> float:
-        """Return the largest part of any node's room that the pod requests."""
+        """Return the largest part of any node's capacity that the pod requests."""
         nodes = self.simulation.snapshot
         entry = nodes.classes[pending.pod_class]
         assert entry is not None, "a pod's class is never free"

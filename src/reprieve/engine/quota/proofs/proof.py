@@ -226,7 +226,7 @@ def _classical_reason(state: ProofState, side: Side, workload: Workload) -> Reas
 
 
 def _together(state: ProofState, gone: Usage) -> Iterator[PlanFault]:
-    """Yield what is wrong with all victims taken together; `gone` is what is used without them."""
+    """Yield what is wrong with all victims together; `gone` is the usage without them."""
     sides = {queue: side for queue, *_ in state.alike if (side := state.side(queue)) is not None}
     yield from _beyond_their_own(state, gone, sides)
     attempts = _attempts(state, sides)
@@ -282,7 +282,7 @@ def _attempted(
 
 
 def _could_stay(state: ProofState, victim: Victim) -> bool:
-    """Return whether pods get their places with this victim where it is, and the others gone."""
+    """Return whether pods get their places with this victim where it is, without the others."""
     if state.places is None:
         return True
     others = (each.holder for each in state.plan.victims if each is not victim)
@@ -349,7 +349,7 @@ def _by_now(
 
 
 def _without(state: ProofState, snapshot: Snapshot, others: Iterable[Holder]) -> Usage:
-    """Return what is used once the victims and these others are gone."""
+    """Return the usage without the victims and these others."""
     gone = [(queue, held, len(victims)) for (queue, held, _), victims in state.alike.items()]
     gone += [(holder.queue, holder.held, 1) for holder in others]
     totals: dict[int, dict[int, int]] = {}

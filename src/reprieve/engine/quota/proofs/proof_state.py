@@ -1,4 +1,4 @@
-"""What a proof of a preemption asks of the snapshot on which the victims were looked for.
+"""What a proof of a preemption needs of the snapshot on which the victims were searched.
 
 Where a victim's ClusterQueue is, seen from the preemptor; whether the hierarchy gives the preemptor
 an advantage there; what is lacking; whom the policy permits; and whether the preemptor fits. Each
@@ -81,7 +81,7 @@ class Side(NamedTuple):
 
 
 class ProofState:
-    """The snapshot of the search, as the rules of one proof ask about it."""
+    """The snapshot of the search, as the rules of one proof query it."""
 
     def __init__(self, plan: Preempting, searched: Snapshot) -> None:
         self.plan = plan
@@ -123,7 +123,7 @@ class ProofState:
 
     @cached_property
     def advantages(self) -> Mapping[int, bool]:
-        """Return by cohort above the preemptor whether a node below it had the room by itself."""
+        """Return by cohort above the preemptor whether a node below it had enough by itself."""
         found: dict[int, bool] = {}
         advantage, rest = False, self.wanted
         for node in self.path:
@@ -173,7 +173,7 @@ class ProofState:
 
     @cached_property
     def within_nominal(self) -> bool:
-        """Whether fair sharing lets the preemptor reclaim without a comparison of shares."""
+        """Whether fair sharing allows the preemptor to reclaim without a comparison of shares."""
         gate = self.settings.gates.fair_sharing_preempt_within_nominal
         return gate and all(self._is_nominal(self.before, column) for column in self.lacking)
 
@@ -187,7 +187,7 @@ class ProofState:
         return all(self.fits_in(usage, column, borrowing) for column in self.wanted)
 
     def fits_in(self, usage: Usage, column: int, borrowing: bool) -> bool:
-        """Return whether it fits as far as one flavor-resource goes."""
+        """Return whether one flavor-resource of it fits."""
         if not borrowing and not self._is_nominal(usage, column):
             return False
         return self.wanted[column] <= usage.available(self.plan.queue, column)

@@ -34,7 +34,7 @@ class Comparisons:
         self._before: dict[int, ShareKey] = {}
 
     def permit(self, side: Side, holder: Holder) -> bool:
-        """Return whether one may have been taken."""
+        """Return whether one may have been chosen."""
         if self._final:
             final = self._final_share(side, holder)
             if self._own_share(side.mine, False) <= final:

@@ -1,4 +1,4 @@
-"""Whose holders may have to make way below a cohort: those of queues that use more than their own.
+"""Whose holders may have to be evicted below a cohort: queues that use more than their own.
 
 A ClusterQueue counts where it and every cohort between it and the common ancestor exceed their
 quota of what is needed. Their lists are gathered from the queues up, and what is known of a node

@@ -99,7 +99,7 @@ class _Search:
         self.price = self._price(self.targets)
 
     def over(self, board: Board, free: Sequence[Target], wanted: Sequence[PodsWanted]) -> None:
-        """Look for cheaper targets among those that may go in one attempt."""
+        """Search cheaper targets among those that may be evicted in one attempt."""
         places = self.snapshot.places
         assert places is not None
         tree = places.trees[self.flavor]
@@ -128,7 +128,7 @@ class _Search:
         return gap_of(paid, (least, fewest * OFFSET, 0), self.costs.by_work)
 
     def _try(self, board: Board, order: Sequence[Target]) -> None:
-        """Take the first candidates that suffice, without those that are not needed."""
+        """Choose the first candidates that suffice, without those that are not needed."""
         low, high = 1, len(order)
         while low < high:
             middle = (low + high) // 2
@@ -195,7 +195,7 @@ def _leaves(tree: Tree, flavor: str, target: Target, places: Places) -> list[int
 def _domains(
     places: Places, flavor: str, wanted: Sequence[PodsWanted], free: Sequence[Target]
 ) -> Iterator[tuple[int, int]]:
-    """Yield (level, domain) where the first pods that lack room would have it with these gone."""
+    """Yield (level, domain) where the first pods without places would fit without these."""
     emptier = places.copy()
     for target in free:
         emptier.change(target.holder.placed, -1)

@@ -45,7 +45,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Preemptor:
-    """The workload that wants room: what the policies compare.
+    """The workload that needs capacity: what the policies compare.
 
     `spares` tells whom it leaves alone (`protection`), None where it may take all. `holds` tells
     it likewise of those alone that would be taken next.

@@ -41,7 +41,7 @@ _Piece: TypeAlias = tuple[float, int, int]  # cost of one, how many, cost of all
 
 @dataclass(frozen=True, slots=True)
 class Cheapest:
-    """Who goes; `gap`: per cent by which they exceed the least cost at most, None: not known."""
+    """The victims; `gap`: per cent by which they exceed the least cost at most, None: not known."""
 
     targets: tuple[Target, ...]
     gap: int | None
@@ -135,7 +135,7 @@ class _Kind:
 
 @dataclass(slots=True)
 class _Search:
-    """Branch and bound over how many of each kind go; `cut`: not all that is possible was tried."""
+    """Branch and bound over how many of each kind are evicted; `cut`: not all was tried."""
 
     board: Board
     level: int
@@ -229,7 +229,7 @@ class _Search:
         return known
 
     def _from(self, first: int, cost: Cost) -> None:
-        """Try all numbers of the kinds from `first` on, with those chosen before gone."""
+        """Try all numbers of the kinds from `first` on, without those chosen before."""
         self.steps.left -= 1
         if self.steps.left < 0:
             self.cut = True
@@ -264,7 +264,7 @@ class _Search:
             self.board.give_back(self.chosen.pop())
 
     def _irreducible(self) -> bool:
-        """Return whether nobody of those that are gone could stay."""
+        """Return whether none of the victims could stay."""
         tried: set[tuple[int, tuple[tuple[int, int], ...]]] = set()
         for target in self.chosen:
             alike = target.holder.queue, target.holder.held

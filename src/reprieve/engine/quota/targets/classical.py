@@ -1,4 +1,4 @@
-"""Classical preemption: which workloads are preempted when nobody's share is compared.
+"""Classical preemption: which workloads are preempted when no shares are compared.
 
 Candidates are the preemptor's own queue, and the queues of the tree that use more than their own,
 walked from its parent to the root. Those found where the preemptor's side has room of its own
@@ -53,7 +53,7 @@ Amounts = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The targets, and usage once they are gone, in the columns that the search changed."""
+    """The targets, and usage without them, in the columns that the search changed."""
 
     targets: tuple[Target, ...]
     usage: Mapping[int, Column]
@@ -208,7 +208,7 @@ def sources_of(
 def _chosen(
     snapshot: Snapshot, lists: Sequence[Sequence[Row]], who: Preemptor, policy: Policy
 ) -> Sequence[Sequence[Row]]:
-    """Return whom the policy allows, in their order; without lists of which nobody is left."""
+    """Return candidates that the policy allows, in their order; without empty lists."""
     if policy is Policy.ANY and who.spares is None and not by_local_queue(snapshot):
         return lists
     found = []
@@ -222,7 +222,7 @@ def _chosen(
 
 
 def _is_anybody_left(lists: Sequence[Sequence[Row]], who: Preemptor) -> bool:
-    """Return whether anybody in the lists is not held; `in_turn` leaves out who is."""
+    """Return whether any candidate in the lists is not held; `in_turn` leaves out who is."""
     holds = who.holds
     if holds is None:
         return bool(lists)
@@ -236,7 +236,7 @@ def _is_anybody_left(lists: Sequence[Sequence[Row]], who: Preemptor) -> bool:
 def candidates_of(
     snapshot: Snapshot, who: Preemptor, requests: Mapping[int, int], need: frozenset[int]
 ) -> Candidates:
-    """Return whom the policies allow the preemptor to take, by where they are."""
+    """Return candidates that the policies allow, by where they are."""
     tree, queue = snapshot.tree, who.queue
     rules = snapshot.configuration.cluster_queues[tree.names[queue]].preemption
     found = Candidates(([], []), ([], []), ([], []))
@@ -282,7 +282,7 @@ def _fits_quota(
 
 
 def _all_over(limits: Sequence[tuple[Column, Column]], path: Sequence[int], top: int) -> bool:
-    """Tell whether every node before `top` uses more than its own: `limits` are usage and quota."""
+    """Return whether every node before `top` uses more than its own: `limits`: usage and quota."""
     for node in path:
         if node == top:
             return True

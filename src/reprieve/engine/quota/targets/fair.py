@@ -55,7 +55,7 @@ class Pending:
         self.first = next(rows, None)
 
     def pop(self) -> Row:
-        """Take the first candidate.
+        """Choose the first candidate.
 
         Raises:
             IndexError: none is left.
@@ -67,13 +67,13 @@ class Pending:
         return row
 
     def left(self) -> Iterator[Row]:
-        """Take and yield all that are left, in order."""
+        """Choose and yield all that are left, in order."""
         while self.first is not None:
             yield self.pop()
 
 
 class TargetWalk:
-    """Yields the ClusterQueue to take the next victim from."""
+    """Yields the ClusterQueue of the next victim."""
 
     def __init__(
         self,
@@ -365,7 +365,7 @@ def _queues_below(tree: Tree, cohort: int) -> Iterator[int]:
 def _available_without(
     tree: Tree, column: int, usage: Column, path: Sequence[int], amount: int
 ) -> int:
-    """Return what is available at `path[0]` once `amount` is taken back there."""
+    """Return what is available at `path[0]` once `amount` is subtracted there."""
     local, subtree, cap = tree.local[column], tree.subtree[column], tree.cap[column]
     left_over = []
     for node in path:

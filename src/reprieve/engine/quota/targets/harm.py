@@ -1,4 +1,4 @@
-"""What victims lose: which of equal candidates go first, and whether to wait until they have saved.
+"""What victims lose: which of equal candidates are first, and whether to wait for their saves.
 
 Only with the option `harmOrder`. Work loses the time since its last save, or since it got its quota
 where it has not saved since, times its devices (`engine.lost_work`). Per device that frees that is

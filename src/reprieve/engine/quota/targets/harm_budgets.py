@@ -31,7 +31,7 @@ _FEW: Final = 500  # copied, since most of them are what this search looks at, t
 
 
 class Answers(dict[Holder, bool]):
-    """Whether budgets spare candidates: each is asked about once, while a search often looks at it.
+    """Whether budgets spare candidates: each is checked once, while a search often looks at it.
 
     Nearly all budgets have room, so that little is read of most candidates, and nothing of those
     that an earlier decision found to fit until after now. `ask` is asked about the others.
@@ -61,7 +61,7 @@ class Answers(dict[Holder, bool]):
 
 
 class QuotaHarm:
-    """Budgets as they apply to one preemptor; `reclaims` says whether it asks for its own quota."""
+    """Budgets as they apply to one preemptor; `reclaims`: whether it wants its own quota."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class QuotaHarm:
 
     @property
     def lasting(self) -> tuple[dict[Holder, str], Nanos]:
-        """As of `Rooms.lasting`; nobody where a plan did not fit."""
+        """As of `Rooms.lasting`; empty where a plan did not fit."""
         return ({}, self._lasting[1]) if self._fits else self._lasting
 
     def held(self, holder: Holder) -> BudgetHold | None:

@@ -1,4 +1,4 @@
-"""Which sets of workloads a preemptor may take together: the rules without the order.
+"""Which sets of workloads a preemptor may evict together: the rules without the order.
 
 Each candidate is one that the algorithm of the settings would consider. A set may go if there is an
 order in which each of its members is taken rightly, all before it being gone:
@@ -41,14 +41,14 @@ __all__ = ["Board", "boards_of"]
 
 
 class _Rule(Protocol):
-    """Whether a set that is gone may have gone; usage is a copy to look for that on."""
+    """Whether a set of victims is permitted; usage is a copy to check that on."""
 
     def may_go(self, usage: dict[int, Column], targets: Sequence[Target]) -> bool: ...
 
 
 @dataclass(slots=True)
 class Board:
-    """One attempt: who may be taken, in the order of candidates, and usage that the search changes.
+    """One attempt: what may be evicted, in the order of candidates, and usage the search changes.
 
     `borrow`: the preemptor may borrow. `usage`: in the columns that matter.
     """
@@ -62,7 +62,7 @@ class Board:
     rule: _Rule
 
     def take(self, target: Target) -> None:
-        """Count a candidate as gone."""
+        """Remove a candidate's usage."""
         take(self.snapshot.tree, self.usage, target.holder)
 
     def give_back(self, target: Target) -> None:
@@ -76,7 +76,7 @@ class Board:
         return fits(self.snapshot.tree, self.usage, path, self.amounts, self.borrow)
 
     def may_go(self, targets: Sequence[Target]) -> bool:
-        """Return whether these, who are all gone, may go together."""
+        """Return whether these, which are all evicted, may be evicted together."""
         return self.rule.may_go({column: row[:] for column, row in self.usage.items()}, targets)
 
 
@@ -153,7 +153,7 @@ class _FairRule:
         self.final = settings.strategies[0] is Strategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE
 
     def reason(self, queue: int) -> Reason:
-        """Return why a candidate of this ClusterQueue goes."""
+        """Return why a candidate of this ClusterQueue is evicted."""
         if queue == self.who.queue:
             return Reason.IN_CLUSTER_QUEUE
         return Reason.IN_COHORT_RECLAMATION if self.within else Reason.IN_COHORT_FAIR_SHARING
@@ -199,7 +199,7 @@ def _in_some_order(
     targets: Sequence[Target],
     rightly: Callable[[Mapping[int, Column], Holder], bool],
 ) -> bool:
-    """Reprieve who may have been taken last, then who before, until nobody is gone or may be."""
+    """Reprieve the last possible victim, then the one before, until none is evicted or may be."""
     left = [target.holder for target in targets]
     while left:
         stuck = []

@@ -39,7 +39,7 @@ class Oracle(Protocol):
 
 
 def nobody(column: int, amount: int) -> tuple[Possibility, int]:
-    """Answer that nobody is preempted: an oracle that searches nothing."""
+    """Answer that no workload is preempted: an oracle that searches nothing."""
     return Possibility.NO_CANDIDATES, 0
 
 
@@ -50,7 +50,7 @@ def find_targets(
     need: frozenset[int],
     places: PlaceSearch | None = None,
 ) -> Found | None:
-    """Return who is preempted for `requests`, None when nobody may or it would not help.
+    """Return the victims for `requests`, None when none may be or it would not help.
 
     Amounts are by flavor-resource; `need` are those that do not fit without preemption; `places`
     tells whether pods get places, None where they ask for none.

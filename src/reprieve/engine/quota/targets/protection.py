@@ -51,7 +51,7 @@ _WHY: Final[Mapping[Rule, str]] = MappingProxyType(
 
 
 class Causes:
-    """What lets workloads preempt each other, as one snapshot has it: priorities, weights, quotas.
+    """What allows workloads to preempt each other in one snapshot: priorities, weights, quotas.
 
     Of a workload it is its effective priority, and the name, weight and quotas of its ClusterQueue
     and of every cohort above that. A workload that comes back as another object has the same cause,
@@ -172,7 +172,7 @@ class Spared:
         return self._spare(self.paired, holder, spared.until)
 
     def _stays(self, holder: Holder) -> bool:
-        """Return whether one that is evicted does not go, since that is refused."""
+        """Return whether the eviction of a workload is refused, so that it stays."""
         ledger, who = self.ledger, self.who.workload
         if ledger is None:
             return False
@@ -186,7 +186,7 @@ class Spared:
 
     @property
     def message(self) -> str:
-        """Return who is left alone, and until when; empty if nobody is."""
+        """Return what is spared, and until when; empty if nothing is."""
         if self.until is None:
             return ""
         parts = []
@@ -200,7 +200,7 @@ class Spared:
         return f"Not preempted: {' and '.join(parts)}, the first until {format_instant(self.until)}"
 
     def _is_below(self, ledger: Displacements, workload: Workload) -> bool:
-        """Tell whether it has no higher priority than the preemptor, and see who of those is known.
+        """Return whether it has no higher priority than the preemptor, and which of those is known.
 
         Who displaces what has a higher priority is held a time earlier, and so from more.
         """
@@ -246,7 +246,7 @@ def protected(
     ledger: Displacements | None,
     causes: Causes | None = None,
 ) -> Spared | None:
-    """Return whom the preemptor leaves alone, None if there cannot be anybody.
+    """Return what the preemptor spares, None if there cannot be any.
 
     Args:
         who: the preemptor.

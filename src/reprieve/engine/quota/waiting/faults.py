@@ -39,7 +39,7 @@ class Faults:
         return until
 
     def hold(self, key: str, until: Nanos) -> None:
-        """Let a key wait until then, and its next faults count as those that follow many."""
+        """Delay a key until then, and count its next faults as those that follow many."""
         self._found[key] = _MANY, until
 
     def forget(self, key: str) -> None:
@@ -55,7 +55,7 @@ class Faults:
         return self._found[key][1] if self.waits(key, now) else None
 
     def next_due(self, now: Nanos) -> Nanos | None:
-        """Return when the first of those that wait is to be tried again, None if nobody waits."""
+        """Return when the first delayed key is to be tried again, None if none is delayed."""
         return min((until for _, until in self._found.values() if until > now), default=None)
 
     def due(self, now: Nanos) -> list[str]:

@@ -59,7 +59,7 @@ def cluster_queue_of(workload: Workload, configuration: Configuration) -> str | 
 
 
 def is_best_effort(configuration: Configuration, cluster_queue: str) -> bool:
-    """Return whether a head that does not fit lets others of its ClusterQueue pass."""
+    """Return whether others of its ClusterQueue may pass a head that does not fit."""
     strategy = configuration.cluster_queues[cluster_queue].strategy
     return strategy is QueueingStrategy.BEST_EFFORT_FIFO
 
@@ -136,5 +136,5 @@ QUIET: Final[Mapping[str, str]] = {
 
 
 def offers_alike(before: Workload, after: Workload) -> bool:
-    """Return whether nothing of a workload with quota has changed that may let others in."""
+    """Return whether nothing of a workload with quota has changed that may admit others."""
     return all(getattr(before, name) == getattr(after, name) for name in WAKING)

@@ -48,7 +48,7 @@ _FEW_SHAPES: Final = 1_000
 
 
 class Queues:
-    """Pending workloads by ClusterQueue; belongs to whoever feeds it events."""
+    """Pending workloads by ClusterQueue; belongs to what feeds it events."""
 
     def __init__(self, configuration: Configuration) -> None:
         self._workloads: dict[str, Workload] = {}
@@ -84,7 +84,7 @@ class Queues:
         self.configure(configuration)
 
     def configure(self, configuration: Configuration) -> None:
-        """Take a new configuration; everything set aside is tried again."""
+        """Apply a new configuration; everything set aside is tried again."""
         known = {**self._workloads, **self._waiting}
         scans = self._scans
         self.configuration = configuration
@@ -179,7 +179,7 @@ class Queues:
         self._taken.discard(key)
 
     def heads(self, now: Nanos) -> list[tuple[str, Workload]]:
-        """Take one head of each active ClusterQueue, by the queues' names."""
+        """Pop one head of each active ClusterQueue, by the queues' names."""
         self._now = now
         self.failures = {}
         self._due()
@@ -204,7 +204,7 @@ class Queues:
         return taken
 
     def next_heads(self, now: Nanos) -> list[tuple[str, Workload]]:
-        """Return what `heads` would take; nobody where it may find faults, or whose backoff lasts.
+        """Return what `heads` would pop; none where it may find faults, or whose backoff lasts.
 
         Who is returned is not taken: `set_aside_next` says what becomes of it.
         """
@@ -255,7 +255,7 @@ class Queues:
         return until
 
     def give_back(self) -> None:
-        """Queue again every head that was taken and not decided about."""
+        """Queue again every head that was popped and not decided about."""
         for key in list(self._taken):
             self.requeue(key, RequeueReason.FAILED_AFTER_NOMINATION)
 
@@ -303,13 +303,13 @@ class Queues:
         self.delete(key)
 
     def expect_preemption(self, key: str) -> None:
-        """Let a pending workload wait for its victims, which were chosen before."""
+        """Have a pending workload wait for its victims, which were chosen before."""
         name = self._home.get(key)
         if name is not None:
             self._queues[name].preemptor = key
 
     def preemption_failed(self, key: str) -> None:
-        """Let a head that waited for its victims be one of many again: none is on its way."""
+        """Have a head that waited for its victims be one of many again: none is on its way."""
         if self.awaits_preemption(key):
             self._queues[self._home[key]].preemptor = ""
 
@@ -330,7 +330,7 @@ class Queues:
         return name is not None and self._queues[name].preemptor == key
 
     def note_plan(self, key: str, places: Mapping[str, TopologyAssignment]) -> None:
-        """Take note of the places that a workload's victims were chosen for, by pod set."""
+        """Record the places that a workload's victims were chosen for, by pod set."""
         self._planned[key] = places
 
     def planned(self, key: str) -> Mapping[str, TopologyAssignment]:
@@ -338,7 +338,7 @@ class Queues:
         return self._planned.get(key, {})
 
     def note_save_wait(self, key: str, since: Nanos) -> None:
-        """Take note that a workload waits for saves of its victims; the first time counts."""
+        """Record that a workload waits for saves of its victims; the first time counts."""
         self._save_waits.setdefault(key, since)
 
     def waits_for_saves_since(self, key: str) -> Nanos | None:
@@ -346,7 +346,7 @@ class Queues:
         return self._save_waits.get(key)
 
     def head(self, cluster_queue: str) -> Workload | None:
-        """Return who is looked at next in a ClusterQueue, None if nobody is queued there."""
+        """Return which workload is next in a ClusterQueue, None if none is queued there."""
         queue = self._queues.get(cluster_queue)
         row = None if queue is None else self._first(cluster_queue, queue)
         return None if row is None else self._workloads[row[3]]
@@ -407,7 +407,7 @@ class Queues:
         return shape(workload, effective_priority(workload, self.configuration.settings))
 
     def anybody(self) -> bool:
-        """Return whether anybody is queued."""
+        """Return whether any workload is queued."""
         return any(queue.first() is not None for queue in self._queues.values())
 
     def counts(self, cluster_queue: str) -> tuple[int, int]:
@@ -427,7 +427,7 @@ class Queues:
         return [known[row[3]] for row in queue.queued()], aside
 
     def doors(self) -> dict[str, int]:
-        """Return how many are pending in each LocalQueue that somebody waits in."""
+        """Return how many are pending in each LocalQueue with pending workloads."""
         return {name: number for name, number in self._doors.items() if number}
 
     def waiting(self) -> Mapping[str, Workload]:

@@ -34,7 +34,7 @@ __all__ = ["Choice", "cheapest", "placed_exactly"]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Where the members go, who was a possible victim then, and who of them goes.
+    """Where the members are placed, the possible victims then, and the victims.
 
     `gap`: as in `Preemption`.
     """
@@ -120,7 +120,7 @@ class _Search:
         return self.budgets
 
     def domains(self, placed: Mapping[Uid, str]) -> Sequence[Mask | None]:
-        """Return the nodes where members may go."""
+        """Return the nodes where members may be placed."""
         return [self.candidates]
 
     def proposed(self, proposal: Proposal) -> Preemption | None:
@@ -144,7 +144,7 @@ class _Search:
         return self.offered(Choice(placement, units, reprieved))
 
     def _placed(self, proposal: Proposal) -> Members | None:
-        """Return where the members go if all filters accept it; they are not in the simulation."""
+        """Return where the members fit if all filters accept it; they are not in the simulation."""
         simulation = self.simulation
         before = simulation.checkpoint()
         waiting = list(zip(self.queued, without_nominations(self.queued), strict=True))

@@ -298,7 +298,7 @@ def _preempted(
 
 
 def _units(snapshot: Snapshot, found: JobPreemption) -> tuple[UnitVictim, ...]:
-    """Return the victims: single pods in the order of decision, then gangs that go as a whole."""
+    """Return the victims: single pods in the order of decision, then gangs evicted as a whole."""
     together = {slot for gang in found.gangs for slot in gang}
     alone = ((slot,) for slot in found.slots if slot not in together)
     priority = snapshot.pod_priority

@@ -43,7 +43,7 @@ class Barring:
 
 
 class Permission(StrEnum):
-    """What Permit says of a member that has a node."""
+    """What Permit states of a member that has a node."""
 
     NOT_SPECIFIED = "PodGroup not specified"
     NOT_FOUND = "PodGroup not found"
@@ -110,7 +110,7 @@ def enqueue_barrier(
 
 
 def permit(gangs: Gangs, pod: GangPod | None) -> tuple[Permission, int]:
-    """Return what Permit says of a pod that has a node, and nanoseconds that it may wait.
+    """Return what Permit states of a pod that has a node, and nanoseconds that it may wait.
 
     None: the pod is no member of a gang. The caller notes that the pod waits before it asks.
     """

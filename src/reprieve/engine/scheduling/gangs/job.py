@@ -1,4 +1,4 @@
-"""A job that needs room, what is asked of its preemption, and what that ends in.
+"""A job that needs nodes, what is known for its preemption, and how that ends.
 
 A job is all pending pods of a gang group in one cycle, or a single pod. Texts are made in
 `wording.koordinator`. Source: specification of gang jobs, sections 6 to 9.
@@ -83,7 +83,7 @@ class JobReason(Enum):
 
 
 class NodeVerdict(Enum):
-    """The text about a node besides what filters say."""
+    """The text about a node besides what filters state."""
 
     NO_VICTIMS = auto()
     NOT_HELPFUL = auto()
@@ -128,7 +128,7 @@ NO_JOBS: Final = JobOptions(enabled=False)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Who needs room.
+    """The job that needs nodes.
 
     `key`: the gang group's id, or namespace/name of a single pod. `pending`: all members without a
     node. `waiting`: members that wait in Permit, with the node that they are assumed on; they are
@@ -146,7 +146,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class JobPreemption:
-    """What an attempt ended in; nobody is evicted unless `reason` is SUCCESS.
+    """The end of an attempt; nothing is evicted unless `reason` is SUCCESS.
 
     `nominated`: node name of every pending member. `victims`: slots, by node name and in the order
     in which they were decided on. `possible` and `cost`: by node name, of nodes with possible

@@ -1,4 +1,4 @@
-"""Preemption for a whole job: all of its members get a node, or nobody is evicted.
+"""Preemption for a whole job: all of its members get a node, or nothing is evicted.
 
 1. one attempt per gang cycle; somebody has to be pending; the trigger's policy has to allow it;
 2. no victim of an earlier attempt may still be ending on a nominated node;
@@ -176,7 +176,7 @@ class _DryRun:
         return replace(result, allowed=allowed, protected=protected)
 
     def _protected(self, members: Sequence[Pending], candidates: Mask, possible: Possible) -> int:
-        """Return how many pods of lower priority may not go, if all members fit without them."""
+        """Return how many pods of lower priority are protected, if all members fit without them."""
         simulation, snapshot = self.simulation, self.simulation.snapshot
         lower = simulation.present & (snapshot.pod_node >= 0)
         lower &= snapshot.pod_priority < self.job.trigger.row.priority

@@ -61,7 +61,7 @@ class Defaults:
 
 @dataclass(frozen=True, slots=True)
 class GangSpec:
-    """What a PodGroup or a pod says of a gang. `wait`: nanoseconds; `groups`: ids, own included."""
+    """What a PodGroup or pod states of a gang. `wait`: nanoseconds; `groups`: ids, own included."""
 
     minimum: int
     total: int
@@ -178,7 +178,7 @@ class Gangs:
         return gang
 
     def remove_group(self, id: str) -> None:
-        """Forget a PodGroup; its gang goes with it."""
+        """Forget a PodGroup, and its gang with it."""
         gang = self._gangs.get(id)
         if gang is None or not gang.has_group:
             return
@@ -211,7 +211,7 @@ class Gangs:
         return gang
 
     def remove_pod(self, uid: Uid) -> None:
-        """Forget a member; an annotation gang goes with its last one."""
+        """Forget a member; an annotation gang ends with its last one."""
         known = self._gang_of.pop(uid, None)
         if known is None:
             return

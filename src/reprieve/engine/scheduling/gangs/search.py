@@ -76,7 +76,7 @@ def _name(pending: Pending) -> tuple[str, str]:
 
 
 def _sizes(simulation: Simulation, members: Sequence[Pending]) -> list[float]:
-    """Return the largest share of the cluster that each member takes of any resource."""
+    """Return the largest share of the cluster that each member requests of any resource."""
     total = np.maximum(simulation.snapshot.allocatable.sum(axis=0), 1)
     known: dict[int, float] = {}
     for pending in members:

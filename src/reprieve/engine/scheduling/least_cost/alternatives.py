@@ -66,7 +66,7 @@ class Search(Protocol):
 
     @property
     def weighs(self) -> bool:
-        """Whether it matters who goes besides the order: some lose work, or are idle."""
+        """Whether victims matter besides the order: some lose work, or are idle."""
         ...
 
     def place(self, within: Mask | None, spared: I64) -> GroupPlacing:
@@ -74,7 +74,7 @@ class Search(Protocol):
         ...
 
     def cheapest(self, spared: I64) -> I64:
-        """Return these pods and all others that stay when the cheapest units make room.
+        """Return these pods and all others that stay when the cheapest units are evicted.
 
         None at all where all units have to go, or nothing tells what is cheap.
         """
@@ -89,11 +89,11 @@ class Search(Protocol):
         ...
 
     def reach(self, found: Preemption) -> Reach:
-        """Return how far the victims go."""
+        """Return how far the victims reach."""
         ...
 
     def goes_least(self, examined: Examined) -> bool:
-        """Return whether it is certain that no victims for the preemptor go less far."""
+        """Return whether it is certain that no victims for the preemptor reach less far."""
         ...
 
     def weighed(self, examined: Examined) -> Examined:
@@ -103,7 +103,7 @@ class Search(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """Who asks; `first`: the best-scored placement."""
+    """The preemptor; `first`: the best-scored placement."""
 
     simulation: Simulation
     search: Search
@@ -129,7 +129,7 @@ def least_harmful(
 
 
 def _by_harm(asked: _Asked) -> Examined:
-    """Return the least harmful placement that goes no further than those without `harmOrder`."""
+    """Return the least harmful placement that reaches no further than those without `harmOrder`."""
     search, first = asked.search, asked.first
     placing = search.place(None, _NOBODY)
     if placing.failure is not None:
@@ -156,7 +156,7 @@ def _by_harm(asked: _Asked) -> Examined:
 
 
 def _cheapest(search: Search) -> Iterator[Examined]:
-    """Yield the placement where the cheapest units make room, if there is one."""
+    """Yield the placement where the cheapest units are evicted, if there is one."""
     cheapest = search.cheapest(_NOBODY)
     if len(cheapest):
         placing = search.place(None, cheapest)
@@ -187,7 +187,7 @@ def _best_of(asked: _Asked, examined: Iterable[Examined]) -> Examined:
 
 @dataclass(slots=True)
 class _Best:
-    """The placement of least harm so far; where victims could go is asked only among equals."""
+    """The placement of least harm so far; where victims could run is checked only among equals."""
 
     search: Search
     cascade_aware: bool
@@ -195,7 +195,7 @@ class _Best:
     homeless: int = -1  # of `held`, -1 where nobody has asked
 
     def offer(self, other: Examined) -> None:
-        """Take the other one if it does less harm."""
+        """Keep the other one if it does less harm."""
         if self.held is None or other.harm < self.held.harm:
             self.held, self.homeless = other, -1
         elif self.cascade_aware and other.harm == self.held.harm:

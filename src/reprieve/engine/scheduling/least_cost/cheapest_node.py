@@ -1,4 +1,4 @@
-"""Chooses the node, and the units on it, where room for a plain pod costs least.
+"""Chooses the node, and the units on it, where a plain pod costs least.
 
 On each node where the pod fits with all potential victims gone, the lowest priority up to which
 units have to go is found, then the cheapest of these units by the resources that the pod asks for,
@@ -127,7 +127,7 @@ def _worth_it(candidates: Candidates) -> list[int]:
 
 
 def _never_allowed(units: Units, parts: tuple[I64, I64], budgets: BudgetMatches) -> I64:
-    """Return how many pods of each unit are under a budget that allows nobody to go: (units,)."""
+    """Return how many pods of each unit are under a budget that allows no disruption: (units,)."""
     slots, place = parts
     labels = units.snapshot.pod_labels[slots]
     found = np.zeros(len(units), np.int64)

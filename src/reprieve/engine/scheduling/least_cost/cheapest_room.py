@@ -1,4 +1,4 @@
-"""Which units to take out at most: the cheapest ones per room until the preemptor should fit.
+"""Which units to remove at most: the cheapest ones by capacity until the preemptor should fit.
 
 Units are ordered by priority, then by lost work for each part of the need that they free, a group
 that goes as a whole as one; the shortest prefix is found with which the nodes together have room
@@ -20,7 +20,7 @@ __all__ = ["cheapest_units"]
 
 
 def cheapest_units(units: Units, room: Room, wanted: int) -> Mask:
-    """Return which units have to go for room's sake: (units,).
+    """Return which units have to be evicted for capacity's sake: (units,).
 
     `room`: with all units there, for one of the `wanted` pods. `units` know their lost work.
     """

@@ -65,7 +65,7 @@ def _is_number(asked: DeviceRequest) -> bool:
 
 
 def claimed_room(simulation: Simulation, needs: Needs, slots: I64) -> Iterator[ClaimedRoom]:
-    """Yield the room for each sort of devices that members claim.
+    """Yield the free amount of each sort of devices that members claim.
 
     `needs`: of the members, those of one class with the same claims. `slots`: of the pods of all
     units.
@@ -122,7 +122,7 @@ def _devices(
 def _owners(
     simulation: Simulation, state: DeviceState, slots: I64
 ) -> Mapping[DeviceId, int | None]:
-    """Return by taken device the place in `slots` of the pod that frees it.
+    """Return by used device the place in `slots` of the pod that frees it.
 
     None where nobody frees it, -1 where several have to go.
     """

@@ -1,4 +1,4 @@
-"""Chooses the least costly victims for members that were placed with all potential victims gone.
+"""Chooses the least costly victims for members that were placed without all potential victims.
 
 The lowest priority up to which units have to be evicted is found first, then the cheapest of these
 units (`covering`), counting the resources that members ask for, what they allow of one another on a
@@ -193,7 +193,7 @@ class Proposals:
                 yield proposal, case.bounds
 
     def _slots(self, row: int, passes: Mask) -> Slots:
-        """Return the room for the members of one class."""
+        """Return the capacity for the members of one class."""
         asked = np.flatnonzero(self.amounts[row] > 0)
         return Slots(
             need=self.amounts[row, asked],

@@ -1,4 +1,4 @@
-"""Finds cheap victims for equal members on many nodes, and a bound that no victims go below.
+"""Finds cheap victims for equal members on many nodes, and a lower bound of their cost.
 
 For every node the pods of units that may be evicted are put in the order of what a slot for one
 member costs with them. The lowest priority with which there are enough slots comes first. From
@@ -33,7 +33,7 @@ F64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Room for equal members, and what units free: pods as (parts,) columns.
+    """Capacity for equal members, and what units free: pods as (parts,) columns.
 
     `need`: (resources,) of one member, above zero; `free`: (nodes, resources) with all units there;
     `passes`: (nodes,) where members may go; `cost` and `priority`: (units,).
@@ -52,7 +52,7 @@ class Slots:
 
 @dataclass(frozen=True, slots=True)
 class Wide:
-    """Units to evict, (units,), and how many members go to which nodes; `bound`: of their cost."""
+    """Units to evict, (units,), and how many members each node gets; `bound`: of their cost."""
 
     leaving: Mask
     nodes: tuple[int, ...]  # of each member
@@ -76,7 +76,7 @@ class _Lined:
 
 
 def wide(room: Slots) -> Wide | None:
-    """Return cheap units that make room for all members; None where no units are enough."""
+    """Return cheap units without which all members fit; None where no units are enough."""
     level = _level(room)
     if level is None:
         return None
@@ -116,7 +116,7 @@ def wide(room: Slots) -> Wide | None:
 
 
 def _near(room: Slots, leaving: Mask, nodes: I64) -> Slots:
-    """Return the room of these nodes, and of those where units have pods that are evicted."""
+    """Return the capacity of these nodes, and of those where units have pods that are evicted."""
     passes = np.zeros(len(room.passes), np.bool_)
     passes[nodes] = True
     passes[room.node[leaving[room.unit]]] = True
@@ -231,7 +231,7 @@ def _chosen(steps: F64, count: int) -> I64:
 
 
 def _combined(room: Slots, lined: _Lined, nodes: I64) -> tuple[Mask, tuple[int, ...]]:
-    """Return the units that make room on these nodes, and the node of each member.
+    """Return the units that are evicted on these nodes, and the node of each member.
 
     No members where the nodes have not enough room.
     """

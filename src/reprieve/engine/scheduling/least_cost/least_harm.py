@@ -185,7 +185,7 @@ class _LeastHarm:
         return freed
 
     def _leave_elsewhere(self, unit: int, node: int) -> None:
-        """Take a group off all nodes but one: there is room for nothing more to lose."""
+        """Remove a group from all nodes but one: there is nothing more to lose."""
         snapshot = self.units.snapshot
         slots = self.units.pods(unit)
         at = snapshot.pod_node[slots]
@@ -307,7 +307,7 @@ def _cheapest(
 def _without_needless(
     frees: Sequence[Sequence[int]], enough: int, left: Sequence[int]
 ) -> list[int]:
-    """Return the first that free enough but for those that, the dearest first, need not go."""
+    """Return the first that free enough but for those that, the dearest first, may stay."""
     leaving = []
     for index in range(enough - 1, -1, -1):
         without = [need + amount for need, amount in zip(left, frees[index], strict=True)]

@@ -185,7 +185,7 @@ def _of_spread(
 
 
 def _room(simulation: Simulation, needs: Needs, passes: Mask) -> I64:
-    """Return for how many members each node has room at most: (nodes,)."""
+    """Return how many members each node fits at most: (nodes,)."""
     free, most = room_of(simulation, needs), np.zeros(passes.shape[1], np.int64)
     for row, amounts in enumerate(needs.amounts):
         asked = amounts > 0

@@ -92,7 +92,7 @@ def _unused(consumers: tuple[Consumer, ...], own: frozenset[Uid]) -> bool:
 def deallocate_claims(
     simulation: Simulation, group: GroupRow, queued: Sequence[Pending], *_: object
 ) -> Preemption:
-    """The DynamicResources plugin of PodGroupPostFilter: it never makes room by itself.
+    """The DynamicResources plugin of PodGroupPostFilter: it never evicts by itself.
 
     What is to be written is `deallocations`; the sentence is the same when that is nothing. Of a
     tree it says nothing, as in release 1.37.

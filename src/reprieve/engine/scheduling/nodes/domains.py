@@ -1,4 +1,4 @@
-"""Places a whole group: once over all nodes, or once per topology domain, the best one taken.
+"""Places a whole group: once over all nodes, or once per topology domain, the best one kept.
 
 A group with a topology constraint is placed within one domain of its key. Members that are placed
 already fix it: theirs is the only one that is examined. Among feasible domains the best-scored
@@ -43,7 +43,7 @@ TryNodes: TypeAlias = Callable[[Mask | None, int], Placing]
 
 @dataclass(frozen=True, slots=True)
 class GroupPlacing:
-    """Where the queued pods went; they are in the simulation when `failure` is None.
+    """Where the queued pods are placed; they are in the simulation when `failure` is None.
 
     `nodes`, `diagnoses`: as in `Placing`, of the placement that was taken or else the first one.
     `error`: the failure is an error, so that no preemption is examined. `placements`: how many were
@@ -121,7 +121,7 @@ def place_in_domain(
     within: Mask | None = None,
     part: bool = False,
 ) -> GroupPlacing:
-    """Place pods by `attempt`, which is told how many of the group's have a node already.
+    """Place pods by `attempt`, which gets how many of the group's have a node already.
 
     `within`: (nodes,) of the parent's placement, None for all. `part`: the group is one of a tree,
     where it is no failure that nothing was left to place.
@@ -219,7 +219,7 @@ def _best(
 
 
 def _nowhere(first: Placing, domains: int, elsewhere: Sequence[Diagnosis]) -> GroupPlacing:
-    """Return that no domain takes the group, told by the first one."""
+    """Return that no domain fits the group, as the first one states it."""
     inner = () if first.failure is None else (first.failure,)
     placements = Explanation(Sentence.PLACEMENTS, (domains,), inner)
     failure = Explanation(Sentence.GROUP_UNSCHEDULABLE, (), (placements,))

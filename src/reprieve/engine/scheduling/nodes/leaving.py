@@ -1,4 +1,4 @@
-"""Room that is on its way: pods that end already, and others that are about to be evicted.
+"""Capacity that is being freed: pods that end already, and others about to be evicted.
 
 A unit that has a node for its minimum once the pods that end are gone waits for that room, and
 nobody else is evicted for it; it is nominated to these nodes, so that the room is kept. Where the
@@ -51,7 +51,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class PutOff:
-    """Which of some units wait before anybody is evicted for them.
+    """Which of some units wait before any pod is evicted for them.
 
     `put_off`: another plane has not answered, or evicts for them. `patient`: they wait for pods
     that end already, where those suffice. `until`: monotonic, when that ends by itself. `among`:
@@ -71,7 +71,7 @@ class PutOff:
     saving: Sequence[Saving] = ()
 
     def holds(self, unit: Unit) -> bool:
-        """Whether nobody is evicted for the unit yet."""
+        """Whether nothing is evicted for the unit yet."""
         return unit in self.put_off or unit in self.delayed
 
     def concerns(self, unit: Unit) -> bool:
@@ -120,7 +120,7 @@ def are_named(
 
 
 def left_out(snapshot: Snapshot, uids: Collection[Uid]) -> Snapshot:
-    """Return the snapshot as it is once the pods of these uids are gone."""
+    """Return the snapshot as it is without the pods of these uids."""
     slots = np.flatnonzero(are_named(snapshot, uids) & (snapshot.pod_node >= 0)) if uids else ()
     if not len(slots):
         return snapshot
@@ -177,7 +177,7 @@ def with_gone(
     simulation: Simulation,
     *given: Any,
 ) -> Preemption:
-    """Look for victims with these pods gone; the simulation is left as it was."""
+    """Search for victims without these pods; the simulation is left as it was."""
     if not gone:
         return preempt(simulation, *given)
     before = simulation.checkpoint()
@@ -190,7 +190,7 @@ def with_gone(
 
 
 def without_room(attempt: Attempt) -> Attempt:
-    """Let all members of a rejected unit lose their nominated nodes, also those not tried now.
+    """Remove the nominated nodes of all members of a rejected unit, also those not tried now.
 
     Else the others kept room that helps nobody: the unit does not fit with it any more.
     """

@@ -67,7 +67,7 @@ def kept_for_others(
 def kept_beside_saving(
     simulation: Simulation, kept: Mapping[int, Sequence[Pending]], plans: Sequence[Saving]
 ) -> dict[int, tuple[Pending, ...]]:
-    """Return what is kept without those whose room the victims of their own plan still hold.
+    """Return what is kept, except capacity that the victims of its own plan still hold.
 
     A victim of several plans holds room for the oldest one that needs it. Only for an attempt that
     evicts nobody: it sees the victims where they are.

@@ -172,7 +172,7 @@ def _nodes_for(
 
 
 def _enough_room(needs: Needs, free: I64, passes: Mask) -> bool:
-    """Return whether each class for itself, and all together, find room."""
+    """Return whether each class for itself, and all together, fit."""
     for row, count in enumerate(needs.counts):
         asked = needs.amounts[row] > 0
         if not asked.any():
@@ -186,7 +186,7 @@ def _enough_room(needs: Needs, free: I64, passes: Mask) -> bool:
 
 
 def _exact(needs: Needs, free: I64, passes: Mask) -> list[int] | None:
-    """Return a node for each member by an exact search on the nodes with the most room."""
+    """Return a node for each member by an exact search on the nodes with the most capacity."""
     useful = np.flatnonzero(passes.any(axis=0))
     if len(useful) > _NODES:
         order = np.lexsort(tuple(-free[useful].T))
@@ -206,7 +206,7 @@ def _exact(needs: Needs, free: I64, passes: Mask) -> list[int] | None:
 
 
 def assigned(needs: Needs, nodes: Sequence[int], members: Sequence[Sequence[int]]) -> list[int]:
-    """Return the node of each member, given how many of each class go to each of these nodes."""
+    """Return the node of each member, given how many of each class each of these nodes gets."""
     places: list[list[int]] = [[] for _ in needs.classes]
     for node, pattern in zip(nodes, members, strict=True):
         for row, count in enumerate(pattern):
@@ -222,7 +222,7 @@ def _placed(
     choose: Choose,
     within: Mask | None,
 ) -> Placing | None:
-    """Place pods on these nodes, then the others where there is room; None: filters refuse."""
+    """Place pods on these nodes, then the others where they fit; None: filters refuse."""
     placed: list[Placed] = []
     waiting = [pending for pending in queued if pending.row.uid in at]
     while waiting:

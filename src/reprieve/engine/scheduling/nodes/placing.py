@@ -45,7 +45,7 @@ _DETAILED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """Where the pods went: `nodes[i]` is the index of the i-th pod's node, -1 for none.
+    """Where the pods are placed: `nodes[i]` is the index of the i-th pod's node, -1 for none.
 
     `failure` is None when the group has its minimum. `waiting`: the loop never started or ended
     while the minimum was still not met, so that the text gets its longer form. `diagnoses[i]`: why
@@ -143,7 +143,7 @@ def _searched(simulation: Simulation, passes: Mask, within: Mask | None) -> I64:
 
 
 def diagnose(simulation: Simulation, pending: Pending, within: Mask | None = None) -> Diagnosis:
-    """Return why no node takes the pod, with the number of nodes for each reason."""
+    """Return why no node fits the pod, with the number of nodes for each reason."""
     size = len(simulation.snapshot.nodes) if within is None else int(within.sum())
     refusal = simulation.refusal(pending)
     if refusal is not None:

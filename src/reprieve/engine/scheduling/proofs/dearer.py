@@ -72,7 +72,7 @@ def promised(simulation: Simulation, group: GroupRow | None, members: Sequence[P
 def fits_below(
     simulation: Simulation, members: Sequence[Pending], slots: I64, evictable: Mask, priority: I64
 ) -> bool:
-    """Return whether the members fit when only pods of lower priorities than the victims' go.
+    """Return whether the members fit without pods of lower priorities than the victims' alone.
 
     `simulation`: all pods are there; it is of no further use. `slots`: of the victims. `evictable`:
     (slots,) who may be a victim. `priority`: (slots,) by which victims are compared.

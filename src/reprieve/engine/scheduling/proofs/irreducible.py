@@ -130,7 +130,7 @@ def _filters(simulation: Simulation, members: _Members) -> Iterator[tuple[Filter
 
 
 def _without_room(simulation: Simulation, members: _Members, going: Going) -> None:
-    """Refuse whoever requests more than is left where members are, of what they request.
+    """Refuse pods that request more than is left where members are, of what they request.
 
     The last member of a node that asks for a resource finds all of it taken that is taken here.
     """
@@ -163,7 +163,7 @@ def _without_room(simulation: Simulation, members: _Members, going: Going) -> No
 
 
 def _apart(simulation: Simulation, members: _Members, going: Going) -> None:
-    """Refuse whoever cannot be with a member: host ports, required anti-affinity either way."""
+    """Refuse pods that cannot be with a member: host ports, required anti-affinity either way."""
     snapshot = simulation.snapshot
     for each, nodes in _filters(simulation, members):
         if isinstance(each, PortsFilter):
@@ -184,7 +184,7 @@ def _apart(simulation: Simulation, members: _Members, going: Going) -> None:
 
 
 def _uneven(simulation: Simulation, members: _Members, going: Going, *, tried_again: bool) -> None:
-    """Refuse whoever makes a domain of a member too full; leave out all that count, if so asked."""
+    """Refuse pods that make a domain of a member too full; leave out all that count, on request."""
     snapshot = simulation.snapshot
     for each, _ in _filters(simulation, members):
         if not isinstance(each, SpreadFilter):
@@ -245,12 +245,12 @@ class _Evenness:
         self._bounds: dict[int, I64] = {}
 
     def full(self) -> Mask:
-        """Return which domains have no room for one pod more before some member: (domains,)."""
+        """Return which domains fit no pod more before some member: (domains,)."""
         found: Mask = self._fullest(0) + 1 > self._limit
         return found
 
     def too_full(self, more: Sequence[int]) -> bool:
-        """Return whether pods in these domains, all of them, leave no room for some member."""
+        """Return whether pods in these domains, all of them, leave no capacity for some member."""
         key = tuple(sorted(more))
         if key not in self._known:
             known = self._surely_too_full(Counter(key))
@@ -317,7 +317,7 @@ def _after(levels: Counter[int], passed: int) -> int:
 
 
 def _company(simulation: Simulation, members: _Members, going: Going) -> None:
-    """Leave out whoever matches a required affinity term of a member."""
+    """Leave out pods that match a required affinity term of a member."""
     snapshot = simulation.snapshot
     for each, _ in _filters(simulation, members):
         if isinstance(each, InterPodFilter):

@@ -60,7 +60,7 @@ def naive_cost(
 
 @dataclass(slots=True)
 class _Board:
-    """What is free on each node, and who may go; `gone`: units that have left."""
+    """What is free on each node, and what may be evicted; `gone`: units that have left."""
 
     simulation: Simulation
     allowed: Mask
@@ -87,7 +87,7 @@ class _Board:
                 self.there.setdefault(node, []).append(unit)
 
     def cheapest(self, need: I64, passes: Mask) -> int:
-        """Make room for one member where that costs least; return the node, -1 for none."""
+        """Free capacity for one member where that costs least; return the node, -1 for none."""
         best: tuple[int, int, list[int]] | None = None
         key = need.tobytes()
         for node in np.flatnonzero(passes).tolist():
@@ -138,7 +138,7 @@ class _Board:
         return [unit for unit, _ in leaving]
 
     def put_back(self) -> None:
-        """Let those return that nobody's room depends on, the dearest first."""
+        """Reprieve units that no pod depends on, the dearest first."""
         for unit in sorted(self.gone, key=lambda each: (-self._price(each), each)):
             self._move(unit, -1)
             nodes = {int(self.simulation.snapshot.pod_node[slot]) for slot in self.pods[unit]}

@@ -377,7 +377,7 @@ def _held(
 
 
 def _older_gangs(attempt: Attempt, slots: I64) -> list[I64]:
-    """Return the slots of victims that go as one and are in no group of the API."""
+    """Return the slots of victims that are evicted as one and are in no group of the API."""
     whole: dict[str, list[int]] = {}
     if attempt.gang is not None and attempt.plan is not None:
         for victim, slot in zip(attempt.plan.victims, slots.tolist(), strict=True):
@@ -394,14 +394,14 @@ def _not_yet(snapshot: Snapshot, slots: I64, until: I64, fault: Fault) -> list[P
 
 
 def _together(snapshot: Snapshot, policy: Policy) -> I32:
-    """Return the group with which each pod goes as a whole, -1 for none: (slots,)."""
+    """Return the group with which each pod is evicted as a whole, -1 for none: (slots,)."""
     return whole_groups(snapshot, policy)[snapshot.pod_group.astype(np.intp)]
 
 
 def _torn(
     snapshot: Snapshot, together: I32, slots: I64, overdue: Collection[Uid]
 ) -> list[PlanFault]:
-    """Look for torn groups; `together`: (slots,) the group with which each pod goes, or -1."""
+    """Search torn groups; `together`: (slots,) the group each pod is evicted with, or -1."""
     size = len(snapshot.group_rows) + 1
     # Who is on the way out goes with the others without being named: nobody may wait for it.
     stays = (snapshot.pod_node >= 0) & (snapshot.pod_flags & Flag.DELETING == 0)
@@ -436,7 +436,7 @@ def _kept(
     group: GroupRow | None,
     nominations: Iterable[Nomination],
 ) -> dict[int, tuple[Pending, ...]]:
-    """Return whom the members have to fit beside: no member may take what is kept above it."""
+    """Return what the members have to fit beside: no member may use what is kept above it."""
     queued = [snapshot.pending[uid].row for uid in attempt.unit.pods if uid in snapshot.pending]
     queued = [row for row in queued if not row.deleting]
     own = frozenset(row.uid for row in queued)

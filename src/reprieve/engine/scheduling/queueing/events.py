@@ -1,4 +1,4 @@
-"""What may help waiting pods: one event, and rejections that go by another name than a filter has.
+"""What may help waiting pods: one event, and rejections of another name than a filter's.
 
 Source: specification 21.4 and 22, table "Who is moved"; whom an event concerns: `queue_hints`.
 """

@@ -1,4 +1,4 @@
-"""What happens while units are tried: the events that each has to be asked about afterwards.
+"""What happens while units are tried: the events that each has to be checked for afterwards.
 
 An event that comes while a unit is in flight may help it, but what rejected the unit is known only
 when its cycle ends. Source: specification 22.
@@ -16,7 +16,7 @@ _MANY_EVENTS: Final = 1_000
 
 
 class Flights:
-    """Entries in flight, and the events since the first of them took off."""
+    """Entries in flight, and the events since the first of them left."""
 
     def __init__(self) -> None:
         self._events: list[Event] = []
@@ -32,7 +32,7 @@ class Flights:
 
     @property
     def any(self) -> bool:
-        """Whether anybody is in flight."""
+        """Whether any entry is in flight."""
         return bool(self._flying)
 
     def record(self, event: Event) -> None:

@@ -31,7 +31,7 @@ _UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
 
 
 class Known(Protocol):
-    """What hints ask about the cluster as it is now."""
+    """What hints query about the cluster as it is now."""
 
     def namespace_labels(self, namespace: str) -> Labels:
         """Return the labels of a namespace."""

@@ -31,7 +31,7 @@ class Incomplete:
         return any(uid in members for members in self._members.values())
 
     def put(self, group: str, members: Iterable[QueuedMember]) -> None:
-        """Take members of a group in."""
+        """Add members of a group."""
         for member in members:
             self._members.setdefault(group, {})[member.row.uid] = member
 

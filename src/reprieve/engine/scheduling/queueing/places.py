@@ -55,7 +55,7 @@ class Places:
         self._reminders: list[tuple[int, str]] = []  # those left behind are not their entry's
 
     def first(self) -> Entry | None:
-        """Return the entry to try next, None when nobody is ready."""
+        """Return the entry to try next, None when none is ready."""
         # SchedulerPopFromBackoffQ: nobody else is ready, so waiting helps no one.
         return self._active.first() or self._head(self._waiting[Place.BACKOFF])
 
@@ -66,12 +66,12 @@ class Places:
         self.leave(entry)
 
     def give_back(self, entry: Entry) -> None:
-        """Let an entry that was taken out and not tried have its turn again."""
+        """Give an entry that was removed and not tried its turn again."""
         self._active.give_back(entry)
 
     @property
     def listens(self) -> bool:
-        """Whether an event could move anybody."""
+        """Whether an event could move any entry."""
         return bool(self._asked) and any(self._asked.values())
 
     def on_event(self, event: Event, now: int) -> None:
@@ -123,7 +123,7 @@ class Places:
             self.enqueue(entry, now, "UnschedulableTimeout")
 
     def next_flush(self, now: int) -> int | None:
-        """Return when `flush` has something to do next, None while nobody waits for the time."""
+        """Return when `flush` has something to do next, None while no entry waits for the time."""
         times = [
             (entry.until + 1) * SECOND
             for heap in self._waiting.values()
@@ -168,7 +168,7 @@ class Places:
             self.activate(entry, event)
 
     def activate(self, entry: Entry, event: str) -> None:
-        """Bring an entry into active, without asking; one that is there gets its place anew."""
+        """Move an entry into active, without a check; one that is there gets its place anew."""
         entry.ticket += 1
         entry.place = Place.ACTIVE
         entry.gate = None
@@ -196,7 +196,7 @@ class Places:
                 self._plain.add(entry.key)
 
     def leave(self, entry: Entry) -> None:
-        """Take the entry out of its place."""
+        """Remove the entry from its place."""
         entry.ticket += 1
         self._pool.pop(entry.key, None)
         for waiting in self._asked.values():

@@ -1,4 +1,4 @@
-"""PreEnqueue: which pods may not be tried yet, asked on the way into active and backoff.
+"""PreEnqueue: which pods may not be tried yet, checked on the way into active and backoff.
 
 In the order of the plugins: scheduling gates, a preemption that is being carried out, claims that
 are missing or being deleted, the gang's pods; of a tree, as many groups as it needs with as many
@@ -38,7 +38,7 @@ class Groups(Protocol):
 
 
 class Facts(Groups, Known, Protocol):
-    """What PreEnqueue and hints ask about the cluster as it is now."""
+    """What PreEnqueue and hints query about the cluster as it is now."""
 
     def known(self, key: str) -> int:
         """Return how many pods of the group exist: placed, assumed and pending."""

@@ -137,7 +137,7 @@ class Queue:
     # Trying.
 
     def pop(self, now: int) -> Unit | None:
-        """Return the next unit to try, its pods in the order of 5.2; None when nobody is ready."""
+        """Return the next unit to try, its pods in the order of 5.2; None when none is ready."""
         entry = self._places.first()
         if entry is None:
             return None
@@ -160,7 +160,7 @@ class Queue:
         placed: Collection[Uid] = (),
         rejected_by: Mapping[Uid, Collection[str]] = _NONE,
     ) -> None:
-        """Take back a unit after its cycle.
+        """Return a unit to the queue after its cycle.
 
         `placed`: its pods that are being bound, which leave the queue. `rejected_by`: the plugins
         that rejected each of the others.
@@ -220,14 +220,14 @@ class Queue:
             self._places.enqueue(entry, now, failed)
 
     def put_back(self, unit: Unit, now: int) -> None:
-        """Take back a unit that was not tried: it has its place and its turn again."""
+        """Return a unit to the queue that was not tried: it has its place and its turn again."""
         key = unit.group or unit.pods[0]
         if key in self._flights:
             self._places.give_back(self._entries[key])
             self.done(unit, Outcome.AGAIN, now)
 
     def pass_over(self, unit: Unit, now: int) -> None:
-        """Take back a unit that was not tried, since it would be rejected as it was before."""
+        """Return a unit to the queue that was not tried, since it would be rejected as before."""
         entry = self._entries[unit.group or unit.pods[0]]
         rejected_on = entry.futile
         self.done(unit, Outcome.REJECTED, now)
@@ -271,7 +271,7 @@ class Queue:
         return None if entry is None else entry.futile
 
     def among(self, unit: Unit) -> tuple[int, str]:
-        """Return among whom a unit takes its turns: its priority and its namespace."""
+        """Return with which others a unit has its turns: its priority and its namespace."""
         entry = self._entries[unit.group or unit.pods[0]]
         return entry.priority, entry.namespace
 
@@ -282,7 +282,7 @@ class Queue:
 
     @property
     def listens(self) -> bool:
-        """Whether an event is of interest to anybody; certain where the answer is no."""
+        """Whether an event is of interest to any entry; certain where the answer is no."""
         return self._flights.any or self._places.listens
 
     def on_event(self, event: Event, now: int) -> None:
@@ -321,7 +321,7 @@ class Queue:
             self._places.wake(entry, now, Happening.POD_DELETED)
 
     def activate(self, keys: Iterable[str], now: int) -> None:
-        """Move entries to active without asking hints; PreEnqueue is asked."""
+        """Move entries to active without hints; PreEnqueue is checked."""
         for key in keys:
             entry = self._entries.get(key)
             if entry is not None and entry.place not in (Place.ACTIVE, Place.IN_FLIGHT):
@@ -345,14 +345,14 @@ class Queue:
         self._places.flush(now)
 
     def next_flush(self, now: int) -> int | None:
-        """Return when `flush` has something to do next, None while nobody waits for the time."""
+        """Return when `flush` has something to do next, None while no entry waits for the time."""
         return self._places.next_flush(now)
 
     # Looking.
 
     @property
     def incoming(self) -> Counter[tuple[str, str, str]]:
-        """Entries that came into a place, by (place, event, type); whoever reads may clear it."""
+        """Entries that came into a place, by (place, event, type); a reader may clear it."""
         return self._places.incoming
 
     def gate(self, uid: Uid) -> Gate | None:
@@ -361,7 +361,7 @@ class Queue:
         return self._incomplete.gate(uid) if key is None else self._entries[key].gate
 
     def entries(self) -> Iterable[Entry]:
-        """Return all entries; who asks changes nothing about them."""
+        """Return all entries; nothing about them is changed."""
         return self._entries.values()
 
     def incomplete(self) -> Iterator[tuple[str, Gate, list[PodRow]]]:
@@ -479,7 +479,7 @@ class Queue:
         del self._entries[entry.key]
 
     def _set_aside(self, entry: Entry) -> bool:
-        """Let members wait outside whose group is gone, or one above it; return whether some stay.
+        """Have members wait outside without a group, or one above it; return whether some stay.
 
         Where the entry is a tree these need not be all of them.
         """

@@ -47,7 +47,7 @@ class Turns:
         self._places = 0  # those left behind as well
 
     def put(self, entry: Entry) -> None:
-        """Take an entry in, or give it its place anew."""
+        """Add an entry, or give it its place anew."""
         if self._places > 2 * len(self._entries) + _SLACK:
             self._tidy()
         equals = self._equals.setdefault(entry.priority, _Equals())
@@ -63,7 +63,7 @@ class Turns:
             self._renew(equals, space)
 
     def first(self) -> Entry | None:
-        """Return the entry whose turn it is, None where nobody is ready."""
+        """Return the entry whose turn it is, None where none is ready."""
         while self._equals:
             priority = max(self._equals)
             entry = self._first_of(self._equals[priority])
@@ -101,7 +101,7 @@ class Turns:
         return None
 
     def _renew(self, equals: _Equals, space: str) -> None:
-        """Let a namespace's first entry be the one that waits for its turn."""
+        """Have a namespace's first entry be the one that waits for its turn."""
         head = self._head(equals, space)
         if head is None:
             del equals.spaces[space]
@@ -133,7 +133,7 @@ class Turns:
         return entry if entry is not None and entry.ticket == ticket else None
 
     def _tidy(self) -> None:
-        """Forget places left behind, also where nobody's turn comes."""
+        """Forget places left behind, also where no turn comes."""
         for equals in self._equals.values():
             for space in list(equals.spaces):
                 kept = sorted(filter(self._of, equals.spaces[space]))

@@ -87,7 +87,7 @@ def _labelled(snapshot: Snapshot) -> Mask:
 
 
 def counted_units(units: Units, slots: I64, asked: Mask, matches: BudgetMatches) -> Mask:
-    """Return the units by whose order it is told which pods of those requested violate: (units,).
+    """Return the units by whose order it is decided which pods violate: (units,).
 
     `slots`: of all pods of the units. `asked`: (units,). These are all that are under a budget, if
     any budget counts some pods as disrupted already. Otherwise a pod violates for sure when so many

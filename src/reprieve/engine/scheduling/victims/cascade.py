@@ -1,4 +1,4 @@
-"""How many pods of a victim set would find no other node without evicting anybody in turn.
+"""How many pods of a victim set would find no other node without further evictions.
 
 One placement pass with the victims gone and the preemptor in place: the most important victims
 first, a group that goes as a whole only all together. Nothing is tried twice, and what the victims

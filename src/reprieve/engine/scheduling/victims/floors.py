@@ -1,4 +1,4 @@
-"""Groups of which some pods may go and some may not go alone (`nonUniformGroups`).
+"""Groups of which some pods may be evicted and some not alone (`nonUniformGroups`).
 
 `reprieve.dev/disruption-floor: N` on a PodGroup: its pods go one by one as long as at least N stay;
 fewer are of no use, so the rest goes with them as one unit. `reprieve.dev/disruption: with-group`
@@ -27,7 +27,7 @@ NONE_WHOLE: Final[frozenset[int]] = frozenset()
 
 
 def torn_groups(snapshot: Snapshot, policy: Policy, victims: I64) -> frozenset[int]:
-    """Return the groups that these slots may not be taken from, unless all of the group go.
+    """Return the groups that these slots are not evicted from, unless all of the group are.
 
     Pods that are terminating already do not stay.
     """

@@ -46,7 +46,7 @@ _NONE: Final = -2  # no number of a group
 
 
 def lost_pods(simulation: Simulation) -> I64 | None:
-    """Return what goes with each pod, (slots,), or None where the policy does not ask."""
+    """Return what is evicted with each pod, (slots,), or None where the policy does not need it."""
     policy = simulation.policy
     if not policy.harm_order:
         return None
@@ -106,7 +106,7 @@ def idle_pods(snapshot: Snapshot, now: int) -> Mask:
 
 
 def _told(snapshot: Snapshot) -> Iterator[tuple[int, Terms]]:
-    """Yield the slots of pods that would be told before they go, with what they are granted."""
+    """Yield the slots of pods that would get notice, with what they are granted."""
     rows = snapshot.tables.get(Kind.NOTICE, {})
     if not rows:
         return

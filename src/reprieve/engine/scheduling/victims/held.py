@@ -65,7 +65,7 @@ def held_back(
     *,
     groups: bool = True,
 ) -> Held | None:
-    """Return who of lower priority is held, None for nobody; arguments as in `spared_by`."""
+    """Return which of lower priority are held, None for none; arguments as in `spared_by`."""
     if until is None:
         return None
     priority = effective_priority(snapshot, policy) if groups else snapshot.pod_priority

@@ -66,7 +66,7 @@ def raised_above(snapshot: Snapshot, policy: Policy, priority: int) -> int:
 
 
 def whole_groups(snapshot: Snapshot, policy: Policy) -> I32:
-    """Return the group with which each group's pods go as a whole, -1 for none: (groups + 1,)."""
+    """Return the group each group's pods are evicted with as a whole, -1: none: (groups + 1,)."""
     trees = trees_of(snapshot, policy)
     if trees is not None:
         return trees.unit
@@ -88,7 +88,7 @@ def group_priority(snapshot: Snapshot, policy: Policy, group: int) -> int | None
 def as_preemptor(
     snapshot: Snapshot, policy: Policy, group: GroupRow, queued: Sequence[Pending]
 ) -> GroupRow:
-    """Return the group with the priority at which it looks for room for these pods."""
+    """Return the group with the priority at which it preempts for these pods."""
     if not group.composite or policy.composite_priority is CompositePriority.ROOT:
         return group
     keys = {f"{pending.row.namespace}/{pending.row.group}" for pending in queued}

@@ -67,7 +67,7 @@ def protected_until(
 def spared_by(
     snapshot: Snapshot, policy: Policy, until: I64 | None, below: int, *, groups: bool = True
 ) -> Spared | None:
-    """Return who of lower priority is protected, None for nobody. `groups`: their priority counts.
+    """Return which of lower priority are protected, None for none. `groups`: their priority counts.
 
     `until`: as in `protected_until`.
     """
@@ -81,7 +81,7 @@ def spared_by(
 def work_of(
     snapshot: Snapshot, policy: Policy, together: Iterable[I64] = ()
 ) -> tuple[I64, Mask, int]:
-    """Return the work that each pod belongs to, as a number, and whether that may go as one.
+    """Return the work that each pod belongs to, as a number, and whether it may be evicted as one.
 
     Both are (slots,); with how many numbers there are.
     """
@@ -134,6 +134,6 @@ def _seconds(snapshot: Snapshot, policy: Policy) -> I64:
 
 
 def _said(rows: Iterable[_Row | None]) -> int:
-    """Return the first minimum runtime that these rows say, -1 where none does."""
+    """Return the first minimum runtime that these rows state, -1 where none does."""
     said = (row.min_runtime for row in rows if row is not None)
     return next((each for each in said if each is not None and each >= 0), _UNSAID)

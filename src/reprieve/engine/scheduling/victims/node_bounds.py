@@ -1,4 +1,4 @@
-"""Which nodes can still be the best one for a plain pod, told before any node is tried.
+"""Which nodes can still be the best one for a plain pod, known before any node is tried.
 
 Among nodes that break no budget the one whose first victim has the lowest priority wins (8.6, 1 and
 2). Whoever has to go on a node frees what the pod lacks there, so that the first victim has at

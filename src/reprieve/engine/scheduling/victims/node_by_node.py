@@ -32,7 +32,7 @@ Statuses: TypeAlias = dict[int, tuple[Reason | Explanation, ...]]  # by node
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Nodes where the pod fits, in scan order, and for each the units that go.
+    """Nodes where the pod fits, in scan order, and for each the units that are evicted.
 
     `nodes`: (candidates,). The victims of the i-th are `unit[edges[i] : edges[i + 1]]`, most
     important first, and `violating` has as many entries: pods of each that break a budget.

@@ -1,4 +1,4 @@
-"""All nodes at once: which units would go for one pod, were it placed on that node.
+"""All nodes at once: which units would be evicted for one pod, were it placed on that node.
 
 A (unit, node) pair stands for a unit that has a pod on the node; a whole group is in a pair with
 each of its nodes. After all potential victims of a node are off, the pod either fits there or not;

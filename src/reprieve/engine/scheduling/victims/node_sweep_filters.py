@@ -1,4 +1,4 @@
-"""What a (unit, node) pair of the sweep changes besides room: exclusions and spread counts.
+"""What a (unit, node) pair of the sweep changes besides resources: exclusions, spread counts.
 
 Each node is judged as if only its own victims were off: pods that exclude the pod from a node may
 be victims of that node or not, and each spread constraint has its counts once per node. Source:
@@ -139,7 +139,7 @@ class NodeSkew:
         return np.asarray(own - least <= self._limit)
 
     def admits(self, pairs: I64) -> Mask:
-        """Return which pairs could be put back, one on each node."""
+        """Return which pairs could be reprieved, one on each node."""
         found = np.ones(len(pairs), np.bool_)
         moved = np.flatnonzero(self._row_of_pair[pairs] >= 0)
         if len(moved):

@@ -1,4 +1,4 @@
-"""Who the victims of a plan are on a snapshot: their slots, and with whom each of them goes.
+"""The victims of a plan on a snapshot: their slots, and what each of them is evicted with.
 
 A plan names pods by uid, and the unit of each that goes with others; the slots that it was decided
 on are a hint that holds while pods are where they were. Source: specification 7.3 and 7.8.
@@ -48,7 +48,7 @@ def units_of_plan(
     together: I32 | None,
     victim_gangs: VictimGangs,
 ) -> I64:
-    """Return with whom each victim goes, as `Going` has it: (victims,)."""
+    """Return what each victim is evicted with, as `Going` has it: (victims,)."""
     assert attempt.plan is not None
     units = np.arange(len(slots))
     if attempt.gang is not None and victim_gangs is VictimGangs.POD:

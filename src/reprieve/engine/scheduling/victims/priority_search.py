@@ -25,7 +25,7 @@ __all__ = ["LowestPriority", "lowest_priority"]
 
 @dataclass(frozen=True, slots=True)
 class LowestPriority:
-    """The placement with all units up to `priority` gone; a failure when even all do not help."""
+    """The placement without all units up to `priority`; a failure when even that does not help."""
 
     priority: int
     placing: GroupPlacing

@@ -1,4 +1,4 @@
-"""How hard work is to preempt, where that is more than its priority says (`preemptionPriority`).
+"""How hard work is to preempt, where that is more than its priority (`preemptionPriority`).
 
 The annotation `reprieve.dev/preemption-priority-class` on a PodGroup, or on a pod in no group,
 names a PriorityClass whose value counts for it as a victim; as a preemptor it keeps its own

@@ -1,4 +1,4 @@
-"""How far a set of victims goes: which budgets it breaks, and of what priority its victims are.
+"""How far a set of victims reaches: which budgets it breaks, and its victims' priorities.
 
 With `harmOrder` a plan goes no further than the one that the same search comes to without the
 option: harm decides only among what the KEP's order holds equal. Choosing by harm alone does not
@@ -33,7 +33,7 @@ _NONE: Final = -(2**63)
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far a set of victims goes; `overdrawn`: pods beyond what each budget allows."""
+    """How far a set of victims reaches; `overdrawn`: pods beyond what each budget allows."""
 
     overdrawn: tuple[int, ...]
     violating: int
@@ -41,7 +41,7 @@ class Reach:
     own: int  # the highest among the first victim's pods
 
     def within(self, other: Reach) -> bool:
-        """Return whether this goes no further than the other one, over the same budgets."""
+        """Return whether this reaches no further than the other one, over the same budgets."""
         return (
             self.violating <= other.violating
             and self.priority <= other.priority
@@ -50,12 +50,12 @@ class Reach:
         )
 
     def least(self, lowest: int) -> bool:
-        """Return whether nothing goes less far, where a victim of this priority has to go."""
+        """Return whether nothing reaches less far, where a victim of this priority is needed."""
         return self.violating == 0 and self.priority <= lowest and self.own <= lowest
 
 
 def reach_of(snapshot: Snapshot, found: Preemption, budgets: BudgetMatches) -> Reach:
-    """Return how far these victims go."""
+    """Return how far these victims reach."""
     if not found.victims:
         return Reach((0,) * len(budgets.budgets), 0, _NONE, _NONE)
     slots = pods_of(found.victims)
@@ -73,7 +73,7 @@ def reach_of(snapshot: Snapshot, found: Preemption, budgets: BudgetMatches) -> R
 
 
 def _overdrawn(snapshot: Snapshot, slots: I64, budget: BudgetRow) -> int:
-    """Return how many of these pods go beyond what the budget allows.
+    """Return how many of these pods are beyond what the budget allows.
 
     The API server has counted those that are disrupted already.
     """

@@ -48,7 +48,7 @@ class Reprieved:
 
 
 class Rule(StrEnum):
-    """Why a unit was put back, as counted in records and metrics."""
+    """Why a unit was reprieved, as counted in records and metrics."""
 
     UNTOUCHED = "touches no member"
     FITS = "members fit beside it"
@@ -210,7 +210,7 @@ def reprieve(
 def _return_together(
     board: _Board, in_turn: Sequence[int], refused: dict[int, FilterName], units: Units
 ) -> bool:
-    """Do the pass again with the spread constraints last; return whether fewer pods go.
+    """Do the pass again with the spread constraints last; return whether fewer pods are evicted.
 
     Otherwise the first pass stands.
     """
@@ -250,7 +250,7 @@ def _return_together(
 
 
 def _return_singly(board: _Board, in_turn: Sequence[int], refused: dict[int, FilterName]) -> None:
-    """Restore single units until none can return; those put back are refused no longer."""
+    """Reprieve single units until none can be; those reprieved are refused no longer."""
     while back := [unit for unit in in_turn if unit in refused and _fits(board, unit, refused)]:
         for unit in back:
             del refused[unit]
@@ -268,7 +268,7 @@ def _fits(board: _Board, unit: int, refused: dict[int, FilterName]) -> bool:
 
 
 def _surplus(board: _Board, there: Iterable[int], candidates: Sequence[int]) -> list[int] | None:
-    """Return units to take out next, in the order of `candidates`; None when none would help."""
+    """Return units to remove next, in the order of `candidates`; None when none would help."""
     present = set(there)
     for index, skew in enumerate(board.skews):
         exceeded = skew.exceeded()

@@ -1,4 +1,4 @@
-"""How far pods have to go before nodes have room for others, by amounts of resources alone.
+"""How many priorities have to be evicted before nodes fit others, by amounts of resources alone.
 
 Victims may be taken in steps: all of one priority, one unit after the other. The first steps that
 make enough room are found by halving, without any placement. What else filters ask for is not
@@ -42,7 +42,7 @@ class Room:
 
     @classmethod
     def of(cls, snapshot: Snapshot, used: I64, need: I64) -> Room:
-        """Return the room beside what is used, (nodes, resources); `need`: (all resources,)."""
+        """Return what is free beside what is used, (nodes, resources); `need`: (all resources,)."""
         columns = np.flatnonzero(need > 0)
         free = np.ascontiguousarray((snapshot.allocatable - used)[:, columns].T)
         return cls(snapshot, columns, free, need[columns])
@@ -55,7 +55,7 @@ class Room:
         return int(np.clip(np.floor(self.free / self.need[:, None]).min(axis=0), 0, None).sum())
 
     def without(self, slots: I64) -> Room:
-        """Return the room once these pods are gone."""
+        """Return what is free without these pods."""
         free = self.free.copy()
         nodes = self.snapshot.pod_node[slots].astype(np.intp)
         requests = self.snapshot.pod_requests.take(slots, axis=0)[:, self.columns]
@@ -83,7 +83,7 @@ class Room:
         return low
 
     def levels(self, units: Units, wanted: int) -> int:
-        """Return how many of the units' priorities, the lowest first, have to go for such pods."""
+        """Return how many of the units' priorities, the lowest first, are evicted for such pods."""
         levels = np.unique(units.priority)
         slots = units.slots()
         level = np.searchsorted(levels, units.priority)[units.of_slot[slots]]
@@ -92,7 +92,7 @@ class Room:
 
 
 def rough_room(simulation: Simulation, used: I64, queued: Sequence[Pending]) -> Room:
-    """Return the room for pods as large as the largest of these, whatever filters look at.
+    """Return what is free for pods as large as the largest of these, whatever filters look at.
 
     `used`: (nodes, resources) with all pods there.
     """
@@ -102,7 +102,7 @@ def rough_room(simulation: Simulation, used: I64, queued: Sequence[Pending]) -> 
 
 
 def room_for(simulation: Simulation, used: I64, queued: Sequence[Pending]) -> tuple[Room, bool]:
-    """Return the room without which these pods cannot be placed, and whether it is all they need.
+    """Return what these pods need at least to be placed, and whether it is all they need.
 
     `used`: (nodes, resources) with all pods there.
     """

@@ -1,4 +1,4 @@
-"""A spread constraint of members with fixed nodes, while pods are put back around them.
+"""A spread constraint of members with fixed nodes, while pods are reprieved around them.
 
 The n-th member passes when, in its domain d and over all domains x,
 
@@ -71,13 +71,13 @@ class Skew:
         self._version += 1
 
     def remove(self, domains: Sequence[int]) -> None:
-        """Take pods out, given by their domains."""
+        """Remove pods, given by their domains."""
         for domain in domains:
             self.base[domain] -= 1
         self._version += 1
 
     def admits(self, domains: Sequence[int]) -> bool:
-        """Return whether all members still pass with pods put back in these domains."""
+        """Return whether all members still pass with pods reprieved in these domains."""
         if len(domains) == 1:
             domain = domains[0]
             if domain not in self._rows:

@@ -1,4 +1,4 @@
-"""What members with fixed nodes say to a pod that is put back: one tracker per kind of constraint.
+"""What members with fixed nodes state to a reprieved pod: one tracker per kind of constraint.
 
 The placement does not change while units are reprieved, so that each filter of each member comes
 down to a few numbers: room on the members' nodes, pairs that exclude each other, counts per domain.
@@ -75,7 +75,7 @@ class Room:
         ]
 
     def take_each(self, wanted: Iterable[tuple[int, Sequence[tuple[int, int]]]]) -> list[int]:
-        """Take what fits, one unit after the other; return the units that do not, in order."""
+        """Reprieve what fits, one unit after the other; return the units that do not, in order."""
         guards, room = self._guards, self._left
         refused: list[int] = []
         for unit, rows in wanted:

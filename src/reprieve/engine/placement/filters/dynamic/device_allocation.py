@@ -38,7 +38,7 @@ STEPS: Final = 50_000  # devices tried per node
 
 
 class SearchEnded(Exception):
-    """The search took too many steps."""
+    """The search exceeded its number of steps."""
 
 
 class AllocationFailed(Exception):
@@ -103,7 +103,7 @@ def _alone(claims: Sequence[Wanted]) -> DeviceRequest | None:
 def _untied(
     inventory: Inventory, use: DeviceUse, node: int, wanted: DeviceRequest
 ) -> list[PoolDevice] | None:
-    """Return the devices that may be tried, None where taking one could depend on others.
+    """Return the devices that may be tried, None where one choice could depend on others.
 
     Neither do they share counters nor have taints, and they are few enough for any search.
     """
@@ -181,7 +181,7 @@ class _Search:
         return tuple(map(tuple, self._found))
 
     def undo(self) -> None:
-        """Give back what the search has taken."""
+        """Return what the search has reserved."""
         for _, result in reversed(self._taken):
             if not result.admin:
                 self._use.give(result.id, result.consumed)
@@ -313,7 +313,7 @@ def _usable(
     pools: Sequence[tuple[Pool, Sequence[PoolDevice]]],
     wanted: DeviceRequest,
 ) -> list[PoolDevice] | None:
-    """Return the devices that may be tried; with mode All those that have to be taken."""
+    """Return the devices that may be tried; with mode All those that have to be used."""
     every = wanted.mode is AllocationMode.ALL
     selected = inventory.selected(wanted)
     found: list[PoolDevice] = []

@@ -47,7 +47,7 @@ class Budget:
         self.left = limit
 
     def spend(self, cost: int) -> None:
-        """Take a cost.
+        """Add a cost.
 
         Raises:
             CostExceeded: more than is left.

@@ -62,7 +62,7 @@ class SelectionFailed(Exception):
 
 
 class Selected:
-    """Which devices the selectors of a class and a request select, as far as it was asked.
+    """Which devices the selectors of a class and a request select, as far as it was evaluated.
 
     A selector that was too costly for one device is asked about no other, and what all devices
     together may cost beyond the ordinary is bounded, since devices are many, whether the selectors
@@ -183,7 +183,7 @@ class Inventory:
         return np.array([] if index is None else [index], np.int64)
 
     def selected(self, request: DeviceRequest) -> Selected:
-        """Return what class and selectors of a request say about devices."""
+        """Return what class and selectors of a request state about devices."""
         key = (request.device_class, request.selectors)
         found = self._selected.get(key)
         if found is None:

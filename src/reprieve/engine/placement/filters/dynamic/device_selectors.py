@@ -59,7 +59,7 @@ _DEPTH: Final = 60  # of nested expressions
 
 
 class Evaluate(Protocol):
-    """What a selector says of a device; it takes from `budget`, by default Kubernetes' own."""
+    """The result of a selector for a device; its cost is that of `budget`, or Kubernetes' own."""
 
     def __call__(self, device: DeviceFacts, budget: Budget | None = None) -> bool: ...
 

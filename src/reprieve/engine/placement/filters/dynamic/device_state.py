@@ -1,4 +1,4 @@
-"""What the DynamicResources filters of all pods share: devices taken, claims reserved, answers.
+"""What the DynamicResources filters of all pods share: devices in use, claims reserved, answers.
 
 Devices are taken by allocated claims and by what placed pods have reserved. With `simulate_claims`
 the claims that only removed pods use give theirs back. Whether a node can fulfil a list of claims
@@ -129,7 +129,7 @@ class DeviceState:
             self.change(pod, came)
 
     def change(self, pod: Placed, came: bool) -> bool:
-        """Note a pod that came or went; return whether that may concern any answer."""
+        """Record a pod that was added or removed; return whether that may concern any answer."""
         if pod.pending is not None:
             return pod.pending.row.uid in self.made
         if not self.simulate:
@@ -162,7 +162,7 @@ class DeviceState:
         return True
 
     def reserve(self, uid: Uid, owner: str, made: tuple[ClaimAllocation, ...]) -> None:
-        """A pod was placed and takes these. `owner`: its group, or its uid."""
+        """A pod was placed and uses these. `owner`: its group, or its uid."""
         if not made:
             return
         self.made[uid] = made
@@ -176,7 +176,7 @@ class DeviceState:
         self.revision += 1
 
     def release(self, uid: Uid) -> None:
-        """The pod was taken back; nothing happens when it had reserved nothing."""
+        """The pod was removed again; nothing happens when it had reserved nothing."""
         for each in self.made.pop(uid, ()):
             key = (each.namespace, each.name)
             consumers = self.consumers[key]
@@ -251,7 +251,7 @@ class DeviceState:
             answers.codes[node] = Answer.ENDED
 
     def _ask_alike(self, wanted: tuple[Wanted, ...], answers: Answers, nodes: I64) -> I64:
-        """Ask one node of each likeness; return those that have to be asked themselves."""
+        """Evaluate one node of each likeness; return those that have to be evaluated themselves."""
         classes = self.likeness.classes(wanted, self._use)
         if classes is None:
             return nodes
@@ -294,7 +294,7 @@ class DeviceState:
                     answers.forgotten.add(node)
 
     def users(self) -> dict[ClaimKey, list[Uid]]:
-        """Return the pods whose going frees each claim's devices, with `simulate_claims`."""
+        """Return the pods whose removal frees each claim's devices, with `simulate_claims`."""
         found: dict[ClaimKey, list[Uid]] = {}
         for uid, keys in self._claims_of.items():
             for key in keys:
@@ -326,7 +326,7 @@ class DeviceState:
 
 
 def _held_in(snapshot: Snapshot, published: Published) -> DeviceUse:
-    """Return what allocated claims have taken at the time of a snapshot, not to be changed."""
+    """Return what allocated claims use at the time of a snapshot, not to be changed."""
     claims = snapshot.tables.get(Kind.RESOURCE_CLAIM, {})
     slices = snapshot.tables.get(Kind.RESOURCE_SLICE, {})
 

@@ -1,4 +1,4 @@
-"""What is taken of devices.
+"""What is used of devices.
 
 A device is taken by one allocation, or, if it may be allocated several times, by all whose consumed
 capacities fit; a partition also takes counters that it shares with others of its pool. Taking and
@@ -55,7 +55,7 @@ def _rounded(policy: CapacityPolicy, amount: int | None) -> int | None:
 
 
 class DeviceUse:
-    """What is taken of all devices.
+    """What is used of all devices.
 
     `before`: what was taken already, of the same devices; it is read and never changed.
     """
@@ -72,11 +72,11 @@ class DeviceUse:
         self._taken: tuple[I64, dict[Amounts, int]] | None = None
 
     def taken(self) -> I64:
-        """Return a number for what is taken of each local device, 0 where that is nothing."""
+        """Return a number for what is used of each local device, 0 where that is nothing."""
         return self._numbers()[0]
 
     def _numbers(self) -> tuple[I64, dict[Amounts, int]]:
-        """Return the same, with the numbers of consumed amounts of devices that are taken."""
+        """Return the same, with the numbers of consumed amounts of devices that are in use."""
         if self._taken is None:
             if self._before is None:
                 found = np.zeros(len(self._published.numbered), np.int64)
@@ -103,7 +103,7 @@ class DeviceUse:
         return self._taken
 
     def free(self, device: PoolDevice, asked: Amounts) -> bool:
-        """Return whether one more allocation may take a device."""
+        """Return whether one more allocation may use a device."""
         holders = self._held(device.id)
         if holders and not device.row.shareable:
             return False
@@ -112,7 +112,7 @@ class DeviceUse:
         return holders > 0 or not device.row.consumes or self._partition_fits(device)
 
     def takeable(self, devices: Iterable[PoolDevice], asked: Amounts) -> list[PoolDevice]:
-        """Return those of these devices that one more allocation may take, in order."""
+        """Return those of these devices that one more allocation may use, in order."""
         # Every device of a cluster is asked for here, and of most it only matters who holds them.
         held = self._holders
         before = {} if self._before is None else self._before._holders
@@ -142,7 +142,7 @@ class DeviceUse:
         return all(consumed.get(n, 0) + amount <= capacities[n].value for n, amount in amounts)
 
     def settled(self) -> DeviceUse:
-        """Return what is taken now, without a look at what was taken before."""
+        """Return what is used now, without a look at what was used before."""
         before = self._before
         if before is None:
             return self
@@ -158,7 +158,7 @@ class DeviceUse:
         return found
 
     def take(self, device: DeviceId, consumed: Amounts) -> None:
-        """An allocation takes a device; whether it fits is not asked."""
+        """An allocation uses a device; whether it fits is not checked."""
         self._change(device, consumed, 1)
 
     def give(self, device: DeviceId, consumed: Amounts) -> None:

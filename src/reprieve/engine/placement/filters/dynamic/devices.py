@@ -79,7 +79,7 @@ class DynamicResources:
         eligible: Mask,
         alike: bool,
     ) -> None:
-        """`eligible`: (nodes,) that filters before this one let pass whatever pods there are.
+        """`eligible`: (nodes,) that filters before this one pass whatever pods there are.
 
         `alike`: it is for all pods that ask for the same (`claims_alike`).
         """
@@ -177,7 +177,7 @@ class DynamicResources:
         return Reach.NODE if at_node else Reach.DOMAINS
 
     def reserve(self, pending: Pending, node: int) -> None:
-        """Take what the claims get on this node; nothing where the node refuses them."""
+        """Reserve what the claims get on this node; nothing where the node refuses them."""
         if self.code_at(node):
             return
         row = pending.row
